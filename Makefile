@@ -1,0 +1,90 @@
+# Everything from nothing: `make demo` and `make test` need only python3 (3.11 or newer), pip and make.
+# Another interpreter: make test PYTHON=python3.12.  What pip says: make test PIP_FLAGS=.
+
+PYTHON ?= python3
+PIP_FLAGS ?= -qq
+WORKERS ?= 2
+
+# The same hypothesis examples on every run; HYPOTHESIS_PROFILE=dev looks for new ones.
+HYPOTHESIS_PROFILE ?= ci
+export HYPOTHESIS_PROFILE
+
+TORCH := torch==2.13.0
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install $(PIP_FLAGS) --constraint constraints.txt
+READY := .venv/.ready
+BENCH_READY := .venv/.ready-bench
+# Present only while an installation is under way: a leftover means that it was interrupted.
+UNFINISHED := .venv/.unfinished
+
+# $(READY) holds the folder it was made in: a copied or moved tree would otherwise go on testing the old place.
+ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
+.PHONY: $(READY)
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format bench clean
+
+help:
+	@echo "make demo     set up if needed, analyse four functions and draw a picture"
+	@echo "make test     set up if needed, then lint, type-check and run every test"
+	@echo "make setup    only create .venv"
+	@echo "make lint     ruff, mypy and the import contracts"
+	@echo "make format   let ruff rewrite the sources"
+	@echo "make bench    measure against the rivals (installs them)"
+	@echo "make clean    back to a fresh clone: remove .venv, caches and build output"
+
+setup: $(READY)
+
+demo: $(READY)
+	@$(BIN)/python -m flipscope.demo
+
+test: lint
+	@echo "==> pytest"
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+
+lint: $(READY)
+	@echo "==> ruff"
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@echo "==> mypy"
+	@$(BIN)/mypy
+	@echo "==> import contracts"
+	@$(BIN)/lint-imports
+
+format: $(READY)
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+bench: $(BENCH_READY)
+	@set -e; for file in benchmarks/[!_]*.py; do echo "==> $$file"; $(BIN)/python "$$file"; done
+
+clean:
+	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(READY): pyproject.toml constraints.txt
+	@"$(PYTHON)" -c "" 2>/dev/null || { echo "error: $(PYTHON) does not run;" \
+	  "install Python 3.11 or newer, or say which one to use with PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -c "import sys; sys.exit(sys.version_info < (3, 11))" || { echo "error: flipscope needs Python 3.11" \
+	  "or newer, and $(PYTHON) is older; say which one to use with PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -c "import venv, ensurepip" 2>/dev/null || { echo "error: $(PYTHON) cannot make virtual" \
+	  "environments; install its venv module (on Debian and Ubuntu the package python3-venv)" >&2; exit 1; }
+	@if [ -e $(UNFINISHED) ] || [ "$$(cat $(READY) 2>/dev/null || pwd -P)" != "$(CURDIR)" ] || \
+	  ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+	  echo "==> Creating .venv"; rm -rf .venv; "$(PYTHON)" -m venv .venv; fi
+	@rm -f $(READY) $(BENCH_READY)
+	@touch $(UNFINISHED)
+	@echo "==> Installing $(TORCH) (the largest download, alone)"
+	@$(PIP) $(TORCH)
+	@echo "==> Installing the other packages"
+	@$(PIP) setuptools
+	@$(PIP) --no-build-isolation --editable '.[dev]'
+	@rm -f $(UNFINISHED)
+	@echo "$(CURDIR)" > $@
+	@echo "==> .venv is ready"
+
+$(BENCH_READY): $(READY)
+	@echo "==> Installing the packages to measure against"
+	@$(PIP) --no-build-isolation --editable '.[bench]'
+	@touch $@

@@ -1,0 +1,44 @@
+"""How loops are compiled here: once, for a fixed signature, cached on disk, without holding Python's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar, cast
+
+from numba import njit, uint64
+from numba.extending import intrinsic
+
+from flipscope.cube.blocks import cores
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def compiled(*signatures: Any, fastmath: bool = False) -> Callable[[Function], Function]:
+    """Decorator: compile for these signatures now (or load the cached machine code)."""
+    return cast(
+        Callable[[Function], Function], njit(list(signatures), nogil=True, cache=True, fastmath=fastmath)
+    )
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def popcount(_typing: Any, word: Any) -> Any:
+    """Number of ones of a 64-bit word, by the processor's own instruction."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return uint64(uint64), generate
+
+
+def in_parallel(work: Callable[[int, int], None], size: int, grain: int) -> None:
+    """Call work(first, last) on pieces that cover range(size), on every core; pieces are multiples of ``grain``."""
+    workers = cores()
+    if size <= 2 * grain or workers == 1:
+        work(0, size)
+        return
+    piece = max(grain, -(-size // (4 * workers)) // grain * grain)
+    pieces = [(first, min(first + piece, size)) for first in range(0, size, piece)]
+    with ThreadPoolExecutor(workers) as pool:
+        for _ in pool.map(lambda bounds: work(*bounds), pieces):
+            pass

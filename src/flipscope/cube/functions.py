@@ -1,0 +1,468 @@
+"""Boolean functions on {0,1}^n: built from anything, evaluated lazily, combined freely; and the zoo.
+
+Parity here is the exclusive or: 1 when the number of ones is odd. (Paper 000 calls the complement Parity; every
+sensitivity is the same.) Majority is 1 when more than half of the bits are 1.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from flipscope.cube import structure
+from flipscope.cube.blocks import Progress, table_words
+from flipscope.cube.structure import (
+    MAX_TABLE_BITS,
+    Bits,
+    Call,
+    Const,
+    Leaf,
+    Node,
+    Oracle,
+    Symmetric,
+    Table,
+    Words,
+    pack,
+    unpack,
+)
+from flipscope.errors import InputError
+
+MAX_BITS = 10_000
+_PROBES = 64  # fixed strings whose values make the hash
+_DECIDABLE_BITS = 26  # equality of unstructured functions compares truth tables up to here
+
+
+class BooleanFunction:
+    """A function from {0,1}^n to {0,1}."""
+
+    __slots__ = ("cache", "n", "node")
+
+    def __init__(self, n: int, node: Node) -> None:
+        self.n = checked_bits(n)
+        self.node = node
+        self.cache: dict[str, Any] = {}  # exact answers, computed once
+        if node.support and node.support[-1] >= n:
+            raise InputError(f"the function reads position {node.support[-1] + 1} but has only n = {n} bits.")
+
+    # ------------------------------------------------------------ building
+
+    @staticmethod
+    def from_callable(function: Oracle, n: int, name: str = "the callable") -> BooleanFunction:
+        """The function computed by a callable on 0/1 arrays of shape (strings, n), called lazily."""
+        if not callable(function):
+            raise InputError(f"{function!r} is not callable; give a function of 0/1 arrays of shape (strings, n).")
+        n = checked_bits(n)
+        return BooleanFunction(n, Leaf(Call(n, function, name), tuple(range(n))))
+
+    @staticmethod
+    def from_table(table: int | bytes | ArrayLike, n: int | None = None) -> BooleanFunction:
+        """The function with this truth table, position 1 least significant.
+
+        An integer holds the value on string i in bit i; bytes hold eight values each, the first in the lowest bit; an
+        array holds 2^n values 0/1. An integer without n takes the least n it fits.
+        """
+        if isinstance(table, (int, np.integer)) and not isinstance(table, (bool, np.bool_)):
+            return _from_integer(int(table), n)
+        if isinstance(table, (bytes, bytearray)):
+            values = np.unpackbits(np.frombuffer(bytes(table), np.uint8), bitorder="little")
+            if n is not None and n < 3 and len(table) == 1:
+                values = values[: 1 << checked_bits(n)]
+        else:
+            array = np.asarray(table)
+            if array.ndim != 1:
+                raise InputError(f"a truth table must have one axis; this one has shape {array.shape}.")
+            values = structure.checked_values(array, len(array), "the truth table")
+        width = max(1, len(values).bit_length() - 1)
+        if len(values) != 1 << width:
+            raise InputError(f"a truth table must have length 2^n with n >= 1; this one has length {len(values)}.")
+        if n is not None and n != width:
+            raise InputError(f"a truth table of n = {n} bits must have length 2^{n}; this one has {len(values)}.")
+        return BooleanFunction.from_words(pack(values), width)
+
+    @staticmethod
+    def from_words(words: Words, n: int) -> BooleanFunction:
+        """The function with this packed truth table of n bits (64 values a word, repeated when n < 6)."""
+        n = _checked_table_bits(n)
+        array = np.ascontiguousarray(words, np.uint64)
+        if array.shape != (max(1, 1 << n >> 6),):
+            raise InputError(f"a packed table of n = {n} bits has {max(1, 1 << n >> 6)} words, not {array.shape}.")
+        return BooleanFunction(n, Leaf(Table(n, array), tuple(range(n))))
+
+    @staticmethod
+    def symmetric(values: ArrayLike) -> BooleanFunction:
+        """The function of the number of ones: values[w] on strings with w ones, so n = len(values) - 1."""
+        array = np.asarray(values)
+        if array.ndim != 1 or len(array) < 2:
+            raise InputError("a symmetric function needs a vector of n + 1 >= 2 values, one for each number of ones.")
+        vector = structure.checked_values(array, len(array), "the value vector")
+        n = checked_bits(len(vector) - 1)
+        return BooleanFunction(n, structure.apply(Symmetric(vector), [structure.variable(i) for i in range(n)]))
+
+    @staticmethod
+    def junta(inner: BooleanFunction, positions: Sequence[int], n: int) -> BooleanFunction:
+        """``inner`` applied to these positions of a string of n bits."""
+        return inner.extend(n, positions)
+
+    @staticmethod
+    def constant(value: int, n: int) -> BooleanFunction:
+        """The constant 0 or 1 on n bits."""
+        if value not in (0, 1):
+            raise InputError(f"a constant is 0 or 1, not {value!r}.")
+        return BooleanFunction(n, Const(int(value)))
+
+    @staticmethod
+    def variable(index: int, n: int) -> BooleanFunction:
+        """The bit at this position (0-based) of a string of n bits."""
+        return BooleanFunction(n, structure.variable(checked_index(index, checked_bits(n))))
+
+    # ------------------------------------------------------------ values
+
+    @property
+    def support(self) -> tuple[int, ...]:
+        """The positions the function may depend on."""
+        return self.node.support
+
+    def __call__(self, bits: ArrayLike) -> Bits:
+        """Values on an array of strings whose last axis is the position."""
+        array = np.asarray(bits)
+        if array.ndim == 0 or array.shape[-1] != self.n:
+            raise InputError(f"strings of {self.n} bits are needed; the array has shape {array.shape}.")
+        if array.dtype == np.uint8:
+            wrong = bool(array.size) and int(array.max()) > 1
+        elif array.dtype == np.bool_:
+            wrong = False
+        else:
+            wrong = array.dtype == object or not bool(((array == 0) | (array == 1)).all())
+        if wrong:
+            raise InputError("strings are arrays of 0 and 1; another value was found.")
+        return structure.evaluate(self.node, array.astype(np.uint8, copy=False))
+
+    def table_words(self, progress: Progress | None = None) -> Words:
+        """The packed truth table over all n <= 30 bits."""
+        return table_words(self.node, progress, positions=tuple(range(_checked_table_bits(self.n))))
+
+    def table(self) -> Bits:
+        """The truth table as 2^n values 0/1."""
+        return unpack(self.table_words())[: 1 << self.n]
+
+    # ------------------------------------------------------------ algebra
+
+    def __invert__(self) -> BooleanFunction:
+        return BooleanFunction(self.n, structure.negate(self.node))
+
+    def __and__(self, other: BooleanFunction) -> BooleanFunction:
+        return self._with(other, structure.and_kernel(2))
+
+    def __or__(self, other: BooleanFunction) -> BooleanFunction:
+        return self._with(other, structure.or_kernel(2))
+
+    def __xor__(self, other: BooleanFunction) -> BooleanFunction:
+        return self._with(other, structure.xor_kernel(2))
+
+    def _with(self, other: BooleanFunction, kernel: Symmetric) -> BooleanFunction:
+        if not isinstance(other, BooleanFunction):
+            return NotImplemented
+        if other.n != self.n:
+            raise InputError(f"functions of {self.n} and {other.n} bits do not combine; extend one of them first.")
+        return BooleanFunction(self.n, structure.apply(kernel, [self.node, other.node]))
+
+    def compose(self, inners: Sequence[BooleanFunction]) -> BooleanFunction:
+        """This function of the inner functions' values: x -> f(g_1(x), ..., g_n(x))."""
+        if len(inners) != self.n:
+            raise InputError(f"a function of {self.n} bits composes with {self.n} inner functions, not {len(inners)}.")
+        if len({inner.n for inner in inners}) != 1:
+            raise InputError("inner functions must all have the same number of bits; extend the shorter ones.")
+        return BooleanFunction(inners[0].n, structure.substitute(self.node, lambda p: inners[p].node))
+
+    def restrict(self, fixed: Mapping[int, int]) -> BooleanFunction:
+        """The function of the remaining bits, in order, after fixing positions (0-based) to bits."""
+        values = {checked_index(position, self.n): _checked_bit(bit) for position, bit in fixed.items()}
+        free = [position for position in range(self.n) if position not in values]
+        if not free:
+            raise InputError("a restriction must leave at least one bit free; evaluate the function instead.")
+        new = {position: place for place, position in enumerate(free)}
+        return BooleanFunction(
+            len(free),
+            structure.substitute(
+                self.node, lambda p: Const(values[p]) if p in values else structure.variable(new[p])
+            ),
+        )
+
+    def permute(self, order: Sequence[int]) -> BooleanFunction:
+        """The function x -> f(x[order[0]], x[order[1]], ...)."""
+        if sorted(order) != list(range(self.n)):
+            raise InputError(f"a permutation of {self.n} positions lists each of 0..{self.n - 1} once.")
+        return self.extend(self.n, order)
+
+    def extend(self, n: int, positions: Sequence[int] | None = None) -> BooleanFunction:
+        """The same function inside n bits, reading these positions (the first ones unless given)."""
+        n = checked_bits(n)
+        where = list(range(self.n)) if positions is None else [checked_index(p, n) for p in positions]
+        if n < self.n:
+            raise InputError(f"a function of {self.n} bits does not fit inside n = {n}.")
+        if len(where) != self.n or len(set(where)) != self.n:
+            raise InputError(f"{self.n} different positions are needed, got {len(where)}.")
+        return BooleanFunction(n, structure.substitute(self.node, lambda p: structure.variable(where[p])))
+
+    # ------------------------------------------------------------ identity
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both have the same n and the same value on every string."""
+        if not isinstance(other, BooleanFunction):
+            return NotImplemented
+        if self is other:
+            return True
+        if self.n != other.n or self._fingerprint() != other._fingerprint():
+            return False
+        answer = _same_structure(self.node, other.node)
+        if answer is not None:
+            return answer
+        positions = tuple(sorted({*self.support, *other.support}))
+        if len(positions) <= _DECIDABLE_BITS:
+            both = structure.apply(structure.xor_kernel(2), [self.node, other.node])
+            return not table_words(both).any()
+        raise InputError(
+            f"equality over {len(positions)} relevant bits without a common structure cannot be decided exactly; "
+            "compare values on sampled strings instead."
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.n, self._fingerprint()))
+
+    def _fingerprint(self) -> bytes:
+        """Values on fixed strings: equal for equal functions, however they are built."""
+        if "fingerprint" not in self.cache:
+            strings = np.random.Generator(np.random.PCG64(self.n)).integers(0, 2, (_PROBES, self.n), np.uint8)
+            self.cache["fingerprint"] = np.packbits(self(strings)).tobytes()
+        return cast(bytes, self.cache["fingerprint"])
+
+    def __repr__(self) -> str:
+        kernel = getattr(getattr(self.node, "kernel", None), "__class__", type(self.node)).__name__.lower()
+        return f"BooleanFunction(n={self.n}, {kernel} on {len(self.support)} bits)"
+
+    def save(self, path: str | Path) -> None:
+        """Write the function to a file (whole or not at all); a callable is saved as its truth table."""
+        from flipscope.cube import storage
+
+        storage.save(self, Path(path))
+
+    @staticmethod
+    def load(path: str | Path) -> BooleanFunction:
+        """Read a function written by ``save``."""
+        from flipscope.cube import storage
+
+        return storage.load(Path(path))
+
+
+def gate(values: ArrayLike, children: Sequence[BooleanFunction]) -> BooleanFunction:
+    """The symmetric function of the children's values: values[w] where w of them are 1."""
+    if not children:
+        raise InputError("a gate needs at least one input.")
+    outer = BooleanFunction.symmetric(values)
+    return outer.compose(children)
+
+
+# ---------------------------------------------------------------- checks
+
+
+def checked_bits(n: Any) -> int:
+    """n as an int between 1 and MAX_BITS, or a clear error."""
+    try:
+        number = operator.index(n)
+    except TypeError:
+        raise InputError(f"the number of bits must be a whole number, not {n!r}.") from None
+    if not 1 <= number <= MAX_BITS:
+        raise InputError(f"the number of bits must be between 1 and {MAX_BITS}; n = {number} is not.")
+    return number
+
+
+def _checked_table_bits(n: Any) -> int:
+    number = checked_bits(n)
+    if number > MAX_TABLE_BITS:
+        raise InputError(f"a truth table is kept to n <= {MAX_TABLE_BITS} bits; n = {number} is too many.")
+    return number
+
+
+def checked_index(index: Any, n: int) -> int:
+    """A 0-based position inside n bits, or a clear error."""
+    try:
+        number = operator.index(index)
+    except TypeError:
+        raise InputError(f"a position must be a whole number, not {index!r}.") from None
+    if not 0 <= number < n:
+        raise InputError(f"position {number} is outside 0..{n - 1}.")
+    return number
+
+
+def _checked_bit(bit: Any) -> int:
+    if bit not in (0, 1):
+        raise InputError(f"a position is fixed to 0 or 1, not {bit!r}.")
+    return int(bit)
+
+
+def _from_integer(table: int, n: int | None) -> BooleanFunction:
+    if table < 0:
+        raise InputError(f"a truth table as an integer must not be negative; {table} is.")
+    width = max(1, (max(1, table.bit_length()) - 1).bit_length()) if n is None else _checked_table_bits(n)
+    if table.bit_length() > 1 << width:
+        raise InputError(f"the integer has {table.bit_length()} bits, more than the 2^{width} values of n = {width}.")
+    raw = table.to_bytes(max(1, 1 << width >> 3), "little")
+    values = np.unpackbits(np.frombuffer(raw, np.uint8), bitorder="little")
+    return BooleanFunction.from_words(pack(values[: 1 << width]), _checked_table_bits(width))
+
+
+def _same_structure(a: Node, b: Node) -> bool | None:
+    """True or False where the structure decides, None where it does not."""
+    if a is b:
+        return True
+    if isinstance(a, Leaf) and isinstance(b, Leaf):
+        first, second = a.kernel, b.kernel
+        if isinstance(first, Symmetric) and isinstance(second, Symmetric):
+            # A symmetric function that is not constant depends on every one of its variables.
+            return a.support == b.support and bool(np.array_equal(first.values, second.values))
+        if isinstance(first, Table) and isinstance(second, Table) and a.positions == b.positions:
+            return bool(np.array_equal(first.words, second.words))
+        if isinstance(first, Call) and isinstance(second, Call) and a.positions == b.positions:
+            known = first.origin is not None and first.origin == second.origin
+            return True if known or first.function is second.function else None
+        return None
+    if isinstance(a, structure.Gate) and isinstance(b, structure.Gate) and len(a.children) == len(b.children):
+        kernels = _same_structure(Leaf(a.kernel, tuple(range(a.kernel.arity))), Leaf(b.kernel, tuple(range(a.kernel.arity))))
+        same = all(_same_structure(x, y) is True for x, y in zip(a.children, b.children, strict=True))
+        return True if kernels and same else None
+    return None
+
+
+# ---------------------------------------------------------------- the zoo
+
+
+def parity(n: int) -> BooleanFunction:
+    """1 when the number of ones is odd."""
+    return BooleanFunction.symmetric(np.arange(checked_bits(n) + 1) % 2)
+
+
+def majority(n: int) -> BooleanFunction:
+    """1 when more than half of the bits are 1 (a tie is 0)."""
+    return BooleanFunction.symmetric(2 * np.arange(checked_bits(n) + 1) > n)
+
+
+def first(n: int) -> BooleanFunction:
+    """The first bit."""
+    return dictator(0, n)
+
+
+def dictator(index: int, n: int) -> BooleanFunction:
+    """The bit at this position (0-based)."""
+    return BooleanFunction.variable(index, n)
+
+
+def conjunction(n: int) -> BooleanFunction:
+    """1 on the string of ones only."""
+    return threshold(n, n)
+
+
+def disjunction(n: int) -> BooleanFunction:
+    """0 on the string of zeros only."""
+    return threshold(1, n)
+
+
+def threshold(k: int, n: int) -> BooleanFunction:
+    """1 when at least k bits are 1."""
+    if not 0 <= k <= checked_bits(n) + 1:
+        raise InputError(f"a threshold on n = {n} bits is between 0 and {n + 1}; k = {k} is not.")
+    return BooleanFunction.symmetric(np.arange(n + 1) >= k)
+
+
+def sparse_parity(m: int, n: int, seed: int = 0) -> BooleanFunction:
+    """Parity of m positions chosen at random."""
+    return parity(_checked_part(m, n)).extend(n, _positions(m, n, seed))
+
+
+def sparse_majority(m: int, n: int, seed: int = 0) -> BooleanFunction:
+    """Majority of m positions chosen at random."""
+    return majority(_checked_part(m, n)).extend(n, _positions(m, n, seed))
+
+
+def tribes(n: int, width: int | None = None) -> BooleanFunction:
+    """1 when some tribe of ``width`` neighbours is all ones; bits left over belong to no tribe.
+
+    Without a width, the one that makes the function closest to balanced.
+    """
+    n = checked_bits(n)
+    if width is None:
+        width = min(range(1, min(n, 40) + 1), key=lambda w: abs((1 - 0.5**w) ** (n // w) - 0.5))
+    width = _checked_part(width, n)
+    ones = structure.and_kernel(width)
+    groups = [
+        structure.apply(ones, [structure.variable(p) for p in range(start, start + width)])
+        for start in range(0, n - width + 1, width)
+    ]
+    return BooleanFunction(n, structure.apply(structure.or_kernel(len(groups)), groups))
+
+
+def address(k: int) -> BooleanFunction:
+    """The bit of the last 2^k that the first k bits name (least significant first)."""
+    if not 1 <= k <= 12:
+        raise InputError(f"an address has between 1 and 12 bits; k = {k} does not.")
+
+    def lookup(bits: Bits) -> Bits:
+        index = (bits[:, :k].astype(np.int64) << np.arange(k)).sum(axis=-1)
+        return bits[np.arange(len(bits)), k + index]
+
+    n = k + (1 << k)
+    return BooleanFunction(n, structure.zoo_call("address", {"k": k}, n, lookup))
+
+
+def random(n: int, seed: int = 0) -> BooleanFunction:
+    """A uniformly random function, the same for the same seed on any machine: every value is a hash of the string."""
+    n = checked_bits(n)
+
+    start = _mix(np.array([seed % 2**64], np.uint64))[0]
+
+    def value(bits: Bits) -> Bits:
+        padded = np.zeros((len(bits), -(-n // 64) * 64), np.uint8)
+        padded[:, :n] = bits
+        words = np.packbits(padded, axis=-1, bitorder="little").view("<u8")
+        state = np.full(len(bits), start, np.uint64)
+        for column in range(words.shape[1]):
+            state = _mix(state ^ words[:, column])
+        return (state >> np.uint64(63)).astype(np.uint8)
+
+    def by_index(index: Words) -> Bits:
+        return (_mix(start ^ index) >> np.uint64(63)).astype(np.uint8)
+
+    return BooleanFunction(n, structure.zoo_call("random", {"n": n, "seed": int(seed)}, n, value, by_index))
+
+
+def random_symmetric(n: int, seed: int = 0) -> BooleanFunction:
+    """A symmetric function with a uniformly random value vector."""
+    return BooleanFunction.symmetric(np.random.default_rng(seed).integers(0, 2, checked_bits(n) + 1))
+
+
+def random_junta(m: int, n: int, seed: int = 0) -> BooleanFunction:
+    """A uniformly random function of m positions chosen at random."""
+    return random(_checked_part(m, n), seed).extend(n, _positions(m, n, seed))
+
+
+def _checked_part(m: int, n: int) -> int:
+    if not 1 <= operator.index(m) <= checked_bits(n):
+        raise InputError(f"{m} positions of n = {n} bits cannot be chosen; choose between 1 and {n}.")
+    return int(m)
+
+
+def _positions(m: int, n: int, seed: int) -> list[int]:
+    chosen = np.random.default_rng(seed).choice(n, size=m, replace=False)
+    return sorted(int(position) for position in chosen)
+
+
+def _mix(words: Words) -> Words:
+    """A bijective scrambling of 64-bit words (the finaliser of SplitMix64)."""
+    words = words + np.uint64(0x9E3779B97F4A7C15)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return cast(Words, words ^ (words >> np.uint64(31)))

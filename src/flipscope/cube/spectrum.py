@@ -1,0 +1,401 @@
+"""Walsh-Hadamard spectra: coefficients f^(S) = E_x[f(x) chi_S(x)], degree, sparsity, weight by degree, noise stability.
+
+A Boolean function is transformed as (-1)^f, so that by Parseval its squared coefficients sum to 1. Answers are exact:
+integers over a power of two, from closed forms (symmetric functions, gates over disjoint parts) where there are any,
+from the integer transform of the truth table of the relevant bits elsewhere. Real tables have ``RealSpectrum``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from flipscope.cube.blocks import Progress, table_words
+from flipscope.cube.compose import NotExact, analyse
+from flipscope.cube.functions import BooleanFunction, checked_index
+from flipscope.cube.structure import Bits, Leaf, Symmetric, Table, Words, apply, variable, xor_kernel
+from flipscope.errors import InputError
+
+MAX_SPECTRUM_BITS = 28  # 2^28 32-bit coefficients are 1 GiB
+MAX_JUMP_STEPS = 5_000_000  # long-integer steps for the closed form of a symmetric function
+
+
+# ---------------------------------------------------------------- the transform
+
+
+def walsh_hadamard(values: ArrayLike) -> NDArray[Any]:
+    """Unnormalised transform of a table of length 2^n, as float32, float64 or exact int64 like its input."""
+    from flipscope.cube import walsh
+
+    array = np.asarray(values)
+    if array.ndim != 1 or len(array) == 0 or len(array) & (len(array) - 1):
+        raise InputError(f"a table must have one axis of length 2^n; this one has shape {array.shape}.")
+    if array.dtype == np.float32:
+        out = array.copy()
+    elif np.issubdtype(array.dtype, np.integer) or array.dtype == np.bool_:
+        out = array.astype(np.int64)
+        largest = int(np.abs(out).max())
+        if largest * len(out) >= 1 << 63:
+            raise InputError("the integers are too large for an exact transform; use float64.")
+    else:
+        out = array.astype(np.float64)
+    if not np.isfinite(out).all():
+        raise InputError("a table must hold finite numbers; this one holds NaN or infinity.")
+    walsh.transform(out)
+    return out
+
+
+def inverse_walsh_hadamard(coefficients: ArrayLike) -> NDArray[np.float64]:
+    """The table whose normalised coefficients f^(S) these are."""
+    return walsh_hadamard(np.asarray(coefficients, np.float64))
+
+
+# ---------------------------------------------------------------- exact analysis of Boolean functions
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The spectrum summed by degree over the relevant bits; every number is an exact integer over a power of two."""
+
+    bits: int
+    mean: int  # f^(empty set), over 2^bits
+    squares: dict[int, int]  # degree >= 1 -> sum of f^(S)^2, over 4^bits
+    nonzero: int  # sets other than the empty one with f^(S) != 0
+    magnitude: int  # sum of |f^(S)| over sets other than the empty one, over 2^bits
+
+
+class _SpectrumAnalysis:
+    """Weights of constants, symmetric functions, tables, and gates over disjoint parts."""
+
+    name = "the exact spectrum"
+    max_table_bits = MAX_SPECTRUM_BITS
+
+    def constant(self, value: int) -> Weights:
+        return Weights(0, 1 - 2 * value, {}, 0, 0)
+
+    def symmetric(self, values: Bits, positions: tuple[int, ...]) -> Weights:
+        n = len(positions)
+        if Symmetric(values).kind in ("xor", "xnor"):
+            return Weights(n, 0, {n: 1 << 2 * n}, 1, 1 << n)
+        by_size = symmetric_coefficients(values)
+        squares, nonzero, magnitude, ways = {}, 0, 0, 1
+        for size in range(1, n + 1):
+            ways = ways * (n - size + 1) // size  # number of sets of this size
+            if by_size[size]:
+                squares[size] = ways * by_size[size] ** 2
+                nonzero += ways
+                magnitude += ways * abs(by_size[size])
+        return Weights(n, by_size[0], squares, nonzero, magnitude)
+
+    def table(self, words: Words, positions: tuple[int, ...]) -> Weights:
+        from flipscope.cube import walsh
+
+        width = len(positions)
+        coefficients = table_coefficients(words, width)
+        squares, nonzero, magnitudes = walsh.sums_by_degree(coefficients)
+        return Weights(
+            width,
+            int(coefficients[0]),
+            {size: total for size, total in enumerate(squares) if size and total},
+            sum(nonzero[1:]),
+            sum(magnitudes[1:]),
+        )
+
+    def combine(self, outer: Bits, parts: Sequence[Weights]) -> Weights:
+        """F = sum_T o^(T) prod_{i in T} G_i; collecting sets by the parts U they touch gives, for each U, one factor."""
+        k, bits = len(parts), sum(part.bits for part in parts)
+        squares: dict[int, int] = {}
+        mean = nonzero = magnitude = 0
+        for touched, factor in enumerate(_factors(outer, parts)):
+            if factor == 0:
+                continue
+            inside = [part for i, part in enumerate(parts) if (touched >> i) & 1]
+            if not inside:
+                mean = factor
+                continue
+            product, sets, norm = {0: 1}, 1, 1
+            for part in inside:
+                product = _multiply(product, part.squares)
+                sets *= part.nonzero
+                norm *= part.magnitude
+            for size, square in product.items():
+                squares[size] = squares.get(size, 0) + factor * factor * square
+            nonzero += sets
+            magnitude += abs(factor) * norm
+        # o^ carries 2^k beyond the function's own denominators: every sum is a multiple of it.
+        return Weights(
+            bits, mean >> k, {size: s >> 2 * k for size, s in squares.items() if s}, nonzero, magnitude >> k
+        )
+
+
+def _factors(outer: Bits, parts: Sequence[Any]) -> list[int]:
+    """c_U = sum over T containing U of o^(T) prod_{i in T - U} mean_i, times 2^k prod_{i not in U} 2^bits_i."""
+    spectrum = [int(a) for a in walsh_hadamard(1 - 2 * outer.astype(np.int64))]
+    for i, part in enumerate(parts):
+        for touched in range(len(spectrum)):
+            if not (touched >> i) & 1:
+                with_i = touched | 1 << i
+                spectrum[touched] = (spectrum[touched] << part.bits) + spectrum[with_i] * part.mean
+    return spectrum
+
+
+def _multiply(a: dict[int, int], b: dict[int, int]) -> dict[int, int]:
+    if len(a) * len(b) > MAX_JUMP_STEPS:
+        raise NotExact("the spectrum has too many degrees to compose exactly; sample instead.")
+    result: dict[int, int] = {}
+    for s, x in a.items():
+        for t, y in b.items():
+            result[s + t] = result.get(s + t, 0) + x * y
+    return result
+
+
+def symmetric_coefficients(values: Bits) -> list[int]:
+    """2^n f^(S) for |S| = 0..n of a symmetric function, exact integers.
+
+    For S containing i, f^(S) is the coefficient of S - {i} of the derivative at i, which lives on the slices w where
+    the value changes; a slice's coefficients are Krawtchouk numbers, with a three-term recurrence in |S|.
+    """
+    n = len(values) - 1
+    jumps = np.flatnonzero(values[1:] != values[:-1])
+    if len(jumps) * n > MAX_JUMP_STEPS:
+        raise NotExact(
+            f"the exact spectrum of a symmetric function of {n} bits with {len(jumps)} jumps is too long to "
+            "compute; sample instead."
+        )
+    total = [0] * (n + 1)
+    ways = 1
+    binomials = []  # of the n - 1 remaining bits
+    for ones in range(n + 1):
+        total[0] += ways * (1 - 2 * int(values[ones]))
+        binomials.append(ways * (n - ones) // n)
+        ways = ways * (n - ones) // (ones + 1)
+    rest = n - 1
+    for jump in jumps:
+        slice_ones = int(jump)
+        sign = 1 if values[jump + 1] else -1  # f goes from +1 to -1 here, or back
+        before, now = 0, binomials[slice_ones]
+        for size in range(n):
+            total[size + 1] += 2 * sign * now
+            if size < rest:
+                before, now = now, ((rest - 2 * slice_ones) * now - size * before) // (rest - size)
+    return total
+
+
+def table_coefficients(words: Words, width: int) -> NDArray[np.int32]:
+    """2^n f^(S) of (-1)^f for a packed table, by the index of S (position 1 least significant), exact."""
+    from flipscope.cube import walsh
+
+    full = walsh.transform_table(words, np.int32)
+    if width >= 6:
+        return full
+    # A table of fewer than six bits is repeated in its word: only sets inside its bits are non-zero.
+    return full[: 1 << width] >> (6 - width)
+
+
+def weights(f: BooleanFunction, progress: Progress | None = None) -> Weights:
+    """The exact spectrum of f summed by degree, computed once a function."""
+    if "spectrum" not in f.cache:
+        f.cache["spectrum"] = analyse(f.node, _SpectrumAnalysis(), progress)
+    found: Weights = f.cache["spectrum"]
+    return found
+
+
+def weight_by_degree(f: BooleanFunction) -> list[Fraction]:
+    """W_0..W_n: the sum of f^(S)^2 over sets of each size, exact; they sum to 1."""
+    known = weights(f)
+    scale = 1 << 2 * known.bits
+    return [Fraction(known.mean**2, scale)] + [Fraction(known.squares.get(d, 0), scale) for d in range(1, f.n + 1)]
+
+
+def weight_floats(f: BooleanFunction) -> list[float]:
+    """W_0..W_n as correctly rounded floats: far faster than fractions when n is in the thousands."""
+    known = weights(f)
+    scale = 1 << 2 * known.bits
+    return [known.mean**2 / scale] + [known.squares.get(d, 0) / scale for d in range(1, f.n + 1)]
+
+
+def degree(f: BooleanFunction) -> int:
+    """The size of the largest set with a non-zero coefficient (0 for constants)."""
+    return max(weights(f).squares, default=0)
+
+
+def sparsity(f: BooleanFunction) -> int:
+    """The number of non-zero coefficients, exact."""
+    known = weights(f)
+    return known.nonzero + (known.mean != 0)
+
+
+def spectral_norm(f: BooleanFunction) -> Fraction:
+    """The sum of |f^(S)|, exact."""
+    known = weights(f)
+    return Fraction(known.magnitude + abs(known.mean), 1 << known.bits)
+
+
+def noise_stability(f: BooleanFunction, rho: float) -> float:
+    """Stab_rho(f) = sum of rho^|S| f^(S)^2: the correlation of f(x) and f(y) for rho-correlated x, y."""
+    rho = _checked_rho(rho)
+    return math.fsum(rho**d * w for d, w in enumerate(weight_floats(f)) if w)
+
+
+def noise_sensitivity(f: BooleanFunction, delta: float) -> float:
+    """NS_delta(f) = P(f(x) != f(y)) when y is x with every bit flipped with probability delta."""
+    if not 0 <= delta <= 1:
+        raise InputError(f"a flip probability is between 0 and 1; delta = {delta} is not.")
+    return 0.5 - 0.5 * noise_stability(f, 1 - 2 * delta)
+
+
+def _checked_rho(rho: float) -> float:
+    if not -1 <= rho <= 1:
+        raise InputError(f"a correlation is between -1 and 1; rho = {rho} is not.")
+    return float(rho)
+
+
+def coefficient(f: BooleanFunction, positions: Iterable[int]) -> Fraction:
+    """f^(S) for one set of positions (0-based), exact."""
+    chosen = frozenset(checked_index(p, f.n) for p in positions)
+    if not chosen <= set(f.support):
+        return Fraction(0)
+    found = analyse(f.node, _CoefficientAnalysis(chosen))
+    return Fraction(found.value, 1 << found.bits)
+
+
+@dataclass(frozen=True)
+class _Single:
+    """One part's coefficient at the wanted set and at the empty set, over 2^bits."""
+
+    bits: int
+    value: int
+    mean: int
+    touched: bool  # whether the wanted set meets this part
+
+
+class _CoefficientAnalysis:
+    """The coefficient of one set."""
+
+    name = "an exact coefficient"
+    max_table_bits = MAX_SPECTRUM_BITS
+
+    def __init__(self, chosen: frozenset[int]) -> None:
+        self.chosen = chosen
+
+    def constant(self, value: int) -> _Single:
+        return _Single(0, 1 - 2 * value, 1 - 2 * value, False)
+
+    def symmetric(self, values: Bits, positions: tuple[int, ...]) -> _Single:
+        n, size = len(positions), len(self.chosen.intersection(positions))
+        kind = Symmetric(values).kind
+        if kind in ("xor", "xnor"):
+            sign = 1 if kind == "xor" else -1
+            return _Single(n, (sign << n) if size == n else 0, 0, size > 0)
+        by_size = symmetric_coefficients(values)
+        return _Single(n, by_size[size], by_size[0], size > 0)
+
+    def table(self, words: Words, positions: tuple[int, ...]) -> _Single:
+        width, inside = len(positions), [p for p in positions if p in self.chosen]
+        total = 1 << width
+        leaf = Leaf(Table(width, words), positions)
+        character = apply(xor_kernel(len(inside)), [variable(p) for p in inside])
+        mixed = table_words(apply(xor_kernel(2), [leaf, character]), positions=positions)
+        repeats = 1 << max(0, 6 - width)
+        ones, mixed_ones = (int(np.bitwise_count(w).sum(dtype=np.int64)) // repeats for w in (words, mixed))
+        return _Single(width, total - 2 * mixed_ones, total - 2 * ones, bool(inside))
+
+    def combine(self, outer: Bits, parts: Sequence[_Single]) -> _Single:
+        k, bits = len(parts), sum(part.bits for part in parts)
+        factors = _factors(outer, parts)
+        touched = sum(1 << i for i, part in enumerate(parts) if part.touched)
+        value = factors[touched]
+        for part in parts:
+            if part.touched:
+                value *= part.value
+        return _Single(bits, value >> k, factors[0] >> k, touched > 0)
+
+
+def coefficients(f: BooleanFunction) -> dict[tuple[int, ...], Fraction]:
+    """Every non-zero f^(S) by its set of positions, for functions of few relevant bits inside any n."""
+    width = len(f.support)
+    if width > 20:
+        raise NotExact(f"all coefficients are listed for at most 20 relevant bits; this has {width}.")
+    table = table_coefficients(table_words(f.node), width)
+    return {
+        tuple(p for j, p in enumerate(f.support) if (int(index) >> j) & 1): Fraction(int(table[index]), 1 << width)
+        for index in np.flatnonzero(table)
+    }
+
+
+def level_inequality(f: BooleanFunction, k: int) -> tuple[float, float]:
+    """The weight of the 0/1-valued f up to degree k and the level-k bound (2e/k ln(1/a))^k a^2, a = P(f = 1) or P(f = 0).
+
+    The bound holds for k <= 2 ln(1/a), with a the smaller of the two probabilities (O'Donnell 2014, section 9.5).
+    """
+    from flipscope.cube.sensitivity import count_ones
+
+    share = min(Fraction(count_ones(f), 1 << f.n), 1 - Fraction(count_ones(f), 1 << f.n))
+    if share == 0:
+        raise InputError("the level inequality says nothing of a constant function.")
+    room = 2 * math.log(1 / float(share))
+    if not 1 <= k <= room:
+        raise InputError(f"the level inequality needs 1 <= k <= 2 ln(1/a) = {room:.3g}; k = {k} is outside.")
+    # (-1)^f = 1 - 2 f: every coefficient but the first is halved; the first is the share itself.
+    low = float(share) ** 2 + math.fsum(weight_floats(f)[1 : k + 1]) / 4
+    return low, (math.e * room / k) ** k * float(share) ** 2
+
+
+# ---------------------------------------------------------------- functions with real values
+
+
+@dataclass(frozen=True, eq=False)
+class RealSpectrum:
+    """The spectrum of a real function given by its table of 2^n values (position 1 least significant)."""
+
+    coefficients: NDArray[np.float64]  # f^(S) by the index of S
+
+    @staticmethod
+    def of(values: ArrayLike) -> RealSpectrum:
+        """The normalised spectrum of a real table."""
+        table = walsh_hadamard(np.asarray(values, np.float64))
+        return RealSpectrum(table / len(table))
+
+    @property
+    def n(self) -> int:
+        return len(self.coefficients).bit_length() - 1
+
+    def coefficient(self, positions: Iterable[int]) -> float:
+        """f^(S) for one set of positions (0-based)."""
+        return float(self.coefficients[sum(1 << checked_index(p, self.n) for p in set(positions))])
+
+    def weight_by_degree(self) -> NDArray[np.float64]:
+        """W_0..W_n: sums of f^(S)^2 by |S|."""
+        sizes = np.bitwise_count(np.arange(len(self.coefficients), dtype=np.uint64))
+        return np.bincount(sizes, weights=self.coefficients**2, minlength=self.n + 1)
+
+    def degree(self, tolerance: float = 1e-9) -> int:
+        """The largest |S| with |f^(S)| > tolerance."""
+        kept = np.flatnonzero(np.abs(self.coefficients) > tolerance).astype(np.uint64)
+        return int(np.bitwise_count(kept).max()) if len(kept) else 0
+
+    def sparsity(self, tolerance: float = 1e-9) -> int:
+        """The number of sets with |f^(S)| > tolerance."""
+        return int((np.abs(self.coefficients) > tolerance).sum())
+
+    def average_sensitivity(self) -> float:
+        """as(f) = sum of |S| f^(S)^2 (001's convention: a quarter of the summed squared differences)."""
+        return float(np.arange(self.n + 1) @ self.weight_by_degree())
+
+    def noise_stability(self, rho: float) -> float:
+        """Stab_rho(f) = sum of rho^|S| f^(S)^2."""
+        return float(_checked_rho(rho) ** np.arange(self.n + 1) @ self.weight_by_degree())
+
+    def spectral_norm(self) -> float:
+        """The sum of |f^(S)|."""
+        return float(np.abs(self.coefficients).sum())
+
+    def table(self) -> NDArray[np.float64]:
+        """The real table this is the spectrum of."""
+        return inverse_walsh_hadamard(self.coefficients)

@@ -1,0 +1,115 @@
+"""Boolean functions on disk: one ``.npz`` file with the structure as JSON and the tables as arrays; never unpickled."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flipscope.cube import functions
+from flipscope.cube.blocks import table_words
+from flipscope.cube.functions import BooleanFunction
+from flipscope.cube.structure import MAX_TABLE_BITS, Call, Const, Gate, Kernel, Leaf, Node, Symmetric, Table, apply, variable
+from flipscope.errors import InputError
+
+VERSION = 1
+ZOO_CALLS = {"address": functions.address, "random": functions.random}
+
+
+def save(f: BooleanFunction, path: Path) -> None:
+    """Write f under a temporary name, then rename: a reader never sees half a file."""
+    arrays: dict[str, Any] = {}
+    structure = {"version": VERSION, "n": f.n, "node": _node_spec(f.node, arrays)}
+    arrays["structure"] = np.frombuffer(json.dumps(structure).encode(), np.uint8)
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    except OSError as error:
+        raise InputError(f"the function cannot be written to {path}: {error.strerror}.") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez_compressed(file, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        os.unlink(temporary)
+        raise InputError(f"the function cannot be written to {path}: {error.strerror}.") from None
+
+
+def load(path: Path) -> BooleanFunction:
+    """Read a function, or say in one sentence what is wrong with the file."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            structure = json.loads(arrays["structure"].tobytes())
+            if structure["version"] > VERSION:
+                raise InputError(
+                    f"{path} was written by a newer flipscope (format {structure['version']}); upgrade to read it."
+                )
+            return BooleanFunction(structure["n"], _node(structure["node"], arrays))
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist.") from None
+    except InputError:
+        raise
+    except (OSError, KeyError, IndexError, TypeError, ValueError, EOFError, zipfile.BadZipFile):
+        raise InputError(f"{path} is not a whole flipscope function file; write it again.") from None
+
+
+def _node_spec(node: Node, arrays: dict[str, Any]) -> Any:
+    if isinstance(node, Const):
+        return {"const": node.value}
+    if isinstance(node, Leaf) and isinstance(node.kernel, Call) and node.kernel.origin is None:
+        return _table_spec(node, arrays)  # a user's code cannot be stored; its table can
+    if isinstance(node, Leaf):
+        return {"kernel": _kernel_spec(node.kernel, arrays), "positions": list(node.positions)}
+    if isinstance(node.kernel, Call) and node.kernel.origin is None:
+        return _table_spec(node, arrays)
+    return {
+        "kernel": _kernel_spec(node.kernel, arrays),
+        "children": [_node_spec(child, arrays) for child in node.children],
+    }
+
+
+def _table_spec(node: Node, arrays: dict[str, Any]) -> Any:
+    if len(node.support) > MAX_TABLE_BITS:
+        raise InputError(f"a callable of {len(node.support)} bits has no truth table that could be saved.")
+    table = Table(len(node.support), table_words(node))
+    return {"kernel": _kernel_spec(table, arrays), "positions": list(node.support)}
+
+
+def _kernel_spec(kernel: Kernel, arrays: dict[str, Any]) -> Any:
+    if isinstance(kernel, Call):
+        assert kernel.origin is not None
+        return {"zoo": kernel.origin[0], "arguments": kernel.origin[1]}
+    name = f"array{len(arrays)}"
+    if isinstance(kernel, Symmetric):
+        arrays[name] = np.packbits(kernel.values)
+        return {"symmetric": name, "arity": kernel.arity}
+    arrays[name] = kernel.words.astype("<u8")
+    return {"table": name, "arity": kernel.arity}
+
+
+def _node(spec: Any, arrays: Any) -> Node:
+    if "const" in spec:
+        return Const(int(bool(spec["const"])))
+    kernel = _kernel(spec["kernel"], arrays)
+    if "positions" in spec:
+        return apply(kernel, [variable(functions.checked_index(p, functions.MAX_BITS)) for p in spec["positions"]])
+    return apply(kernel, [_node(child, arrays) for child in spec["children"]])
+
+
+def _kernel(spec: Any, arrays: Any) -> Kernel:
+    if "zoo" in spec:
+        leaf = ZOO_CALLS[spec["zoo"]](**spec["arguments"]).node
+        assert isinstance(leaf, Leaf)
+        return leaf.kernel
+    arity = functions.checked_bits(spec["arity"])
+    if "symmetric" in spec:
+        return Symmetric(np.unpackbits(arrays[spec["symmetric"]], count=arity + 1))
+    whole = BooleanFunction.from_words(arrays[spec["table"]], arity).node
+    assert isinstance(whole, Leaf)
+    return whole.kernel

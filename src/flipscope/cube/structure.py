@@ -1,0 +1,378 @@
+"""How a Boolean function is built: constants, leaves (a kernel applied to variables), gates (a kernel applied to nodes).
+
+Keeping the structure is what makes exact answers possible far beyond 30 bits: a symmetric leaf on 10,000 bits has a
+closed form, a junta is a leaf on few positions, and a gate whose children share no variable composes their answers.
+
+Truth tables are packed: bit ``i`` of word ``w`` is the value on the string with index ``64 * w + i``, where position 0
+is the least significant bit of the index. A table of fewer than six variables is repeated to fill its one word, so
+that every loop may treat it as a function of six variables that ignores the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flipscope.errors import InputError
+
+Bits: TypeAlias = NDArray[np.uint8]
+Words: TypeAlias = NDArray[np.uint64]
+Oracle: TypeAlias = Callable[[Bits], Any]
+
+MAX_DEPTH = 400  # deeper trees would overflow Python's own stack
+MAX_TABLE_BITS = 30  # 2^30 values are 128 MiB packed
+
+# Values of positions 0..5 on the 64 strings inside one word.
+LOW_PATTERNS: tuple[int, ...] = (
+    0xAAAAAAAAAAAAAAAA,
+    0xCCCCCCCCCCCCCCCC,
+    0xF0F0F0F0F0F0F0F0,
+    0xFF00FF00FF00FF00,
+    0xFFFF0000FFFF0000,
+    0xFFFFFFFF00000000,
+)
+FULL_WORD = 0xFFFFFFFFFFFFFFFF
+
+
+def pack(values: Bits) -> Words:
+    """Packed words of a 0/1 vector of length 2^k; fewer than 64 values are repeated to fill one word."""
+    if values.size < 64:
+        values = np.tile(values, 64 // values.size)
+    return np.packbits(values, bitorder="little").view("<u8").astype(np.uint64, copy=False)
+
+
+def unpack(words: Words) -> Bits:
+    """The 0/1 vector held by packed words, 64 values a word."""
+    return np.unpackbits(np.ascontiguousarray(words, dtype="<u8").view(np.uint8), bitorder="little")
+
+
+def index_bits(start: int, count: int, width: int) -> Bits:
+    """The strings with indices start .. start + count - 1 as a 0/1 array of shape (count, width)."""
+    index = np.arange(start, start + count, dtype=np.uint64)
+    columns = [((index >> np.uint64(j)) & np.uint64(1)).astype(np.uint8) for j in range(width)]
+    return np.stack(columns, axis=-1) if columns else np.zeros((count, 0), np.uint8)
+
+
+# ---------------------------------------------------------------- kernels: what is applied
+
+
+@dataclass(frozen=True, eq=False)
+class Symmetric:
+    """A function of the number of ones: ``values[w]`` on every string with ``w`` ones."""
+
+    values: Bits
+
+    @property
+    def arity(self) -> int:
+        return len(self.values) - 1
+
+    def evaluate(self, bits: Bits) -> Bits:
+        return self.values[bits.sum(axis=-1, dtype=np.int64)]
+
+    def negated(self) -> Symmetric:
+        return Symmetric(1 - self.values)
+
+    @cached_property
+    def kind(self) -> str:
+        """One of "and", "or", "xor", "xnor" (odd and even number of ones), or "" for any other vector."""
+        values, arity = self.values, self.arity
+        if arity and values.sum() == 1 and values[-1]:
+            return "and"
+        if arity and values.sum() == arity and not values[0]:
+            return "or"
+        if np.array_equal(values, np.arange(arity + 1) % 2):
+            return "xor"
+        if np.array_equal(values, (np.arange(arity + 1) + 1) % 2):
+            return "xnor"
+        return ""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A packed truth table on ``arity`` bits."""
+
+    arity: int
+    words: Words
+
+    def evaluate(self, bits: Bits) -> Bits:
+        index = np.zeros(bits.shape[:-1], np.int64)
+        for j in range(self.arity):
+            index |= bits[..., j].astype(np.int64) << j
+        return self.lookup(index)
+
+    def lookup(self, index: NDArray[np.int64]) -> Bits:
+        """Values on the strings with these indices."""
+        shifted = self.words[index >> 6] >> (index & 63).astype(np.uint64)
+        return (shifted & np.uint64(1)).astype(np.uint8)
+
+    def negated(self) -> Table:
+        return Table(self.arity, ~self.words)
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A user's callable on 0/1 arrays of shape (strings, arity), checked at every call."""
+
+    arity: int
+    function: Oracle
+    name: str = "the callable"
+    origin: tuple[str, dict[str, int]] | None = None  # the zoo function and arguments that made it, if one did
+    by_index: Callable[[Words], Bits] | None = None  # the same from string indices, where that is faster
+
+    def evaluate(self, bits: Bits) -> Bits:
+        flat = np.ascontiguousarray(bits.reshape(-1, self.arity))
+        return checked_values(self.function(flat), len(flat), self.name).reshape(bits.shape[:-1])
+
+
+Kernel: TypeAlias = Symmetric | Table | Call
+
+
+def checked_values(values: Any, count: int, name: str) -> Bits:
+    """The oracle's answer as uint8 0/1, or a sentence about what is wrong with it."""
+    if hasattr(values, "detach"):  # a torch tensor, without importing torch
+        values = values.detach().cpu().numpy()
+    array = np.asarray(values)
+    if array.shape != (count,):
+        raise InputError(
+            f"{name} returned an array of shape {array.shape} for {count} strings; return one value a string."
+        )
+    if array.dtype == object or not (np.issubdtype(array.dtype, np.number) or array.dtype == np.bool_):
+        raise InputError(f"{name} returned values of type {array.dtype}; return 0 or 1 for every string.")
+    bad = ~((array == 0) | (array == 1))
+    if bad.any():
+        raise InputError(f"{name} returned {array[bad][0]} for a string; return 0 or 1 for every string.")
+    return array.astype(np.uint8)
+
+
+# ---------------------------------------------------------------- nodes: what it is applied to
+
+
+@dataclass(frozen=True, eq=False)
+class Const:
+    """The constant 0 or 1."""
+
+    value: int
+    depth = 0
+    support: tuple[int, ...] = ()
+    has_call = False
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """A kernel applied to distinct variables, in the kernel's order."""
+
+    kernel: Kernel
+    positions: tuple[int, ...]
+    depth = 1
+
+    @cached_property
+    def support(self) -> tuple[int, ...]:
+        return tuple(sorted(self.positions))
+
+    @property
+    def has_call(self) -> bool:
+        return isinstance(self.kernel, Call)
+
+
+@dataclass(frozen=True, eq=False)
+class Gate:
+    """A kernel applied to the values of other nodes."""
+
+    kernel: Kernel
+    children: tuple[Node, ...]
+    depth: int
+    support: tuple[int, ...]
+    has_call: bool
+
+
+Node: TypeAlias = Const | Leaf | Gate
+
+_IDENTITY = Symmetric(np.array([0, 1], np.uint8))
+_NEGATION = Symmetric(np.array([1, 0], np.uint8))
+
+
+def variable(position: int) -> Leaf:
+    """The node that is the variable at this position."""
+    return Leaf(_IDENTITY, (position,))
+
+
+def zoo_call(
+    name: str, arguments: dict[str, int], arity: int, function: Oracle, by_index: Callable[[Words], Bits] | None = None
+) -> Leaf:
+    """A leaf that computes a zoo function by code, and remembers its name so that it can be saved and compared."""
+    return Leaf(Call(arity, function, name, (name, arguments), by_index), tuple(range(arity)))
+
+
+def _variable_of(node: Node) -> int | None:
+    if isinstance(node, Leaf) and isinstance(node.kernel, Symmetric) and node.kernel.arity == 1:
+        return node.positions[0] if node.kernel.values[1] and not node.kernel.values[0] else None
+    return None
+
+
+def negate(node: Node) -> Node:
+    """The node whose value is the other one everywhere."""
+    if isinstance(node, Const):
+        return Const(1 - node.value)
+    if isinstance(node.kernel, Call):
+        return Gate(_NEGATION, (node,), node.depth + 1, node.support, True)
+    if isinstance(node, Leaf):
+        return Leaf(node.kernel.negated(), node.positions)
+    if isinstance(node.kernel, Symmetric) and node.kernel.arity == 1:
+        return node.children[0]
+    return Gate(node.kernel.negated(), node.children, node.depth, node.support, node.has_call)
+
+
+def apply(kernel: Kernel, children: Sequence[Node]) -> Node:
+    """The kernel applied to the children, simplified: constants folded, nested and/or/xor flattened."""
+    if kernel.arity != len(children):
+        raise InputError(f"a function of {kernel.arity} bits was given {len(children)} inputs.")
+    if isinstance(kernel, Symmetric):
+        return _apply_symmetric(kernel, children)
+    if isinstance(kernel, Table) and any(isinstance(child, Const) for child in children):
+        fixed = {j: child.value for j, child in enumerate(children) if isinstance(child, Const)}
+        kept = [child for child in children if not isinstance(child, Const)]
+        return apply(restrict_table(kernel, fixed), kept)
+    if isinstance(kernel, Table) and kernel.arity == 0:
+        return Const(int(kernel.words[0] & np.uint64(1)))
+    return _gate(kernel, children)
+
+
+def _apply_symmetric(kernel: Symmetric, children: Sequence[Node]) -> Node:
+    ones = sum(child.value for child in children if isinstance(child, Const))
+    kept = [child for child in children if not isinstance(child, Const)]
+    values = kernel.values[ones : ones + len(kept) + 1]
+    if not values.any() or values.all():
+        return Const(int(values[0]))
+    if len(kept) == 1:
+        return kept[0] if values[1] else negate(kept[0])
+    kernel = Symmetric(values)
+    if kernel.kind in ("xor", "xnor"):
+        return _flatten_xor(kept, flip=kernel.kind == "xnor")
+    if kernel.kind in ("and", "or"):
+        return _flatten_lattice(kernel.kind, kept)
+    return _gate(kernel, kept)
+
+
+def _acts_as(node: Node, kind: str) -> bool:
+    """Whether the node is an and/or/xor of its inputs; one variable alone acts as any of the three."""
+    if isinstance(node, Const) or not isinstance(node.kernel, Symmetric):
+        return False
+    return node.kernel.kind == kind or (kind in ("and", "or", "xor") and _variable_of(node) is not None)
+
+
+def _flatten_xor(children: Sequence[Node], *, flip: bool) -> Node:
+    """Parity of the children (flipped or not): a variable that occurs twice cancels."""
+    odd: dict[int, None] = {}
+    others: list[Node] = []
+    for child in children:
+        flip ^= _acts_as(child, "xnor")
+        nested = _acts_as(child, "xor") or _acts_as(child, "xnor")
+        for part in child.children if nested and isinstance(child, Gate) else (child,):
+            if not (isinstance(part, Leaf) and (_acts_as(part, "xor") or (part is child and nested))):
+                others.append(part)
+                continue
+            for position in part.support:
+                if position in odd:
+                    del odd[position]
+                else:
+                    odd[position] = None
+    parts = ([Leaf(xor_kernel(len(odd)), tuple(odd))] if odd else []) + others
+    if not parts:
+        return Const(int(flip))
+    node = parts[0] if len(parts) == 1 else _gate(xor_kernel(len(parts)), parts)
+    return negate(node) if flip else node
+
+
+def _flatten_lattice(kind: str, children: Sequence[Node]) -> Node:
+    """And (or Or) of the children: a variable that occurs twice counts once."""
+    seen: dict[int, None] = {}
+    others: list[Node] = []
+    for child in children:
+        for part in child.children if isinstance(child, Gate) and _acts_as(child, kind) else (child,):
+            if isinstance(part, Leaf) and _acts_as(part, kind):
+                seen.update(dict.fromkeys(part.support))
+            else:
+                others.append(part)
+    make = and_kernel if kind == "and" else or_kernel
+    parts = ([Leaf(make(len(seen)), tuple(seen))] if seen else []) + others
+    return parts[0] if len(parts) == 1 else _gate(make(len(parts)), parts)
+
+
+def _gate(kernel: Kernel, children: Sequence[Node]) -> Node:
+    variables = [_variable_of(child) for child in children]
+    if None not in variables and len(set(variables)) == len(variables):
+        return Leaf(kernel, tuple(v for v in variables if v is not None))
+    depth = 1 + max((child.depth for child in children), default=0)
+    if depth > MAX_DEPTH:
+        raise InputError(f"the function is nested more than {MAX_DEPTH} deep; build it from a table or a callable.")
+    support = tuple(sorted(set().union(*(child.support for child in children))))
+    has_call = isinstance(kernel, Call) or any(child.has_call for child in children)
+    return Gate(kernel, tuple(children), depth, support, has_call)
+
+
+def and_kernel(arity: int) -> Symmetric:
+    """And of ``arity`` bits."""
+    return Symmetric((np.arange(arity + 1) == arity).astype(np.uint8))
+
+
+def or_kernel(arity: int) -> Symmetric:
+    """Or of ``arity`` bits."""
+    return Symmetric((np.arange(arity + 1) > 0).astype(np.uint8))
+
+
+def xor_kernel(arity: int) -> Symmetric:
+    """Parity of ``arity`` bits: 1 when the number of ones is odd."""
+    return Symmetric((np.arange(arity + 1) % 2).astype(np.uint8))
+
+
+def restrict_table(table: Table, fixed: Mapping[int, int]) -> Table:
+    """The table on the remaining bits, in order, after fixing some."""
+    free = [j for j in range(table.arity) if j not in fixed]
+    base = sum(value << j for j, value in fixed.items())
+    index = np.full(1 << len(free), base, np.int64)
+    new = np.arange(1 << len(free), dtype=np.int64)
+    for place, j in enumerate(free):
+        index |= ((new >> place) & 1) << j
+    return Table(len(free), pack(table.lookup(index)))
+
+
+def substitute(node: Node, replacement: Callable[[int], Node]) -> Node:
+    """The node with every variable replaced by another node."""
+    done: dict[int, Node] = {}
+
+    def walk(current: Node) -> Node:
+        if isinstance(current, Const):
+            return current
+        if id(current) not in done:
+            if isinstance(current, Leaf):
+                children = [replacement(position) for position in current.positions]
+            else:
+                children = [walk(child) for child in current.children]
+            done[id(current)] = apply(current.kernel, children)
+        return done[id(current)]
+
+    return walk(node)
+
+
+def evaluate(node: Node, bits: Bits) -> Bits:
+    """Values of the node on an array of strings (last axis = position)."""
+    done: dict[int, Bits] = {}
+
+    def walk(current: Node) -> Bits:
+        if isinstance(current, Const):
+            return np.full(bits.shape[:-1], current.value, np.uint8)
+        if id(current) not in done:
+            if isinstance(current, Leaf):
+                whole = current.positions == tuple(range(bits.shape[-1]))
+                inputs = bits if whole else bits[..., list(current.positions)]
+            else:
+                inputs = np.stack([walk(child) for child in current.children], axis=-1)
+            done[id(current)] = current.kernel.evaluate(inputs)
+        return done[id(current)]
+
+    return walk(node)

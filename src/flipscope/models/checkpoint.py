@@ -1,0 +1,140 @@
+"""A transformer as one safetensors file: its tensors, and its configuration in the metadata."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from flipscope.errors import InputError
+from flipscope.models.config import TransformerConfig
+from flipscope.models.transformer import Transformer
+
+VERSION = 1
+_KEY = "flipscope.transformer"  # metadata entry: {"version": ..., "config": ...} as JSON
+
+
+def save(model: Transformer, path: str | os.PathLike[str]) -> None:
+    """Write the model to the path, where there is always either the old file or the whole new one."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise InputError(f"{target} cannot be written: the folder {target.parent} does not exist")
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    _check_finite(tensors, "the model")
+    record = {"version": VERSION, "config": model.config.as_dict()}
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            save_file(tensors, temporary, metadata={_KEY: json.dumps(record)})
+            os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes it private
+            _flush(temporary)
+            os.replace(temporary, target)
+            _flush(target.parent)  # so that the new name survives a power cut too
+        finally:
+            temporary.unlink(missing_ok=True)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{target} cannot be written: {_reason(error)}") from error
+
+
+def load(path: str | os.PathLike[str]) -> Transformer:
+    """The model in the file, in evaluation mode, with the number type it was saved in."""
+    source = Path(path)
+    if not source.is_file():
+        raise InputError(f"{source} is not a file")
+    try:
+        with safe_open(source, framework="pt") as file:
+            config = _read_config(source, file.metadata() or {})
+            model = Transformer(config, seed=None)
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            _check_shapes(source, model, shapes)
+            # Copies, for the file may change under a memory map.
+            tensors = {name: file.get_tensor(name).clone() for name in shapes}
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{source} cannot be read as safetensors: {_reason(error)}") from error
+    types = {tensor.dtype for tensor in tensors.values()}
+    if len(types) != 1 or not types <= {torch.float64, torch.float32, torch.float16, torch.bfloat16}:
+        raise InputError(
+            f"{source} mixes number types or holds other than floats: {_listed(map(str, types))}"
+        )
+    _check_finite(tensors, str(source))
+    model.load_state_dict(tensors, assign=True)
+    return model.eval()
+
+
+def _read_config(source: Path, metadata: Mapping[str, str]) -> TransformerConfig:
+    """The configuration in a file's metadata."""
+    if _KEY not in metadata:
+        raise InputError(f"{source} is not a flipscope model: its metadata has no entry {_KEY!r}")
+    try:
+        record: Any = json.loads(metadata[_KEY])
+        version, fields = record["version"], record["config"]
+        newer = version > VERSION
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{source} has a damaged metadata entry {_KEY!r}") from error
+    if newer:
+        raise InputError(
+            f"{source} has format version {version}, but this flipscope reads {VERSION}: update it"
+        )
+    if version != VERSION or not isinstance(fields, dict):
+        raise InputError(f"{source} has a damaged metadata entry {_KEY!r}")
+    try:
+        return TransformerConfig.from_dict(fields)
+    except InputError as error:
+        raise InputError(f"{source} has a configuration that is not valid: {error}") from error
+
+
+def _check_shapes(source: Path, model: Transformer, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise InputError unless the file has exactly the model's tensors, in their shapes."""
+    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    if missing := expected.keys() - shapes.keys():
+        raise InputError(f"{source} lacks the tensors {_listed(missing)}")
+    if extra := shapes.keys() - expected.keys():
+        raise InputError(f"{source} has tensors that its configuration does not know: {_listed(extra)}")
+    for name, shape in expected.items():
+        if shapes[name] != shape:
+            raise InputError(
+                f"{source} has {name} in shape {shapes[name]}, but its configuration says {shape}"
+            )
+
+
+def _check_finite(tensors: Mapping[str, Tensor], where: str) -> None:
+    """Raise InputError if a number is NaN or infinite."""
+    if broken := [name for name, tensor in tensors.items() if not bool(tensor.isfinite().all())]:
+        raise InputError(f"{where} has NaN or infinite numbers in {_listed(broken)}")
+
+
+def _listed(names: Any) -> str:
+    """The first few names, sorted."""
+    ordered = sorted(names)
+    return ", ".join(ordered[:3]) + (f" and {len(ordered) - 3} more" if len(ordered) > 3 else "")
+
+
+def _reason(error: Exception) -> str:
+    """The system's word for what went wrong, else the exception's."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def _flush(path: Path) -> None:
+    """Make sure that a file or folder is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _umask() -> int:
+    """The process's mask for new files."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,443 @@
+"""What a transformer is made of: one frozen record of choices, and the records of the five papers."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from flipscope.errors import InputError
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "inputs": ("bits", "tokens", "patches"),
+    "marker": ("eos", "cls", "none"),
+    "positions": ("sinusoidal", "learned", "one_hot", "cyclic", "none"),
+    "join": ("add", "concatenate"),
+    "attention": ("softmax", "relu", "linear"),
+    "combine": ("project", "sum"),
+    "block": ("standard", "sum"),
+    "activation": ("relu", "gelu", "gelu_tanh"),
+    "norm": ("once", "post", "pre", "none"),
+    "readout": ("first", "last", "mean", "every"),
+    "head": ("linear", "tanh"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """Every choice of a transformer; None is the usual value, which the property named beside it gives."""
+
+    # ---- what goes in
+    inputs: Literal["bits", "tokens", "patches"] = "bits"
+    vocabulary: int = 2  # number of symbols, the marker not counted
+    marker: Literal["eos", "cls", "none"] = "eos"  # eos: one symbol after the string; cls: one before it
+    max_length: int | None = None  # longest string, the marker not counted; None: any
+    image_size: int | None = None  # patches only: height = width in pixels
+    patch_size: int | None = None
+    channels: int | None = None
+    shifted_patches: bool = False  # each patch also sees the image moved one pixel in four directions
+    patch_norm: bool = False  # layer norm of the pixels before they are projected
+
+    # ---- positions (Eq 7)
+    positions: Literal["sinusoidal", "learned", "one_hot", "cyclic", "none"] = "sinusoidal"
+    period: int | None = None  # cyclic: position i has the one-hot vector of i mod period
+    join: Literal["add", "concatenate"] = "add"
+    position_width: int | None = None  # concatenate: so many of the width's coordinates are for the position
+    embedding_norm: bool = False  # layer norm of symbol + position
+
+    # ---- the layers
+    width: int
+    layers: int
+    heads: int = 1
+    head_size: int | None = None  # key_width: width / heads. Eq 8 has full-rank heads: head_size = width
+    combine: Literal["project", "sum"] = "project"  # heads side by side times a matrix, or their sum (Eq 9)
+    qkv_bias: bool = True
+    attention: Literal["softmax", "relu", "linear"] = "softmax"
+    logit_scale: float | None = None  # scale: 1 / sqrt(head size). Eq 8a has 1
+    learned_scale: bool = False  # train the logit scale of each layer, starting from the value above
+    causal: bool = False
+    mask_self: bool = False  # no position attends to itself
+    block: Literal["standard", "sum"] = "standard"  # sum: the MLP acts on the attention sum alone (Eq 9)
+    ffn_width: int | None = None  # hidden_width: 4 * width
+    mlp_layers: int | None = None  # mlp_count: all. Only the first so many layers have an MLP
+    activation: Literal["relu", "gelu", "gelu_tanh"] = "relu"
+
+    # ---- layer norm (Eqs 11-13)
+    norm: Literal["once", "post", "pre", "none"] = "post"  # once: at the end of a layer only (Eq 13)
+    eps: float = 1e-5  # 0 is allowed: see `LayerNorm`
+    affine: bool = True
+    final_norm: bool = False  # one more after the last layer
+
+    # ---- what comes out (Eq 14)
+    readout: Literal["first", "last", "mean", "every"] = "last"  # with marker="eos", "last" reads at EOS
+    head: Literal["linear", "tanh"] = "linear"  # tanh: a dense layer and tanh before the linear map
+    outputs: int = 1
+    head_bias: bool = True
+
+    dropout: float = 0.0  # of the embedding, of the attention weights and of each sub-layer's output
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+        _check_inputs(self)
+        _check_positions(self)
+        _check_layers(self)
+
+    @property
+    def key_width(self) -> int:
+        """Size of one head's query, key and value."""
+        return self.width // self.heads if self.head_size is None else self.head_size
+
+    @property
+    def hidden_width(self) -> int:
+        """Number of hidden units of an MLP."""
+        return 4 * self.width if self.ffn_width is None else self.ffn_width
+
+    @property
+    def scale(self) -> float:
+        """What attention logits are multiplied by."""
+        return 1 / math.sqrt(self.key_width) if self.logit_scale is None else self.logit_scale
+
+    @property
+    def mlp_count(self) -> int:
+        """Number of layers that have an MLP."""
+        return self.layers if self.mlp_layers is None else self.mlp_layers
+
+    @property
+    def symbol_width(self) -> int:
+        """Coordinates that hold the symbol: all of them, unless positions are concatenated."""
+        return self.width - (self.position_width or 0)
+
+    @property
+    def patch_width(self) -> int:
+        """Numbers in one patch, the shifted images included; 0 if the inputs are not patches."""
+        if self.patch_size is None or self.channels is None:
+            return 0
+        return self.patch_size**2 * self.channels * (5 if self.shifted_patches else 1)
+
+    @property
+    def longest(self) -> int | None:
+        """Most symbols, patches or bits an input may have, the marker not counted; None: any number."""
+        if self.image_size is not None and self.patch_size is not None:
+            return (self.image_size // self.patch_size) ** 2
+        return self.max_length
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields as a dictionary that JSON can hold."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> TransformerConfig:
+        """The configuration with these fields, which must be exactly those of `as_dict`."""
+        names = {field.name for field in dataclasses.fields(cls)}
+        if unknown := sorted(map(str, set(fields) - names)):
+            raise InputError(f"the configuration has unknown fields {', '.join(unknown)}: remove them")
+        if missing := sorted(names - set(fields)):
+            raise InputError(f"the configuration lacks the fields {', '.join(missing)}: add them")
+        return cls(**fields)
+
+
+def _check_types(config: TransformerConfig) -> None:
+    """Raise InputError unless each field has its type, is one of its choices and is in range."""
+    for field in dataclasses.fields(config):
+        name, value, kind = field.name, getattr(config, field.name), str(field.type)
+        if name in _CHOICES:
+            if value not in _CHOICES[name]:
+                raise InputError(f"{name}={value!r} is not one of {', '.join(_CHOICES[name])}")
+        elif kind == "bool":
+            if not isinstance(value, bool):
+                raise InputError(f"{name}={value!r} must be True or False")
+        elif value is None and "None" in kind:
+            continue
+        elif kind.startswith("int"):
+            smallest = 0 if name == "mlp_layers" else 1
+            if not isinstance(value, int) or isinstance(value, bool) or value < smallest:
+                raise InputError(f"{name}={value!r} must be an integer of at least {smallest}")
+        elif not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+            raise InputError(f"{name}={value!r} must be a finite number")
+    if config.eps < 0:
+        raise InputError(f"eps={config.eps} must be at least 0")
+    if not 0 <= config.dropout < 1:
+        raise InputError(f"dropout={config.dropout} must be at least 0 and less than 1")
+    if config.logit_scale is not None and config.logit_scale <= 0:
+        raise InputError(f"logit_scale={config.logit_scale} must be positive")
+
+
+def _check_inputs(config: TransformerConfig) -> None:
+    """Raise InputError unless the choices about the input agree with each other."""
+    if config.inputs == "bits" and config.vocabulary != 2:
+        raise InputError(f"vocabulary={config.vocabulary} must be 2 when inputs='bits'")
+    sizes = {name: getattr(config, name) for name in ("image_size", "patch_size", "channels")}
+    if config.inputs != "patches":
+        for name, value in (sizes | {"shifted_patches": config.shifted_patches or None}).items():
+            if value is not None:
+                raise InputError(f"{name}={value} is for inputs='patches' only, not {config.inputs!r}")
+        if config.patch_norm:
+            raise InputError(f"patch_norm=True is for inputs='patches' only, not {config.inputs!r}")
+        return
+    for name, value in sizes.items():
+        if value is None:
+            raise InputError(f"{name} must be given when inputs='patches'")
+    if config.image_size is not None and config.patch_size and config.image_size % config.patch_size:
+        raise InputError(
+            f"image_size={config.image_size} must be a multiple of patch_size={config.patch_size}"
+        )
+    if config.max_length is not None:
+        raise InputError(f"max_length={config.max_length} must be None when inputs='patches'")
+
+
+def _check_positions(config: TransformerConfig) -> None:
+    """Raise InputError unless positions have the room and the length they need."""
+    places = None if config.longest is None else config.longest + (config.marker != "none")
+    if config.positions in ("learned", "one_hot") and places is None:
+        raise InputError(f"max_length must be given when positions={config.positions!r}")
+    if (config.positions == "cyclic") != (config.period is not None):
+        raise InputError(f"period={config.period} goes with positions='cyclic', not {config.positions!r}")
+    if (config.join == "concatenate") != (config.position_width is not None):
+        raise InputError(
+            f"position_width={config.position_width} goes with join='concatenate', not {config.join!r}"
+        )
+    if config.join == "concatenate" and config.positions == "none":
+        raise InputError("join='concatenate' needs positions, but positions='none'")
+    if config.symbol_width < 1:
+        raise InputError(
+            f"position_width={config.position_width} must be less than width={config.width}, for the symbols"
+        )
+    codes = places if config.positions == "one_hot" else config.period
+    room = config.width if config.position_width is None else config.position_width
+    if codes is not None and codes > room:
+        raise InputError(
+            f"{codes} one-hot positions do not fit into {room} coordinates: "
+            f"raise {'width' if config.join == 'add' else 'position_width'}"
+        )
+
+
+def _check_layers(config: TransformerConfig) -> None:
+    """Raise InputError unless heads, blocks and norms agree with each other."""
+    if config.head_size is None and config.width % config.heads:
+        raise InputError(
+            f"width={config.width} must be a multiple of heads={config.heads} unless head_size is given"
+        )
+    if config.combine == "sum" and config.key_width != config.width:
+        raise InputError(
+            f"combine='sum' needs head_size={config.width}, the width, but it is {config.key_width}"
+        )
+    if config.block == "sum" and config.norm == "post":
+        raise InputError("norm='post' has no place in block='sum', which has one residual: say norm='once'")
+    if config.mlp_count > config.layers:
+        raise InputError(f"mlp_layers={config.mlp_layers} must be at most layers={config.layers}")
+    if config.block == "sum" and config.mlp_count < config.layers:
+        raise InputError(f"mlp_layers={config.mlp_layers} must be None when block='sum'")
+    if config.mask_self and config.causal:
+        raise InputError("mask_self=True and causal=True leave the first position nothing to attend to")
+
+
+# ---------------------------------------------------------------- presets, named after what they study
+
+
+def recognizer(width: int = 16, layers: int = 2, heads: int = 1, *, eps: float = 0.0) -> TransformerConfig:
+    """The recognizer of the geometry paper (Eqs 7-14): full-rank heads, MLP on their sum, one bare norm."""
+    return TransformerConfig(
+        width=width,
+        layers=layers,
+        heads=heads,
+        head_size=width,
+        combine="sum",
+        qkv_bias=False,
+        logit_scale=1.0,
+        block="sum",
+        ffn_width=width,
+        norm="once",
+        eps=eps,
+        affine=False,
+    )
+
+
+def encoder(
+    width: int = 64, layers: int = 4, heads: int = 4, *, ffn_width: int | None = None, eps: float = 1e-5
+) -> TransformerConfig:
+    """The encoder of the geometry paper's experiments (App. F): PyTorch's, sinusoidal positions, read at EOS.
+
+    Of the norm the paper says only that eps is a small constant; 1e-5, after each sub-layer, is PyTorch's.
+    """
+    return TransformerConfig(width=width, layers=layers, heads=heads, ffn_width=ffn_width, eps=eps)
+
+
+def hardness(length: int, width: int = 128, layers: int = 2, heads: int = 2) -> TransformerConfig:
+    """The encoder of the hardness paper: half the width is for learned positions, no EOS."""
+    if width % 2:
+        raise InputError(f"width={width} must be even: half of it is for the position")
+    return TransformerConfig(
+        width=width,
+        layers=layers,
+        heads=heads,
+        ffn_width=width,
+        marker="none",
+        max_length=length,
+        positions="learned",
+        join="concatenate",
+        position_width=width // 2,
+    )
+
+
+def fourier(length: int = 20, bit_width: int = 30, *, dropout: float = 0.1) -> TransformerConfig:
+    """The model of the sharper-picture paper: two attention layers with one MLP between, no norm.
+
+    Attention logits are scaled by 2 log T / sqrt(width). The CLS symbol stands after the bits, which is `eos`
+    here, and has a one-hot position of its own: 20 bits give 21 + 30 = 51 coordinates.
+    """
+    if length < 2:
+        raise InputError(f"length={length} must be at least 2, for log T to be positive")
+    width = length + 1 + bit_width
+    return TransformerConfig(
+        width=width,
+        layers=2,
+        combine="sum",
+        qkv_bias=False,
+        logit_scale=2 * math.log(length) / math.sqrt(width),
+        ffn_width=128,
+        mlp_layers=1,
+        norm="none",
+        max_length=length,
+        positions="one_hot",
+        join="concatenate",
+        position_width=length + 1,
+        dropout=dropout,
+    )
+
+
+def mingpt(
+    length: int, width: int = 64, layers: int = 1, heads: int = 16, *, dropout: float = 0.1
+) -> TransformerConfig:
+    """The minGPT of the sparse-variable paper: norm first, GELU, learned positions, two outputs.
+
+    Its CLS symbol stands after the bits, which is `eos` here, where causal attention sees them all. It starts
+    from `initialise(model, "gaussian", seed, scope="weights", scale=0.02)`.
+    """
+    return TransformerConfig(
+        width=width,
+        layers=layers,
+        heads=heads,
+        causal=True,
+        activation="gelu",
+        norm="pre",
+        final_norm=True,
+        max_length=length,
+        positions="learned",
+        outputs=2,
+        head_bias=False,
+        dropout=dropout,
+    )
+
+
+def vit_small(
+    image_size: int = 32,
+    patch_size: int = 4,
+    channels: int = 3,
+    *,
+    width: int = 64,
+    layers: int = 8,
+    heads: int = 32,
+    ffn_width: int = 256,
+    outputs: int = 10,
+    dropout: float = 0.1,
+) -> TransformerConfig:
+    """The ViT-small of the low-sensitivity paper at its CIFAR-10 sizes: shifted patches, locality attention.
+
+    Locality attention trains the logit scale and lets no patch attend to itself; heads have size 64 whatever
+    the width. The paper does not state the width: 64 is that of its released script.
+    """
+    return TransformerConfig(
+        inputs="patches",
+        image_size=image_size,
+        patch_size=patch_size,
+        channels=channels,
+        shifted_patches=True,
+        patch_norm=True,
+        marker="cls",
+        width=width,
+        layers=layers,
+        heads=heads,
+        head_size=64,
+        qkv_bias=False,
+        learned_scale=True,
+        mask_self=True,
+        ffn_width=ffn_width,
+        activation="gelu",
+        norm="pre",
+        final_norm=True,
+        positions="learned",
+        readout="first",
+        outputs=outputs,
+        dropout=dropout,
+    )
+
+
+def roberta(
+    vocabulary: int = 50265,
+    length: int = 128,
+    *,
+    width: int = 256,
+    layers: int = 4,
+    heads: int = 8,
+    attention: Literal["softmax", "relu", "linear"] = "softmax",
+    outputs: int = 2,
+    dropout: float = 0.1,
+) -> TransformerConfig:
+    """The RoBERTa-style encoder of the low-sensitivity paper; the tokens begin with <s>, where it is read.
+
+    Depth, heads and dropout are the paper's, the width is that of its released script, and the MLP is four
+    times as wide, as in RoBERTa. It starts from
+    `initialise(model, "gaussian", seed, scope="weights", scale=0.02)`.
+    """
+    return TransformerConfig(
+        inputs="tokens",
+        vocabulary=vocabulary,
+        marker="none",
+        max_length=length,
+        positions="learned",
+        embedding_norm=True,
+        width=width,
+        layers=layers,
+        heads=heads,
+        attention=attention,
+        activation="gelu",
+        readout="first",
+        head="tanh",
+        outputs=outputs,
+        dropout=dropout,
+    )
+
+
+def gpt2(
+    vocabulary: int = 50257,
+    length: int = 128,
+    *,
+    width: int = 256,
+    layers: int = 4,
+    heads: int = 8,
+    outputs: int = 2,
+    dropout: float = 0.1,
+) -> TransformerConfig:
+    """The GPT-2-style model of the low-sensitivity paper: causal, norm first, read at the last token.
+
+    It starts from `initialise(model, "gaussian", seed, scope="weights", scale=0.02)`.
+    """
+    return TransformerConfig(
+        inputs="tokens",
+        vocabulary=vocabulary,
+        marker="none",
+        max_length=length,
+        positions="learned",
+        width=width,
+        layers=layers,
+        heads=heads,
+        causal=True,
+        activation="gelu_tanh",
+        norm="pre",
+        final_norm=True,
+        outputs=outputs,
+        head_bias=False,
+        dropout=dropout,
+    )

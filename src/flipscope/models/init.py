@@ -1,0 +1,155 @@
+"""How a model starts: every parameter drawn from its own named stream, the same on any machine."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from flipscope.cube.intervals import check_count
+from flipscope.errors import InputError
+from flipscope.models.config import TransformerConfig, encoder
+
+Scheme = Literal["pytorch", "uniform", "gaussian", "xavier_uniform", "xavier_normal"]
+Scope = Literal["all", "weights"]
+SCHEMES: tuple[Scheme, ...] = ("pytorch", "uniform", "gaussian", "xavier_uniform", "xavier_normal")
+
+M = TypeVar("M", bound=nn.Module)
+
+
+class Projection(nn.Linear):
+    """A linear map of attention: PyTorch starts it in its own way, and it may hold several heads' matrices.
+
+    `packed`: PyTorch keeps it in one matrix with its two siblings (queries, keys, values). `matrices`: so
+    many are stacked in it, each with its own Xavier fans (the full-rank heads of Eq 8).
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, bias: bool, packed: bool, matrices: int = 1) -> None:
+        super().__init__(inputs, outputs, bias=bias)
+        self.packed = packed
+        self.matrices = matrices
+
+
+@dataclass(frozen=True)
+class _Law:
+    """A law of independent numbers: `spread` is a half-width, a standard deviation or the constant."""
+
+    kind: Literal["uniform", "normal", "constant"]
+    spread: float
+
+    def draw(self, shape: tuple[int, ...], stream: np.random.Generator) -> np.ndarray:
+        """Numbers in float64."""
+        if self.kind == "uniform":
+            return stream.uniform(-self.spread, self.spread, shape)
+        if self.kind == "normal":
+            return stream.standard_normal(shape) * self.spread
+        return np.full(shape, self.spread)
+
+
+def initialise(
+    model: M,
+    scheme: Scheme = "pytorch",
+    seed: int | np.random.Generator = 0,
+    *,
+    scope: Scope = "all",
+    scale: float = 1.0,
+) -> M:
+    """The same model, its parameters drawn anew.
+
+    uniform: [-1, 1]; gaussian: N(0, 1); xavier_uniform and xavier_normal: Glorot's with gain 1; pytorch: what
+    `nn.TransformerEncoder`, `nn.Linear` and `nn.Embedding` do. `scale` multiplies every number drawn.
+
+    scope "all" draws every parameter, "weights" the matrices only; what is not drawn is 0, or 1 for the gains
+    of layer norms. A vector has no Xavier fans: under these schemes "all" gives the biases of linear maps
+    PyTorch's law, and leaves other vectors at 0 or 1.
+
+    Each parameter has a PCG64 stream keyed by the seed and its name, and is drawn in float64, then rounded: the
+    result depends neither on the order of the parameters nor on the machine.
+    """
+    if scheme not in SCHEMES:
+        raise InputError(f"scheme={scheme!r} is not one of {', '.join(SCHEMES)}")
+    if scope not in ("all", "weights"):
+        raise InputError(f"scope={scope!r} is not one of all, weights")
+    if not (math.isfinite(scale) and scale > 0):
+        raise InputError(f"scale={scale} must be a positive number")
+    number = _seed_number(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.is_meta:
+                raise InputError(f"the parameter {name} has no memory: build the model with a seed")
+            path, _, short = name.rpartition(".")
+            law = _law(model.get_submodule(path), short, parameter, scheme, scope)
+            values = law.draw(tuple(parameter.shape), _stream(number, name))
+            if law.kind != "constant":
+                values *= scale
+            parameter.copy_(torch.from_numpy(values))
+    return model
+
+
+def random_shape(seed: int | np.random.Generator) -> TransformerConfig:
+    """An encoder from the distribution of App. F.1: layers, heads, head size and FFN multiple at random."""
+    stream = np.random.Generator(np.random.PCG64(np.random.SeedSequence(_seed_number(seed))))
+    layers = int(stream.integers(2, 7))
+    heads = (1, 2, 4, 8)[stream.integers(4)]
+    head_size = (16, 32, 64, 128)[stream.integers(4)]
+    multiple = (2, 4, 8)[stream.integers(3)]
+    width = heads * head_size
+    return encoder(width=width, layers=layers, heads=heads, ffn_width=multiple * width)
+
+
+def _law(module: nn.Module, short: str, parameter: nn.Parameter, scheme: Scheme, scope: Scope) -> _Law:
+    """The distribution of the parameter called `short` of this module."""
+    # A layer norm is told by its eps, so that PyTorch's own norms in other models are met as well.
+    rest = _Law("constant", 1.0 if short == "weight" and hasattr(module, "eps") else 0.0)
+    is_matrix = parameter.ndim >= 2
+    if scope == "weights" and not is_matrix:
+        return rest
+    if scheme == "uniform":
+        return _Law("uniform", 1.0)
+    if scheme == "gaussian":
+        return _Law("normal", 1.0)
+    if scheme == "pytorch" or not is_matrix:
+        return _pytorch_law(module, parameter) or rest
+    fan_in, fan_out = _fans(module, parameter)
+    if scheme == "xavier_uniform":
+        return _Law("uniform", math.sqrt(6 / (fan_in + fan_out)))
+    return _Law("normal", math.sqrt(2 / (fan_in + fan_out)))
+
+
+def _pytorch_law(module: nn.Module, parameter: nn.Parameter) -> _Law | None:
+    """What PyTorch draws this parameter from, or None where it draws nothing."""
+    if isinstance(module, Projection):
+        if parameter is module.bias:
+            return None
+        if module.packed:  # nn.MultiheadAttention: Xavier on the three matrices stacked
+            return _Law("uniform", math.sqrt(6 / (module.in_features + 3 * module.out_features)))
+    if isinstance(module, nn.Linear):
+        return _Law("uniform", 1 / math.sqrt(module.in_features))
+    return _Law("normal", 1.0) if parameter.ndim >= 2 else None
+
+
+def _fans(module: nn.Module, parameter: nn.Parameter) -> tuple[int, int]:
+    """Glorot's fan in and fan out: inputs and outputs of the matrix, times the kernel's size."""
+    kernel = math.prod(parameter.shape[2:])
+    fan_out = parameter.shape[0] * kernel
+    if isinstance(module, Projection):
+        fan_out //= module.matrices
+    return parameter.shape[1] * kernel, fan_out
+
+
+def _seed_number(seed: int | np.random.Generator) -> int:
+    """The seed itself, or 63 bits of the generator."""
+    return (
+        int(seed.integers(2**63)) if isinstance(seed, np.random.Generator) else check_count("seed", seed, 0)
+    )
+
+
+def _stream(seed: int, name: str) -> np.random.Generator:
+    """The random stream of the parameter of this name."""
+    key = np.frombuffer(hashlib.sha256(name.encode()).digest(), dtype="<u4")
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key.tolist())))
