@@ -50,7 +50,7 @@ lint: $(READY)
 	@echo "==> mypy"
 	@$(BIN)/mypy
 	@echo "==> import contracts"
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 format: $(READY)
 	@$(BIN)/ruff check --fix

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from flipscope.cube.blocks import Progress
 from flipscope.cube.intervals import (
     Estimate,
     Floats,
@@ -50,7 +51,6 @@ __all__ = [
     "proportions",
 ]
 
-Progress: TypeAlias = Callable[[int, int], None]
 Seed: TypeAlias = int | np.random.Generator
 Range: TypeAlias = tuple[float, float]
 

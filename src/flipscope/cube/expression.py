@@ -36,7 +36,7 @@ Which of the two a call is: with bare numbers only, it is on numbers wherever it
 alone is written with ``true``, ``false`` or parentheses: ``xor(true, (1))``.
 
 The function has as many bits as its largest variable or zoo function (at least one), or ``n`` if given. The
-limits below are checked before the work they bound is done: no text can use up time, memory or the stack.
+limits below keep every text, however written, from using up time, memory or the stack.
 """
 
 from __future__ import annotations
@@ -53,30 +53,18 @@ import numpy as np
 from lark import Lark, ParseTree, Token, Transformer_NonRecursive, UnexpectedInput
 from lark.exceptions import VisitError
 
-from flipscope.cube import functions
+from flipscope.cube import functions, structure
 from flipscope.cube.functions import MAX_BITS, BooleanFunction, checked_bits
-from flipscope.cube.structure import (
-    Const,
-    Kernel,
-    Node,
-    Symmetric,
-    Table,
-    and_kernel,
-    apply,
-    negate,
-    or_kernel,
-    pack,
-    variable,
-    xor_kernel,
-)
+from flipscope.cube.structure import Const, Kernel, Node, Symmetric, Table, and_kernel, or_kernel, xor_kernel
 from flipscope.errors import InputError
 
 MAX_TEXT = 100_000  # characters
-MAX_SYMBOLS = 30_000  # names, numbers and signs; a parity of 10,000 variables has 20,000
+MAX_SYMBOLS = 22_000  # names, numbers and signs; x1 ^ x2 ^ ... ^ x10000 has 20,000
 MAX_NESTING = 64  # parentheses in parentheses, and gates in gates
-MAX_LEAVES = 25_000  # variables, after ranges and zoo functions are spelled out
+MAX_SIZE = 20_000  # variables, with ranges and zoo functions spelled out, and _OPERATION for each gate
 MAX_TABLE = 26  # all tables of an expression together have at most 2^26 values
 MAX_DIGITS = 1_000  # of a decimal number, whose conversion takes quadratic time
+_OPERATION = 16  # what making a gate costs, measured in variables
 _WINDOW = 72  # characters of the text shown around a caret
 
 # ---------------------------------------------------------------- names
@@ -127,7 +115,8 @@ _GATES: dict[str, Callable[[int], Symmetric]] = {  # those that need nothing but
     "parity": xor_kernel,
     "majority": lambda arity: _at_least(arity // 2 + 1, arity),
 }
-_MUX = Table(3, pack(np.array([0, 0, 1, 0, 0, 1, 1, 1], np.uint8)))  # index = select + 2 * if0 + 4 * if1
+# The index is select + 2 * if0 + 4 * if1.
+_MUX = Table(3, structure.pack(np.array([0, 0, 1, 0, 0, 1, 1, 1], np.uint8)))
 
 # What each function may be called with, in words.
 _ON_EXPRESSIONS = dict.fromkeys(_GATES, "x1, x2, ...") | {
@@ -359,13 +348,13 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
         self.text = text
         self.bits = 0  # needed so far
         self.widest = 0  # and the place that needs them
-        self.leaves = 0
+        self.size = 0
         self.table_values = 0
 
     def variable(self, children: list[Token]) -> _Operand:
         position, at = self.position(children[0]), _place(children[0])
         self.use(position + 1, 1, at)
-        return _Operand(variable(position), at)
+        return _Operand(structure.variable(position), at)
 
     def number(self, children: list[Token]) -> _Number:
         return _Number(children[0], _place(children[0]))
@@ -382,7 +371,7 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
     def negated(self, children: list[Any]) -> _Operand:
         *signs, argument = children
         node = self.operand(argument).node
-        return _Operand(negate(node) if len(signs) % 2 else node, _place(signs[0]))
+        return _Operand(structure.negate(node) if len(signs) % 2 else node, _place(signs[0]))
 
     def conjunction(self, children: list[_Argument]) -> _Operand:
         return self.gate(and_kernel(len(children)), children)
@@ -396,7 +385,7 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
     def implication(self, children: list[_Argument]) -> _Operand:
         # a -> (b -> c) is ~a | ~b | c, so a chain of any length is one gate.
         *premises, conclusion = map(self.operand, children)
-        parts = [_Operand(negate(premise.node), premise.at) for premise in premises]
+        parts = [_Operand(structure.negate(premise.node), premise.at) for premise in premises]
         return self.gate(or_kernel(len(children)), [*parts, conclusion])
 
     def equivalence(self, children: list[_Argument]) -> _Operand:
@@ -493,11 +482,12 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
     def fail(self, sentence: str, at: int) -> NoReturn:
         raise ExpressionError(sentence, self.text, at)
 
-    def use(self, bits: int, leaves: int, at: int) -> None:
-        """Count the bits and leaves that a variable, a range or a zoo function adds."""
-        self.leaves += leaves
-        if self.leaves > MAX_LEAVES:
-            self.fail(f"there are too many variables, repeats counted; expected at most {MAX_LEAVES}.", at)
+    def use(self, bits: int, size: int, at: int) -> None:
+        """Count what a part of the expression adds: the bits it reaches up to, and its size."""
+        self.size += size
+        if self.size > MAX_SIZE:
+            limit = f"at most {MAX_SIZE} variables, an operation counting as {_OPERATION}"
+            self.fail(f"the expression is too large; expected {limit}.", at)
         if bits > self.bits:
             self.bits, self.widest = bits, at
 
@@ -537,7 +527,7 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
         spelled: list[_Operand] = []
         for argument in arguments:
             if isinstance(argument, _Range):
-                spelled += (_Operand(variable(position), argument.at) for position in argument.positions)
+                spelled += (_Operand(structure.variable(i), argument.at) for i in argument.positions)
             else:
                 spelled.append(self.operand(argument))
         return spelled
@@ -546,7 +536,8 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
         """The kernel applied to the arguments."""
         operands = [self.operand(argument) for argument in arguments]
         place = operands[0].at if at is None else at
-        node = apply(kernel, [operand.node for operand in operands])
+        self.use(0, _OPERATION, place)
+        node = structure.apply(kernel, [operand.node for operand in operands])
         if node.depth > MAX_NESTING:
             self.fail(f"operations are nested too deeply; expected at most {MAX_NESTING} levels.", place)
         return _Operand(node, place)
@@ -576,7 +567,8 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
             function = build()
         except InputError as error:
             self.fail(str(error), at)
-        self.use(function.n, len(function.support) or function.n, at)  # making a constant takes as long
+        # A constant is made from as many variables as any other function.
+        self.use(function.n, _OPERATION + (len(function.support) or function.n), at)
         return _Operand(function.node, at)
 
 

@@ -31,8 +31,8 @@ _LARGEST_STAKE = 0.9
 # samples.
 _STAKES = np.minimum(0.5 ** np.arange(16.0), 0.98)
 _STAKE_LOG_WEIGHTS = -np.log(np.arange(1.0, 17.0)) - math.log(math.fsum(1 / k for k in range(1, 17)))
-_BISECTIONS = 60
-_BLOCK = 1 << 18  # distinct sample values handled at once
+_BISECTIONS = 50
+_BLOCK = 1 << 14  # distinct sample values handled at once
 
 
 @dataclass(frozen=True)
@@ -235,25 +235,14 @@ def _beta_binomial(hits: Floats, total: Floats, error: float) -> tuple[Floats, F
 
     log_mixture = betaln(hits + 0.5, total - hits + 0.5) - math.log(math.pi)
     least = log_mixture + math.log(error)
-
-    def excluded(p: Floats) -> NDArray[np.bool_]:
-        rejected: NDArray[np.bool_] = xlogy(hits, p) + xlog1py(total - hits, -p) <= least
-        return rejected
-
-    share = hits / total
-    zero, one = np.zeros_like(share), np.ones_like(share)
-    low = _bisect(excluded, zero, share)
-    high = _bisect(excluded, one, share)
-    return np.where(hits > 0, low, 0.0), np.where(hits < total, high, 1.0)
-
-
-def _bisect(excluded: Callable[[Floats], NDArray[np.bool_]], outside: Floats, inside: Floats) -> Floats:
-    """The end of the interval between a point outside and one inside, on the outer side of the rounding."""
+    # Both ends at once: between a point outside and one inside, kept on the outer side of the rounding.
+    outside = np.stack((np.zeros_like(hits), np.ones_like(hits)))
+    inside = np.stack((hits / total, hits / total))
     for _ in range(_BISECTIONS):
         middle = (outside + inside) / 2
-        out = excluded(middle)
+        out = xlogy(hits, middle) + xlog1py(total - hits, -middle) <= least
         outside, inside = np.where(out, middle, outside), np.where(out, inside, middle)
-    return outside
+    return np.where(hits > 0, outside[0], 0.0), np.where(hits < total, outside[1], 1.0)
 
 
 def _lower_bound_fixed(unit: Floats, log_capital: float) -> float:
@@ -285,8 +274,7 @@ def _lower_bound_anytime(unit: Floats, log_capital: float) -> float:
         log_capitals = _STAKE_LOG_WEIGHTS.copy()
         for start in range(0, values.size, _BLOCK):
             part = slice(start, start + _BLOCK)
-            for index, stake in enumerate(_STAKES):
-                log_capitals[index] += np.log1p(stake * (values[part] / mean - 1)) @ counts[part]
+            log_capitals += np.log1p(np.outer(_STAKES, values[part] / mean - 1)) @ counts[part]
         return float(np.logaddexp.reduce(log_capitals))
 
     return _largest_excluded(capital, log_capital)

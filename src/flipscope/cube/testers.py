@@ -363,16 +363,17 @@ def junta_test(
     trials = _finding_trials(size + 1, epsilon, confidence)
     (rng,) = generators(seed, 1)
     found: list[int] = []
-    left = trials
+    left, block = trials, 8
     while left > 0 and len(found) <= size:
-        block = min(left, max(1, min(_BLOCK_TRIALS, _BLOCK_CELLS // n)))
+        block = min(left, block)
         first, second = random_strings(rng, block, n), random_strings(rng, block, n)
         second[:, found] = first[:, found]
         unequal = np.flatnonzero(queries.bits(first) != queries.bits(second))
         if unequal.size == 0:
             left -= block
+            block = max(1, min(2 * block, _BLOCK_CELLS // n))
             continue
-        # The trials after the first success did not yet know the new position: they do not count.
+        # The trials after the first success did not know the new position: they do not count.
         left -= int(unequal[0]) + 1
         found.append(_relevant_position(queries, first[unequal[0]], second[unequal[0]]))
     accepted = len(found) <= size

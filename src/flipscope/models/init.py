@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 import torch
+from jaxtyping import Float64
 from torch import nn
 
 from flipscope.cube.intervals import check_count
@@ -42,13 +43,13 @@ class _Law:
     kind: Literal["uniform", "normal", "constant"]
     spread: float
 
-    def draw(self, shape: tuple[int, ...], stream: np.random.Generator) -> np.ndarray:
-        """Numbers in float64."""
+    def draw(self, count: int, stream: np.random.Generator) -> Float64[np.ndarray, " count"]:
+        """So many numbers."""
         if self.kind == "uniform":
-            return stream.uniform(-self.spread, self.spread, shape)
+            return stream.uniform(-self.spread, self.spread, count)
         if self.kind == "normal":
-            return stream.standard_normal(shape) * self.spread
-        return np.full(shape, self.spread)
+            return stream.standard_normal(count) * self.spread
+        return np.full(count, self.spread)
 
 
 def initialise(
@@ -68,8 +69,8 @@ def initialise(
     of layer norms. A vector has no Xavier fans: under these schemes "all" gives the biases of linear maps
     PyTorch's law, and leaves other vectors at 0 or 1.
 
-    Each parameter has a PCG64 stream keyed by the seed and its name, and is drawn in float64, then rounded: the
-    result depends neither on the order of the parameters nor on the machine.
+    Each parameter has a PCG64 stream keyed by the seed and its name, and is drawn in float64, then rounded:
+    the result depends neither on the order of the parameters nor on the machine.
     """
     if scheme not in SCHEMES:
         raise InputError(f"scheme={scheme!r} is not one of {', '.join(SCHEMES)}")
@@ -84,10 +85,10 @@ def initialise(
                 raise InputError(f"the parameter {name} has no memory: build the model with a seed")
             path, _, short = name.rpartition(".")
             law = _law(model.get_submodule(path), short, parameter, scheme, scope)
-            values = law.draw(tuple(parameter.shape), _stream(number, name))
+            values = law.draw(parameter.numel(), _stream(number, name))
             if law.kind != "constant":
                 values *= scale
-            parameter.copy_(torch.from_numpy(values))
+            parameter.copy_(torch.from_numpy(values).view_as(parameter))
     return model
 
 

@@ -1,0 +1,150 @@
+"""Paper 000: which families of Boolean functions almost no transformer recognises (Thm 4.5, Cor 4.6)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from flipscope.cube.compose import NotExact
+from flipscope.cube.functions import BooleanFunction
+from flipscope.cube.languages import Language
+from flipscope.cube.sensitivity import zero_strings
+from flipscope.errors import InputError
+
+# Thm 4.5's statement gives away powers of N that its proof does not need: with k = N, Eq 122 asks only for
+# K(N) = O(N^((D-1)/2L - 3 - s)), s > 0. "At least one string" therefore follows once (D-1)/2L exceeds this.
+ONE_STRING_NEEDS = 3
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """N^c with c = (D-1)/2L - 5: almost every transformer has this many strings of sensitivity 0 (Thm 4.5)."""
+
+    width: int
+    layers: int
+
+    def __post_init__(self) -> None:
+        if self.width < 2:
+            raise InputError(f"the width must be at least 2; {self.width} is not.")
+        if self.layers < 1:
+            raise InputError(f"the number of layers must be at least 1; {self.layers} is not.")
+
+    @property
+    def exponent(self) -> float:
+        """c = (D-1)/2L - 5 of Eq 36."""
+        return (self.width - 1) / (2 * self.layers) - 5
+
+    @property
+    def promises_one(self) -> bool:
+        """Whether the proof gives at least one string of sensitivity 0 for all large N."""
+        return self.exponent + 5 > ONE_STRING_NEEDS
+
+    def log2_at(self, length: int) -> float:
+        """log2 of the threshold at this length."""
+        return self.exponent * math.log2(length)
+
+    def at(self, length: int) -> float:
+        """The threshold at this length (infinite beyond the range of floats)."""
+        return math.inf if self.log2_at(length) > 1023 else 2.0 ** self.log2_at(length)
+
+    def from_length(self) -> int:
+        """The least N from which on the threshold stays below 2^N, so that the bound can bite."""
+        if self.exponent <= 0:
+            return 2
+        # N - c log2 N falls until N = c / ln 2 and rises from there on: find where it last is not positive.
+        turn = max(2, math.floor(self.exponent / math.log(2)))
+        above = [n for n in (turn, turn + 1) if self.log2_at(n) >= n]
+        if not above:
+            return 2
+        low, high = above[-1], 2 * above[-1]
+        while self.log2_at(high) >= high:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.log2_at(middle) >= middle else (low, middle)
+        return high
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What Cor 4.6 says of a family, and of its member at one length."""
+
+    function: str
+    length: int
+    width: int
+    layers: int
+    ruled_out: bool
+    theorem: str | None
+    threshold: float
+    zero_strings: int | None
+    from_length: int | None
+    note: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The JSON document of ``flipscope verdict``; a threshold beyond floats is written as an exponent of 2."""
+        return {
+            "function": self.function,
+            "ruled_out": self.ruled_out,
+            "theorem": self.theorem,
+            "threshold": self.threshold if math.isfinite(self.threshold) else None,
+            "zero_strings": self.zero_strings,
+            "from_length": self.from_length,
+            "note": self.note,
+        }
+
+
+def verdict(f: BooleanFunction, language: Language, name: str, *, width: int, layers: int) -> Verdict:
+    """Whether Cor 4.6 rules the family out, from which length its bound can bite, and what follows at f's own."""
+    threshold = Threshold(width, layers)
+    few = language.zero_strings in ("none", "bounded")
+    bites = threshold.promises_one and (language.zero_strings == "none" or threshold.exponent > 0)
+    ruled_out = few and bites
+    try:
+        zeros: int | None = zero_strings(f)
+    except NotExact:
+        zeros = None
+    from_length = threshold.from_length() if ruled_out else None
+    return Verdict(
+        function=name,
+        length=f.n,
+        width=width,
+        layers=layers,
+        ruled_out=ruled_out,
+        theorem="Cor 4.6 (000)" if ruled_out else None,
+        threshold=threshold.at(f.n),
+        zero_strings=zeros,
+        from_length=from_length,
+        note=" ".join(_sentences(f, language, threshold, few, ruled_out)),
+    )
+
+
+def _sentences(
+    f: BooleanFunction, language: Language, threshold: Threshold, few: bool, ruled_out: bool
+) -> list[str]:
+    exponent = f"{threshold.exponent:.4g}"
+    said = [f"The family {language.name}: {language.reason}."]
+    if few and not threshold.promises_one:
+        said.append(
+            f"With width {threshold.width} and {threshold.layers} layers (D-1)/2L is "
+            f"{threshold.exponent + 5:.4g}, too small for the proof to give even one string of sensitivity 0: "
+            "nothing follows."
+        )
+    elif few and not ruled_out:
+        said.append(f"The threshold N^{exponent} does not grow, so it does not exceed K_0: nothing follows.")
+    elif not ruled_out:
+        said.append(
+            f"K_0 grows faster than the threshold N^{exponent}, so no theorem rules the family out; that such a "
+            "family is learnable is only conjectured (Conj 5.5, for Majority)."
+        )
+    else:
+        said.append(
+            f"Almost every transformer of this shape has at least N^{exponent} strings of sensitivity 0 once N is "
+            "large enough, so it fails to recognise the family with any margin; how large is not known, only that the "
+            f"bound cannot bite before N = {threshold.from_length()}."
+        )
+    if threshold.log2_at(f.n) >= f.n:
+        said.append(f"At N = {f.n} the threshold exceeds 2^N: nothing follows at this length.")
+    elif ruled_out and threshold.exponent <= 0:
+        said.append("The exponent is not positive: the theorem then only says that there is at least one such string.")
+    return said

@@ -1,0 +1,171 @@
+"""The command line. Nothing heavy is imported here: ``flipscope --help`` must feel instant."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from flipscope import __version__
+from flipscope.errors import InputError
+
+DESCRIPTION = "See what it takes to flip a model's mind: sensitivity of Boolean functions and of transformers."
+EXAMPLES = """examples:
+  flipscope function "maj(x1..x5) ^ x6"           profile, spectrum, influences
+  flipscope function "majority(101)" --json       exact integers as JSON
+  flipscope function "random(100)" --samples 5000 estimates with intervals
+  flipscope compare "majority(9)" "maj(x1..x7)"   two functions side by side
+  flipscope zoo                                   the named functions
+  flipscope verdict "parity(100)" --width 64 --layers 2
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Errors in one sentence, exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message.rstrip('.')}. Try {self.prog} --help.\n")
+
+
+def _common(parser: argparse.ArgumentParser, function: str, module: str = "cube") -> None:
+    parser.set_defaults(module=module, function=function)
+    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+
+
+def _sampling(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seed", type=int, default=0, help="seed of whatever is random (default 0)")
+    parser.add_argument("--confidence", type=float, default=0.95, help="of every interval or test (default 0.95)")
+
+
+def _portrait(parser: argparse.ArgumentParser) -> None:
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--exact", action="store_true", help="exact or nothing: never fall back to sampling")
+    how.add_argument("--samples", type=int, metavar="M", help="estimate from M random strings and all their flips")
+    _sampling(parser)
+    parser.add_argument("--rho", type=float, action="append", metavar="R", help="correlation for noise stability; repeatable")
+    parser.add_argument("--plot", metavar="FILE", help="draw the function to FILE (.svg, .pdf or .png)")
+
+
+def _add(commands: argparse._SubParsersAction[_Parser], name: str, summary: str, examples: str) -> _Parser:
+    return commands.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog="examples:\n" + "".join(f"  {line.strip()}\n" for line in examples.strip().splitlines()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of every command."""
+    parser = _Parser(
+        prog="flipscope",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"flipscope {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    _add_cube(commands)
+    return parser
+
+
+def _add_cube(commands: argparse._SubParsersAction[_Parser]) -> None:
+    size_help = "number of bits (default: as many as the expression uses)"
+    function = _add(
+        commands,
+        "function",
+        "describe a Boolean function: sensitivity, spectrum, influences",
+        """flipscope function "maj(x1..x5) ^ (x6 & x7)"
+        flipscope function "majority(21)" --json
+        flipscope function "sparse_parity(3, n=40, seed=1)" --plot parity.svg
+        flipscope function "random(100)" --samples 10000 --confidence 0.99""",
+    )
+    function.add_argument("expression", metavar="EXPR", help='such as "maj(x1..x5) ^ x6" or "majority(21)"')
+    function.add_argument("-n", type=int, metavar="N", help=size_help)
+    _portrait(function)
+    _common(function, "run_function")
+
+    compare = _add(
+        commands,
+        "compare",
+        "describe two functions side by side, and on how many strings they differ",
+        """flipscope compare "majority(9)" "maj(x1..x7)"
+        flipscope compare "x1 -> x2" "~x1 | x2" """,
+    )
+    compare.add_argument("first", metavar="EXPR")
+    compare.add_argument("second", metavar="EXPR")
+    compare.add_argument("-n", type=int, metavar="N", help=size_help)
+    _portrait(compare)
+    _common(compare, "run_compare")
+
+    zoo = _add(commands, "zoo", "list the named functions", "flipscope zoo\nflipscope zoo --json")
+    _common(zoo, "run_zoo")
+
+    degree = _add(
+        commands,
+        "test-degree",
+        "test by queries alone whether a function has low Fourier degree",
+        """flipscope test-degree "sparse_parity(3, n=100)"
+        flipscope test-degree "sparse_parity(3, n=100)" --degree 2""",
+    )
+    degree.add_argument("expression", metavar="EXPR")
+    degree.add_argument("-n", type=int, metavar="N", help=size_help)
+    degree.add_argument("--degree", type=int, metavar="D", help="test this degree only (default: the first accepted)")
+    degree.add_argument("--epsilon", type=float, default=0.1, help="weight above the degree that must be noticed")
+    _sampling(degree)
+    _common(degree, "run_test_degree")
+
+    sparsity = _add(
+        commands,
+        "test-sparsity",
+        "test by queries alone whether a function has few Fourier coefficients",
+        """flipscope test-sparsity "sparse_majority(5, n=100)"
+        flipscope test-sparsity "sparse_majority(5, n=100)" --sparsity 16""",
+    )
+    sparsity.add_argument("expression", metavar="EXPR")
+    sparsity.add_argument("-n", type=int, metavar="N", help=size_help)
+    sparsity.add_argument("--sparsity", type=int, metavar="W", help="test this sparsity only (default: the first accepted)")
+    sparsity.add_argument("--free", type=int, default=10, metavar="R", help="free bits of each random restriction")
+    sparsity.add_argument("--epsilon", type=float, default=1e-3, help="energy outside that must be noticed")
+    _sampling(sparsity)
+    _common(sparsity, "run_test_sparsity")
+
+    verdict = _add(
+        commands,
+        "verdict",
+        "what the theorems say of a function's family for transformers of a shape",
+        """flipscope verdict "parity(100)" --width 64 --layers 2
+        flipscope verdict "majority(101)" --width 64 --layers 2 --json""",
+    )
+    verdict.add_argument("expression", metavar="EXPR")
+    verdict.add_argument("-n", type=int, metavar="N", help=size_help)
+    verdict.add_argument("--width", type=int, required=True, metavar="D", help="width of the transformer")
+    verdict.add_argument("--layers", type=int, required=True, metavar="L", help="number of layers")
+    _common(verdict, "run_verdict")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; 0 on success, 2 on bad input with one clear sentence."""
+    parsed = build_parser().parse_args(arguments)
+    try:
+        module = importlib.import_module(f"flipscope.commands.{parsed.module}")
+        code: int = getattr(module, parsed.function)(parsed)
+        sys.stdout.flush()
+        return code
+    except InputError as error:
+        print(f"flipscope: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("flipscope: interrupted.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader, such as head, went away
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

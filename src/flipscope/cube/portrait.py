@@ -1,0 +1,138 @@
+"""Everything worth saying about one Boolean function, exact where it can be, estimated where it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flipscope.cube import sensitivity, spectrum
+from flipscope.cube.blocks import Progress
+from flipscope.cube.compose import NotExact
+from flipscope.cube.estimate import Estimate, estimate_function
+from flipscope.cube.functions import BooleanFunction
+
+RHOS = (0.5, 0.8, 0.9, 0.95, 0.99)
+DEFAULT_STRINGS = 2_000
+
+
+@dataclass(frozen=True)
+class Portrait:
+    """Numbers of one function; every entry is exact (int or float) or an ``Estimate``, None where not computed."""
+
+    name: str
+    n: int
+    exact: bool
+    relevant: int  # number of positions it may depend on
+    profile: Sequence[int | Estimate]  # counts K_0..K_n, or estimated shares of the 2^n strings
+    average_sensitivity: float | Estimate
+    max_sensitivity: int | Estimate
+    min_sensitivity: int | Estimate
+    influences: Sequence[float | Estimate]
+    ones_share: float | Estimate
+    degree: int | None
+    sparsity: int | None
+    weight_by_degree: Sequence[float] | None
+    noise_stability: dict[float, float | Estimate] | None
+    notes: tuple[str, ...] = field(default=())
+
+    def as_json(self) -> dict[str, Any]:
+        """The JSON document of ``flipscope function``: integers stay exact, estimates carry their interval."""
+        return {
+            "function": self.name,
+            "n": self.n,
+            "exact": self.exact,
+            "profile": [k.as_count_json(self.n) if isinstance(k, Estimate) else k for k in self.profile],
+            "average_sensitivity": _plain(self.average_sensitivity),
+            "max_sensitivity": _plain(self.max_sensitivity),
+            "min_sensitivity": _plain(self.min_sensitivity),
+            "influences": [_plain(x) for x in self.influences],
+            "degree": self.degree,
+            "sparsity": self.sparsity,
+            "weight_by_degree": None if self.weight_by_degree is None else list(self.weight_by_degree),
+            "noise_stability": None
+            if self.noise_stability is None
+            else {f"{rho:g}": _plain(value) for rho, value in self.noise_stability.items()},
+            "ones_share": _plain(self.ones_share),
+            "notes": list(self.notes),
+        }
+
+
+def _plain(value: float | Estimate) -> Any:
+    return value.as_json() if isinstance(value, Estimate) else value
+
+
+def exact_portrait(
+    f: BooleanFunction, name: str, rhos: Sequence[float] = RHOS, progress: Progress | None = None
+) -> Portrait:
+    """The portrait by exact methods, or NotExact where the sensitivity has none.
+
+    A spectrum that is out of reach leaves its entries empty and a note, since the profile reaches further.
+    """
+    known = sensitivity.facts(f, progress)
+    notes: list[str] = []
+    scale = 1 << known.bits
+    counts = [known.influences.get(position, 0) for position in range(f.n)]
+    weights: Sequence[float] | None = None
+    degree = sparsity = stability = None
+    try:
+        weights = spectrum.weight_floats(f)
+        degree, sparsity = spectrum.degree(f), spectrum.sparsity(f)
+        stability = {float(rho): spectrum.noise_stability(f, rho) for rho in rhos}
+    except NotExact as error:
+        notes.append(f"No spectrum: {error}")
+    return Portrait(
+        name=name,
+        n=f.n,
+        exact=True,
+        relevant=len(f.support),
+        profile=sensitivity.profile(f),
+        average_sensitivity=sum(counts) / scale,
+        max_sensitivity=sensitivity.max_sensitivity(f),
+        min_sensitivity=sensitivity.min_sensitivity(f),
+        influences=[count / scale for count in counts],
+        ones_share=known.total(1) / scale,
+        degree=degree,
+        sparsity=sparsity,
+        weight_by_degree=weights,
+        noise_stability=stability,
+        notes=tuple(notes),
+    )
+
+
+def sampled_portrait(
+    f: BooleanFunction,
+    name: str,
+    strings: int = DEFAULT_STRINGS,
+    *,
+    seed: int = 0,
+    confidence: float = 0.95,
+    rhos: Sequence[float] = RHOS,
+    progress: Progress | None = None,
+) -> Portrait:
+    """The portrait from uniformly drawn strings and all their flips, for any n."""
+    found = estimate_function(f, f.n, strings, seed, confidence, progress, rhos=rhos)
+    seen_max, seen_min = found.max_observed_sensitivity, found.min_observed_sensitivity
+    return Portrait(
+        name=name,
+        n=f.n,
+        exact=False,
+        relevant=len(f.support),
+        profile=found.profile,
+        average_sensitivity=found.average_sensitivity,
+        # What was seen bounds the extremes from one side for certain, and says nothing of the other.
+        max_sensitivity=Estimate(seen_max, seen_max, f.n, confidence, found.strings),
+        min_sensitivity=Estimate(seen_min, 0, seen_min, confidence, found.strings),
+        influences=found.influences,
+        ones_share=found.mean,
+        degree=None,
+        sparsity=None,
+        weight_by_degree=None,
+        noise_stability=dict(found.noise_stability),
+        notes=(
+            f"Estimated from {found.strings:,} strings drawn with seed {seed} ({found.queries:,} queries); intervals "
+            f"hold for this fixed number of strings with confidence {confidence:g}, those of the profile all at once "
+            "and those of the influences all at once.",
+            "Degree and sparsity cannot be estimated from uniform strings: use flipscope test-degree and test-sparsity.",
+        ),
+    )
