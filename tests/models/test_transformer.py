@@ -321,7 +321,7 @@ def test_second_derivatives(config: TransformerConfig) -> None:
     for value, up, down in zip(got, above, below, strict=True):
         expected = (up - down) / 2e-5
         torch.testing.assert_close(
-            torch.zeros_like(expected) if value is None else value, expected, rtol=1e-5, atol=1e-7
+            torch.zeros_like(expected) if value is None else value, expected, rtol=1e-5, atol=1e-6
         )
 
 
@@ -338,7 +338,7 @@ def test_functional_hessian_is_symmetric_and_equals_double_backward() -> None:
         return out.square().mean()
 
     start = torch.cat([model.get_parameter(name).detach().flatten() for name in names])
-    functional = torch.func.hessian(loss)(start)
+    functional = torch.func.jacrev(torch.func.jacrev(loss))(start)
     torch.testing.assert_close(functional, functional.T)
     torch.testing.assert_close(functional, torch.autograd.functional.hessian(loss, start))
 
@@ -360,7 +360,7 @@ def test_without_positions_order_does_not_matter() -> None:
 
 def test_cyclic_positions_repeat() -> None:
     config = dataclasses.replace(encoder(8, 2, 2), positions="cyclic", period=3)
-    model, bits = build(config), draw_inputs(config)
+    model, bits = build(config), draw_inputs(config, 20)
     swapped = bits[:, [3, 1, 2, 0, 4, 5, 6]]  # positions 0 and 3 share a code
     torch.testing.assert_close(model(bits), model(swapped))
     assert not torch.allclose(model(bits), model(bits[:, [1, 0, 2, 3, 4, 5, 6]]))

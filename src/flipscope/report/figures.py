@@ -31,6 +31,7 @@ STYLE = {
     "xtick.color": INK,
     "ytick.color": INK,
     "svg.hashsalt": "flipscope",  # the same figure gives the same file
+    "svg.fonttype": "none",  # text stays text: smaller files that can be searched
 }
 MAX_DECADES = 12  # shares smaller than this are not drawn
 LINEAR_ABOVE = 0.01  # a linear axis shows shares down to here
