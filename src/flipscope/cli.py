@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,9 @@ from typing import NoReturn
 from flipscope import __version__
 from flipscope.errors import InputError
 
-DESCRIPTION = "See what it takes to flip a model's mind: sensitivity of Boolean functions and of transformers."
+DESCRIPTION = (
+    "See what it takes to flip a model's mind: sensitivity of Boolean functions and of transformers."
+)
 EXAMPLES = """examples:
   flipscope function "maj(x1..x5) ^ x6"           profile, spectrum, influences
   flipscope function "majority(101)" --json       exact integers as JSON
@@ -27,7 +30,7 @@ class _Parser(argparse.ArgumentParser):
     """Errors in one sentence, exit code 2."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message.rstrip('.')}. Try {self.prog} --help.\n")
+        self.exit(2, f"{self.prog}: {message.rstrip('.')}; try {self.prog} --help.\n")
 
 
 def _common(parser: argparse.ArgumentParser, function: str, module: str = "cube") -> None:
@@ -36,16 +39,36 @@ def _common(parser: argparse.ArgumentParser, function: str, module: str = "cube"
 
 
 def _sampling(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seed", type=int, default=0, help="seed of whatever is random (default 0)")
-    parser.add_argument("--confidence", type=float, default=0.95, help="of every interval or test (default 0.95)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of whatever is random (default 0)")
+    parser.add_argument(
+        "--confidence", type=float, default=0.95, metavar="C", help="of every interval or test (default 0.95)"
+    )
+
+
+def _testing(parser: argparse.ArgumentParser, epsilon: float, noticed: str) -> None:
+    parser.add_argument(
+        "--epsilon", type=float, default=epsilon, metavar="E", help=f"{noticed} (default {epsilon:g})"
+    )
+    parser.add_argument(
+        "--max-queries",
+        type=int,
+        default=10_000_000,
+        metavar="Q",
+        help="most queries to ask (default 10,000,000)",
+    )
+    _sampling(parser)
 
 
 def _portrait(parser: argparse.ArgumentParser) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--exact", action="store_true", help="exact or nothing: never fall back to sampling")
-    how.add_argument("--samples", type=int, metavar="M", help="estimate from M random strings and all their flips")
+    how.add_argument(
+        "--samples", type=int, metavar="M", help="estimate from M random strings and all their flips"
+    )
     _sampling(parser)
-    parser.add_argument("--rho", type=float, action="append", metavar="R", help="correlation for noise stability; repeatable")
+    parser.add_argument(
+        "--rho", type=float, action="append", metavar="R", help="correlation for noise stability; repeatable"
+    )
     parser.add_argument("--plot", metavar="FILE", help="draw the function to FILE (.svg, .pdf or .png)")
 
 
@@ -114,24 +137,29 @@ def _add_cube(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     degree.add_argument("expression", metavar="EXPR")
     degree.add_argument("-n", type=int, metavar="N", help=size_help)
-    degree.add_argument("--degree", type=int, metavar="D", help="test this degree only (default: the first accepted)")
-    degree.add_argument("--epsilon", type=float, default=0.1, help="weight above the degree that must be noticed")
-    _sampling(degree)
+    degree.add_argument(
+        "--degree", type=int, metavar="D", help="test this degree only (default: the first accepted)"
+    )
+    _testing(degree, 0.1, "weight above the degree that must be noticed")
     _common(degree, "run_test_degree")
 
     sparsity = _add(
         commands,
         "test-sparsity",
         "test by queries alone whether a function has few Fourier coefficients",
-        """flipscope test-sparsity "sparse_majority(5, n=100)"
-        flipscope test-sparsity "sparse_majority(5, n=100)" --sparsity 16""",
+        """flipscope test-sparsity "maj(x1..x5) ^ x6"
+        flipscope test-sparsity "sparse_majority(5, n=20)" --free 16
+        flipscope test-sparsity "sparse_majority(5, n=20)" --free 16 --sparsity 8""",
     )
     sparsity.add_argument("expression", metavar="EXPR")
     sparsity.add_argument("-n", type=int, metavar="N", help=size_help)
-    sparsity.add_argument("--sparsity", type=int, metavar="W", help="test this sparsity only (default: the first accepted)")
-    sparsity.add_argument("--free", type=int, default=10, metavar="R", help="free bits of each random restriction")
-    sparsity.add_argument("--epsilon", type=float, default=1e-3, help="energy outside that must be noticed")
-    _sampling(sparsity)
+    sparsity.add_argument(
+        "--sparsity", type=int, metavar="W", help="test this sparsity only (default: the first accepted)"
+    )
+    sparsity.add_argument(
+        "--free", type=int, default=10, metavar="R", help="free bits of each random restriction (default 10)"
+    )
+    _testing(sparsity, 1e-3, "energy outside that must be noticed")
     _common(sparsity, "run_test_sparsity")
 
     verdict = _add(
@@ -150,6 +178,8 @@ def _add_cube(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 on success, 2 on bad input with one clear sentence."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without Unicode gets "?" instead of a traceback
+        sys.stdout.reconfigure(errors="replace")
     parsed = build_parser().parse_args(arguments)
     try:
         module = importlib.import_module(f"flipscope.commands.{parsed.module}")
@@ -157,14 +187,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except InputError as error:
-        print(f"flipscope: {error}", file=sys.stderr)
+        sentence, line, rest = str(error).partition("\n")
+        print(f"flipscope: {sentence.rstrip('.')}.{line}{rest}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("flipscope: interrupted.", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader, such as head, went away
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        # Standard output: the reader, such as head, went away, or the disk is full.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        if isinstance(error, BrokenPipeError):
+            return 0
+        print(f"flipscope: the output cannot be written: {error.strerror}.", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

@@ -20,9 +20,17 @@ def main() -> int:
     """Analyse the four functions, print the numbers, draw the picture, and say what to try next."""
     console = page_console()
     portraits = [exact_portrait(parse(text), text) for text in FUNCTIONS]
-    table = Table(box=None, padding=(0, 2), header_style="bold")
-    for heading in ("function", "average sensitivity", "max", "min", "sensitivity-0 strings", "degree", "sparsity"):
-        table.add_column(heading, justify="left" if heading == "function" else "right")
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
+    table.add_column("function", no_wrap=True)
+    for heading in (
+        "average\nsensitivity",
+        "max",
+        "min",
+        "strings with\ns(x) = 0",
+        "degree",
+        "sparsity",
+    ):
+        table.add_column(heading, justify="right")
     for found in portraits:
         table.add_row(
             found.name,
@@ -42,7 +50,7 @@ def main() -> int:
     console.print(table)
     PICTURE.parent.mkdir(exist_ok=True)
     save_figure(function_figure(portraits), PICTURE)
-    console.print(f"\nThe picture is in {PICTURE}: profile, spectrum, influences and noise stability.")
+    console.print(f"\nThe picture is in {PICTURE}: profile, spectrum, influences, stability.")
     console.print("Next, with .venv/bin on your PATH:\n")
     for line in (
         'flipscope function "maj(x1..x5) ^ (x6 & x7)"',

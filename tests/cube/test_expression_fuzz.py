@@ -107,14 +107,17 @@ def random_text(choose: random.Random, depth: int = 0) -> str:
             part() for _ in range(choose.randrange(2, 5))
         )
     name = choose.choice(["maj", "parity", "thr", "and", "or", "xor", "mux", "tribes"])
-    first = f"{choose.randrange(4)}, " if name in ("thr", "tribes") else ""
-    return f"{name}({first}{', '.join(choose.choice([part(), 'x2..x6']) for _ in range(choose.randrange(1, 5)))})"
+    first = f"{choose.randrange(1, 3)}, " if name in ("thr", "tribes") else ""
+    arguments = [part() for _ in range(3 if name == "mux" else choose.randrange(2, 5))]
+    if name != "mux":
+        arguments[0] = choose.choice([arguments[0], "x2..x6"])
+    return f"{name}({first}{', '.join(arguments)})"
 
 
 def mutated(choose: random.Random) -> str:
-    """A valid text with a few symbols or characters lost, doubled, swapped, replaced or put in from another text."""
+    """A valid text with symbols or characters lost, doubled, swapped, replaced or put in from another."""
     text = choose.choice([choose.choice(VALID), random_text(choose)])
-    for _ in range(choose.randrange(1, 5)):
+    for _ in range(choose.choice([1, 1, 2, 4])):
         symbols = WORDS.findall(text) if choose.random() < 0.6 else list(text)
         if not symbols:
             break
@@ -144,7 +147,7 @@ def soup(choose: random.Random) -> str:
 
 
 def characters(choose: random.Random) -> str:
-    """Any characters at all: controls, combining marks, halves of surrogate pairs, digits of other scripts."""
+    """Any characters at all: controls, combining marks, lone surrogates, digits of other scripts."""
     blocks = [
         (0, 0x80),
         (0x80, 0x800),
@@ -160,56 +163,72 @@ def characters(choose: random.Random) -> str:
 def deep(choose: random.Random) -> str:
     """Nesting, sometimes far too deep and sometimes never closed."""
     depth = choose.choice([5, 60, 64, 65, 300, 3000])
-    before, after = choose.choice(
-        [("(", ")"), ("~(", ")"), ("~", ""), ("maj(x1,", ")"), ("(x1&x2|", ")"), ("(x1->", ")")]
-    )
-    return (
-        before * depth
-        + choose.choice(["x1", "1", "", "parity(20)"])
-        + after * (depth - choose.choice([0, 0, 0, 1, -1]))
-    )
+    opening = choose.choice(["(", "~(", "~", "maj(x1,", "(x1&x2|", "(x1->", "mux(x1,x2,"])
+    closing = ")" if "(" in opening else ""
+    inside = choose.choice(["x1", "1", "", "parity(20)"])
+    return opening * depth + inside + closing * (depth - choose.choice([0, 0, 0, 1, -1]))
 
 
 def giant(choose: random.Random) -> str:
     """Numbers that are far too large, at every place where a number may stand."""
-    size = choose.choice(
-        [
-            "9" * choose.randrange(1, 40),
-            "9" * 2000,
-            "0x" + "f" * choose.choice([9, 64, 5000]),
-            "10000",
-            "10001",
-        ]
-    )
-    place = choose.choice(
-        ["x#", "#", "maj(x1..x#)", "parity(#)", "majority(5, #)", "random(#)", "random(9, seed=#)", "table(#)", "table(#, n=6)",
-         "table(1, n=#)", "tribes(#)", "tribes(9, #)", "tribes(#, x1..x9)", "thr(#, x1..x9)", "address(#)", "dictator(#, n=#)",
-         "dictator(1, n=#)", "sparse_parity(3, #)", "sparse_majority(#, 5)", "random_junta(#, #)", "symmetric(0, #)", "x1^#"]
-    )  # fmt: skip
-    return place.replace("#", size)
+    sizes = [
+        "9" * choose.randrange(1, 40),
+        "9" * 2000,
+        "0x" + "f" * choose.choice([9, 64, 5000]),
+        "10000",
+        "10001",
+    ]
+    places = [
+        "x#",
+        "#",
+        "maj(x1..x#)",
+        "parity(#)",
+        "majority(5, #)",
+        "random(#)",
+        "random(9, seed=#)",
+        "table(#)",
+    ]
+    places += [
+        "table(#, n=6)",
+        "table(1, n=#)",
+        "tribes(#)",
+        "tribes(9, #)",
+        "tribes(#, x1..x9)",
+        "thr(#, x1..x9)",
+    ]
+    places += [
+        "address(#)",
+        "dictator(#, n=#)",
+        "dictator(1, n=#)",
+        "sparse_parity(3, #)",
+        "sparse_majority(#, 5)",
+    ]
+    places += ["random_junta(#, #)", "symmetric(0, #)", "x1 ^ #"]
+    return choose.choice(places).replace("#", choose.choice(sizes))
 
 
-MAKERS = [mutated, mutated, mutated, mutated, random_text, soup, soup, characters, deep, giant]
+MAKERS = [mutated, mutated, mutated, mutated, random_text, random_text, soup, characters, deep, giant]
 
 
-def outcome(text: str, rng: np.random.Generator) -> BooleanFunction | None:
-    """The function, evaluated on a few strings, or None after an error that is as it should be."""
+def check_message(error: InputError) -> None:
+    """One sentence, the text, the caret: three lines that fit a terminal and can be printed."""
+    assert type(error) is ExpressionError
+    sentence, line, caret = str(error).splitlines()
+    assert re.fullmatch(r"\S.*[^.]\.", sentence), sentence
+    assert not re.search(r"[.!?]\s", sentence), sentence
+    assert len(sentence) < 250
+    assert len(line) < 80
+    assert caret.strip() == "^"
+    str(error).encode()
+
+
+def outcome(text: str) -> BooleanFunction | None:
+    """The function, or None after an error whose message is as it should be."""
     try:
-        function = parse(text)
+        return parse(text)
     except InputError as error:
-        assert type(error) is ExpressionError
-        sentence, line, caret = str(error).splitlines()
-        assert re.fullmatch(r"\S.*[^.]\.", sentence), sentence
-        assert not re.search(r"[.!?]\s", sentence), sentence
-        assert len(sentence) < 250
-        assert len(line) < 80
-        assert caret.strip() == "^"
-        str(error).encode()  # whatever the text held, the message can be printed
+        check_message(error)
         return None
-    values = function(rng.integers(0, 2, (4, function.n), dtype=np.uint8))
-    assert values.shape == (4,)
-    assert set(values.tolist()) <= {0, 1}
-    return function
 
 
 def test_ten_thousand_texts_give_a_value_or_a_sentence_within_a_second() -> None:
@@ -218,10 +237,13 @@ def test_ten_thousand_texts_give_a_value_or_a_sentence_within_a_second() -> None
     slowest, slowest_text, valued = 0.0, "", 0
     for number in range(10_000):
         text = MAKERS[number % len(MAKERS)](choose)
-        start = (
-            time.thread_time()
-        )  # time of this thread alone: other work on the machine is no fault of the text
-        valued += outcome(text, rng) is not None
+        start = time.thread_time()  # what this thread alone has used, whatever else the machine does
+        function = outcome(text)
+        if function is not None:
+            valued += 1
+            values = function(rng.integers(0, 2, (4, function.n), dtype=np.uint8))
+            assert values.shape == (4,)
+            assert set(values.tolist()) <= {0, 1}
         spent = time.thread_time() - start
         if spent > slowest:
             slowest, slowest_text = spent, text
@@ -241,11 +263,8 @@ HEAVY = {
     "many selections": "^".join(["mux(x1,0,x2)"] * 1_000),
     "many zoo functions": "^".join(["sparse_parity(1,9999)"] * 1_200),
     "constant zoo functions": "^".join(["threshold(0,9999)"] * 3_000),
-    "wide and deep": "(" * 60
-    + "parity(9000)"
-    + "".join(f"{'&|'[i % 2]}x{i + 1})" for i in range(60))
-    + "^parity(9000)",
-    "nested chains": "(" * 60 + "parity(9000)" + "".join(f"^x{i + 1})" for i in range(60)) + "^parity(9000)",
+    "wide and deep": "(" * 60 + "parity(9000)" + "&x1)|x2)" * 30 + " ^ parity(9000)",
+    "nested chains": "(" * 60 + "parity(9000)" + "^x1)^x2)" * 30 + " ^ parity(9000)",
     "negated again and again": "(1^" * 60 + "table(1, n=26)" + ")" * 60,
     "tables": "^".join(["table(1, n=20)"] * 65),
     "long table": "table(0x" + "a5" * 32_768 + ")",
@@ -263,26 +282,34 @@ HEAVY = {
 }
 
 
-@pytest.mark.parametrize("name", HEAVY)
+LARGEST = [
+    "chain",
+    "many zoo functions",
+    "wide and deep",
+    "nested chains",
+    "tables",
+    "negated again and again",
+]
+LARGEST += ["random functions", "ranges", "long vector"]
+
+
+@pytest.mark.parametrize("name", LARGEST)
 def test_memory_is_bounded(name: str) -> None:
     parse("x1")  # the parser itself is made once and stays
     tracemalloc.start()
     try:
-        outcome(HEAVY[name], np.random.default_rng(0))
+        outcome(HEAVY[name])
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < 256 * 2**20
+    assert peak < 200 * 2**20
 
 
-def test_heavy_texts_take_less_than_a_second_to_parse() -> None:
+def test_heavy_texts_take_less_than_a_second() -> None:
     parse("x1")
-    slowest = 0.0
-    for text in HEAVY.values():
+    spent = {}
+    for name, text in HEAVY.items():
         start = time.thread_time()
-        try:
-            parse(text)
-        except ExpressionError:
-            pass
-        slowest = max(slowest, time.thread_time() - start)
-    assert slowest < 1.0
+        outcome(text)
+        spent[name] = time.thread_time() - start
+    assert max(spent.values()) < 1.0, spent

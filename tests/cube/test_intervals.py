@@ -105,7 +105,7 @@ def test_more_samples_and_less_variance_make_a_mean_narrower(validity: Validity)
     many = mean_from_samples(coin, 0, 1, 0.95, validity)
     assert many.half_width < few.half_width / 3
     assert mean_from_samples(calm, 0, 1, 0.95, validity).half_width < many.half_width / 4
-    # No worse than Hoeffding's sqrt(log(2 / error) / 2m) for the widest samples, by much; far better for calm ones.
+    # Not much worse than Hoeffding's sqrt(log(2 / error) / 2m), which is made for such coins.
     hoeffding = math.sqrt(math.log(2 / 0.05) / 8000)
     assert many.half_width < (1.1 if validity == "fixed" else 1.7) * hoeffding
 

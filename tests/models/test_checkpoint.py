@@ -181,6 +181,9 @@ def integers(tensors: dict[str, Tensor], _: dict[str, Any]) -> None:
         (lambda _, record: record["config"].update(heads=3), "not valid: .* multiple of heads=3"),
         (lambda _, record: record["config"].update(layers=1), r"does not know: blocks\.1\."),
         (lambda _, record: record["config"].update(width=10**6, heads=1), "but its configuration says"),
+        (lambda _, record: record["config"].update(width=10**12, heads=1), "far too small"),
+        (lambda _, record: record["config"].update(width=10**30, heads=1), "far too small"),
+        (lambda _, record: record["config"].update(layers=10**12), "far too small"),
     ],
 )
 def test_refuses_changed_files(path: Path, change: Callable[..., None], message: str) -> None:

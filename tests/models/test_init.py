@@ -51,6 +51,12 @@ def test_depends_on_names_not_on_order_or_global_state() -> None:
     assert not torch.equal(long.blocks[0].mlp.up.weight, long.blocks[1].mlp.up.weight)
 
 
+def test_constructor_draws_by_scheme() -> None:
+    model = Transformer(encoder(8, 1, 2), scheme="gaussian", seed=4)
+    other = initialise(Transformer(encoder(8, 1, 2)), "gaussian", 4)
+    assert all(map(torch.equal, model.parameters(), other.parameters()))
+
+
 def test_float32_is_float64_rounded() -> None:
     single, double = Transformer(encoder(8, 1, 2)), Transformer(encoder(8, 1, 2), dtype=torch.float64)
     for name, parameter in single.named_parameters():
@@ -86,9 +92,7 @@ def test_uniform_and_gaussian(scheme: Scheme, kind: str, scale: float) -> None:
 
 
 @pytest.mark.parametrize("scope", ["all", "weights"])
-@pytest.mark.parametrize(
-    ("scheme", "kind", "top"), [("xavier_uniform", "uniform", 6), ("xavier_normal", "normal", 2)]
-)
+@pytest.mark.parametrize(("scheme", "kind", "top"), [("xavier_uniform", "uniform", 6), ("xavier_normal", "normal", 2)])
 def test_xavier(scheme: Scheme, kind: str, top: int, scope: str) -> None:
     for name, array in drawn(scheme, scope).items():
         if array.ndim == 2:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from flipscope.cube.functions import first, majority, parity
 from flipscope.errors import InputError
-from flipscope.models import Transformer, accept, binary_logit, encoder, mingpt, recognition
+from flipscope.models import Transformer, accept, binary_logit, encoder, initialise, mingpt, recognition
 
 
 def test_acceptance_is_equation_15() -> None:
@@ -55,17 +55,19 @@ def test_counts_over_all_strings(batch: int) -> None:
 
 @pytest.mark.parametrize("config", [encoder(16, 2, 2), mingpt(6, width=16, heads=4)])
 def test_counts_of_a_transformer_equal_a_plain_loop(config: object) -> None:
-    model = Transformer(config).eval()  # type: ignore[arg-type]
+    model = initialise(Transformer(config), "gaussian", 0).eval()  # type: ignore[arg-type]
     function = majority(6)
-    counts = {"correct": 0, "wrong": 0, "undefined": 0}
-    margin = 0.2
+    logits = {}
     for string in itertools.product((0, 1), repeat=6):
         out = model(torch.tensor([string]))[0].detach()
-        logit = float(out) if out.ndim == 0 else float(out[1] - out[0])
-        value = int(function(np.array(string, dtype=np.uint8)))
+        logits[string] = float(out) if out.ndim == 0 else float(out[1] - out[0])
+    margin = 1.001 * float(np.median(np.abs(list(logits.values()))))
+    counts = {"correct": 0, "wrong": 0, "undefined": 0}
+    for string, logit in logits.items():
         if abs(logit) < margin:
             counts["undefined"] += 1
         else:
+            value = int(function(np.array(string, dtype=np.uint8)))
             counts["correct" if (logit > 0) == value else "wrong"] += 1
     answer = recognition(model, function, margin)
     assert {name: getattr(answer, name) for name in counts} == counts

@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -115,9 +116,7 @@ def test_equals_pytorch_encoder(dtype: torch.dtype, norm: str, activation: str, 
         got = model.final_norm(got)
     tolerance = 1e-12 if dtype == torch.float64 else 1e-6
     torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
-    torch.testing.assert_close(
-        model(bits), model.head(expected[:, -1])[:, 0], rtol=tolerance, atol=2 * tolerance
-    )
+    torch.testing.assert_close(model(bits), model.head(expected[:, -1])[:, 0], rtol=tolerance, atol=2 * tolerance)
 
 
 def test_padding_equals_pytorch_encoder() -> None:
@@ -139,9 +138,7 @@ def test_recognizer_is_equations_7_to_14(eps: float) -> None:
         width = 6
         y = []
         for n, symbol in enumerate([*string, 2]):  # 2 is EOS
-            place = [
-                (np.sin if d % 2 == 0 else np.cos)(n / 10000 ** (2 * (d // 2) / width)) for d in range(width)
-            ]
+            place = [(np.sin if d % 2 == 0 else np.cos)(n / 10000 ** (2 * (d // 2) / width)) for d in range(width)]
             y.append(weights["embedding.symbol.weight"][symbol] + place)  # Eq 7
         for layer in range(2):
             named = {k.removeprefix(f"blocks.{layer}."): v for k, v in weights.items()}
@@ -210,9 +207,7 @@ def test_steps_of_a_block(config: TransformerConfig) -> None:
     block = model.blocks[0]
     attention = block.attention
     seen = block.norm1(x) if config.norm == "pre" else x
-    query, key, value = (
-        attention.split(part(seen)) for part in (attention.query, attention.key, attention.value)
-    )
+    query, key, value = (attention.split(part(seen)) for part in (attention.query, attention.key, attention.value))
     weights = attention.weights(attention.scores(query, key), attention.visible(seen))
     mixed = attention.mix(weights, value)
     torch.testing.assert_close(mixed, attention(seen))
@@ -325,22 +320,32 @@ def test_second_derivatives(config: TransformerConfig) -> None:
         )
 
 
-def test_functional_hessian_is_symmetric_and_equals_double_backward() -> None:
-    model = build(dataclasses.replace(encoder(4, 1, 2, ffn_width=4), activation="gelu"))
-    bits = draw_inputs(model.config, 4, 3)
-    names = ["blocks.0.norm1.weight", "blocks.0.norm2.bias", "head.weight"]
-    sizes = [model.get_parameter(name).numel() for name in names]
-    shapes = [model.get_parameter(name).shape for name in names]
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+@pytest.mark.parametrize("outer", [torch.func.jacrev, torch.func.jacfwd])
+@pytest.mark.parametrize("inner", [torch.func.jacrev, torch.func.jacfwd])
+@pytest.mark.parametrize("eps", [0.0, 1e-5])
+def test_functional_hessians_equal_double_backward(outer: Any, inner: Any, eps: float) -> None:
+    config = dataclasses.replace(encoder(4, 1, 2, ffn_width=4, eps=eps), activation="gelu")
+    model, bits = build(config), draw_inputs(config, 4, 3)
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    sizes = [parameter.numel() for parameter in parameters]
 
     def loss(vector: Tensor) -> Tensor:
-        parts = [part.view(shape) for part, shape in zip(vector.split(sizes), shapes, strict=True)]
-        out = torch.func.functional_call(model, dict(zip(names, parts, strict=True)), (bits,))
-        return out.square().mean()
+        parts = zip(names, vector.split(sizes), parameters, strict=True)
+        changed = {name: part.view_as(parameter) for name, part, parameter in parts}
+        return torch.func.functional_call(model, changed, (bits,)).square().mean()
 
-    start = torch.cat([model.get_parameter(name).detach().flatten() for name in names])
-    functional = torch.func.jacrev(torch.func.jacrev(loss))(start)
-    torch.testing.assert_close(functional, functional.T)
-    torch.testing.assert_close(functional, torch.autograd.functional.hessian(loss, start))
+    start = torch.cat([parameter.detach().flatten() for parameter in parameters])
+    expected = torch.autograd.functional.hessian(loss, start)
+    torch.testing.assert_close(outer(inner(loss))(start), expected)
+
+
+def test_layer_norm_without_gradients_is_the_same() -> None:
+    norm = initialise(LayerNorm(12, 1e-3, affine=True), "gaussian", 3)
+    x = torch.from_numpy(np.random.default_rng(0).standard_normal((5, 12))).float()
+    with torch.no_grad():
+        got = norm(x)
+    torch.testing.assert_close(got, norm(x))
 
 
 # ---------------------------------------------------------------- what each choice does
@@ -391,9 +396,7 @@ def test_mask_self_and_learned_scale() -> None:
     weights = layer.weights(layer.scores(query, key), layer.visible(x))
     assert weights.diagonal(dim1=-2, dim2=-1).eq(0).all()
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(5, 3, 5, dtype=torch.float64))
-    torch.testing.assert_close(
-        layer.scores(query, key), query @ key.transpose(-1, -2) / 8 * layer.log_gain.exp()
-    )
+    torch.testing.assert_close(layer.scores(query, key), query @ key.transpose(-1, -2) / 8 * layer.log_gain.exp())
 
 
 def test_readouts() -> None:
@@ -459,12 +462,55 @@ def test_shifted_patches_see_one_pixel_further() -> None:
     assert (difference > 0).tolist() == [False, True, True, False, False]  # CLS, then the four patches
 
 
+def test_shifted_patches_are_four_moved_images() -> None:
+    moved = dataclasses.replace(PRESETS["vit_small"], patch_norm=False, marker="none")
+    plain = dataclasses.replace(moved, shifted_patches=False, channels=5)
+    image = draw_inputs(moved, 2)
+    views = [image] + [torch.zeros_like(image) for _ in range(4)]
+    views[1][..., 1:] = image[..., :-1]  # to the right
+    views[2][..., :-1] = image[..., 1:]
+    views[3][..., 1:, :] = image[..., :-1, :]  # down
+    views[4][..., :-1, :] = image[..., 1:, :]
+    expected = build(plain).embedding.patches(torch.cat(views, dim=1))
+    torch.testing.assert_close(build(moved).embedding.patches(image), expected)
+
+
+def test_embedding_norm_and_tanh_head() -> None:
+    model = build(PRESETS["roberta"])
+    tokens = draw_inputs(model.config)
+    embedding = model.embedding
+    x = embedding.norm(embedding.symbol.weight[tokens] + embedding.position.weight[:7])
+    torch.testing.assert_close(model.embed(tokens), x)
+    top = model.encode(x)[:, 0]
+    torch.testing.assert_close(model(tokens), model.head(torch.tanh(model.dense(top))))
+
+
+def test_activations() -> None:
+    x = torch.linspace(-3, 3, 8, dtype=torch.float64)
+    for activation, function in {
+        "relu": nn.ReLU(),
+        "gelu": nn.GELU(),
+        "gelu_tanh": nn.GELU(approximate="tanh"),
+    }.items():
+        mlp = build(dataclasses.replace(encoder(8, 1, 2), activation=activation)).blocks[0].mlp
+        torch.testing.assert_close(mlp(x), mlp.down(function(mlp.up(x))), rtol=1e-12, atol=1e-12)
+
+
 def test_dropout_only_in_training() -> None:
     model = build(mingpt(9, width=16, heads=4, dropout=0.5))
     bits = draw_inputs(model.config)
     torch.testing.assert_close(model(bits), model(bits))
     model.train()
     assert not torch.allclose(model(bits), model(bits))
+
+
+def test_positions_outlive_any_mode() -> None:
+    model = build(encoder(10, 1, 2))
+    with torch.inference_mode(), torch.device("meta"):
+        model.embedding.positions(13)
+    bits = torch.zeros(2, 12, dtype=torch.uint8)
+    model(bits).sum().backward()
+    assert model.head.weight.grad is not None
 
 
 def test_input_types_agree() -> None:
@@ -540,6 +586,11 @@ def test_refuses_bad_bits(inputs: Tensor, message: str) -> None:
     model = Transformer(mingpt(9, width=16, heads=4))
     with pytest.raises(InputError, match=message):
         model(inputs)
+
+
+def test_refuses_numpy() -> None:
+    with pytest.raises(InputError, match="must be a torch tensor, not ndarray"):
+        Transformer(encoder(8, 1, 2))(np.zeros((2, 3), dtype=np.uint8))  # type: ignore[arg-type]
 
 
 def test_refuses_empty_strings_without_marker() -> None:

@@ -15,20 +15,21 @@ from flipscope.errors import InputError
 # Thm 4.5's statement gives away powers of N that its proof does not need: with k = N, Eq 122 asks only for
 # K(N) = O(N^((D-1)/2L - 3 - s)), s > 0. "At least one string" therefore follows once (D-1)/2L exceeds this.
 ONE_STRING_NEEDS = 3
+MAX_SHAPE = 10**9  # of width and layers: beyond every transformer, and safe in floats
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """N^c with c = (D-1)/2L - 5: almost every transformer has this many strings of sensitivity 0 (Thm 4.5)."""
+    """N^c, c = (D-1)/2L - 5: almost every transformer has so many strings of sensitivity 0 (Thm 4.5)."""
 
     width: int
     layers: int
 
     def __post_init__(self) -> None:
-        if self.width < 2:
-            raise InputError(f"the width must be at least 2; {self.width} is not.")
-        if self.layers < 1:
-            raise InputError(f"the number of layers must be at least 1; {self.layers} is not.")
+        if not 2 <= self.width <= MAX_SHAPE:
+            raise InputError(f"the width must be between 2 and {MAX_SHAPE}; {self.width} is not.")
+        if not 1 <= self.layers <= MAX_SHAPE:
+            raise InputError(f"the number of layers must be between 1 and {MAX_SHAPE}; {self.layers} is not.")
 
     @property
     def exponent(self) -> float:
@@ -48,21 +49,28 @@ class Threshold:
         """The threshold at this length (infinite beyond the range of floats)."""
         return math.inf if self.log2_at(length) > 1023 else 2.0 ** self.log2_at(length)
 
+    def is_void_at(self, length: int) -> bool:
+        """Whether N^c >= 2^N: no function has that many strings, so nothing follows at this length."""
+        power = length.bit_length() - 1
+        if length == 1 << power:  # equality happens at powers of two only, where integers decide it
+            return (self.width - 1 - 10 * self.layers) * power >= 2 * self.layers * length
+        return self.log2_at(length) > length
+
     def from_length(self) -> int:
-        """The least N from which on the threshold stays below 2^N, so that the bound can bite."""
+        """The least N >= 2 from which on the threshold stays below 2^N, so that the bound can bite."""
         if self.exponent <= 0:
             return 2
         # N - c log2 N falls until N = c / ln 2 and rises from there on: find where it last is not positive.
         turn = max(2, math.floor(self.exponent / math.log(2)))
-        above = [n for n in (turn, turn + 1) if self.log2_at(n) >= n]
-        if not above:
+        void = [n for n in (turn, turn + 1) if self.is_void_at(n)]
+        if not void:
             return 2
-        low, high = above[-1], 2 * above[-1]
-        while self.log2_at(high) >= high:
+        low, high = void[-1], 2 * void[-1]
+        while self.is_void_at(high):
             low, high = high, 2 * high
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if self.log2_at(middle) >= middle else (low, middle)
+            low, high = (middle, high) if self.is_void_at(middle) else (low, middle)
         return high
 
 
@@ -82,7 +90,7 @@ class Verdict:
     note: str
 
     def as_json(self) -> dict[str, Any]:
-        """The JSON document of ``flipscope verdict``; a threshold beyond floats is written as an exponent of 2."""
+        """The JSON document of ``flipscope verdict``; a threshold beyond the range of floats is null."""
         return {
             "function": self.function,
             "ruled_out": self.ruled_out,
@@ -95,7 +103,7 @@ class Verdict:
 
 
 def verdict(f: BooleanFunction, language: Language, name: str, *, width: int, layers: int) -> Verdict:
-    """Whether Cor 4.6 rules the family out, from which length its bound can bite, and what follows at f's own."""
+    """Whether Cor 4.6 rules the family out, from which length on it can, and what follows at that of f."""
     threshold = Threshold(width, layers)
     few = language.zero_strings in ("none", "bounded")
     bites = threshold.promises_one and (language.zero_strings == "none" or threshold.exponent > 0)
@@ -103,7 +111,7 @@ def verdict(f: BooleanFunction, language: Language, name: str, *, width: int, la
     try:
         zeros: int | None = zero_strings(f)
     except NotExact:
-        zeros = None
+        zeros = 0 if language.zero_strings == "none" else None
     from_length = threshold.from_length() if ruled_out else None
     return Verdict(
         function=name,
@@ -127,24 +135,26 @@ def _sentences(
     if few and not threshold.promises_one:
         said.append(
             f"With width {threshold.width} and {threshold.layers} layers (D-1)/2L is "
-            f"{threshold.exponent + 5:.4g}, too small for the proof to give even one string of sensitivity 0: "
-            "nothing follows."
+            f"{threshold.exponent + 5:.4g}, too small for the proof to give even one string of sensitivity "
+            "0: nothing follows."
         )
     elif few and not ruled_out:
         said.append(f"The threshold N^{exponent} does not grow, so it does not exceed K_0: nothing follows.")
     elif not ruled_out:
         said.append(
-            f"K_0 grows faster than the threshold N^{exponent}, so no theorem rules the family out; that such a "
-            "family is learnable is only conjectured (Conj 5.5, for Majority)."
+            f"K_0 grows faster than the threshold N^{exponent}, so no theorem rules the family out; that "
+            "such a family is learnable is only conjectured (Conj 5.5, for Majority)."
         )
     else:
         said.append(
-            f"Almost every transformer of this shape has at least N^{exponent} strings of sensitivity 0 once N is "
-            "large enough, so it fails to recognise the family with any margin; how large is not known, only that the "
-            f"bound cannot bite before N = {threshold.from_length()}."
+            f"Almost every transformer of this shape has at least N^{exponent} strings of sensitivity 0 once "
+            "N is large enough, so it fails to recognise the family with any margin; how large is not known, "
+            f"only that the bound cannot bite before N = {threshold.from_length()}."
         )
-    if threshold.log2_at(f.n) >= f.n:
-        said.append(f"At N = {f.n} the threshold exceeds 2^N: nothing follows at this length.")
+    if threshold.is_void_at(f.n):
+        said.append(f"At N = {f.n} the threshold is at least 2^N: nothing follows at this length.")
     elif ruled_out and threshold.exponent <= 0:
-        said.append("The exponent is not positive: the theorem then only says that there is at least one such string.")
+        said.append(
+            "The exponent is not positive: the theorem then only says that there is at least one such string."
+        )
     return said

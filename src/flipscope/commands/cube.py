@@ -6,14 +6,21 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
-from fractions import Fraction
 from typing import Any
 
 from flipscope.commands.progress import progress
 from flipscope.cube.compose import NotExact
 from flipscope.cube.expression import parse
 from flipscope.cube.functions import BooleanFunction
-from flipscope.cube.portrait import DEFAULT_STRINGS, RHOS, Portrait, exact_portrait, sampled_portrait
+from flipscope.cube.intervals import check_confidence, check_count
+from flipscope.cube.portrait import (
+    DEFAULT_CELLS,
+    RHOS,
+    Portrait,
+    default_strings,
+    exact_portrait,
+    sampled_portrait,
+)
 from flipscope.errors import InputError
 
 
@@ -25,6 +32,7 @@ def print_json(document: Any) -> None:
 def run_function(arguments: argparse.Namespace) -> int:
     """Describe one function."""
     f = parse(arguments.expression, arguments.n)
+    _check_options(arguments)
     found = _portrait(f, arguments.expression, arguments)
     _draw(arguments, [found])
     if arguments.json:
@@ -36,20 +44,34 @@ def run_function(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _check_options(arguments: argparse.Namespace) -> None:
+    """Refuse what could not be used, also where an exact answer happens not to need it, before any work."""
+    check_confidence(arguments.confidence)
+    check_count("seed", arguments.seed, 0)
+    if arguments.samples is not None:
+        check_count("samples", arguments.samples)
+    if arguments.plot is not None:
+        from flipscope.report.figures import checked_target
+
+        checked_target(arguments.plot)
+
+
 def _portrait(f: BooleanFunction, name: str, arguments: argparse.Namespace) -> Portrait:
     rhos = tuple(arguments.rho) if arguments.rho else RHOS
-    with progress(f"{name[:40]}") as report:
+    strings = default_strings(f.n) if arguments.samples is None else arguments.samples
+    with progress(name[:40]) as report:
         if arguments.samples is None:
             try:
                 return exact_portrait(f, name, rhos, report)
             except NotExact as error:
                 if arguments.exact:
                     raise
-                print(f"{error} Sampling {DEFAULT_STRINGS:,} strings.", file=sys.stderr)
+                reason = str(error).partition(";")[0]
+                print(f"{reason}: sampling {strings:,} strings instead.", file=sys.stderr)
         return sampled_portrait(
             f,
             name,
-            DEFAULT_STRINGS if arguments.samples is None else arguments.samples,
+            strings,
             seed=arguments.seed,
             confidence=arguments.confidence,
             rhos=rhos,
@@ -58,7 +80,7 @@ def _portrait(f: BooleanFunction, name: str, arguments: argparse.Namespace) -> P
 
 
 def _draw(arguments: argparse.Namespace, portraits: list[Portrait]) -> None:
-    if arguments.plot:
+    if arguments.plot is not None:
         from flipscope.report.figures import function_figure, save_figure
 
         print(f"wrote {save_figure(function_figure(portraits), arguments.plot)}", file=sys.stderr)
@@ -67,15 +89,14 @@ def _draw(arguments: argparse.Namespace, portraits: list[Portrait]) -> None:
 def run_compare(arguments: argparse.Namespace) -> int:
     """Describe two functions side by side, and how far apart they are."""
     first, second = (parse(text, arguments.n) for text in (arguments.first, arguments.second))
+    _check_options(arguments)
     size = max(first.n, second.n)
     first, second = first.extend(size), second.extend(size)
     portraits = [_portrait(f, name, arguments) for f, name in ((first, arguments.first), (second, arguments.second))]
-    distance, sentence = _distance(first, second, arguments)
+    distance, sentence = _distance(first ^ second, arguments)
     _draw(arguments, portraits)
     if arguments.json:
-        print_json(
-            {"first": portraits[0].as_json(), "second": portraits[1].as_json(), "disagreement": distance}
-        )
+        print_json({"first": portraits[0].as_json(), "second": portraits[1].as_json(), **distance})
     else:
         from flipscope.report import terminal
 
@@ -83,29 +104,38 @@ def run_compare(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _distance(first: BooleanFunction, second: BooleanFunction, arguments: argparse.Namespace) -> tuple[Any, str]:
-    """The share of strings on which the two differ, exact if it can be, with a sentence."""
-    from flipscope.cube.intervals import proportions
+def _distance(difference: BooleanFunction, arguments: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    """On how many strings the two differ, exact if it can be: for JSON, and as a sentence."""
+    from flipscope.cube.estimate import fourier_coefficient
     from flipscope.cube.sensitivity import count_ones
+    from flipscope.report.terminal import number
 
-    difference = first ^ second
-    try:
-        if arguments.samples is None:
-            share = Fraction(count_ones(difference), 1 << difference.n)
-            words = "The two are the same function." if not share else "They differ on a share of"
-            return float(share), words if not share else f"{words} {float(share):.6g} of all strings (exact)."
-    except NotExact:
-        pass
-    import numpy as np
-
-    strings = arguments.samples or 100_000
-    bits = np.random.default_rng(arguments.seed).integers(0, 2, (strings, difference.n), np.uint8)
-    found = proportions([int(difference(bits).sum(dtype=np.int64))], strings, arguments.confidence)[0]
+    if arguments.samples is None:
+        try:
+            count = count_ones(difference)
+        except NotExact:
+            if arguments.exact:
+                raise
+        else:
+            share = count / (1 << difference.n)
+            sentence = f"They differ on {number(count)} strings, a share of {share:.6g} (exact)."
+            same = "The two are the same function."
+            return {"disagreement": share, "differing_strings": count}, sentence if count else same
+    strings = min(100_000, DEFAULT_CELLS // difference.n) if arguments.samples is None else arguments.samples
+    # The coefficient of the empty set is 1 - 2 P(different).
+    found = fourier_coefficient(
+        difference,
+        difference.n,
+        (),
+        samples=strings,
+        seed=arguments.seed,
+        confidence=arguments.confidence,
+    ).scaled(-0.5, 0.5)
     sentence = (
-        f"They differ on a share of {found.value:.4g} of {strings:,} sampled strings "
-        f"[{found.low:.4g}, {found.high:.4g}] at confidence {arguments.confidence:g}."
+        f"They differ on a share of {number(found)} of all strings, estimated from {strings:,} at confidence "
+        f"{arguments.confidence:g}."
     )
-    return found.as_json(), sentence
+    return {"disagreement": found.as_json(), "differing_strings": found.as_count_json(difference.n)}, sentence
 
 
 def run_zoo(arguments: argparse.Namespace) -> int:
@@ -129,22 +159,9 @@ def run_zoo(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(rows)
         return 0
-    from rich.table import Table
-
     from flipscope.report import terminal
 
-    table = Table(box=None, padding=(0, 2), header_style="bold")
-    for heading in ("function", "is 1 when", "example", "average sensitivity", "degree"):
-        table.add_column(heading, justify="right" if heading in ("average sensitivity", "degree") else "left")
-    for row in rows:
-        table.add_row(
-            row["usage"],
-            row["meaning"],
-            row["example"],
-            f"{row['average_sensitivity']:.5g}",
-            terminal.number(row["degree"]),
-        )
-    terminal.show(table)
+    terminal.show(terminal.zoo_page(rows))
     return 0
 
 
@@ -153,7 +170,7 @@ def run_test_degree(arguments: argparse.Namespace) -> int:
     from flipscope.cube.testers import first_accepted_degree, low_degree_test
 
     f = parse(arguments.expression, arguments.n)
-    options = {"epsilon": arguments.epsilon, "confidence": arguments.confidence, "seed": arguments.seed}
+    options = _test_options(arguments)
     if arguments.degree is None:
         return _print_sweep(arguments, "degree", first_accepted_degree(f, f.n, **options))
     return _print_test(arguments, "degree", low_degree_test(f, f.n, arguments.degree, **options))
@@ -164,15 +181,14 @@ def run_test_sparsity(arguments: argparse.Namespace) -> int:
     from flipscope.cube.testers import first_accepted_sparsity, fourier_sparsity_test
 
     f = parse(arguments.expression, arguments.n)
-    options = {
-        "epsilon": arguments.epsilon,
-        "confidence": arguments.confidence,
-        "seed": arguments.seed,
-        "free": min(arguments.free, f.n),
-    }
+    options = _test_options(arguments) | {"free": arguments.free}
     if arguments.sparsity is None:
         return _print_sweep(arguments, "sparsity", first_accepted_sparsity(f, f.n, **options))
     return _print_test(arguments, "sparsity", fourier_sparsity_test(f, f.n, arguments.sparsity, **options))
+
+
+def _test_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {name: getattr(arguments, name) for name in ("epsilon", "confidence", "seed", "max_queries")}
 
 
 def _print_sweep(arguments: argparse.Namespace, what: str, sweep: Any) -> int:
@@ -186,18 +202,19 @@ def _print_sweep(arguments: argparse.Namespace, what: str, sweep: Any) -> int:
             }
         )
     else:
-        print(f"{arguments.expression}: {sweep.note} ({sweep.queries:,} queries).")
+        # A rejection is proof, an acceptance is not.
+        least = "" if sweep.value is None else f", so the true {what} is at least {sweep.value}"
+        print(f"{arguments.expression}, after {sweep.queries:,} queries: {sweep.note}{least}.")
     return 0
 
 
 def _print_test(arguments: argparse.Namespace, what: str, result: Any) -> int:
+    bound = getattr(arguments, what)
     if arguments.json:
-        document = {"function": arguments.expression, what: getattr(arguments, what), **asdict(result)}
-        print_json(document)
+        print_json({"function": arguments.expression, what: bound, **asdict(result)})
     else:
-        outcome = "accepted" if result.accepted else "rejected"
-        bound = getattr(arguments, what)
-        print(f"{arguments.expression}: {what} at most {bound} is {outcome} ({result.queries:,} queries). {result.note}")
+        outcome = f"{what} at most {bound} is {'accepted' if result.accepted else 'rejected'}"
+        print(f"{arguments.expression}, after {result.queries:,} queries: {outcome}, since {result.note}.")
     return 0
 
 
@@ -210,7 +227,11 @@ def run_verdict(arguments: argparse.Namespace) -> int:
     if f.n < 2:
         raise InputError("a verdict needs a function of at least 2 bits; add bits with -n N.")
     found = verdict(
-        f, language_of(arguments.expression, f), arguments.expression, width=arguments.width, layers=arguments.layers
+        f,
+        language_of(arguments.expression, f),
+        arguments.expression,
+        width=arguments.width,
+        layers=arguments.layers,
     )
     if arguments.json:
         print_json(found.as_json())

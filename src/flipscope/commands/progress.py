@@ -19,7 +19,11 @@ def progress(title: str) -> Iterator[Callable[[int, int], None]]:
 
     console = Console(stderr=True)
     view = Progress(
-        TextColumn(title), BarColumn(), TextColumn("{task.percentage:.0f} %"), TimeRemainingColumn(), console=console
+        TextColumn(title),
+        BarColumn(),
+        TextColumn("{task.percentage:.0f} %"),
+        TimeRemainingColumn(),
+        console=console,
     )
     task = view.add_task(title)
     start = last_line = time.monotonic()

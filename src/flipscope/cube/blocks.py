@@ -20,6 +20,7 @@ from flipscope.cube.structure import (
     Words,
     index_bits,
     pack,
+    post_order,
     unpack,
 )
 from flipscope.errors import InputError
@@ -28,6 +29,7 @@ Progress = Callable[[int, int], None]
 
 BLOCK_WORDS = 1 << 13  # 64 KiB of packed values: a gate's operands stay in cache
 CALL_BLOCK_WORDS = 1 << 9  # 32,768 strings a call of the user's function
+NODE_WORDS = 1 << 24  # words of all nodes of a block together, 128 MiB: many nodes make the blocks shorter
 
 
 def cores() -> int:
@@ -50,7 +52,7 @@ def table_words(
         return whole
     total = max(1, 1 << width >> 6)
     words = np.empty(total, np.uint64)
-    step = CALL_BLOCK_WORDS if node.has_call else BLOCK_WORDS
+    step = _block_words(node)
     starts = range(0, total, step)
 
     def fill(start: int) -> int:
@@ -64,6 +66,16 @@ def table_words(
         if progress is not None:
             progress(done * 64, total * 64)
     return words
+
+
+def _block_words(node: Node) -> int:
+    """How many words of the table to compute together, so that everything a block holds stays small."""
+    nodes = post_order(node)
+    room = NODE_WORDS // len(nodes)
+    if node.has_call:  # its strings are unpacked, one byte a bit
+        widest = max(current.kernel.arity for current in nodes if not isinstance(current, Const))
+        room = min(room, CALL_BLOCK_WORDS, (1 << 20) // widest)
+    return max(64, min(room, BLOCK_WORDS))
 
 
 def _run(fill: Callable[[int], int], starts: range, *, parallel: bool) -> Iterator[int]:
@@ -87,17 +99,6 @@ def block(node: Node, positions: tuple[int, ...], start: int, count: int) -> Wor
     place = {position: j for j, position in enumerate(positions)}
     width = len(place)
     index = np.arange(start, start + count, dtype=np.uint64)
-    done: dict[int, Words] = {}
-
-    def walk(current: Node) -> Words:
-        if isinstance(current, Const):
-            return np.full(count, FULL_WORD if current.value else 0, np.uint64)
-        if id(current) not in done:
-            if isinstance(current, Leaf):
-                done[id(current)] = leaf_words(current)
-            else:
-                done[id(current)] = gate_words(current, [walk(child) for child in current.children])
-        return done[id(current)]
 
     def leaf_words(leaf: Leaf) -> Words:
         columns = [place[position] for position in leaf.positions]
@@ -110,7 +111,15 @@ def block(node: Node, positions: tuple[int, ...], start: int, count: int) -> Wor
         bits = index_bits(start * 64, count * 64, max(width, 6))[:, columns]
         return pack(leaf.kernel.evaluate(bits))
 
-    return walk(node)
+    done: dict[int, Words] = {}
+    for current in post_order(node):
+        if isinstance(current, Const):
+            done[id(current)] = np.full(count, FULL_WORD if current.value else 0, np.uint64)
+        elif isinstance(current, Leaf):
+            done[id(current)] = leaf_words(current)
+        else:
+            done[id(current)] = gate_words(current, [done[id(child)] for child in current.children])
+    return done[id(node)]
 
 
 def _symmetric_words(kernel: Symmetric, columns: list[int], index: Words) -> Words:
@@ -141,15 +150,13 @@ def gate_words(gate: Gate, inputs: list[Words]) -> Words:
     kernel = gate.kernel
     if not isinstance(kernel, Symmetric):
         return pack(kernel.evaluate(np.stack([unpack(words) for words in inputs], axis=-1)))
-    if kernel.kind == "and":
-        return np.bitwise_and.reduce(inputs)
-    if kernel.kind == "or":
-        return np.bitwise_or.reduce(inputs)
-    if kernel.kind == "xor":
-        return np.bitwise_xor.reduce(inputs)
-    if kernel.kind == "xnor":
-        return ~np.bitwise_xor.reduce(inputs)
-    return _counted_words(kernel, inputs)
+    if kernel.kind == "":
+        return _counted_words(kernel, inputs)
+    fold = {"and": np.bitwise_and, "or": np.bitwise_or}.get(kernel.kind, np.bitwise_xor)
+    result = inputs[0].copy()
+    for words in inputs[1:]:
+        fold(result, words, out=result)
+    return ~result if kernel.kind == "xnor" else result
 
 
 def _counted_words(kernel: Symmetric, inputs: list[Words]) -> Words:
@@ -166,4 +173,3 @@ def _counted_words(kernel: Symmetric, inputs: list[Words]) -> Words:
             match &= plane if (int(ones) >> p) & 1 else ~plane
         result |= match
     return result
-

@@ -13,23 +13,39 @@ from flipscope.cube.structure import Bits
 
 @compiled(int64(uint8[::1]))
 def _block_sensitivity(table: Any) -> Any:
-    """best[mask] = most disjoint sensitive blocks inside mask, for one string at a time."""
+    """best[mask] = most disjoint sensitive blocks inside mask, for one string at a time.
+
+    Only minimal sensitive blocks matter, those without a smaller one inside; they are kept by their lowest bit.
+    """
     size = len(table)
     best = np.zeros(size, np.int64)
+    holds = np.zeros(size, np.uint8)  # whether the mask holds a sensitive block
+    blocks = np.empty((64, size), np.int64)
     overall = 0
     for x in range(size):
+        number = np.zeros(64, np.int64)
         for mask in range(1, size):
-            lowest = mask & -mask
-            rest = mask ^ lowest
-            most = best[rest]  # the lowest bit is in no block
-            part = rest
-            while True:  # every block that holds the lowest bit: lowest | part
-                block = lowest | part
-                if table[x ^ block] != table[x] and best[mask ^ block] + 1 > most:
-                    most = best[mask ^ block] + 1
-                if part == 0:
-                    break
-                part = (part - 1) & rest
+            inside = False
+            left = mask
+            while left:
+                inside |= holds[mask ^ (left & -left)] != 0
+                left &= left - 1
+            place = 0
+            while not (mask >> place) & 1:
+                place += 1
+            holds[mask] = inside or table[x ^ mask] != table[x]
+            if holds[mask] and not inside:
+                blocks[place, number[place]] = mask
+                number[place] += 1
+        for mask in range(1, size):
+            place = 0
+            while not (mask >> place) & 1:
+                place += 1
+            most = best[mask & (mask - 1)]  # the lowest bit is in no block
+            for b in range(number[place]):
+                block = blocks[place, b]
+                if block & ~mask == 0:
+                    most = max(most, best[mask ^ block] + 1)
             best[mask] = most
         overall = max(overall, best[size - 1])
     return overall
@@ -39,7 +55,9 @@ def _block_sensitivity(table: Any) -> Any:
 def _certificate_complexity(table: Any) -> Any:
     """free[x] = most bits that may be left open around x with the value unchanged."""
     size = len(table)
-    constant = np.ones((size, size), np.uint8)  # constant[mask, x]: f does not change on the subcube mask around x
+    constant = np.ones(
+        (size, size), np.uint8
+    )  # constant[mask, x]: f does not change on the subcube mask around x
     most_free = np.zeros(size, np.int64)
     for mask in range(1, size):
         lowest = mask & -mask

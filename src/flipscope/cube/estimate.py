@@ -116,9 +116,7 @@ class Queries:
         if isinstance(own, int) and own != self.n:
             raise InputError(f"the function has {own} bits but n is {self.n}; give the same number")
         if not callable(oracle):
-            raise InputError(
-                f"the oracle must be callable on an array of strings, not {type(oracle).__name__}"
-            )
+            raise InputError(f"the oracle must be callable on an array of strings, not {type(oracle).__name__}")
         self.value_range = None if value_range is None else _check_range(value_range)
         self.rows = max(1, min(check_count("batch_rows", batch_rows), _BATCH_CELLS // self.n))
         self.asked = 0
@@ -222,9 +220,7 @@ class _Plan:
         """The plan asked for by the caller when one sample costs ``each`` queries."""
         unknown = sorted(set(options) - set(Sampling.__annotations__))
         if unknown:
-            raise TypeError(
-                f"unknown keyword {unknown[0]!r}; known are {', '.join(Sampling.__annotations__)}"
-            )
+            raise TypeError(f"unknown keyword {unknown[0]!r}; known are {', '.join(Sampling.__annotations__)}")
         samples, precision = options.get("samples"), options.get("precision")
         validity: Validity = options.get("validity", "fixed" if precision is None else "anytime")
         check_validity(validity)
@@ -325,9 +321,7 @@ def average_sensitivity(
 
     if queries.value_range is None:
         # n times the probability that a random flip of a random string changes the value.
-        flip = plan.proportions(
-            queries, 1, n, lambda count: np.count_nonzero(differences(count), keepdims=True)
-        )
+        flip = plan.proportions(queries, 1, n, lambda count: np.count_nonzero(differences(count), keepdims=True))
         return flip[0].scaled(n)
     largest = n * (queries.value_range[1] - queries.value_range[0]) ** 2 / 4
     return plan.mean(queries, 0.0, largest, lambda count: n * differences(count) ** 2 / 4)
@@ -377,9 +371,7 @@ def noise_stability(
 
     if queries.value_range is None:
         # 1 - 2 P(f(x) != f(y))
-        unequal = plan.proportions(
-            queries, 1, 2.0, lambda count: np.count_nonzero(products(count) < 0, keepdims=True)
-        )
+        unequal = plan.proportions(queries, 1, 2.0, lambda count: np.count_nonzero(products(count) < 0, keepdims=True))
         return unequal[0].scaled(-2.0, 1.0)
     low, high = queries.value_range
     corners = (low * low, low * high, high * high)
@@ -415,9 +407,7 @@ def fourier_coefficient(
         return queries.signs(strings) * characters(strings, chosen)
 
     if queries.value_range is None:
-        unequal = plan.proportions(
-            queries, 1, 2.0, lambda count: np.count_nonzero(products(count) < 0, keepdims=True)
-        )
+        unequal = plan.proportions(queries, 1, 2.0, lambda count: np.count_nonzero(products(count) < 0, keepdims=True))
         return unequal[0].scaled(-2.0, 1.0)
     low, high = queries.value_range
     if not chosen:
@@ -442,11 +432,10 @@ def estimate_function(
     Takes n + 1 queries a string, and one more for the noise stability at each of ``rhos``.
     """
     queries = Queries(oracle, n, None, batch_rows)
+    strings = check_count("strings", strings)
     chances = [(1 - _check_rho(rho)) / 2 for rho in rhos]
     each = n + 1 + len(chances)
-    plan = _Plan.of(
-        queries, each, {"samples": strings, "confidence": confidence, "seed": seed, "progress": progress}
-    )
+    plan = _Plan.of(queries, each, {"samples": strings, "confidence": confidence, "seed": seed, "progress": progress})
     for_strings, for_noise = generators(plan.seed, 2)
     sensitivities: list[NDArray[np.int64]] = []
     changed = np.zeros(n, np.int64)

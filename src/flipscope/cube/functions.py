@@ -55,7 +55,9 @@ class BooleanFunction:
     def from_callable(function: Oracle, n: int, name: str = "the callable") -> BooleanFunction:
         """The function computed by a callable on 0/1 arrays of shape (strings, n), called lazily."""
         if not callable(function):
-            raise InputError(f"{function!r} is not callable; give a function of 0/1 arrays of shape (strings, n).")
+            raise InputError(
+                f"{function!r} is not callable; give a function of 0/1 arrays of shape (strings, n)."
+            )
         n = checked_bits(n)
         return BooleanFunction(n, Leaf(Call(n, function, name), tuple(range(n))))
 
@@ -70,38 +72,54 @@ class BooleanFunction:
             return _from_integer(int(table), n)
         if isinstance(table, (bytes, bytearray)):
             values = np.unpackbits(np.frombuffer(bytes(table), np.uint8), bitorder="little")
-            if n is not None and n < 3 and len(table) == 1:
-                values = values[: 1 << checked_bits(n)]
+            if n is not None and checked_bits(n) < 3 and len(table) == 1:
+                values = values[: 1 << n]
         else:
-            array = np.asarray(table)
+            array = structure.as_array(table, "the truth table")
             if array.ndim != 1:
                 raise InputError(f"a truth table must have one axis; this one has shape {array.shape}.")
             values = structure.checked_values(array, len(array), "the truth table")
         width = max(1, len(values).bit_length() - 1)
         if len(values) != 1 << width:
-            raise InputError(f"a truth table must have length 2^n with n >= 1; this one has length {len(values)}.")
+            raise InputError(
+                f"a truth table must have length 2^n with n >= 1; this one has length {len(values)}."
+            )
         if n is not None and n != width:
-            raise InputError(f"a truth table of n = {n} bits must have length 2^{n}; this one has {len(values)}.")
+            raise InputError(
+                f"a truth table of n = {n} bits must have length 2^{n}; this one has {len(values)}."
+            )
         return BooleanFunction.from_words(pack(values), width)
 
     @staticmethod
     def from_words(words: Words, n: int) -> BooleanFunction:
         """The function with this packed truth table of n bits (64 values a word, repeated when n < 6)."""
         n = _checked_table_bits(n)
-        array = np.ascontiguousarray(words, np.uint64)
-        if array.shape != (max(1, 1 << n >> 6),):
-            raise InputError(f"a packed table of n = {n} bits has {max(1, 1 << n >> 6)} words, not {array.shape}.")
+        given = np.asarray(words)
+        if given.dtype != np.uint64 or given.shape != (max(1, 1 << n >> 6),):
+            raise InputError(
+                f"a packed table of n = {n} bits is an array of {max(1, 1 << n >> 6)} words of type uint64; "
+                f"this one has shape {given.shape} and type {given.dtype}."
+            )
+        array = given.copy()
+        if n < 6 and not np.array_equal(array, pack(unpack(array)[: 1 << n])):
+            raise InputError(
+                f"a packed table of n = {n} bits must repeat its {1 << n} values to fill the word."
+            )
         return BooleanFunction(n, Leaf(Table(n, array), tuple(range(n))))
 
     @staticmethod
     def symmetric(values: ArrayLike) -> BooleanFunction:
         """The function of the number of ones: values[w] on strings with w ones, so n = len(values) - 1."""
-        array = np.asarray(values)
+        array = structure.as_array(values, "the value vector")
         if array.ndim != 1 or len(array) < 2:
-            raise InputError("a symmetric function needs a vector of n + 1 >= 2 values, one for each number of ones.")
+            raise InputError(
+                "a symmetric function needs a vector of n + 1 >= 2 values, one for each number of ones."
+            )
         vector = structure.checked_values(array, len(array), "the value vector")
         n = checked_bits(len(vector) - 1)
-        return BooleanFunction(n, structure.apply(Symmetric(vector), [structure.variable(i) for i in range(n)]))
+        return BooleanFunction(
+            n, structure.apply(Symmetric(vector), [structure.variable(i) for i in range(n)])
+        )
 
     @staticmethod
     def junta(inner: BooleanFunction, positions: Sequence[int], n: int) -> BooleanFunction:
@@ -111,9 +129,7 @@ class BooleanFunction:
     @staticmethod
     def constant(value: int, n: int) -> BooleanFunction:
         """The constant 0 or 1 on n bits."""
-        if value not in (0, 1):
-            raise InputError(f"a constant is 0 or 1, not {value!r}.")
-        return BooleanFunction(n, Const(int(value)))
+        return BooleanFunction(n, Const(_checked_bit(value, "a constant is")))
 
     @staticmethod
     def variable(index: int, n: int) -> BooleanFunction:
@@ -129,7 +145,7 @@ class BooleanFunction:
 
     def __call__(self, bits: ArrayLike) -> Bits:
         """Values on an array of strings whose last axis is the position."""
-        array = np.asarray(bits)
+        array = structure.as_array(bits, "the strings")
         if array.ndim == 0 or array.shape[-1] != self.n:
             raise InputError(f"strings of {self.n} bits are needed; the array has shape {array.shape}.")
         if array.dtype == np.uint8:
@@ -144,7 +160,10 @@ class BooleanFunction:
 
     def table_words(self, progress: Progress | None = None) -> Words:
         """The packed truth table over all n <= 30 bits."""
-        return table_words(self.node, progress, positions=tuple(range(_checked_table_bits(self.n))))
+        words = table_words(self.node, progress, positions=tuple(range(_checked_table_bits(self.n))))
+        kernel = getattr(self.node, "kernel", None)
+        own = isinstance(kernel, Table) and words is kernel.words
+        return words.copy() if own else words  # what the caller writes to it must not change the function
 
     def table(self) -> Bits:
         """The truth table as 2^n values 0/1."""
@@ -168,20 +187,31 @@ class BooleanFunction:
         if not isinstance(other, BooleanFunction):
             return NotImplemented
         if other.n != self.n:
-            raise InputError(f"functions of {self.n} and {other.n} bits do not combine; extend one of them first.")
+            raise InputError(
+                f"functions of {self.n} and {other.n} bits do not combine; extend one of them first."
+            )
         return BooleanFunction(self.n, structure.apply(kernel, [self.node, other.node]))
 
     def compose(self, inners: Sequence[BooleanFunction]) -> BooleanFunction:
         """This function of the inner functions' values: x -> f(g_1(x), ..., g_n(x))."""
+        if not all(isinstance(inner, BooleanFunction) for inner in inners):
+            raise InputError(
+                "inner functions must be BooleanFunctions; make fixed bits with .constant(value, n)."
+            )
         if len(inners) != self.n:
-            raise InputError(f"a function of {self.n} bits composes with {self.n} inner functions, not {len(inners)}.")
+            raise InputError(
+                f"a function of {self.n} bits composes with {self.n} inner functions, not {len(inners)}."
+            )
         if len({inner.n for inner in inners}) != 1:
-            raise InputError("inner functions must all have the same number of bits; extend the shorter ones.")
+            raise InputError(
+                "inner functions must all have the same number of bits; extend the shorter ones."
+            )
         return BooleanFunction(inners[0].n, structure.substitute(self.node, lambda p: inners[p].node))
 
     def restrict(self, fixed: Mapping[int, int]) -> BooleanFunction:
         """The function of the remaining bits, in order, after fixing positions (0-based) to bits."""
-        values = {checked_index(position, self.n): _checked_bit(bit) for position, bit in fixed.items()}
+        what = "a position is fixed to"
+        values = {checked_index(position, self.n): _checked_bit(bit, what) for position, bit in fixed.items()}
         free = [position for position in range(self.n) if position not in values]
         if not free:
             raise InputError("a restriction must leave at least one bit free; evaluate the function instead.")
@@ -195,9 +225,10 @@ class BooleanFunction:
 
     def permute(self, order: Sequence[int]) -> BooleanFunction:
         """The function x -> f(x[order[0]], x[order[1]], ...)."""
-        if sorted(order) != list(range(self.n)):
+        where = [checked_index(position, self.n) for position in order]
+        if sorted(where) != list(range(self.n)):
             raise InputError(f"a permutation of {self.n} positions lists each of 0..{self.n - 1} once.")
-        return self.extend(self.n, order)
+        return self.extend(self.n, where)
 
     def extend(self, n: int, positions: Sequence[int] | None = None) -> BooleanFunction:
         """The same function inside n bits, reading these positions (the first ones unless given)."""
@@ -206,7 +237,7 @@ class BooleanFunction:
         if n < self.n:
             raise InputError(f"a function of {self.n} bits does not fit inside n = {n}.")
         if len(where) != self.n or len(set(where)) != self.n:
-            raise InputError(f"{self.n} different positions are needed, got {len(where)}.")
+            raise InputError(f"{self.n} different positions are needed, got {len(set(where))}.")
         return BooleanFunction(n, structure.substitute(self.node, lambda p: structure.variable(where[p])))
 
     # ------------------------------------------------------------ identity
@@ -224,8 +255,8 @@ class BooleanFunction:
             return answer
         positions = tuple(sorted({*self.support, *other.support}))
         if len(positions) <= _DECIDABLE_BITS:
-            both = structure.apply(structure.xor_kernel(2), [self.node, other.node])
-            return not table_words(both).any()
+            here, there = (table_words(node, positions=positions) for node in (self.node, other.node))
+            return bool(np.array_equal(here, there))
         raise InputError(
             f"equality over {len(positions)} relevant bits without a common structure cannot be decided exactly; "
             "compare values on sampled strings instead."
@@ -242,7 +273,7 @@ class BooleanFunction:
         return cast(bytes, self.cache["fingerprint"])
 
     def __repr__(self) -> str:
-        kernel = getattr(getattr(self.node, "kernel", None), "__class__", type(self.node)).__name__.lower()
+        kernel = type(getattr(self.node, "kernel", self.node)).__name__.lower()
         return f"BooleanFunction(n={self.n}, {kernel} on {len(self.support)} bits)"
 
     def save(self, path: str | Path) -> None:
@@ -272,13 +303,18 @@ def gate(values: ArrayLike, children: Sequence[BooleanFunction]) -> BooleanFunct
 
 def checked_bits(n: Any) -> int:
     """n as an int between 1 and MAX_BITS, or a clear error."""
-    try:
-        number = operator.index(n)
-    except TypeError:
-        raise InputError(f"the number of bits must be a whole number, not {n!r}.") from None
+    number = checked_whole(n, "the number of bits")
     if not 1 <= number <= MAX_BITS:
-        raise InputError(f"the number of bits must be between 1 and {MAX_BITS}; n = {number} is not.")
+        raise InputError(f"the number of bits must be between 1 and {MAX_BITS}; n = {shown(number)} is not.")
     return number
+
+
+def checked_whole(number: Any, what: str) -> int:
+    """The number as an int, or a clear error that names what it is."""
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise InputError(f"{what} must be a whole number, not {number!r}.") from None
 
 
 def _checked_table_bits(n: Any) -> int:
@@ -290,36 +326,50 @@ def _checked_table_bits(n: Any) -> int:
 
 def checked_index(index: Any, n: int) -> int:
     """A 0-based position inside n bits, or a clear error."""
-    try:
-        number = operator.index(index)
-    except TypeError:
-        raise InputError(f"a position must be a whole number, not {index!r}.") from None
+    number = checked_whole(index, "a position")
     if not 0 <= number < n:
-        raise InputError(f"position {number} is outside 0..{n - 1}.")
+        raise InputError(f"position {shown(number)} is outside 0..{n - 1}.")
     return number
 
 
-def _checked_bit(bit: Any) -> int:
-    if bit not in (0, 1):
-        raise InputError(f"a position is fixed to 0 or 1, not {bit!r}.")
+def _checked_bit(bit: Any, what: str) -> int:
+    if np.ndim(bit) or bit not in (0, 1):
+        raise InputError(f"{what} 0 or 1, not {bit!r}.")
     return int(bit)
+
+
+def _checked_seed(seed: Any) -> int:
+    number = checked_whole(seed, "a seed")
+    if number < 0:
+        raise InputError("a seed must not be negative.")
+    return number
+
+
+def shown(number: int) -> str:
+    """A number for an error message: long ones by their length, which Python refuses to write out."""
+    return str(number) if number.bit_length() <= 128 else f"a number of {number.bit_length()} bits"
 
 
 def _from_integer(table: int, n: int | None) -> BooleanFunction:
     if table < 0:
-        raise InputError(f"a truth table as an integer must not be negative; {table} is.")
+        raise InputError(f"a truth table as an integer must not be negative; {shown(table)} is.")
     width = max(1, (max(1, table.bit_length()) - 1).bit_length()) if n is None else _checked_table_bits(n)
     if table.bit_length() > 1 << width:
-        raise InputError(f"the integer has {table.bit_length()} bits, more than the 2^{width} values of n = {width}.")
-    raw = table.to_bytes(max(1, 1 << width >> 3), "little")
+        raise InputError(
+            f"the integer has {table.bit_length()} bits, more than the 2^{width} values of n = {width}."
+        )
+    raw = table.to_bytes(max(1, 1 << _checked_table_bits(width) >> 3), "little")
     values = np.unpackbits(np.frombuffer(raw, np.uint8), bitorder="little")
-    return BooleanFunction.from_words(pack(values[: 1 << width]), _checked_table_bits(width))
+    return BooleanFunction.from_words(pack(values[: 1 << width]), width)
 
 
 def _same_structure(a: Node, b: Node) -> bool | None:
     """True or False where the structure decides, None where it does not."""
     if a is b:
         return True
+    if isinstance(a, Const) or isinstance(b, Const):
+        # A symmetric leaf is never constant: those that are were folded when they were built.
+        return False if any(isinstance(x, Leaf) and isinstance(x.kernel, Symmetric) for x in (a, b)) else None
     if isinstance(a, Leaf) and isinstance(b, Leaf):
         first, second = a.kernel, b.kernel
         if isinstance(first, Symmetric) and isinstance(second, Symmetric):
@@ -327,15 +377,25 @@ def _same_structure(a: Node, b: Node) -> bool | None:
             return a.support == b.support and bool(np.array_equal(first.values, second.values))
         if isinstance(first, Table) and isinstance(second, Table) and a.positions == b.positions:
             return bool(np.array_equal(first.words, second.words))
-        if isinstance(first, Call) and isinstance(second, Call) and a.positions == b.positions:
-            known = first.origin is not None and first.origin == second.origin
-            return True if known or first.function is second.function else None
-        return None
-    if isinstance(a, structure.Gate) and isinstance(b, structure.Gate) and len(a.children) == len(b.children):
-        kernels = _same_structure(Leaf(a.kernel, tuple(range(a.kernel.arity))), Leaf(b.kernel, tuple(range(a.kernel.arity))))
-        same = all(_same_structure(x, y) is True for x, y in zip(a.children, b.children, strict=True))
-        return True if kernels and same else None
-    return None
+    numbers: dict[Any, int] = {}  # what a node is made of -> its number: equal numbers are equal functions
+    number: dict[int, int] = {}
+    for node in (*structure.post_order(a), *structure.post_order(b)):
+        number[id(node)] = numbers.setdefault(_identity(node, number), len(numbers))
+    return True if number[id(a)] == number[id(b)] else None
+
+
+def _identity(node: Node, number: Mapping[int, int]) -> Any:
+    """What makes a node what it is, with its children given by their numbers."""
+    if isinstance(node, Const):
+        return node.value
+    inputs = node.positions if isinstance(node, Leaf) else tuple(number[id(c)] for c in node.children)
+    kernel: Any = node.kernel
+    if isinstance(kernel, Symmetric):
+        return type(node), "symmetric", kernel.values.tobytes(), tuple(sorted(inputs))
+    if isinstance(kernel, Table):
+        return type(node), "table", kernel.words.tobytes(), inputs
+    origin = kernel.origin and (kernel.origin[0], tuple(sorted(kernel.origin[1].items())))
+    return type(node), "call", origin or id(kernel.function), inputs
 
 
 # ---------------------------------------------------------------- the zoo
@@ -373,8 +433,9 @@ def disjunction(n: int) -> BooleanFunction:
 
 def threshold(k: int, n: int) -> BooleanFunction:
     """1 when at least k bits are 1."""
-    if not 0 <= k <= checked_bits(n) + 1:
-        raise InputError(f"a threshold on n = {n} bits is between 0 and {n + 1}; k = {k} is not.")
+    n, k = checked_bits(n), checked_whole(k, "a threshold")
+    if not 0 <= k <= n + 1:
+        raise InputError(f"a threshold on n = {n} bits is between 0 and {n + 1}; k = {shown(k)} is not.")
     return BooleanFunction.symmetric(np.arange(n + 1) >= k)
 
 
@@ -407,8 +468,9 @@ def tribes(n: int, width: int | None = None) -> BooleanFunction:
 
 def address(k: int) -> BooleanFunction:
     """The bit of the last 2^k that the first k bits name (least significant first)."""
+    k = checked_whole(k, "the number of address bits")
     if not 1 <= k <= 12:
-        raise InputError(f"an address has between 1 and 12 bits; k = {k} does not.")
+        raise InputError(f"an address has between 1 and 12 bits; k = {shown(k)} does not.")
 
     def lookup(bits: Bits) -> Bits:
         index = (bits[:, :k].astype(np.int64) << np.arange(k)).sum(axis=-1)
@@ -420,8 +482,7 @@ def address(k: int) -> BooleanFunction:
 
 def random(n: int, seed: int = 0) -> BooleanFunction:
     """A uniformly random function, the same for the same seed on any machine: every value is a hash of the string."""
-    n = checked_bits(n)
-
+    n, seed = checked_bits(n), _checked_seed(seed)
     start = _mix(np.array([seed % 2**64], np.uint64))[0]
 
     def value(bits: Bits) -> Bits:
@@ -436,12 +497,13 @@ def random(n: int, seed: int = 0) -> BooleanFunction:
     def by_index(index: Words) -> Bits:
         return (_mix(start ^ index) >> np.uint64(63)).astype(np.uint8)
 
-    return BooleanFunction(n, structure.zoo_call("random", {"n": n, "seed": int(seed)}, n, value, by_index))
+    return BooleanFunction(n, structure.zoo_call("random", {"n": n, "seed": seed}, n, value, by_index))
 
 
 def random_symmetric(n: int, seed: int = 0) -> BooleanFunction:
     """A symmetric function with a uniformly random value vector."""
-    return BooleanFunction.symmetric(np.random.default_rng(seed).integers(0, 2, checked_bits(n) + 1))
+    generator = np.random.default_rng(_checked_seed(seed))
+    return BooleanFunction.symmetric(generator.integers(0, 2, checked_bits(n) + 1))
 
 
 def random_junta(m: int, n: int, seed: int = 0) -> BooleanFunction:
@@ -450,13 +512,14 @@ def random_junta(m: int, n: int, seed: int = 0) -> BooleanFunction:
 
 
 def _checked_part(m: int, n: int) -> int:
-    if not 1 <= operator.index(m) <= checked_bits(n):
-        raise InputError(f"{m} positions of n = {n} bits cannot be chosen; choose between 1 and {n}.")
-    return int(m)
+    number = checked_whole(m, "the number of positions")
+    if not 1 <= number <= checked_bits(n):
+        raise InputError(f"{shown(number)} positions of n = {n} bits cannot be chosen; choose 1 to {n}.")
+    return number
 
 
 def _positions(m: int, n: int, seed: int) -> list[int]:
-    chosen = np.random.default_rng(seed).choice(n, size=m, replace=False)
+    chosen = np.random.default_rng(_checked_seed(seed)).choice(n, size=m, replace=False)
     return sorted(int(position) for position in chosen)
 
 

@@ -31,7 +31,7 @@ _LARGEST_STAKE = 0.9
 # samples.
 _STAKES = np.minimum(0.5 ** np.arange(16.0), 0.98)
 _STAKE_LOG_WEIGHTS = -np.log(np.arange(1.0, 17.0)) - math.log(math.fsum(1 / k for k in range(1, 17)))
-_BISECTIONS = 50
+_ITERATIONS = 50
 _BLOCK = 1 << 14  # distinct sample values handled at once
 
 
@@ -53,9 +53,7 @@ class Estimate:
 
     def __post_init__(self) -> None:
         if not self.low <= self.value <= self.high:
-            raise InputError(
-                f"an estimate needs low <= value <= high, got {self.low}, {self.value}, {self.high}"
-            )
+            raise InputError(f"an estimate needs low <= value <= high, got {self.low}, {self.value}, {self.high}")
 
     @property
     def half_width(self) -> float:
@@ -145,21 +143,18 @@ def mean_from_samples(
     confidence = check_confidence(confidence)
     check_validity(validity)
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise InputError(
-            f"the range of the samples must be finite with low < high, got low={low}, high={high}"
-        )
+        raise InputError(f"the range of the samples must be finite with low < high, got low={low}, high={high}")
     values = np.asarray(samples, dtype=np.float64).ravel()
     if values.size == 0:
         raise InputError("samples is empty: give at least one sample")
     if not bool(np.all((values >= low) & (values <= high))):
-        raise InputError(
-            f"every sample must be a number in [{low}, {high}]; widen the range or check the samples"
-        )
+        raise InputError(f"every sample must be a number in [{low}, {high}]; widen the range or check the samples")
     unit = (values - low) / (high - low)
     bound = _lower_bound_fixed if validity == "fixed" else _lower_bound_anytime
     log_capital = math.log(2 / (1 - confidence))  # two one-sided bets share the allowed error
-    lower = low + (high - low) * bound(unit, log_capital)
-    upper = high - (high - low) * bound(1 - unit, log_capital)
+    # Samples that all lie at one end leave nothing to win by betting against a mean closer to it.
+    lower = low + (high - low) * (bound(unit, log_capital) if unit.any() else 0.0)
+    upper = high - (high - low) * (bound(1 - unit, log_capital) if (unit < 1).any() else 0.0)
     mean = min(max(float(values.mean()), low), high)
     # Widening never harms validity, and a reader expects the value inside.
     return Estimate(mean, min(lower, mean), max(upper, mean), confidence, values.size, validity, queries)
@@ -229,20 +224,24 @@ def _clopper_pearson(hits: Floats, total: Floats, error: float) -> tuple[Floats,
 def _beta_binomial(hits: Floats, total: Floats, error: float) -> tuple[Floats, Floats]:
     """Ends of {p: mixture likelihood < likelihood at p / error}; valid at every time by Ville's inequality.
 
-    The mixture over p is Beta(1/2, 1/2). The set is an interval because the likelihood is log-concave in p.
+    The mixture over p is Beta(1/2, 1/2). In the log-odds of p the log-likelihood is concave and lies below
+    its two asymptotes, so Newton's method, started where these reach the level, stays outside the interval.
     """
-    from scipy.special import betaln, xlog1py, xlogy
+    from scipy.special import betaln, expit
 
-    log_mixture = betaln(hits + 0.5, total - hits + 0.5) - math.log(math.pi)
-    least = log_mixture + math.log(error)
-    # Both ends at once: between a point outside and one inside, kept on the outer side of the rounding.
-    outside = np.stack((np.zeros_like(hits), np.ones_like(hits)))
-    inside = np.stack((hits / total, hits / total))
-    for _ in range(_BISECTIONS):
-        middle = (outside + inside) / 2
-        out = xlogy(hits, middle) + xlog1py(total - hits, -middle) <= least
-        outside, inside = np.where(out, middle, outside), np.where(out, inside, middle)
-    return np.where(hits > 0, outside[0], 0.0), np.where(hits < total, outside[1], 1.0)
+    level = betaln(hits + 0.5, total - hits + 0.5) - math.log(math.pi) + math.log(error)
+    misses = total - hits
+    # Without hits there is no lower end, without misses no upper one; 1 keeps those entries harmless.
+    odds = np.stack((level / np.maximum(hits, 1), -level / np.maximum(misses, 1)))
+    for _ in range(_ITERATIONS):
+        excess = hits * odds - total * np.logaddexp(0, odds) - level
+        slope = hits - total * expit(odds)
+        step = np.divide(excess, slope, out=np.zeros_like(odds), where=slope != 0)
+        odds -= step
+        if bool(np.all(np.abs(step) <= 1e-12 * (1 + np.abs(odds)))):
+            break
+    low, high = expit(odds)
+    return np.where(hits > 0, low, 0.0), np.where(misses > 0, high, 1.0)
 
 
 def _lower_bound_fixed(unit: Floats, log_capital: float) -> float:
@@ -275,20 +274,32 @@ def _lower_bound_anytime(unit: Floats, log_capital: float) -> float:
         for start in range(0, values.size, _BLOCK):
             part = slice(start, start + _BLOCK)
             log_capitals += np.log1p(np.outer(_STAKES, values[part] / mean - 1)) @ counts[part]
-        return float(np.logaddexp.reduce(log_capitals))
+        largest = float(log_capitals.max())
+        return largest + math.log(np.exp(log_capitals - largest).sum())
 
     return _largest_excluded(capital, log_capital)
 
 
 def _largest_excluded(capital: Callable[[float], float], log_capital: float) -> float:
-    """The largest mean against which the gambler wins, rounded down; ``capital`` falls as the mean grows."""
+    """The largest mean against which the gambler wins, rounded down; ``capital`` falls as the mean grows.
+
+    False position with the Illinois rule: an end that stays twice in a row counts for half.
+    """
     low, high = 0.0, 1.0
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        if capital(middle) >= log_capital:
-            low = middle
+    surplus, deficit = math.inf, log_capital - capital(1.0)
+    stayed = 0
+    for _ in range(_ITERATIONS):
+        share = surplus / (surplus + deficit) if surplus < math.inf else 0.5
+        middle = low + (high - low) * share
+        excess = capital(middle) - log_capital
+        if excess >= 0:
+            low, surplus = middle, excess
+            deficit = deficit / 2 if stayed == 1 else deficit
+            stayed = 1
         else:
-            high = middle
-        if high - low <= 1e-9 * high:  # far below what the samples can tell
+            high, deficit = middle, -excess
+            surplus = surplus / 2 if stayed == -1 else surplus
+            stayed = -1
+        if 0 <= excess <= 1e-9 or high - low <= 1e-9 * high:
             break
     return low

@@ -227,6 +227,8 @@ def all_sensitivities(words: Words, width: int) -> NDArray[np.uint8]:
     """The sensitivity of every string, by index."""
     out = np.empty(64 * len(words), np.uint8)
     in_parallel(
-        lambda first, last: _sensitivities(words, _high(words), first, last, out, _PATTERNS), len(words), GRAIN
+        lambda first, last: _sensitivities(words, _high(words), first, last, out, _PATTERNS),
+        len(words),
+        GRAIN,
     )
     return out[: 1 << width]

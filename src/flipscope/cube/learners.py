@@ -58,6 +58,8 @@ class LowDegreeHypothesis:
         strings = np.asarray(bits)
         if strings.ndim != 2 or strings.shape[1] != self.n:
             raise InputError(f"strings must have shape (m, {self.n}), not {strings.shape}")
+        if not bool(np.all((strings == 0) | (strings == 1))):
+            raise InputError("strings must hold only 0 and 1")
         out = np.zeros(len(strings))
         # Row n is the constant 1, which pads the terms of lower degree.
         signs = np.ones((self.n + 1, len(strings)), np.float32)
@@ -151,9 +153,7 @@ def low_degree_learner(
     degree = min(degree, n)
     count = sum(math.comb(n, k) for k in range(degree + 1))
     if count > _MAX_TERMS:
-        raise InputError(
-            f"degree {degree} on {n} bits has more than {_MAX_TERMS} coefficients; choose a lower degree"
-        )
+        raise InputError(f"degree {degree} on {n} bits has more than {_MAX_TERMS} coefficients; choose a lower degree")
     (rng,) = generators(seed, 1)
     terms = _all_terms(n, degree)
     sums = np.zeros(count)

@@ -11,14 +11,23 @@ from flipscope.cube.blocks import Progress
 from flipscope.cube.compose import NotExact
 from flipscope.cube.estimate import Estimate, estimate_function
 from flipscope.cube.functions import BooleanFunction
+from flipscope.errors import InputError
 
 RHOS = (0.5, 0.8, 0.9, 0.95, 0.99)
 DEFAULT_STRINGS = 2_000
+DEFAULT_CELLS = (
+    2_000_000_000  # bits in all the queries of a portrait that nobody gave a number of strings for
+)
+
+
+def default_strings(n: int) -> int:
+    """How many strings to sample unless told: DEFAULT_STRINGS, or what takes a few seconds at large n."""
+    return max(10, min(DEFAULT_STRINGS, DEFAULT_CELLS // (n * (n + 1))))
 
 
 @dataclass(frozen=True)
 class Portrait:
-    """Numbers of one function; every entry is exact (int or float) or an ``Estimate``, None where not computed."""
+    """Numbers of one function: each exact (int or float) or an ``Estimate``, None where not computed."""
 
     name: str
     n: int
@@ -37,7 +46,7 @@ class Portrait:
     notes: tuple[str, ...] = field(default=())
 
     def as_json(self) -> dict[str, Any]:
-        """The JSON document of ``flipscope function``: integers stay exact, estimates carry their interval."""
+        """The JSON document of ``flipscope function``: exact integers, and estimates with their intervals."""
         return {
             "function": self.name,
             "n": self.n,
@@ -52,7 +61,7 @@ class Portrait:
             "weight_by_degree": None if self.weight_by_degree is None else list(self.weight_by_degree),
             "noise_stability": None
             if self.noise_stability is None
-            else {f"{rho:g}": _plain(value) for rho, value in self.noise_stability.items()},
+            else {str(rho): _plain(value) for rho, value in self.noise_stability.items()},
             "ones_share": _plain(self.ones_share),
             "notes": list(self.notes),
         }
@@ -62,6 +71,12 @@ def _plain(value: float | Estimate) -> Any:
     return value.as_json() if isinstance(value, Estimate) else value
 
 
+def _check_rhos(rhos: Sequence[float]) -> None:
+    for rho in rhos:  # here, since a function without a spectrum never gets to use them
+        if not -1 <= rho <= 1:
+            raise InputError(f"a correlation is between -1 and 1; rho = {rho} is not.")
+
+
 def exact_portrait(
     f: BooleanFunction, name: str, rhos: Sequence[float] = RHOS, progress: Progress | None = None
 ) -> Portrait:
@@ -69,12 +84,14 @@ def exact_portrait(
 
     A spectrum that is out of reach leaves its entries empty and a note, since the profile reaches further.
     """
+    _check_rhos(rhos)
     known = sensitivity.facts(f, progress)
     notes: list[str] = []
     scale = 1 << known.bits
     counts = [known.influences.get(position, 0) for position in range(f.n)]
     weights: Sequence[float] | None = None
-    degree = sparsity = stability = None
+    degree = sparsity = None
+    stability: dict[float, float | Estimate] | None = None
     try:
         weights = spectrum.weight_floats(f)
         degree, sparsity = spectrum.degree(f), spectrum.sparsity(f)
@@ -103,7 +120,7 @@ def exact_portrait(
 def sampled_portrait(
     f: BooleanFunction,
     name: str,
-    strings: int = DEFAULT_STRINGS,
+    strings: int | None = None,
     *,
     seed: int = 0,
     confidence: float = 0.95,
@@ -111,6 +128,7 @@ def sampled_portrait(
     progress: Progress | None = None,
 ) -> Portrait:
     """The portrait from uniformly drawn strings and all their flips, for any n."""
+    strings = default_strings(f.n) if strings is None else strings
     found = estimate_function(f, f.n, strings, seed, confidence, progress, rhos=rhos)
     seen_max, seen_min = found.max_observed_sensitivity, found.min_observed_sensitivity
     return Portrait(
@@ -130,9 +148,10 @@ def sampled_portrait(
         weight_by_degree=None,
         noise_stability=dict(found.noise_stability),
         notes=(
-            f"Estimated from {found.strings:,} strings drawn with seed {seed} ({found.queries:,} queries); intervals "
-            f"hold for this fixed number of strings with confidence {confidence:g}, those of the profile all at once "
-            "and those of the influences all at once.",
-            "Degree and sparsity cannot be estimated from uniform strings: use flipscope test-degree and test-sparsity.",
+            f"Estimated from {found.strings:,} strings drawn with seed {seed} ({found.queries:,} queries); "
+            f"intervals hold for this fixed number of strings with confidence {confidence:g}, those of the "
+            "profile all at once and those of the influences all at once.",
+            "Degree and sparsity cannot be estimated from uniform strings: use flipscope test-degree and "
+            "test-sparsity.",
         ),
     )

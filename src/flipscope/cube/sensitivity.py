@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from flipscope.cube.blocks import Progress, table_words
 from flipscope.cube.compose import NotExact, analyse
 from flipscope.cube.functions import BooleanFunction
-from flipscope.cube.structure import MAX_TABLE_BITS, Bits, Words, unpack
-from flipscope.errors import InputError
+from flipscope.cube.polynomials import Products
+from flipscope.cube.structure import MAX_TABLE_BITS, Bits, Words, real_table, unpack
 
 Counts = dict[int, int]  # sensitivity -> number of strings
 Ones = frozenset[int]  # a string, as the set of positions that are 1
 
 MAX_CERTIFICATE_BITS = 12  # block sensitivity and certificates look at all 3^n subcubes
-MAX_PRODUCTS = 20_000_000  # of long integers when two profiles are convolved
 
 
 @dataclass(frozen=True)
@@ -46,6 +45,9 @@ class _SensitivityAnalysis:
 
     name = "exact sensitivity"
     max_table_bits = MAX_TABLE_BITS
+
+    def __init__(self) -> None:
+        self.products = Products()
 
     def constant(self, value: int) -> Facts:
         here: tuple[int, Ones] = (0, frozenset())
@@ -106,7 +108,7 @@ class _SensitivityAnalysis:
             live = [int(outer[z ^ (1 << i)]) != value for i in range(k)]
             here: Counts = {0: 1}
             for part, v, sensitive in zip(parts, inputs, live, strict=True):
-                here = _convolve(here, part.counts[v] if sensitive else {0: part.total(v)})
+                here = self.products.multiply(here, part.counts[v] if sensitive else {0: part.total(v)})
             for s, ways in here.items():
                 counts[value][s] = counts[value].get(s, 0) + ways
             for sign, record in ((1, largest), (-1, smallest)):
@@ -132,16 +134,6 @@ def _facts(
     largest = [reached(v, max(counts[v])) if counts[v] else None for v in (0, 1)]
     smallest = [reached(v, min(counts[v])) if counts[v] else None for v in (0, 1)]
     return Facts(bits, counts, influences, (largest[0], largest[1]), (smallest[0], smallest[1]))
-
-
-def _convolve(a: Counts, b: Counts) -> Counts:
-    if len(a) * len(b) > MAX_PRODUCTS:
-        raise NotExact("the profile has too many different sensitivities to compose exactly; sample instead.")
-    result: Counts = {}
-    for s, x in a.items():
-        for t, y in b.items():
-            result[s + t] = result.get(s + t, 0) + x * y
-    return result
 
 
 def _extreme(parts: Sequence[Facts], inputs: list[int], live: list[bool], sign: int) -> tuple[int, Ones]:
@@ -248,13 +240,14 @@ def total_influence(f: BooleanFunction) -> Fraction:
 
 def string_sensitivity(f: BooleanFunction, bits: Bits) -> NDArray[np.int64]:
     """s(x, f) of each given string by its n flips (Def 2.2), for any n."""
-    strings = np.atleast_2d(np.asarray(bits, np.uint8))
-    values = f(strings)
-    total = np.zeros(len(strings), np.int64)
+    strings = np.atleast_2d(np.asarray(bits))
+    values = f(strings)  # says what is wrong with the strings, if anything is
+    strings = strings.astype(np.uint8)
+    total = np.zeros(values.shape, np.int64)
     for position in f.support:
-        flipped = strings.copy()
-        flipped[:, position] ^= 1
-        total += f(flipped) != values
+        strings[..., position] ^= 1
+        total += f(strings) != values
+        strings[..., position] ^= 1
     return total
 
 
@@ -268,12 +261,8 @@ def all_sensitivities(f: BooleanFunction, progress: Progress | None = None) -> N
 
 def real_sensitivity(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """s(x, f) = sum over i of |f(x) - f(x^i)|^2 for a real table of length 2^n (Eq 2 of 000; 4 times 001's)."""
-    table = np.asarray(values, np.float64)
+    table = real_table(values).astype(np.float64)
     n = len(table).bit_length() - 1
-    if table.ndim != 1 or len(table) != 1 << n:
-        raise InputError(f"a real table must have length 2^n; this one has shape {table.shape}.")
-    if not np.isfinite(table).all():
-        raise InputError("a real table must hold finite numbers; this one holds NaN or infinity.")
     index = np.arange(len(table))
     total = np.zeros_like(table)
     for j in range(n):
@@ -284,7 +273,9 @@ def real_sensitivity(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def _small_table(f: BooleanFunction, what: str) -> Bits:
     width = len(f.support)
     if width > MAX_CERTIFICATE_BITS:
-        raise NotExact(f"{what} is computed for at most {MAX_CERTIFICATE_BITS} relevant bits; this has {width}.")
+        raise NotExact(
+            f"{what} is computed for at most {MAX_CERTIFICATE_BITS} relevant bits; this has {width}."
+        )
     return unpack(table_words(f.node))[: 1 << width]
 
 
@@ -300,4 +291,3 @@ def certificate_complexity(f: BooleanFunction) -> int:
     from flipscope.cube import certificates
 
     return certificates.certificate_complexity(_small_table(f, "certificate complexity"))
-

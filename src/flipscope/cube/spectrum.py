@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,25 @@ from numpy.typing import ArrayLike, NDArray
 
 from flipscope.cube.blocks import Progress, table_words
 from flipscope.cube.compose import NotExact, analyse
-from flipscope.cube.functions import BooleanFunction, checked_index
-from flipscope.cube.structure import Bits, Leaf, Symmetric, Table, Words, apply, variable, xor_kernel
+from flipscope.cube.functions import BooleanFunction, checked_index, checked_whole
+from flipscope.cube.polynomials import Products
+from flipscope.cube.structure import (
+    Bits,
+    Leaf,
+    Symmetric,
+    Table,
+    Words,
+    apply,
+    real_table,
+    variable,
+    xor_kernel,
+)
 from flipscope.errors import InputError
 
 MAX_SPECTRUM_BITS = 28  # 2^28 32-bit coefficients are 1 GiB
-MAX_JUMP_STEPS = 5_000_000  # long-integer steps for the closed form of a symmetric function
+MAX_JUMP_WORK = (
+    12e9  # steps times bits of a step's integers, in the closed form of a symmetric function: seconds
+)
 
 
 # ---------------------------------------------------------------- the transform
@@ -33,27 +47,23 @@ def walsh_hadamard(values: ArrayLike) -> NDArray[Any]:
     """Unnormalised transform of a table of length 2^n, as float32, float64 or exact int64 like its input."""
     from flipscope.cube import walsh
 
-    array = np.asarray(values)
-    if array.ndim != 1 or len(array) == 0 or len(array) & (len(array) - 1):
-        raise InputError(f"a table must have one axis of length 2^n; this one has shape {array.shape}.")
+    array = real_table(values)
     if array.dtype == np.float32:
         out = array.copy()
-    elif np.issubdtype(array.dtype, np.integer) or array.dtype == np.bool_:
+    elif array.dtype.kind in "biu":
         out = array.astype(np.int64)
-        largest = int(np.abs(out).max())
+        largest = max(-int(array.min()), int(array.max()))  # before the conversion, which wraps silently
         if largest * len(out) >= 1 << 63:
             raise InputError("the integers are too large for an exact transform; use float64.")
     else:
         out = array.astype(np.float64)
-    if not np.isfinite(out).all():
-        raise InputError("a table must hold finite numbers; this one holds NaN or infinity.")
     walsh.transform(out)
     return out
 
 
 def inverse_walsh_hadamard(coefficients: ArrayLike) -> NDArray[np.float64]:
     """The table whose normalised coefficients f^(S) these are."""
-    return walsh_hadamard(np.asarray(coefficients, np.float64))
+    return walsh_hadamard(real_table(coefficients).astype(np.float64))
 
 
 # ---------------------------------------------------------------- exact analysis of Boolean functions
@@ -75,6 +85,9 @@ class _SpectrumAnalysis:
 
     name = "the exact spectrum"
     max_table_bits = MAX_SPECTRUM_BITS
+
+    def __init__(self) -> None:
+        self.products = Products()
 
     def constant(self, value: int) -> Weights:
         return Weights(0, 1 - 2 * value, {}, 0, 0)
@@ -108,30 +121,26 @@ class _SpectrumAnalysis:
         )
 
     def combine(self, outer: Bits, parts: Sequence[Weights]) -> Weights:
-        """F = sum_T o^(T) prod_{i in T} G_i; collecting sets by the parts U they touch gives, for each U, one factor."""
+        """F = sum_T o^(T) prod_{i in T} G_i; collecting sets by the parts U they touch gives, for each U, one factor.
+
+        The sum over all U of factor^2 prod_{i in U} (squares of part i) is folded part by part, the last one first.
+        """
         k, bits = len(parts), sum(part.bits for part in parts)
-        squares: dict[int, int] = {}
-        mean = nonzero = magnitude = 0
-        for touched, factor in enumerate(_factors(outer, parts)):
-            if factor == 0:
-                continue
-            inside = [part for i, part in enumerate(parts) if (touched >> i) & 1]
-            if not inside:
-                mean = factor
-                continue
-            product, sets, norm = {0: 1}, 1, 1
-            for part in inside:
-                product = _multiply(product, part.squares)
-                sets *= part.nonzero
-                norm *= part.magnitude
-            for size, square in product.items():
-                squares[size] = squares.get(size, 0) + factor * factor * square
-            nonzero += sets
-            magnitude += abs(factor) * norm
+        factors = _factors(outer, parts)
+        mean, factors[0] = factors[0], 0
+        squares = [{0: factor * factor} if factor else {} for factor in factors]
+        nonzero = [int(factor != 0) for factor in factors]
+        magnitude = [abs(factor) for factor in factors]
+        for i in reversed(range(k)):
+            part, half = parts[i], 1 << i
+            for u in range(half):
+                for size, square in self.products.multiply(squares[u + half], part.squares).items():
+                    squares[u][size] = squares[u].get(size, 0) + square
+                nonzero[u] += nonzero[u + half] * part.nonzero
+                magnitude[u] += magnitude[u + half] * part.magnitude
         # o^ carries 2^k beyond the function's own denominators: every sum is a multiple of it.
-        return Weights(
-            bits, mean >> k, {size: s >> 2 * k for size, s in squares.items() if s}, nonzero, magnitude >> k
-        )
+        scaled = {size: square >> 2 * k for size, square in squares[0].items()}
+        return Weights(bits, mean >> k, scaled, nonzero[0], magnitude[0] >> k)
 
 
 def _factors(outer: Bits, parts: Sequence[Any]) -> list[int]:
@@ -145,16 +154,6 @@ def _factors(outer: Bits, parts: Sequence[Any]) -> list[int]:
     return spectrum
 
 
-def _multiply(a: dict[int, int], b: dict[int, int]) -> dict[int, int]:
-    if len(a) * len(b) > MAX_JUMP_STEPS:
-        raise NotExact("the spectrum has too many degrees to compose exactly; sample instead.")
-    result: dict[int, int] = {}
-    for s, x in a.items():
-        for t, y in b.items():
-            result[s + t] = result.get(s + t, 0) + x * y
-    return result
-
-
 def symmetric_coefficients(values: Bits) -> list[int]:
     """2^n f^(S) for |S| = 0..n of a symmetric function, exact integers.
 
@@ -163,7 +162,7 @@ def symmetric_coefficients(values: Bits) -> list[int]:
     """
     n = len(values) - 1
     jumps = np.flatnonzero(values[1:] != values[:-1])
-    if len(jumps) * n > MAX_JUMP_STEPS:
+    if len(jumps) * n * (n + 500) > MAX_JUMP_WORK:
         raise NotExact(
             f"the exact spectrum of a symmetric function of {n} bits with {len(jumps)} jumps is too long to "
             "compute; sample instead."
@@ -210,7 +209,9 @@ def weight_by_degree(f: BooleanFunction) -> list[Fraction]:
     """W_0..W_n: the sum of f^(S)^2 over sets of each size, exact; they sum to 1."""
     known = weights(f)
     scale = 1 << 2 * known.bits
-    return [Fraction(known.mean**2, scale)] + [Fraction(known.squares.get(d, 0), scale) for d in range(1, f.n + 1)]
+    return [Fraction(known.mean**2, scale)] + [
+        Fraction(known.squares.get(d, 0), scale) for d in range(1, f.n + 1)
+    ]
 
 
 def weight_floats(f: BooleanFunction) -> list[float]:
@@ -245,13 +246,13 @@ def noise_stability(f: BooleanFunction, rho: float) -> float:
 
 def noise_sensitivity(f: BooleanFunction, delta: float) -> float:
     """NS_delta(f) = P(f(x) != f(y)) when y is x with every bit flipped with probability delta."""
-    if not 0 <= delta <= 1:
+    if not (isinstance(delta, Real) and 0 <= delta <= 1):
         raise InputError(f"a flip probability is between 0 and 1; delta = {delta} is not.")
     return 0.5 - 0.5 * noise_stability(f, 1 - 2 * delta)
 
 
 def _checked_rho(rho: float) -> float:
-    if not -1 <= rho <= 1:
+    if not (isinstance(rho, Real) and -1 <= rho <= 1):
         raise InputError(f"a correlation is between -1 and 1; rho = {rho} is not.")
     return float(rho)
 
@@ -324,7 +325,9 @@ def coefficients(f: BooleanFunction) -> dict[tuple[int, ...], Fraction]:
         raise NotExact(f"all coefficients are listed for at most 20 relevant bits; this has {width}.")
     table = table_coefficients(table_words(f.node), width)
     return {
-        tuple(p for j, p in enumerate(f.support) if (int(index) >> j) & 1): Fraction(int(table[index]), 1 << width)
+        tuple(p for j, p in enumerate(f.support) if (int(index) >> j) & 1): Fraction(
+            int(table[index]), 1 << width
+        )
         for index in np.flatnonzero(table)
     }
 
@@ -339,7 +342,8 @@ def level_inequality(f: BooleanFunction, k: int) -> tuple[float, float]:
     share = min(Fraction(count_ones(f), 1 << f.n), 1 - Fraction(count_ones(f), 1 << f.n))
     if share == 0:
         raise InputError("the level inequality says nothing of a constant function.")
-    room = 2 * math.log(1 / float(share))
+    room = 2 * (math.log(share.denominator) - math.log(share.numerator))  # 1 / share may be beyond any float
+    k = checked_whole(k, "the level")
     if not 1 <= k <= room:
         raise InputError(f"the level inequality needs 1 <= k <= 2 ln(1/a) = {room:.3g}; k = {k} is outside.")
     # (-1)^f = 1 - 2 f: every coefficient but the first is halved; the first is the share itself.
@@ -359,7 +363,7 @@ class RealSpectrum:
     @staticmethod
     def of(values: ArrayLike) -> RealSpectrum:
         """The normalised spectrum of a real table."""
-        table = walsh_hadamard(np.asarray(values, np.float64))
+        table = walsh_hadamard(real_table(values).astype(np.float64))
         return RealSpectrum(table / len(table))
 
     @property

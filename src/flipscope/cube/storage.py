@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import tempfile
 import zipfile
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +17,45 @@ import numpy as np
 from flipscope.cube import functions
 from flipscope.cube.blocks import table_words
 from flipscope.cube.functions import BooleanFunction
-from flipscope.cube.structure import MAX_TABLE_BITS, Call, Const, Gate, Kernel, Leaf, Node, Symmetric, Table, apply, variable
+from flipscope.cube.structure import (
+    MAX_TABLE_BITS,
+    Call,
+    Const,
+    Kernel,
+    Leaf,
+    Node,
+    Symmetric,
+    Table,
+    apply,
+    post_order,
+    variable,
+)
 from flipscope.errors import InputError
 
 VERSION = 1
-ZOO_CALLS = {"address": functions.address, "random": functions.random}
+ZOO_CALLS: dict[str, Callable[..., BooleanFunction]] = {"address": functions.address, "random": functions.random}
+# Everything that unzipping, numpy and the reading below raise on bytes that are not what was written.
+_DAMAGE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def save(f: BooleanFunction, path: Path) -> None:
     """Write f under a temporary name, then rename: a reader never sees half a file."""
     arrays: dict[str, Any] = {}
-    structure = {"version": VERSION, "n": f.n, "node": _node_spec(f.node, arrays)}
+    structure = {"version": VERSION, "n": f.n, "nodes": _node_specs(f.node, arrays)}
     arrays["structure"] = np.frombuffer(json.dumps(structure).encode(), np.uint8)
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
@@ -36,9 +67,11 @@ def save(f: BooleanFunction, path: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except OSError as error:
+    except BaseException as error:
         os.unlink(temporary)
-        raise InputError(f"the function cannot be written to {path}: {error.strerror}.") from None
+        if isinstance(error, OSError):
+            raise InputError(f"the function cannot be written to {path}: {error.strerror}.") from None
+        raise
 
 
 def load(path: Path) -> BooleanFunction:
@@ -50,33 +83,43 @@ def load(path: Path) -> BooleanFunction:
                 raise InputError(
                     f"{path} was written by a newer flipscope (format {structure['version']}); upgrade to read it."
                 )
-            return BooleanFunction(structure["n"], _node(structure["node"], arrays))
+            return BooleanFunction(structure["n"], _read_nodes(structure["nodes"], arrays))
     except FileNotFoundError:
         raise InputError(f"{path} does not exist.") from None
+    except PermissionError:
+        raise InputError(f"{path} may not be read; check its permissions.") from None
     except InputError:
         raise
-    except (OSError, KeyError, IndexError, TypeError, ValueError, EOFError, zipfile.BadZipFile):
+    except _DAMAGE:
         raise InputError(f"{path} is not a whole flipscope function file; write it again.") from None
 
 
-def _node_spec(node: Node, arrays: dict[str, Any]) -> Any:
+def _node_specs(node: Node, arrays: dict[str, Any]) -> list[Any]:
+    """Every node once, children before the gates that name them by number; the last is the function."""
+    specs: list[Any] = []
+    number: dict[int, int] = {}
+    for current in post_order(node):
+        specs.append(_node_spec(current, number, arrays))
+        number[id(current)] = len(specs) - 1
+    return specs
+
+
+def _node_spec(node: Node, number: dict[int, int], arrays: dict[str, Any]) -> Any:
     if isinstance(node, Const):
         return {"const": node.value}
-    if isinstance(node, Leaf) and isinstance(node.kernel, Call) and node.kernel.origin is None:
-        return _table_spec(node, arrays)  # a user's code cannot be stored; its table can
-    if isinstance(node, Leaf):
-        return {"kernel": _kernel_spec(node.kernel, arrays), "positions": list(node.positions)}
     if isinstance(node.kernel, Call) and node.kernel.origin is None:
-        return _table_spec(node, arrays)
-    return {
-        "kernel": _kernel_spec(node.kernel, arrays),
-        "children": [_node_spec(child, arrays) for child in node.children],
-    }
+        return _table_spec(node, arrays)  # a user's code cannot be stored; its table can
+    kernel = _kernel_spec(node.kernel, arrays)
+    if isinstance(node, Leaf):
+        return {"kernel": kernel, "positions": list(node.positions)}
+    return {"kernel": kernel, "children": [number[id(child)] for child in node.children]}
 
 
 def _table_spec(node: Node, arrays: dict[str, Any]) -> Any:
     if len(node.support) > MAX_TABLE_BITS:
         raise InputError(f"a callable of {len(node.support)} bits has no truth table that could be saved.")
+    if not node.support:
+        return {"const": int(table_words(node)[0] & np.uint64(1))}
     table = Table(len(node.support), table_words(node))
     return {"kernel": _kernel_spec(table, arrays), "positions": list(node.support)}
 
@@ -93,13 +136,21 @@ def _kernel_spec(kernel: Kernel, arrays: dict[str, Any]) -> Any:
     return {"table": name, "arity": kernel.arity}
 
 
-def _node(spec: Any, arrays: Any) -> Node:
+def _read_nodes(specs: Any, arrays: Any) -> Node:
+    nodes: list[Node] = []
+    for spec in specs:
+        nodes.append(_read_node(spec, nodes, arrays))
+    return nodes[-1]
+
+
+def _read_node(spec: Any, nodes: list[Node], arrays: Any) -> Node:
     if "const" in spec:
         return Const(int(bool(spec["const"])))
     kernel = _kernel(spec["kernel"], arrays)
     if "positions" in spec:
-        return apply(kernel, [variable(functions.checked_index(p, functions.MAX_BITS)) for p in spec["positions"]])
-    return apply(kernel, [_node(child, arrays) for child in spec["children"]])
+        positions = [functions.checked_index(p, functions.MAX_BITS) for p in spec["positions"]]
+        return apply(kernel, [variable(position) for position in positions])
+    return apply(kernel, [nodes[functions.checked_index(child, len(nodes))] for child in spec["children"]])
 
 
 def _kernel(spec: Any, arrays: Any) -> Kernel:
@@ -109,7 +160,10 @@ def _kernel(spec: Any, arrays: Any) -> Kernel:
         return leaf.kernel
     arity = functions.checked_bits(spec["arity"])
     if "symmetric" in spec:
-        return Symmetric(np.unpackbits(arrays[spec["symmetric"]], count=arity + 1))
-    whole = BooleanFunction.from_words(arrays[spec["table"]], arity).node
+        packed = arrays[spec["symmetric"]]
+        if packed.shape != (arity // 8 + 1,):
+            raise ValueError("the value vector and the arity do not agree")
+        return Symmetric(np.unpackbits(packed, count=arity + 1))
+    whole = BooleanFunction.from_words(arrays[spec["table"]].astype(np.uint64, casting="equiv"), arity).node
     assert isinstance(whole, Leaf)
     return whole.kernel

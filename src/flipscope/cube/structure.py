@@ -24,7 +24,8 @@ Bits: TypeAlias = NDArray[np.uint8]
 Words: TypeAlias = NDArray[np.uint64]
 Oracle: TypeAlias = Callable[[Bits], Any]
 
-MAX_DEPTH = 400  # deeper trees would overflow Python's own stack
+MAX_DEPTH = 200  # an analysis descends two Python frames a level, on top of the caller's own
+RESTRICT_BLOCK = 1 << 20  # values of a restricted table that are gathered together
 MAX_TABLE_BITS = 30  # 2^30 values are 128 MiB packed
 
 # Values of positions 0..5 on the 64 strings inside one word.
@@ -121,22 +122,51 @@ class Call:
     arity: int
     function: Oracle
     name: str = "the callable"
-    origin: tuple[str, dict[str, int]] | None = None  # the zoo function and arguments that made it, if one did
+    origin: tuple[str, dict[str, int]] | None = (
+        None  # the zoo function and arguments that made it, if one did
+    )
     by_index: Callable[[Words], Bits] | None = None  # the same from string indices, where that is faster
 
     def evaluate(self, bits: Bits) -> Bits:
-        flat = np.ascontiguousarray(bits.reshape(-1, self.arity))
-        return checked_values(self.function(flat), len(flat), self.name).reshape(bits.shape[:-1])
+        flat = np.array(bits.reshape(-1, self.arity), order="C")  # a copy: the callable may write to it
+        try:
+            values = self.function(flat)
+        except InputError:
+            raise
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__} {error}".split()).replace(". ", ", ").rstrip(".")
+            raise InputError(f"{self.name} failed on {len(flat)} strings with {reason}.") from error
+        return checked_values(values, len(flat), self.name).reshape(bits.shape[:-1])
 
 
 Kernel: TypeAlias = Symmetric | Table | Call
+
+
+def as_array(values: Any, name: str) -> NDArray[Any]:
+    """The values as a numpy array, or a sentence when they have no common shape."""
+    try:
+        return np.asarray(values)
+    except (ValueError, OverflowError):
+        raise InputError(f"{name}: rows of different lengths do not make an array.") from None
+
+
+def real_table(values: Any) -> NDArray[Any]:
+    """The values as a vector of 2^n finite real numbers, or a sentence about what is wrong with them."""
+    array = as_array(values, "the table")
+    if array.ndim != 1 or array.size == 0 or array.size & (array.size - 1):
+        raise InputError(f"a table must have one axis of length 2^n; this one has shape {array.shape}.")
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"a table must hold real numbers; this one holds values of type {array.dtype}.")
+    if not np.isfinite(array).all():
+        raise InputError("a table must hold finite numbers; this one holds NaN or infinity.")
+    return array
 
 
 def checked_values(values: Any, count: int, name: str) -> Bits:
     """The oracle's answer as uint8 0/1, or a sentence about what is wrong with it."""
     if hasattr(values, "detach"):  # a torch tensor, without importing torch
         values = values.detach().cpu().numpy()
-    array = np.asarray(values)
+    array = as_array(values, name)
     if array.shape != (count,):
         raise InputError(
             f"{name} returned an array of shape {array.shape} for {count} strings; return one value a string."
@@ -202,7 +232,11 @@ def variable(position: int) -> Leaf:
 
 
 def zoo_call(
-    name: str, arguments: dict[str, int], arity: int, function: Oracle, by_index: Callable[[Words], Bits] | None = None
+    name: str,
+    arguments: dict[str, int],
+    arity: int,
+    function: Oracle,
+    by_index: Callable[[Words], Bits] | None = None,
 ) -> Leaf:
     """A leaf that computes a zoo function by code, and remembers its name so that it can be saved and compared."""
     return Leaf(Call(arity, function, name, (name, arguments), by_index), tuple(range(arity)))
@@ -268,20 +302,21 @@ def _acts_as(node: Node, kind: str) -> bool:
 def _flatten_xor(children: Sequence[Node], *, flip: bool) -> Node:
     """Parity of the children (flipped or not): a variable that occurs twice cancels."""
     odd: dict[int, None] = {}
-    others: list[Node] = []
+    others: dict[int, Node] = {}  # by identity: a node that occurs twice cancels too
     for child in children:
         flip ^= _acts_as(child, "xnor")
         nested = _acts_as(child, "xor") or _acts_as(child, "xnor")
         for part in child.children if nested and isinstance(child, Gate) else (child,):
             if not (isinstance(part, Leaf) and (_acts_as(part, "xor") or (part is child and nested))):
-                others.append(part)
+                if others.pop(id(part), None) is None:
+                    others[id(part)] = part
                 continue
             for position in part.support:
                 if position in odd:
                     del odd[position]
                 else:
                     odd[position] = None
-    parts = ([Leaf(xor_kernel(len(odd)), tuple(odd))] if odd else []) + others
+    parts = ([Leaf(xor_kernel(len(odd)), tuple(odd))] if odd else []) + list(others.values())
     if not parts:
         return Const(int(flip))
     node = parts[0] if len(parts) == 1 else _gate(xor_kernel(len(parts)), parts)
@@ -291,15 +326,15 @@ def _flatten_xor(children: Sequence[Node], *, flip: bool) -> Node:
 def _flatten_lattice(kind: str, children: Sequence[Node]) -> Node:
     """And (or Or) of the children: a variable that occurs twice counts once."""
     seen: dict[int, None] = {}
-    others: list[Node] = []
+    others: dict[int, Node] = {}
     for child in children:
         for part in child.children if isinstance(child, Gate) and _acts_as(child, kind) else (child,):
             if isinstance(part, Leaf) and _acts_as(part, kind):
                 seen.update(dict.fromkeys(part.support))
             else:
-                others.append(part)
+                others[id(part)] = part
     make = and_kernel if kind == "and" else or_kernel
-    parts = ([Leaf(make(len(seen)), tuple(seen))] if seen else []) + others
+    parts = ([Leaf(make(len(seen)), tuple(seen))] if seen else []) + list(others.values())
     return parts[0] if len(parts) == 1 else _gate(make(len(parts)), parts)
 
 
@@ -309,7 +344,9 @@ def _gate(kernel: Kernel, children: Sequence[Node]) -> Node:
         return Leaf(kernel, tuple(v for v in variables if v is not None))
     depth = 1 + max((child.depth for child in children), default=0)
     if depth > MAX_DEPTH:
-        raise InputError(f"the function is nested more than {MAX_DEPTH} deep; build it from a table or a callable.")
+        raise InputError(
+            f"the function is nested more than {MAX_DEPTH} deep; build it from a table or a callable."
+        )
     support = tuple(sorted(set().union(*(child.support for child in children))))
     has_call = isinstance(kernel, Call) or any(child.has_call for child in children)
     return Gate(kernel, tuple(children), depth, support, has_call)
@@ -334,45 +371,57 @@ def restrict_table(table: Table, fixed: Mapping[int, int]) -> Table:
     """The table on the remaining bits, in order, after fixing some."""
     free = [j for j in range(table.arity) if j not in fixed]
     base = sum(value << j for j, value in fixed.items())
-    index = np.full(1 << len(free), base, np.int64)
-    new = np.arange(1 << len(free), dtype=np.int64)
-    for place, j in enumerate(free):
-        index |= ((new >> place) & 1) << j
-    return Table(len(free), pack(table.lookup(index)))
+    size = 1 << len(free)
+    words = []
+    for start in range(0, size, RESTRICT_BLOCK):
+        new = np.arange(start, min(start + RESTRICT_BLOCK, size), dtype=np.int64)
+        index = np.full(len(new), base, np.int64)
+        for place, j in enumerate(free):
+            index |= ((new >> place) & 1) << j
+        words.append(pack(table.lookup(index)))
+    return Table(len(free), np.concatenate(words))
+
+
+def post_order(node: Node) -> list[Node]:
+    """Every node below this one and itself, children first, each once however often it is shared."""
+    order: list[Node] = []
+    seen: set[int] = set()
+    stack: list[tuple[Node, bool]] = [(node, False)]
+    while stack:
+        current, ready = stack.pop()
+        if ready:
+            order.append(current)
+        elif id(current) not in seen:
+            seen.add(id(current))
+            stack.append((current, True))
+            if isinstance(current, Gate):
+                stack.extend((child, False) for child in reversed(current.children))
+    return order
 
 
 def substitute(node: Node, replacement: Callable[[int], Node]) -> Node:
     """The node with every variable replaced by another node."""
     done: dict[int, Node] = {}
-
-    def walk(current: Node) -> Node:
+    for current in post_order(node):
         if isinstance(current, Const):
-            return current
-        if id(current) not in done:
-            if isinstance(current, Leaf):
-                children = [replacement(position) for position in current.positions]
-            else:
-                children = [walk(child) for child in current.children]
-            done[id(current)] = apply(current.kernel, children)
-        return done[id(current)]
-
-    return walk(node)
+            done[id(current)] = current
+        elif isinstance(current, Leaf):
+            done[id(current)] = apply(current.kernel, [replacement(p) for p in current.positions])
+        else:
+            done[id(current)] = apply(current.kernel, [done[id(child)] for child in current.children])
+    return done[id(node)]
 
 
 def evaluate(node: Node, bits: Bits) -> Bits:
     """Values of the node on an array of strings (last axis = position)."""
     done: dict[int, Bits] = {}
-
-    def walk(current: Node) -> Bits:
+    for current in post_order(node):
         if isinstance(current, Const):
-            return np.full(bits.shape[:-1], current.value, np.uint8)
-        if id(current) not in done:
-            if isinstance(current, Leaf):
-                whole = current.positions == tuple(range(bits.shape[-1]))
-                inputs = bits if whole else bits[..., list(current.positions)]
-            else:
-                inputs = np.stack([walk(child) for child in current.children], axis=-1)
+            done[id(current)] = np.full(bits.shape[:-1], current.value, np.uint8)
+        elif isinstance(current, Leaf):
+            whole = current.positions == tuple(range(bits.shape[-1]))
+            done[id(current)] = current.kernel.evaluate(bits if whole else bits[..., list(current.positions)])
+        else:
+            inputs = np.stack([done[id(child)] for child in current.children], axis=-1)
             done[id(current)] = current.kernel.evaluate(inputs)
-        return done[id(current)]
-
-    return walk(node)
+    return done[id(node)]

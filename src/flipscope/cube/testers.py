@@ -29,9 +29,7 @@ from flipscope.cube.intervals import Floats, check_confidence, check_count
 from flipscope.cube.structure import Bits, Oracle, index_bits
 from flipscope.errors import InputError
 
-_BLOCK_TRIALS = (
-    256  # trials asked together; fixed, so that where a tester stops does not depend on the batches
-)
+_BLOCK_TRIALS = 256  # trials asked together; fixed, so that where a tester stops does not depend on the batches
 _BLOCK_CELLS = 1 << 22
 _LARGEST_FREE = 20
 
@@ -76,9 +74,7 @@ def survival_probability(size: int, degree: int, *, frozen: bool = True) -> floa
     """
     size, degree = check_count("size", size, 0), check_count("degree", degree, 0)
     groups, still = degree + 1, int(frozen)
-    total = sum(
-        (-1) ** j * math.comb(groups, j) * (groups - 2 * j + still) ** size for j in range(groups + 1)
-    )
+    total = sum((-1) ** j * math.comb(groups, j) * (groups - 2 * j + still) ** size for j in range(groups + 1))
     return float(Fraction(total, 2**groups * (groups + still) ** size))
 
 
@@ -108,13 +104,9 @@ def low_degree_test(
     if not 0 <= tolerance < math.inf:
         raise InputError(f"tolerance must be zero or a small positive number, not {tolerance}")
     if degree >= n:
-        return TestResult(
-            True, 0.0, 0, epsilon, confidence, f"every function of {n} bits has degree at most {n}"
-        )
+        return TestResult(True, 0.0, 0, epsilon, confidence, f"every function of {n} bits has degree at most {n}")
     if 1 << (degree + 1) > check_count("max_queries", max_queries):  # before any sum over so many groups
-        raise _OverBudget(
-            f"degree {degree} takes 2^{degree + 1} queries a trial; raise max_queries ({max_queries})"
-        )
+        raise _OverBudget(f"degree {degree} takes 2^{degree + 1} queries a trial; raise max_queries ({max_queries})")
     if trials is None:
         trials = _degree_trials(queries, degree, epsilon, confidence, tolerance)
     trials = check_count("trials", trials)
@@ -357,9 +349,7 @@ def junta_test(
     size = check_count("size", size, 0)
     epsilon, confidence = _check_epsilon(epsilon), check_confidence(confidence)
     if size >= n:
-        return TestResult(
-            True, 0.0, 0, epsilon, confidence, f"every function of {n} bits depends on at most {n}"
-        )
+        return TestResult(True, 0.0, 0, epsilon, confidence, f"every function of {n} bits depends on at most {n}")
     trials = _finding_trials(size + 1, epsilon, confidence)
     (rng,) = generators(seed, 1)
     found: list[int] = []
@@ -378,9 +368,7 @@ def junta_test(
         found.append(_relevant_position(queries, first[unequal[0]], second[unequal[0]]))
     accepted = len(found) <= size
     note = f"found {len(found)} relevant positions" + (f" in {trials} trials" if accepted else "")
-    return TestResult(
-        accepted, float(len(found)), queries.asked, epsilon, confidence, note, tuple(sorted(found))
-    )
+    return TestResult(accepted, float(len(found)), queries.asked, epsilon, confidence, note, tuple(sorted(found)))
 
 
 def _relevant_position(queries: Queries, first: Bits, second: Bits) -> int:
@@ -407,9 +395,7 @@ def _degree_trials(queries: Queries, degree: int, epsilon: float, confidence: fl
     largest = max(abs(ends[0]), abs(ends[1]))
     chance = (epsilon * survival_probability(degree + 1, degree) - tolerance**2) / largest**2
     if chance <= 0:
-        raise InputError(
-            f"tolerance {tolerance} hides a weight of {epsilon} above degree {degree}; make it smaller"
-        )
+        raise InputError(f"tolerance {tolerance} hides a weight of {epsilon} above degree {degree}; make it smaller")
     return _trials(chance, confidence)
 
 
@@ -464,9 +450,7 @@ def _energy_outside(
     return outside
 
 
-def _on_subcube(
-    queries: Queries, rng: np.random.Generator, positions: NDArray[np.int64], cube: Bits
-) -> Floats:
+def _on_subcube(queries: Queries, rng: np.random.Generator, positions: NDArray[np.int64], cube: Bits) -> Floats:
     """Values on all settings of the positions, the others fixed at random."""
     base = random_strings(rng, 1, queries.n)
     values = np.empty(len(cube))
@@ -478,9 +462,7 @@ def _on_subcube(
     return values
 
 
-def _sparsity_result(
-    outside: Floats, sparsity: int, epsilon: float, confidence: float, asked: int
-) -> TestResult:
+def _sparsity_result(outside: Floats, sparsity: int, epsilon: float, confidence: float, asked: int) -> TestResult:
     largest = float(outside[:, min(sparsity, outside.shape[1] - 1)].max())
     accepted = largest <= epsilon
     seen = "no restriction" if accepted else "a restriction"

@@ -23,9 +23,19 @@ _TYPES = (float32[::1], float64[::1], int32[::1], int64[::1])
 @compiled(*(void(t, int64, int64, int64) for t in _TYPES))
 def _pass8(a: Any, stride: Any, first: Any, last: Any) -> None:
     """Three levels at once (strides 4s, 2s, s) on columns first..last of the 8 rows of length ``stride``."""
-    r0, r1, r2, r3 = a[:stride], a[stride : 2 * stride], a[2 * stride : 3 * stride], a[3 * stride : 4 * stride]
+    r0, r1, r2, r3 = (
+        a[:stride],
+        a[stride : 2 * stride],
+        a[2 * stride : 3 * stride],
+        a[3 * stride : 4 * stride],
+    )
     b = a[4 * stride :]
-    r4, r5, r6, r7 = b[:stride], b[stride : 2 * stride], b[2 * stride : 3 * stride], b[3 * stride : 4 * stride]
+    r4, r5, r6, r7 = (
+        b[:stride],
+        b[stride : 2 * stride],
+        b[2 * stride : 3 * stride],
+        b[3 * stride : 4 * stride],
+    )
     c0, c1, c2, c3 = r0[first:last], r1[first:last], r2[first:last], r3[first:last]
     c4, c5, c6, c7 = r4[first:last], r5[first:last], r6[first:last], r7[first:last]
     for i in range(last - first):
@@ -123,7 +133,9 @@ def transform_table(words: Words, dtype: Any) -> NDArray[Any]:
     packed = np.ascontiguousarray(words, dtype="<u8").view(np.uint8)
     out = np.empty(8 * len(packed), dtype)
     in_parallel(
-        lambda first, last: _from_bytes(packed[first:last], rows, out[8 * first : 8 * last]), len(packed), 1 << 15
+        lambda first, last: _from_bytes(packed[first:last], rows, out[8 * first : 8 * last]),
+        len(packed),
+        1 << 15,
     )
     _levels(out, 8)
     return out

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
-from collections.abc import Mapping
+import secrets
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,10 @@ def save(model: Transformer, path: str | os.PathLike[str]) -> None:
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     _check_finite(tensors, "the model")
     record = {"version": VERSION, "config": model.config.as_dict()}
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-        os.close(handle)
-        temporary = Path(name)
         try:
             save_file(tensors, temporary, metadata={_KEY: json.dumps(record)})
-            os.chmod(temporary, 0o666 & ~_umask())  # mkstemp makes it private
             _flush(temporary)
             os.replace(temporary, target)
             _flush(target.parent)  # so that the new name survives a power cut too
@@ -54,8 +51,8 @@ def load(path: str | os.PathLike[str]) -> Transformer:
     try:
         with safe_open(source, framework="pt") as file:
             config = _read_config(source, file.metadata() or {})
-            model = Transformer(config, seed=None)
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            model = _blank(source, config, len(shapes))
             _check_shapes(source, model, shapes)
             # Copies, for the file may change under a memory map.
             tensors = {name: file.get_tensor(name).clone() for name in shapes}
@@ -63,9 +60,7 @@ def load(path: str | os.PathLike[str]) -> Transformer:
         raise InputError(f"{source} cannot be read as safetensors: {_reason(error)}") from error
     types = {tensor.dtype for tensor in tensors.values()}
     if len(types) != 1 or not types <= {torch.float64, torch.float32, torch.float16, torch.bfloat16}:
-        raise InputError(
-            f"{source} mixes number types or holds other than floats: {_listed(map(str, types))}"
-        )
+        raise InputError(f"{source} mixes number types or holds other than floats: {_listed(map(str, types))}")
     _check_finite(tensors, str(source))
     model.load_state_dict(tensors, assign=True)
     return model.eval()
@@ -82,15 +77,23 @@ def _read_config(source: Path, metadata: Mapping[str, str]) -> TransformerConfig
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{source} has a damaged metadata entry {_KEY!r}") from error
     if newer:
-        raise InputError(
-            f"{source} has format version {version}, but this flipscope reads {VERSION}: update it"
-        )
+        raise InputError(f"{source} has format version {version}, but this flipscope reads {VERSION}: update it")
     if version != VERSION or not isinstance(fields, dict):
         raise InputError(f"{source} has a damaged metadata entry {_KEY!r}")
     try:
         return TransformerConfig.from_dict(fields)
     except InputError as error:
         raise InputError(f"{source} has a configuration that is not valid: {error}") from error
+
+
+def _blank(source: Path, config: TransformerConfig, tensors: int) -> Transformer:
+    """The model without numbers; only if the file's tensors are enough for its layers, for it takes time."""
+    try:
+        if config.layers < tensors:
+            return Transformer(config, seed=None)
+    except (RuntimeError, OverflowError, TypeError):  # sizes beyond 63 bits
+        pass
+    raise InputError(f"{source} is far too small for the sizes in its configuration")
 
 
 def _check_shapes(source: Path, model: Transformer, shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -102,9 +105,7 @@ def _check_shapes(source: Path, model: Transformer, shapes: Mapping[str, tuple[i
         raise InputError(f"{source} has tensors that its configuration does not know: {_listed(extra)}")
     for name, shape in expected.items():
         if shapes[name] != shape:
-            raise InputError(
-                f"{source} has {name} in shape {shapes[name]}, but its configuration says {shape}"
-            )
+            raise InputError(f"{source} has {name} in shape {shapes[name]}, but its configuration says {shape}")
 
 
 def _check_finite(tensors: Mapping[str, Tensor], where: str) -> None:
@@ -113,7 +114,7 @@ def _check_finite(tensors: Mapping[str, Tensor], where: str) -> None:
         raise InputError(f"{where} has NaN or infinite numbers in {_listed(broken)}")
 
 
-def _listed(names: Any) -> str:
+def _listed(names: Iterable[str]) -> str:
     """The first few names, sorted."""
     ordered = sorted(names)
     return ", ".join(ordered[:3]) + (f" and {len(ordered) - 3} more" if len(ordered) > 3 else "")
@@ -131,10 +132,3 @@ def _flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _umask() -> int:
-    """The process's mask for new files."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -180,9 +180,7 @@ def _check_inputs(config: TransformerConfig) -> None:
         if value is None:
             raise InputError(f"{name} must be given when inputs='patches'")
     if config.image_size is not None and config.patch_size and config.image_size % config.patch_size:
-        raise InputError(
-            f"image_size={config.image_size} must be a multiple of patch_size={config.patch_size}"
-        )
+        raise InputError(f"image_size={config.image_size} must be a multiple of patch_size={config.patch_size}")
     if config.max_length is not None:
         raise InputError(f"max_length={config.max_length} must be None when inputs='patches'")
 
@@ -195,9 +193,7 @@ def _check_positions(config: TransformerConfig) -> None:
     if (config.positions == "cyclic") != (config.period is not None):
         raise InputError(f"period={config.period} goes with positions='cyclic', not {config.positions!r}")
     if (config.join == "concatenate") != (config.position_width is not None):
-        raise InputError(
-            f"position_width={config.position_width} goes with join='concatenate', not {config.join!r}"
-        )
+        raise InputError(f"position_width={config.position_width} goes with join='concatenate', not {config.join!r}")
     if config.join == "concatenate" and config.positions == "none":
         raise InputError("join='concatenate' needs positions, but positions='none'")
     if config.symbol_width < 1:
@@ -216,13 +212,9 @@ def _check_positions(config: TransformerConfig) -> None:
 def _check_layers(config: TransformerConfig) -> None:
     """Raise InputError unless heads, blocks and norms agree with each other."""
     if config.head_size is None and config.width % config.heads:
-        raise InputError(
-            f"width={config.width} must be a multiple of heads={config.heads} unless head_size is given"
-        )
+        raise InputError(f"width={config.width} must be a multiple of heads={config.heads} unless head_size is given")
     if config.combine == "sum" and config.key_width != config.width:
-        raise InputError(
-            f"combine='sum' needs head_size={config.width}, the width, but it is {config.key_width}"
-        )
+        raise InputError(f"combine='sum' needs head_size={config.width}, the width, but it is {config.key_width}")
     if config.block == "sum" and config.norm == "post":
         raise InputError("norm='post' has no place in block='sum', which has one residual: say norm='once'")
     if config.mlp_count > config.layers:

@@ -23,7 +23,21 @@ SCHEMES: tuple[Scheme, ...] = ("pytorch", "uniform", "gaussian", "xavier_uniform
 M = TypeVar("M", bound=nn.Module)
 
 
-class Projection(nn.Linear):
+class Linear(nn.Linear):
+    """PyTorch's linear map, without numbers until `initialise` draws them."""
+
+    def reset_parameters(self) -> None:
+        """Leave PyTorch's global generator alone."""
+
+
+class Lookup(nn.Embedding):
+    """PyTorch's table of vectors, without numbers until `initialise` draws them."""
+
+    def reset_parameters(self) -> None:
+        """Leave PyTorch's global generator alone."""
+
+
+class Projection(Linear):
     """A linear map of attention: PyTorch starts it in its own way, and it may hold several heads' matrices.
 
     `packed`: PyTorch keeps it in one matrix with its two siblings (queries, keys, values). `matrices`: so
@@ -43,13 +57,12 @@ class _Law:
     kind: Literal["uniform", "normal", "constant"]
     spread: float
 
-    def draw(self, count: int, stream: np.random.Generator) -> Float64[np.ndarray, " count"]:
-        """So many numbers."""
-        if self.kind == "uniform":
-            return stream.uniform(-self.spread, self.spread, count)
-        if self.kind == "normal":
-            return stream.standard_normal(count) * self.spread
-        return np.full(count, self.spread)
+    def draw(self, count: int, stream: np.random.Generator, scale: float) -> Float64[np.ndarray, " count"]:
+        """So many numbers, those that are random multiplied by the scale."""
+        if self.kind == "constant":
+            return np.full(count, self.spread)
+        spread = self.spread * scale
+        return stream.uniform(-spread, spread, count) if self.kind == "uniform" else stream.normal(0, spread, count)
 
 
 def initialise(
@@ -85,9 +98,7 @@ def initialise(
                 raise InputError(f"the parameter {name} has no memory: build the model with a seed")
             path, _, short = name.rpartition(".")
             law = _law(model.get_submodule(path), short, parameter, scheme, scope)
-            values = law.draw(parameter.numel(), _stream(number, name))
-            if law.kind != "constant":
-                values *= scale
+            values = law.draw(parameter.numel(), _stream(number, name), scale)
             parameter.copy_(torch.from_numpy(values).view_as(parameter))
     return model
 
@@ -145,9 +156,7 @@ def _fans(module: nn.Module, parameter: nn.Parameter) -> tuple[int, int]:
 
 def _seed_number(seed: int | np.random.Generator) -> int:
     """The seed itself, or 63 bits of the generator."""
-    return (
-        int(seed.integers(2**63)) if isinstance(seed, np.random.Generator) else check_count("seed", seed, 0)
-    )
+    return int(seed.integers(2**63)) if isinstance(seed, np.random.Generator) else check_count("seed", seed, 0)
 
 
 def _stream(seed: int, name: str) -> np.random.Generator:

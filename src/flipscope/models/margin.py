@@ -50,9 +50,7 @@ def binary_logit(logits: Tensor) -> Float[Tensor, " string"]:
     if logits.ndim == 2 and logits.shape[1] == 1:
         return logits[:, 0]
     if logits.ndim != 1:
-        raise InputError(
-            f"logits of shape {tuple(logits.shape)} are not one a string, [string], nor two, [string, 2]"
-        )
+        raise InputError(f"logits of shape {tuple(logits.shape)} are not one a string, [string], nor two, [string, 2]")
     return logits
 
 
@@ -61,9 +59,7 @@ def accept(logits: Tensor | np.ndarray, margin: float) -> Int8[np.ndarray, "*str
     _check_margin(margin)
     values = logits.detach().cpu().numpy() if isinstance(logits, Tensor) else np.asarray(logits)
     if np.isnan(values).any():
-        raise InputError(
-            f"{int(np.isnan(values).sum())} of {values.size} logits are NaN: the model is broken"
-        )
+        raise InputError(f"{int(np.isnan(values).sum())} of {values.size} logits are NaN: the model is broken")
     answers = np.full(values.shape, UNDEFINED, dtype=np.int8)
     answers[values >= margin] = ACCEPT
     answers[values <= -margin] = REJECT

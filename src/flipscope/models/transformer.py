@@ -13,24 +13,25 @@ import functools
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from flipscope.errors import InputError
 from flipscope.models.config import TransformerConfig
-from flipscope.models.init import Projection, initialise
+from flipscope.models.init import Linear, Lookup, Projection, Scheme, initialise
 
 Rows = slice | Tensor | None  # positions to compute; None is all of them
 
 
 @functools.lru_cache(maxsize=8)
-def sinusoidal_positions(count: int, width: int) -> Float[Tensor, "position width"]:
-    """Sine and cosine of position / 10000^(2i / width) at coordinates 2i and 2i + 1, in float64."""
-    coordinate = torch.arange(width, dtype=torch.float64)
-    frequency = 10000.0 ** (-2 * torch.div(coordinate, 2, rounding_mode="floor") / width)
-    angle = torch.arange(count, dtype=torch.float64)[:, None] * frequency  # [position, width]
-    return torch.where(coordinate % 2 == 0, angle.sin(), angle.cos())
+def _sinusoidal(count: int, width: int) -> Float64[np.ndarray, "position width"]:
+    """Sine and cosine of position / 10000^(2i / width) at coordinates 2i and 2i + 1."""
+    # In numpy, so that what is cached belongs to no device, mode or transform of torch.
+    coordinate = np.arange(width)
+    frequency = 10000.0 ** (-2 * (coordinate // 2) / width)
+    angle = np.arange(count)[:, None] * frequency  # [position, width]
+    return np.where(coordinate % 2 == 0, np.sin(angle), np.cos(angle))
 
 
 class LayerNorm(nn.Module):
@@ -56,11 +57,15 @@ class LayerNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
         """The normalised vectors (Eq 13)."""
-        y = F.layer_norm(x, (self.width,), eps=self.eps) if self.eps > 0 else _normalise_exactly(x)
-        if self.weight is None or self.bias is None:
-            return y
-        # Gain and bias stay outside F.layer_norm, whose affine form torch.func differentiates wrongly twice.
-        return torch.addcmul(self.bias, y, self.weight)
+        if self.eps == 0:
+            y = _normalise_exactly(x)
+        elif torch.is_grad_enabled():
+            # Step by step: torch.func gets second derivatives of F.layer_norm wrong without a word.
+            centred = x - x.mean(dim=-1, keepdim=True)
+            y = centred * torch.rsqrt(centred.square().mean(dim=-1, keepdim=True) + self.eps)
+        else:
+            return F.layer_norm(x, (self.width,), self.weight, self.bias, self.eps)
+        return y if self.weight is None or self.bias is None else torch.addcmul(self.bias, y, self.weight)
 
 
 def _normalise_exactly(x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
@@ -104,13 +109,12 @@ class Attention(nn.Module):
         query = self.split(self.query(x if rows is None else x[:, rows]))
         key, value = self.split(self.key(x)), self.split(self.value(x))
         weights = self.weights(self.scores(query, key), self.visible(x, rows, keep))
-        mixed: Tensor = self.mix(self.dropout(weights), value)
-        return mixed
+        return self.mix(self.dropout(weights), value)
 
     def split(self, x: Float[Tensor, "string position inner"]) -> Float[Tensor, "string head position size"]:
         """Queries, keys or values head by head."""
         # [string, position, head * size] -> [string, position, head, size] -> [string, head, position, size]
-        return x.view(*x.shape[:2], self.config.heads, self.config.key_width).transpose(1, 2)
+        return x.reshape(*x.shape[:2], self.config.heads, self.config.key_width).transpose(1, 2)
 
     def scores(
         self, query: Float[Tensor, "string head row size"], key: Float[Tensor, "string head position size"]
@@ -127,7 +131,15 @@ class Attention(nn.Module):
         x: Float[Tensor, "string position width"],
         rows: Rows = None,
         keep: Bool[Tensor, "string position"] | None = None,
-    ) -> Bool[Tensor, "*string_head row position"] | None:
+    ) -> (
+        Bool[
+            Tensor,
+            (
+                ...  # row position
+            ),
+        ]
+        | None
+    ):
         """Which positions each row may attend to; None is all."""
         mask = None
         if self.config.causal or self.config.mask_self:
@@ -142,7 +154,13 @@ class Attention(nn.Module):
     def weights(
         self,
         scores: Float[Tensor, "string head row position"],
-        visible: Bool[Tensor, "*string_head row position"] | None = None,
+        visible: Bool[
+            Tensor,
+            (
+                ...  # row position
+            ),
+        ]
+        | None = None,
     ) -> Float[Tensor, "string head row position"]:
         """Attention weights: softmax of the logits (Eq 8b), their positive part, or the logits themselves."""
         if self.config.attention == "softmax":
@@ -173,8 +191,8 @@ class MLP(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.activation = config.activation
-        self.up = nn.Linear(config.width, config.hidden_width)
-        self.down = nn.Linear(config.hidden_width, config.width)
+        self.up = Linear(config.width, config.hidden_width)
+        self.down = Linear(config.hidden_width, config.width)
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
         """The MLP at each position."""
@@ -245,20 +263,20 @@ class Embedding(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
-        self.patch: nn.Linear | None = None
+        self.patch: Linear | None = None
         self.patch_norm: LayerNorm | None = None
         symbols = config.vocabulary
         if config.inputs == "patches":
             symbols = 0
-            self.patch = nn.Linear(config.patch_width, config.symbol_width)
+            self.patch = Linear(config.patch_width, config.symbol_width)
             if config.patch_norm:
                 self.patch_norm = LayerNorm(config.patch_width, config.eps, affine=True)
         symbols += config.marker != "none"  # the marker is the last row of the table
-        self.symbol = nn.Embedding(symbols, config.symbol_width) if symbols else None
-        self.position: nn.Embedding | None = None
+        self.symbol = Lookup(symbols, config.symbol_width) if symbols else None
+        self.position: Lookup | None = None
         if config.positions == "learned" and config.longest is not None:
             places = config.longest + (config.marker != "none")
-            self.position = nn.Embedding(places, config.position_width or config.width)
+            self.position = Lookup(places, config.position_width or config.width)
         self.norm = LayerNorm(config.width, config.eps, config.affine) if config.embedding_norm else None
         self.dropout = _dropout(config)
 
@@ -295,17 +313,13 @@ class Embedding(nn.Module):
         marker = self.symbol.weight.expand(len(images), 1, -1)  # [string, 1, symbol_width]
         return torch.cat([vectors, marker] if self.config.marker == "eos" else [marker, vectors], dim=1)
 
-    def place(
-        self, symbols: Float[Tensor, "string position symbol_width"]
-    ) -> Float[Tensor, "string position width"]:
+    def place(self, symbols: Float[Tensor, "string position symbol_width"]) -> Float[Tensor, "string position width"]:
         """Symbols with their positions added or appended."""
         x = symbols
         if self.config.positions != "none":
             positions = self.positions(x.shape[1]).to(x)  # [position, position_width]
-            if self.config.join == "add":
-                x = x + positions
-            else:
-                x = torch.cat([x, positions.expand(len(x), -1, -1)], dim=-1)
+            appended = self.config.join == "concatenate"
+            x = torch.cat([x, positions.expand(len(x), -1, -1)], dim=-1) if appended else x + positions
         if self.norm is not None:
             x = self.norm(x)
         out: Tensor = self.dropout(x)
@@ -317,7 +331,7 @@ class Embedding(nn.Module):
         if self.position is not None:
             return self.position.weight[:count]
         if self.config.positions == "sinusoidal":
-            return sinusoidal_positions(count, width)
+            return torch.from_numpy(_sinusoidal(count, width))
         codes = torch.arange(count)  # one_hot and cyclic
         if self.config.period is not None:
             codes = codes % self.config.period
@@ -325,7 +339,7 @@ class Embedding(nn.Module):
 
 
 class Transformer(nn.Module):
-    """The transformer of a configuration, its parameters drawn by `initialise(self, "pytorch", seed)`.
+    """The transformer of a configuration, its parameters drawn by `initialise(self, scheme, seed)`.
 
     With seed=None it has shapes but neither numbers nor memory (PyTorch's meta device).
     """
@@ -334,24 +348,22 @@ class Transformer(nn.Module):
         self,
         config: TransformerConfig,
         *,
+        scheme: Scheme = "pytorch",
         seed: int | np.random.Generator | None = 0,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
         self.config = config
-        with torch.device("meta"):  # PyTorch would draw from its global generator here
+        with torch.device("meta" if seed is None else "cpu"):
             self.embedding = Embedding(config)
             self.blocks = nn.ModuleList(Block(config, i < config.mlp_count) for i in range(config.layers))
-            self.final_norm = (
-                LayerNorm(config.width, config.eps, config.affine) if config.final_norm else None
-            )
-            self.dense = nn.Linear(config.width, config.width) if config.head == "tanh" else None
+            self.final_norm = LayerNorm(config.width, config.eps, config.affine) if config.final_norm else None
+            self.dense = Linear(config.width, config.width) if config.head == "tanh" else None
             self.dropout = _dropout(config)
-            self.head = nn.Linear(config.width, config.outputs, bias=config.head_bias)
+            self.head = Linear(config.width, config.outputs, bias=config.head_bias)
         self.to(dtype)
         if seed is not None:
-            self.to_empty(device="cpu")
-            initialise(self, "pytorch", seed)
+            initialise(self, scheme, seed)
 
     def forward(
         self, inputs: Tensor, keep: Bool[Tensor, "string position"] | None = None
@@ -405,8 +417,10 @@ class Transformer(nn.Module):
         """Logits from the last layer's output, at every position or only at the one that is read (Eq 14)."""
         kind = self.config.readout
         if kind == "mean":
-            share = x.new_ones(x.shape[:2]) if keep is None else keep.to(x)  # [string, position]
-            x = (x * (share / share.sum(dim=1, keepdim=True))[..., None]).sum(dim=1)  # [string, width]
+            if keep is not None:
+                share = keep.to(x) / keep.sum(dim=1, keepdim=True) * keep.shape[1]  # [string, position]
+                x = x * share[..., None]
+            x = x.mean(dim=1)  # [string, width]
         elif kind != "every":
             if keep is None:
                 x = x[:, 0] if kind == "first" else x[:, -1]  # [string, width]
@@ -422,9 +436,7 @@ class Transformer(nn.Module):
         logits: Tensor = self.head(x)  # [string, (position,) output]
         return logits.squeeze(-1) if self.config.outputs == 1 else logits
 
-    def keep_marker(
-        self, keep: Bool[Tensor, "string position"] | None
-    ) -> Bool[Tensor, "string position"] | None:
+    def keep_marker(self, keep: Bool[Tensor, "string position"] | None) -> Bool[Tensor, "string marked"] | None:
         """`keep` with the marker's place added."""
         return F.pad(keep, (1, 0), value=True) if keep is not None and self.config.marker == "cls" else keep
 
@@ -438,6 +450,8 @@ class Transformer(nn.Module):
     def check(self, inputs: Tensor, keep: Tensor | None = None) -> None:
         """Raise InputError unless the model can read these inputs."""
         config = self.config
+        if not isinstance(inputs, Tensor):
+            raise InputError(f"inputs must be a torch tensor, not {type(inputs).__name__}")
         if config.inputs == "patches":
             shape = (config.channels, config.image_size, config.image_size)
             if tuple(inputs.shape[1:]) != shape or not inputs.is_floating_point():
@@ -456,8 +470,7 @@ class Transformer(nn.Module):
             raise InputError("keep does not go with marker='eos': put the end symbol into the tokens instead")
         if keep.dtype != torch.bool or tuple(keep.shape) != (len(inputs), places):
             raise InputError(
-                f"keep of shape {tuple(keep.shape)} and type {keep.dtype} "
-                f"must be bool [{len(inputs)}, {places}]"
+                f"keep of shape {tuple(keep.shape)} and type {keep.dtype} must be bool [{len(inputs)}, {places}]"
             )
         if not bool(keep.any(dim=1).all()):
             raise InputError("keep leaves a string without any position: drop that string")
@@ -467,8 +480,7 @@ class Transformer(nn.Module):
         config = self.config
         if inputs.ndim != 2 or inputs.is_floating_point() or inputs.is_complex():
             raise InputError(
-                f"inputs of shape {tuple(inputs.shape)} and type {inputs.dtype} must be "
-                "integers [string, position]"
+                f"inputs of shape {tuple(inputs.shape)} and type {inputs.dtype} must be integers [string, position]"
             )
         length = inputs.shape[1]
         if config.max_length is not None and length > config.max_length:

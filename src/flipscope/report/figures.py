@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FORMATS = (".svg", ".pdf", ".png")
 INK, ACCENT, SECOND, MUTED = "#1f2933", "#2f6f9f", "#c8553d", "#9aa5b1"
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -33,7 +33,9 @@ STYLE = {
     "svg.hashsalt": "flipscope",  # the same figure gives the same file
     "svg.fonttype": "none",  # text stays text: smaller files that can be searched
 }
+MAX_BARS = 200  # more are drawn as thin lines, which matplotlib does in one piece
 MAX_DECADES = 12  # shares smaller than this are not drawn
+MAX_TITLE = 120  # characters that fit above a strip
 LINEAR_ABOVE = 0.01  # a linear axis shows shares down to here
 
 
@@ -46,11 +48,10 @@ def function_figure(portraits: Sequence[Portrait]) -> Figure:
         figure = Figure(figsize=(11, 2.6 * len(portraits)), layout="constrained")
         strips = figure.subfigures(len(portraits), 1, squeeze=False)[:, 0]
         for strip, portrait in zip(strips, portraits, strict=True):
-            strip.suptitle(portrait.name, x=0.01, ha="left", fontsize=10, fontweight="bold", color=INK)
+            name = portrait.name if len(portrait.name) <= MAX_TITLE else portrait.name[: MAX_TITLE - 1] + "…"
+            strip.suptitle(name, x=0.01, ha="left", fontsize=10, fontweight="bold", color=INK)
             axes = strip.subplots(1, 4)
-            for axis, draw in zip(
-                axes, (_draw_profile, _draw_weights, _draw_influences, _draw_stability), strict=True
-            ):
+            for axis, draw in zip(axes, (_draw_profile, _draw_weights, _draw_influences, _draw_stability), strict=True):
                 draw(axis, portrait)
     return figure
 
@@ -68,12 +69,9 @@ def _draw_profile(axis: Axes, portrait: Portrait) -> None:
             log = log10_share(entry, portrait.n)
         if log is not None and log > -MAX_DECADES:
             shares[s] = 10.0**log
-    axis.bar(list(shares), list(shares.values()), width=_bar(max(shares)), color=ACCENT)
+    _draw_bars(axis, shares)
+    _draw_intervals(axis, {s: portrait.profile[s] for s in shares})
     least = min(shares.values())
-    for s in shares:
-        entry = portrait.profile[s]
-        if isinstance(entry, Estimate):
-            axis.plot([s, s], [max(entry.low, least / 4), entry.high], color=INK, linewidth=0.8)
     if least < LINEAR_ABOVE:
         axis.set_yscale("log")
         axis.set_ylim(least / 4, 4)
@@ -98,8 +96,21 @@ def _draw_profile(axis: Axes, portrait: Portrait) -> None:
     axis.set_ylabel("share of strings")
 
 
-def _bar(span: int) -> float:
-    return 0.8 if span <= 60 else max(0.8, span / 90)  # a single bar among hundreds must still be seen
+def _draw_bars(axis: Axes, heights: dict[int, float]) -> None:
+    span = max(heights)
+    if len(heights) <= MAX_BARS:
+        # A single bar among hundreds of places must still be seen.
+        axis.bar(list(heights), list(heights.values()), width=0.8 if span <= 60 else span / 90, color=ACCENT)
+    else:
+        axis.vlines(list(heights), 0, list(heights.values()), color=ACCENT, linewidth=1)
+
+
+def _draw_intervals(axis: Axes, entries: Mapping[int, float | Estimate]) -> float:
+    """Draw the interval of every estimate among the entries; returns the highest end, 0 if there are none."""
+    found = {place: entry for place, entry in entries.items() if isinstance(entry, Estimate)}
+    highs = [entry.high for entry in found.values()]
+    axis.vlines(list(found), [entry.low for entry in found.values()], highs, color=INK, linewidth=0.7)
+    return max(highs, default=0.0)
 
 
 def _limit(axis: Axes, places: Iterable[int], n: int) -> None:
@@ -107,6 +118,7 @@ def _limit(axis: Axes, places: Iterable[int], n: int) -> None:
     largest = max(places)
     right = n if largest > n / 4 or n < 12 else max(8, math.ceil(1.3 * largest))
     axis.set_xlim(-0.03 * right - 0.7, 1.03 * right + 0.7)
+    axis.locator_params(axis="x", integer=True)
 
 
 def _draw_weights(axis: Axes, portrait: Portrait) -> None:
@@ -116,7 +128,7 @@ def _draw_weights(axis: Axes, portrait: Portrait) -> None:
         _say(axis, "no exact spectrum" if portrait.exact else "not estimated")
         return
     kept = {d: w for d, w in enumerate(portrait.weight_by_degree) if w > 1e-6}
-    axis.bar(list(kept), list(kept.values()), width=_bar(max(kept)), color=ACCENT)
+    _draw_bars(axis, kept)
     _limit(axis, kept, portrait.n)
     axis.set_ylim(0, 1.05)
 
@@ -124,16 +136,15 @@ def _draw_weights(axis: Axes, portrait: Portrait) -> None:
 def _draw_influences(axis: Axes, portrait: Portrait) -> None:
     values = [x.value if isinstance(x, Estimate) else x for x in portrait.influences]
     places = range(1, portrait.n + 1)
-    if portrait.n <= 200:
+    top = max(0.05, *values)
+    if portrait.n <= MAX_BARS:
         axis.bar(places, values, width=0.9, color=ACCENT)
+        top = max(top, _draw_intervals(axis, dict(zip(places, portrait.influences, strict=True))))
     else:
         axis.plot(places, values, color=ACCENT, linewidth=1)
-    if not portrait.exact and portrait.n <= 200:
-        for place, entry in zip(places, portrait.influences, strict=True):
-            assert isinstance(entry, Estimate)
-            axis.plot([place, place], [entry.low, entry.high], color=INK, linewidth=0.6)
     axis.set_xlim(0, portrait.n + 1)
-    axis.set_ylim(0, max(0.05, *values) * 1.15)
+    axis.locator_params(axis="x", integer=True)
+    axis.set_ylim(0, top * 1.15)
     axis.set_xlabel("position")
     axis.set_ylabel("influence")
 
@@ -147,7 +158,7 @@ def _draw_stability(axis: Axes, portrait: Portrait) -> None:
     elif portrait.noise_stability:
         for rho, value in portrait.noise_stability.items():
             if isinstance(value, Estimate):
-                axis.plot([rho, rho], [value.low, value.high], color=INK, linewidth=0.8)
+                axis.vlines(rho, value.low, value.high, color=INK, linewidth=0.7)
                 axis.plot([rho], [value.value], "o", color=ACCENT, markersize=3)
     else:
         _say(axis, "no exact spectrum")
@@ -163,25 +174,34 @@ def _say(axis: Axes, text: str) -> None:
     axis.text(0.5, 0.5, text, transform=axis.transAxes, ha="center", va="center", color=MUTED)
 
 
-def save_figure(figure: Figure, path: str | Path) -> Path:
-    """Write the figure in the format its name ends with, whole or not at all; returns the path."""
+def checked_target(path: str | Path) -> Path:
+    """The path as one that a figure can be written to: known format, existing folder."""
     target = Path(path)
     if target.suffix.lower() not in FORMATS:
         raise InputError(f"a figure's name must end in {', '.join(FORMATS)}; {target.name!r} does not.")
+    if not target.parent.is_dir():
+        raise InputError(f"the figure cannot be written to {target}: the folder does not exist.")
+    return target
+
+
+def save_figure(figure: Figure, path: str | Path) -> Path:
+    """Write the figure in the format its name ends with, whole or not at all; returns the path."""
     import matplotlib
 
-    metadata: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(target.suffix.lower(), {})
+    target = checked_target(path)
+    # No dates: the same figure gives the same bytes.
+    undated: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=target.suffix)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=target.suffix)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            with matplotlib.rc_context(STYLE):
+                figure.savefig(temporary, dpi=160, metadata=undated.get(target.suffix.lower(), {}))
+            temporary.chmod(0o644)
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise InputError(f"the figure cannot be written to {target}: {error.strerror}.") from None
-    os.close(handle)
-    try:
-        with matplotlib.rc_context(STYLE):
-            figure.savefig(temporary, dpi=160, metadata=metadata)
-        os.replace(temporary, target)
-        os.chmod(target, 0o644)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise InputError(f"the figure cannot be written to {target}: {error.strerror}.") from None
+        raise InputError(f"the figure cannot be written to {target}: {error.strerror or error}.") from None
     return target

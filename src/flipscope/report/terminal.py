@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.measure import Measurement
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from flipscope.bounds.geometry import Verdict
+from flipscope.bounds.geometry import Threshold, Verdict
 from flipscope.cube.estimate import Estimate
 from flipscope.cube.portrait import Portrait
 from flipscope.report.figures import log10_share
@@ -18,6 +22,7 @@ from flipscope.report.figures import log10_share
 BAR = 36
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 MAX_ROWS = 16
+WIDTH = 100  # where the output is not a terminal
 
 
 def number(value: float | int | Estimate | None) -> str:
@@ -25,7 +30,7 @@ def number(value: float | int | Estimate | None) -> str:
     if value is None:
         return "-"
     if isinstance(value, Estimate):
-        return f"{value.value:.4g}  [{value.low:.4g}, {value.high:.4g}]"
+        return f"{_short(value.value)} [{_short(value.low)}, {_short(value.high)}]"
     if isinstance(value, int):
         text = f"{value:,}"
         # Not f"{value:e}": an integer of more than 308 digits has no float.
@@ -33,19 +38,39 @@ def number(value: float | int | Estimate | None) -> str:
     return f"{value:.6g}"
 
 
-def bar(share: float) -> str:
-    """A bar of at most BAR characters in steps of an eighth."""
-    eighths = round(max(0.0, min(1.0, share)) * BAR * 8)
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if 10_000 <= value < 1e12 else f"{value:.4g}"
+
+
+def bar(share: float, width: int = BAR) -> str:
+    """A bar of at most ``width`` characters in steps of an eighth."""
+    eighths = round(max(0.0, min(1.0, share)) * width * 8)
     return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar that is as long as its share of the room that is left for it."""
+
+    share: float
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(4, BAR)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
+        width = min(BAR, options.max_width)
+        text = "#" * round(self.share * width) if options.ascii_only else bar(self.share, width)
+        yield Text(text, style="cyan")
 
 
 def function_page(portrait: Portrait) -> RenderableType:
     """The page of ``flipscope function``."""
     facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="dim")
+    facts.add_column(style="dim", no_wrap=True)
     facts.add_column()
+    relevant = "" if portrait.relevant == portrait.n else f", {portrait.relevant:,} relevant"
     for label, value in (
-        ("bits", f"{portrait.n:,}" + ("" if portrait.relevant == portrait.n else f", {portrait.relevant:,} relevant")),
+        ("bits", f"{portrait.n:,}{relevant}"),
         ("method", "exact" if portrait.exact else "sampled"),
         ("share of ones", number(portrait.ones_share)),
         ("average sensitivity", number(portrait.average_sensitivity)),
@@ -58,12 +83,12 @@ def function_page(portrait: Portrait) -> RenderableType:
         facts.add_row(f"noise stability {rho:g}", number(stability))
     parts: list[RenderableType] = [facts, Text(), _profile_table(portrait)]
     if portrait.weight_by_degree is not None:
-        weights = [(d, w) for d, w in enumerate(portrait.weight_by_degree) if w > 0]
-        rows = [(str(d), number(w), w) for d, w in weights]
-        parts += [Text(), _histogram("degree", "weight", rows, len(weights))]
+        rows = [(number(d), number(w), w) for d, w in enumerate(portrait.weight_by_degree) if w > 0]
+        parts += [Text(), _histogram("degree", "weight", rows)]
     parts += [Text(), _influence_table(portrait)]
-    parts += [Text(note, style="italic dim") for note in portrait.notes]
-    return Panel(Group(*parts), title=portrait.name, title_align="left", expand=False, padding=(1, 2))
+    for note in portrait.notes:
+        parts += [Text(), Text(note, style="italic dim")]
+    return Panel(Group(*parts), title=Text(portrait.name), title_align="left", expand=False, padding=(1, 2))
 
 
 def _profile_table(portrait: Portrait) -> Table:
@@ -71,84 +96,118 @@ def _profile_table(portrait: Portrait) -> Table:
     for s, entry in enumerate(portrait.profile):
         if isinstance(entry, Estimate):
             if entry.value > 0:
-                rows.append((str(s), number(entry), entry.value))
+                rows.append((number(s), number(entry), entry.value))
         elif entry:
-            rows.append((str(s), number(entry), 10 ** log10_share(entry, portrait.n)))
-    heading = "strings" if portrait.exact else "share of strings"
-    return _histogram("sensitivity", heading, rows, len(rows))
+            rows.append((number(s), number(entry), 10 ** log10_share(entry, portrait.n)))
+    return _histogram("sensitivity", "strings" if portrait.exact else "share of strings", rows)
 
 
 def _influence_table(portrait: Portrait) -> Table:
     entries = [(x.value if isinstance(x, Estimate) else x, i, x) for i, x in enumerate(portrait.influences, 1)]
-    values = {value for value, _, _ in entries}
-    if len(values) == 1 and portrait.exact:
-        return _histogram("position", "influence", [("each", number(entries[0][2]), entries[0][0])], 1)
+    if portrait.exact and len({value for value, _, _ in entries}) == 1:
+        return _histogram("position", "influence", [("each", number(entries[0][2]), entries[0][0])])
     chosen = sorted((e for e in entries if e[0] > 0), key=lambda e: (-e[0], e[1]))
-    return _histogram("position", "influence", [(f"x{i}", number(x), value) for value, i, x in chosen], len(chosen))
+    return _histogram("position", "influence", [(f"x{i}", number(x), value) for value, i, x in chosen])
 
 
-def _histogram(label: str, heading: str, rows: Sequence[tuple[str, str, float]], total: int) -> Table:
+def _histogram(label: str, heading: str, rows: Sequence[tuple[str, str, float]]) -> Table:
     table = Table(box=None, padding=(0, 1), header_style="bold")
-    table.add_column(label, justify="right")
-    table.add_column(heading, justify="right")
+    table.add_column(label, justify="right", no_wrap=True)
+    table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("")
     largest = max((share for _, _, share in rows), default=1.0) or 1.0
     # Long lists: the largest entries, in their own order.
     kept = set(sorted(range(len(rows)), key=lambda i: -rows[i][2])[:MAX_ROWS])
     for i, (name, text, share) in enumerate(rows):
         if i in kept:
-            table.add_row(name, text, Text(bar(share / largest), style="cyan"))
-    if total > len(kept):
-        table.add_row("", f"and {total - len(kept):,} smaller", "")
+            table.add_row(name, text, Bar(share / largest))
+    if len(rows) > len(kept):
+        table.add_row("", f"and {len(rows) - len(kept):,} more", "")
     return table
 
 
 def compare_page(first: Portrait, second: Portrait, distance: str) -> RenderableType:
     """The page of ``flipscope compare``: the same numbers side by side."""
-    table = Table(box=None, padding=(0, 2), header_style="bold")
-    for title in ("", first.name, second.name):
-        table.add_column(title)
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
+    table.add_column("", style="dim", no_wrap=True)
+    for portrait in (first, second):
+        table.add_column(Text(portrait.name), overflow="fold")
+    both_exact = first.exact and second.exact
+    zeros = [portrait.profile[0] if both_exact else _share(portrait, 0) for portrait in (first, second)]
     for label, a, b in (
         ("bits", first.n, second.n),
+        ("relevant bits", first.relevant, second.relevant),
         ("share of ones", first.ones_share, second.ones_share),
         ("average sensitivity", first.average_sensitivity, second.average_sensitivity),
         ("max sensitivity", first.max_sensitivity, second.max_sensitivity),
         ("min sensitivity", first.min_sensitivity, second.min_sensitivity),
-        ("sensitivity-0 strings", first.profile[0], second.profile[0]),
+        ("sensitivity-0 strings" if both_exact else "sensitivity-0 share", zeros[0], zeros[1]),
         ("degree", first.degree, second.degree),
         ("sparsity", first.sparsity, second.sparsity),
     ):
-        table.add_row(Text(label, style="dim"), number(a), number(b))
-    for rho in first.noise_stability or {}:
-        other = (second.noise_stability or {}).get(rho)
-        table.add_row(
-            Text(f"noise stability {rho:g}", style="dim"), number((first.noise_stability or {})[rho]), number(other)
-        )
-    return Panel(Group(table, Text(), Text(distance)), expand=False, padding=(1, 2))
+        table.add_row(label, number(a), number(b))
+    stabilities = [portrait.noise_stability or {} for portrait in (first, second)]
+    for rho in {**stabilities[0], **stabilities[1]}:
+        table.add_row(f"noise stability {rho:g}", *(number(known.get(rho)) for known in stabilities))
+    return Group(table, Text(), Text(distance))
+
+
+def _share(portrait: Portrait, s: int) -> float | Estimate:
+    """The share of strings of sensitivity s."""
+    entry = portrait.profile[s]
+    return entry if isinstance(entry, Estimate) else entry / (1 << portrait.n)
 
 
 def verdict_page(verdict: Verdict) -> RenderableType:
     """The page of ``flipscope verdict``."""
+    threshold = Threshold(verdict.width, verdict.layers)
+    size = f"{verdict.threshold:.4g}"
+    if math.isinf(verdict.threshold):
+        size = f"2^{threshold.log2_at(verdict.length):.0f}"
+    zeros = "not known" if verdict.zero_strings is None else number(verdict.zero_strings)
     table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim")
+    table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    table.add_row("transformer", f"width {verdict.width}, {verdict.layers} layers")
-    table.add_row("sensitivity-0 strings", f"{number(verdict.zero_strings)} at N = {verdict.length}")
-    table.add_row("threshold", f"{verdict.threshold:.4g} at N = {verdict.length}")
+    plural = "" if verdict.layers == 1 else "s"
+    table.add_row("transformer", f"width {verdict.width}, {verdict.layers} layer{plural}")
+    table.add_row("sensitivity-0 strings", f"{zeros} at N = {verdict.length}")
+    table.add_row("threshold", f"N^{threshold.exponent:.4g}, {size} at N = {verdict.length}")
     table.add_row("can bite from", "-" if verdict.from_length is None else f"N = {verdict.from_length}")
     outcome = f"ruled out by {verdict.theorem}" if verdict.ruled_out else "not ruled out"
     table.add_row("family", Text(outcome, style="bold red" if verdict.ruled_out else "bold green"))
     return Panel(
-        Group(table, Text(), Text(verdict.note)), title=verdict.function, title_align="left", width=96, padding=(1, 2)
+        Group(table, Text(), Text(verdict.note)),
+        title=Text(verdict.function),
+        title_align="left",
+        width=96,
+        padding=(1, 2),
     )
+
+
+def zoo_page(rows: Sequence[dict[str, Any]]) -> RenderableType:
+    """The page of ``flipscope zoo``: two lines a function, so that it fits a narrow terminal."""
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
+    table.add_column("function", no_wrap=True)
+    table.add_column("is 1 when")
+    for row in rows:
+        table.add_row(row["usage"], row["meaning"])
+        numbers = f"average sensitivity {row['average_sensitivity']:.5g}, degree {number(row['degree'])}"
+        table.add_row(Text(f"  {row['example']}", style="cyan"), Text(numbers, style="dim"))
+    return table
 
 
 def show(page: RenderableType) -> None:
     """Print a page to standard output."""
-    page_console().print(page)
+    console = page_console()
+    # By way of a string: rich would end the process itself when the reader of a pipe has gone away.
+    with console.capture() as captured:
+        console.print(page)
+    print(captured.get(), end="")
 
 
 def page_console() -> Console:
-    """A console on standard output: as wide as the terminal, or wide enough for every page where there is none."""
+    """A console on standard output: as wide as the terminal, or WIDTH (or COLUMNS) where there is none."""
     console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=140, no_color=True)
+    if console.is_terminal:
+        return console
+    return Console(highlight=False, width=None if "COLUMNS" in os.environ else WIDTH, no_color=True)

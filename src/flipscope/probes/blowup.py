@@ -1,0 +1,405 @@
+"""Blowup: how much the layer norms of a model can amplify a change, read from the norms as they work.
+
+With d the vector that the norm of layer l normalises at position n of the string x (equations of the geometry paper):
+
+    z_n^l(x)  = 1 / sqrt(variance(d) + eps)    biased variance, the norm's own eps    (Eq 12)
+    tau^l(x)  = max over all positions n of 1 + z_n^l(x)                              (Eq 17)
+    beta^l(x) = tau^1(x) tau^2(x) ... tau^l(x)                                        (Eq 18)
+
+The paper has one norm a layer; where a model has more, each of them is a factor. Neighbours of x are no part of the
+definition: Lem 2.9 multiplies beta(x) by beta(x with bit n flipped), and Lem 4.2 bounds tau on x and on its flips;
+`neighbourhood` measures these. `hardness_proxy` is another quantity, that of the hardness paper's code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float64, UInt8
+from torch import Tensor, nn
+
+from flipscope.cube.estimate import check_positions
+from flipscope.cube.intervals import check_count
+from flipscope.errors import InputError
+from flipscope.models.transformer import LayerNorm, Transformer
+
+Forward = Callable[[Tensor], object]
+Statistic = Callable[[nn.Module, Tensor], Tensor]  # a norm and its input -> one number a vector
+
+DEFAULT_BATCH = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Blowup:
+    """What every norm did at every position of every string.
+
+    Norms stand in the order in which the model calls them; one that is called again is listed again, as "name #2". Not
+    every norm sees every position (a final norm may see only the one that is read), hence one array a norm.
+    """
+
+    strings: int
+    names: tuple[str, ...]
+    eps: tuple[float, ...]
+    inverse_std: tuple[Float64[np.ndarray, "string position"], ...]  # z of Eq 12; infinite where it is 1 / 0
+
+    @cached_property
+    def tau(self) -> Float64[np.ndarray, "string norm"]:
+        """The blowup of each norm (Eq 17)."""
+        return _largest(self.inverse_std, self.strings) + 1
+
+    @cached_property
+    def cumulative(self) -> Float64[np.ndarray, "string norm"]:
+        """The product of the blowups up to each norm, that norm included (Eq 18)."""
+        with np.errstate(over="ignore"):
+            return np.cumprod(self.tau, axis=1)
+
+    @cached_property
+    def beta(self) -> Float64[np.ndarray, " string"]:
+        """The blowup through all norms (Eq 18 for the last layer); 1 if there are none."""
+        return _product(self.tau)
+
+    @property
+    def infinite(self) -> int:
+        """How many z are infinite: vectors of zero variance that met a norm with eps = 0."""
+        return sum(int(np.isinf(values).sum()) for values in self.inverse_std)
+
+    @property
+    def bound(self) -> float:
+        """What beta cannot exceed (Lem 3.2): the product of 1 + 1 / sqrt(eps), infinite if an eps is 0."""
+        return math.prod(1 + (1 / math.sqrt(eps) if eps else math.inf) for eps in self.eps)
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbourhood:
+    """The blowup on strings and on their flips: neighbour 0 is the string, neighbour i + 1 flips `positions[i]`."""
+
+    positions: tuple[int, ...]
+    names: tuple[str, ...]
+    tau: Float64[np.ndarray, "string neighbour norm"]
+
+    @cached_property
+    def beta(self) -> Float64[np.ndarray, "string neighbour"]:
+        """The blowup through all norms (Eq 18)."""
+        return _product(self.tau)
+
+
+def measure(
+    model: nn.Module,
+    inputs: Tensor | np.ndarray,
+    *,
+    all_positions: bool = True,
+    forward: Forward | None = None,
+    batch: int = DEFAULT_BATCH,
+) -> Blowup:
+    """The blowup of the model on the inputs, whose first axis is the string.
+
+    Known norms are our `LayerNorm`, PyTorch's `nn.LayerNorm` and `nn.RMSNorm` (mean square in place of the variance),
+    and other classes whose name ends in RMSNorm. Our transformer computes its last layer only where it is read; it is
+    measured at all positions, as Eq 17 has it, unless all_positions=False. `forward` runs the model on a batch of
+    inputs, where model(batch) does not. Every position that a norm sees counts, padding too. Strings may stand on any
+    axis inside the model: which one is found out by asking it for one string and for two. The model is in evaluation
+    mode meanwhile, and left as it was.
+    """
+    parts = list(_parts(model, inputs, _inverse_std, _forward(model, forward, all_positions), batch))
+    columns = zip(*(part.values for part in parts), strict=True)
+    joined = tuple(np.concatenate(column) for column in columns)  # of each norm [string, position]
+    return Blowup(len(inputs), parts[0].names, parts[0].eps, joined)
+
+
+def neighbourhood(
+    model: nn.Module,
+    strings: Tensor | np.ndarray,
+    positions: Sequence[int] | None = None,
+    *,
+    forward: Forward | None = None,
+    batch: int = DEFAULT_BATCH,
+) -> Neighbourhood:
+    """The blowup on B_S(x) (Eq 28): on each string of bits and on its flips at the positions (default: all)."""
+    bits = _checked_bits(strings)
+    length = bits.shape[1]
+    chosen = tuple(range(length)) if positions is None else check_positions(positions, length)
+    flips = np.zeros((len(chosen) + 1, length), np.uint8)
+    flips[np.arange(1, len(flips)), list(chosen)] = 1
+    everything = (bits[:, None] ^ flips).reshape(-1, length)  # [string * neighbour, position]
+    names: tuple[str, ...] = ()
+    taus = []
+    for part in _parts(model, everything, _inverse_std, _forward(model, forward, all_positions=True), batch):
+        names = part.names
+        taus.append(_largest(part.values, part.strings) + 1)
+    return Neighbourhood(chosen, names, np.concatenate(taus).reshape(len(bits), len(flips), len(names)))
+
+
+def hardness_proxy(
+    model: Transformer, inputs: Tensor | np.ndarray, *, batch: int = DEFAULT_BATCH
+) -> Float64[np.ndarray, " string"]:
+    """For each string the stand-in for blowup that the hardness paper's code computes; not Eq 18.
+
+    The product, over the norms of the layers, of the largest 1 / std at a position: with the unbiased std (divisor
+    width - 1), without eps, without the 1 of Eq 17, and in the last layer at the last position only. The paper averages
+    it over strings. With two layers of two norms and width 4 the divisor alone makes it (3/4)^2 = 0.56 of the product
+    of the true 1 / std.
+    """
+    if not isinstance(model, Transformer):
+        raise InputError(f"the hardness proxy is of flipscope's Transformer, not of a {type(model).__name__}")
+    config = model.config
+    if config.norm == "none" or config.width < 2:
+        raise InputError(
+            "the hardness proxy needs layer norms of width 2 or more, but the model has "
+            f"norm={config.norm!r} and width={config.width}"
+        )
+    last = f"blocks.{config.layers - 1}."
+    products = []
+    for part in _parts(model, inputs, _unbiased_inverse_std, _forward(model, None, all_positions=True), batch):
+        largest = [
+            (values[:, -1:] if name.startswith(last) else values).max(axis=1)
+            for name, values in zip(part.names, part.values, strict=True)
+            if name.startswith("blocks.")
+        ]
+        products.append(_product(np.stack(largest, axis=1)))
+    return np.concatenate(products)
+
+
+# ---------------------------------------------------------------- what a norm divides by
+
+
+def _is_norm(module: nn.Module) -> bool:
+    """Whether the module is a norm that can be measured; InputError if it is one that cannot."""
+    if isinstance(module, LayerNorm | nn.LayerNorm | nn.RMSNorm):
+        return True
+    name = type(module).__name__
+    if name.endswith("RMSNorm") and isinstance(_own_eps(module), int | float):
+        return True
+    if name.endswith(("LayerNorm", "RMSNorm")):
+        raise InputError(
+            f"the model has a norm of class {name}, of which it is not known what it divides by: "
+            "put nn.LayerNorm or nn.RMSNorm in its place"
+        )
+    return False
+
+
+def _own_eps(module: nn.Module) -> Any:
+    """The eps that a norm was made with, under either of its usual names."""
+    return getattr(module, "eps", getattr(module, "variance_epsilon", None))
+
+
+def _eps(module: nn.Module, x: Tensor) -> float:
+    """The eps that the norm uses on this input."""
+    eps = _own_eps(module)
+    if eps is None:
+        # nn.RMSNorm without an eps takes that of the type it computes in, which is never half precision.
+        eps = torch.finfo(torch.float64 if x.dtype == torch.float64 else torch.float32).eps
+    return float(eps)
+
+
+def _spread(module: nn.Module, x: Tensor) -> Float64[Tensor, "*position"]:
+    """The biased standard deviation of each vector that a layer norm sees; the root mean square for an RMS norm."""
+    centres = isinstance(module, LayerNorm | nn.LayerNorm)
+    axes = len(getattr(module, "normalized_shape", "1"))
+    wide = x.double().flatten(-axes)  # [*position, width]
+    if centres:
+        wide = wide - wide[..., :1]  # exactly 0 for equal numbers
+    # To size one first, so that the squares of tiny numbers do not underflow to a variance of 0.
+    size = wide.abs().amax(dim=-1, keepdim=True)
+    unit = wide / torch.where(size == 0, 1.0, size)
+    if centres:
+        unit = unit - unit.mean(dim=-1, keepdim=True)
+    return size[..., 0] * unit.square().mean(dim=-1).sqrt()
+
+
+def _inverse_std(module: nn.Module, x: Tensor) -> Float64[Tensor, "*position"]:
+    """1 / sqrt(biased variance + eps) of each vector (Eq 12), infinite where that is 1 / 0."""
+    spread = _spread(module, x)
+    return 1 / torch.hypot(spread, torch.full_like(spread, math.sqrt(_eps(module, x))))
+
+
+def _unbiased_inverse_std(module: nn.Module, x: Tensor) -> Float64[Tensor, "*position"]:
+    """1 / std of each vector, with the divisor width - 1 and no eps."""
+    width = x.shape[-1]
+    return 1 / (_spread(module, x) * math.sqrt(width / (width - 1)))
+
+
+# ---------------------------------------------------------------- watching a model
+
+
+@dataclass(frozen=True)
+class _Visit:
+    """One call of one norm."""
+
+    name: str
+    eps: float
+    values: Tensor  # of each vector
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What the norms did on one batch of strings: an array [string, position] each."""
+
+    strings: int
+    names: tuple[str, ...]
+    eps: tuple[float, ...]
+    values: list[Float64[np.ndarray, "string position"]]
+
+
+def _parts(
+    model: nn.Module, inputs: Tensor | np.ndarray, statistic: Statistic, forward: Forward, batch: int
+) -> Iterator[_Part]:
+    """The batches of the inputs, one after the other; at least one."""
+    check_count("batch", batch)
+    strings = _checked_inputs(model, inputs)
+    axes = None
+    if batch > 1 and len(strings) > 1:
+        axes = _string_axes(*(_visits(model, strings[:count], statistic, forward) for count in (1, 2)))
+    # Where strings cannot be told apart inside the model they are run one by one.
+    step = 1 if axes is None else batch
+    names: tuple[str, ...] | None = None
+    for start in range(0, len(strings), step):
+        chunk = strings[start : start + step]
+        visits = _visits(model, chunk, statistic, forward)
+        seen = tuple(visit.name for visit in visits)
+        if names is not None and seen != names:
+            raise InputError(
+                f"the model calls other norms on string {start} ({', '.join(seen)}) than before "
+                f"({', '.join(names)}): measure such strings apart"
+            )
+        names = seen
+        places = [None] * len(visits) if axes is None else axes
+        rows = [_by_string(visit, axis, len(chunk)) for visit, axis in zip(visits, places, strict=True)]
+        yield _Part(len(chunk), seen, tuple(visit.eps for visit in visits), rows)
+
+
+def _visits(model: nn.Module, strings: Tensor, statistic: Statistic, forward: Forward) -> list[_Visit]:
+    """The calls of the model's norms on these strings, in order."""
+    visits: list[_Visit] = []
+    calls: dict[str, int] = {}
+
+    def hook(name: str) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]:
+        def visit(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            x = next(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
+            values = statistic(module, x)
+            calls[name] = calls.get(name, 0) + 1
+            if bool(values.isnan().any()):
+                raise InputError(f"the norm {name} was given NaN or infinity: check the weights and the inputs")
+            again = f" #{calls[name]}" if calls[name] > 1 else ""
+            visits.append(_Visit(name + again, _eps(module, x), values))
+
+        return visit
+
+    norms = {name or type(module).__name__: module for name, module in model.named_modules() if _is_norm(module)}
+    if not norms and not isinstance(model, Transformer):
+        raise InputError(f"the {type(model).__name__} has no nn.LayerNorm or nn.RMSNorm to measure")
+    with _evaluating(model), contextlib.ExitStack() as stack:
+        for name, module in norms.items():
+            stack.enter_context(module.register_forward_pre_hook(hook(name), with_kwargs=True))
+        forward(strings)
+    if norms and not visits:
+        raise InputError(
+            f"none of the {len(norms)} norms of the {type(model).__name__} was called as a module: "
+            "give the model as it was before compiling"
+        )
+    return visits
+
+
+@contextlib.contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation mode, without gradients and fused layers, each of its modules as before afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    fused = torch.backends.mha.get_fastpath_enabled()
+    # PyTorch's fused encoder layer calls no norm, and packs strings of different lengths into one axis.
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        model.eval()
+        with torch.no_grad():
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
+        for module, mode in modes:
+            module.training = mode
+
+
+def _string_axes(one: list[_Visit], two: list[_Visit]) -> list[int | None] | None:
+    """On which axis each norm meets the strings, None where all share one input, from runs of one and two strings.
+
+    None for all if that cannot be told: other norms were called, or strings and positions share an axis.
+    """
+    if [visit.name for visit in one] != [visit.name for visit in two]:
+        return None
+    axes: list[int | None] = []
+    for alone, pair in zip(one, two, strict=True):
+        before, after = alone.values.shape, pair.values.shape
+        if len(before) != len(after):
+            return None
+        changed = [axis for axis in range(len(before)) if before[axis] != after[axis]]
+        if any((before[axis], after[axis]) != (1, 2) for axis in changed) or len(changed) > 1:
+            return None
+        axes.append(changed[0] if changed else None)
+    return axes
+
+
+def _by_string(visit: _Visit, axis: int | None, strings: int) -> Float64[np.ndarray, "string position"]:
+    """The values as [string, position]; without an axis all of them belong to every string."""
+    values = visit.values.cpu().numpy()
+    if axis is None:
+        return np.repeat(values.reshape(1, -1), strings, axis=0)
+    if values.shape[axis] != strings:
+        raise InputError(
+            f"the norm {visit.name} met {values.shape[axis]} strings when {strings} were given: use batch=1"
+        )
+    return np.moveaxis(values, axis, 0).reshape(strings, -1)
+
+
+def _forward(model: nn.Module, forward: Forward | None, all_positions: bool) -> Forward:
+    """How to run the model on a batch."""
+    if forward is None and isinstance(model, Transformer) and all_positions:
+        return lambda inputs: model.read(model.states(inputs)[-1])
+    return model if forward is None else forward
+
+
+def _checked_inputs(model: nn.Module, inputs: Tensor | np.ndarray) -> Tensor:
+    """The inputs where the model's parameters are."""
+    if not isinstance(model, nn.Module):
+        raise InputError(f"blowup is read inside an nn.Module, and {type(model).__name__} is none")
+    if not isinstance(inputs, Tensor | np.ndarray):
+        raise InputError(f"inputs must be a torch tensor or a numpy array, not {type(inputs).__name__}")
+    if inputs.ndim < 1 or len(inputs) == 0:
+        raise InputError(f"inputs of shape {tuple(inputs.shape)} hold no string: give one or more")
+    if isinstance(inputs, np.ndarray):
+        if inputs.dtype.kind not in "biuf":
+            raise InputError(f"inputs of type {inputs.dtype} must be numbers")
+        inputs = torch.from_numpy(np.array(inputs, order="C"))  # a copy: torch warns of arrays that are read-only
+    parameter = next(model.parameters(), inputs)
+    if parameter.is_meta:
+        raise InputError("the model has shapes but no numbers: build it with a seed")
+    return inputs.to(parameter.device)
+
+
+def _checked_bits(strings: Tensor | np.ndarray) -> UInt8[np.ndarray, "string position"]:
+    """The strings as an array, after making sure that they are bits."""
+    array = strings.detach().cpu().numpy() if isinstance(strings, Tensor) else np.asarray(strings)
+    if array.ndim != 2 or array.size == 0:
+        raise InputError(f"strings of shape {array.shape} must be bits [string, position], at least one")
+    if not bool(np.isin(array, (0, 1)).all()):
+        raise InputError("strings must hold 0 and 1 only: another value was found")
+    return array.astype(np.uint8)
+
+
+def _largest(
+    values: Sequence[Float64[np.ndarray, "string position"]], strings: int
+) -> Float64[np.ndarray, "string norm"]:
+    """The largest value over the positions, a column a norm."""
+    return np.stack([one.max(axis=1) for one in values], axis=1) if values else np.empty((strings, 0))
+
+
+def _product(factors: Float64[np.ndarray, "*string norm"]) -> Float64[np.ndarray, "*string"]:
+    """The product over the norms, one after the other as in `Blowup.bound`; infinite beyond the range of floats."""
+    out = np.ones(factors.shape[:-1])
+    with np.errstate(over="ignore"):
+        for index in range(factors.shape[-1]):
+            out *= factors[..., index]
+    return out
