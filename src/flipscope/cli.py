@@ -13,9 +13,7 @@ from typing import NoReturn
 from flipscope import __version__
 from flipscope.errors import InputError
 
-DESCRIPTION = (
-    "See what it takes to flip a model's mind: sensitivity of Boolean functions and of transformers."
-)
+DESCRIPTION = "See what it takes to flip a model's mind: sensitivity of Boolean functions and of transformers."
 EXAMPLES = """examples:
   flipscope function "maj(x1..x5) ^ x6"           profile, spectrum, influences
   flipscope function "majority(101)" --json       exact integers as JSON
@@ -46,9 +44,7 @@ def _sampling(parser: argparse.ArgumentParser) -> None:
 
 
 def _testing(parser: argparse.ArgumentParser, epsilon: float, noticed: str) -> None:
-    parser.add_argument(
-        "--epsilon", type=float, default=epsilon, metavar="E", help=f"{noticed} (default {epsilon:g})"
-    )
+    parser.add_argument("--epsilon", type=float, default=epsilon, metavar="E", help=f"{noticed} (default {epsilon:g})")
     parser.add_argument(
         "--max-queries",
         type=int,
@@ -62,9 +58,7 @@ def _testing(parser: argparse.ArgumentParser, epsilon: float, noticed: str) -> N
 def _portrait(parser: argparse.ArgumentParser) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--exact", action="store_true", help="exact or nothing: never fall back to sampling")
-    how.add_argument(
-        "--samples", type=int, metavar="M", help="estimate from M random strings and all their flips"
-    )
+    how.add_argument("--samples", type=int, metavar="M", help="estimate from M random strings and all their flips")
     _sampling(parser)
     parser.add_argument(
         "--rho", type=float, action="append", metavar="R", help="correlation for noise stability; repeatable"
@@ -137,9 +131,7 @@ def _add_cube(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     degree.add_argument("expression", metavar="EXPR")
     degree.add_argument("-n", type=int, metavar="N", help=size_help)
-    degree.add_argument(
-        "--degree", type=int, metavar="D", help="test this degree only (default: the first accepted)"
-    )
+    degree.add_argument("--degree", type=int, metavar="D", help="test this degree only (default: the first accepted)")
     _testing(degree, 0.1, "weight above the degree that must be noticed")
     _common(degree, "run_test_degree")
 

@@ -127,9 +127,7 @@ def verdict(f: BooleanFunction, language: Language, name: str, *, width: int, la
     )
 
 
-def _sentences(
-    f: BooleanFunction, language: Language, threshold: Threshold, few: bool, ruled_out: bool
-) -> list[str]:
+def _sentences(f: BooleanFunction, language: Language, threshold: Threshold, few: bool, ruled_out: bool) -> list[str]:
     exponent = f"{threshold.exponent:.4g}"
     said = [f"The family {language.name}: {language.reason}."]
     if few and not threshold.promises_one:
@@ -154,7 +152,5 @@ def _sentences(
     if threshold.is_void_at(f.n):
         said.append(f"At N = {f.n} the threshold is at least 2^N: nothing follows at this length.")
     elif ruled_out and threshold.exponent <= 0:
-        said.append(
-            "The exponent is not positive: the theorem then only says that there is at least one such string."
-        )
+        said.append("The exponent is not positive: the theorem then only says that there is at least one such string.")
     return said

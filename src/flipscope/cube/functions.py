@@ -68,11 +68,12 @@ class BooleanFunction:
         An integer holds the value on string i in bit i; bytes hold eight values each, the first in the lowest bit; an
         array holds 2^n values 0/1. An integer without n takes the least n it fits.
         """
+        n = None if n is None else checked_bits(n)
         if isinstance(table, (int, np.integer)) and not isinstance(table, (bool, np.bool_)):
             return _from_integer(int(table), n)
         if isinstance(table, (bytes, bytearray)):
             values = np.unpackbits(np.frombuffer(bytes(table), np.uint8), bitorder="little")
-            if n is not None and checked_bits(n) < 3 and len(table) == 1:
+            if n is not None and n < 3 and len(table) == 1:
                 values = values[: 1 << n]
         else:
             array = structure.as_array(table, "the truth table")

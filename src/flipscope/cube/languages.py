@@ -98,9 +98,7 @@ def language_of(text: str, f: BooleanFunction) -> Language:
     if least:
         reason = f"K_0 = {_share(least, f.n)} of all strings at every length: the added bits are ignored"
         return Language(text, f.extend, "exponential", reason)
-    return Language(
-        text, f.extend, "none", "every string is sensitive to some bit, so K_0 = 0 at every length"
-    )
+    return Language(text, f.extend, "none", "every string is sensitive to some bit, so K_0 = 0 at every length")
 
 
 def _fills(language: Language, f: BooleanFunction) -> bool:

@@ -15,9 +15,7 @@ from flipscope.errors import InputError
 
 RHOS = (0.5, 0.8, 0.9, 0.95, 0.99)
 DEFAULT_STRINGS = 2_000
-DEFAULT_CELLS = (
-    2_000_000_000  # bits in all the queries of a portrait that nobody gave a number of strings for
-)
+DEFAULT_CELLS = 2_000_000_000  # bits in all the queries of a portrait that nobody gave a number of strings for
 
 
 def default_strings(n: int) -> int:

@@ -77,7 +77,8 @@ def save(f: BooleanFunction, path: Path) -> None:
 def load(path: Path) -> BooleanFunction:
     """Read a function, or say in one sentence what is wrong with the file."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        # Opened here, because np.load does not close the file when what is inside turns out to be damaged.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             structure = json.loads(arrays["structure"].tobytes())
             if structure["version"] > VERSION:
                 raise InputError(

@@ -419,7 +419,8 @@ def evaluate(node: Node, bits: Bits) -> Bits:
         if isinstance(current, Const):
             done[id(current)] = np.full(bits.shape[:-1], current.value, np.uint8)
         elif isinstance(current, Leaf):
-            whole = current.positions == tuple(range(bits.shape[-1]))
+            width = len(current.positions)
+            whole = width == bits.shape[-1] and current.positions == tuple(range(width))
             done[id(current)] = current.kernel.evaluate(bits if whole else bits[..., list(current.positions)])
         else:
             inputs = np.stack([done[id(child)] for child in current.children], axis=-1)

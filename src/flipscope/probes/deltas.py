@@ -1,0 +1,118 @@
+"""Layers computed only where a flip is felt.
+
+Where attention is saturated, most tokens give every changed key a weight below the tolerance, before and after the
+flip: their state stays what it was. What is left is a list of pairs (flip, token) with their states, beside the states
+of the unflipped string.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from flipscope.models.transformer import Attention, Block
+from flipscope.probes.first_layer import seen_by_attention
+
+SPARSE_BELOW = 0.5  # share of tokens that change, above which computing all of them is faster
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The tokens that a chunk of flips changes: pair p is token ``token[p]`` under flip ``flip[p]`` of the chunk."""
+
+    flips: int
+    flip: Int[Tensor, " pair"]
+    token: Int[Tensor, " pair"]
+    states: Float[Tensor, "pair width"]
+
+    def spread(self, base: Float[Tensor, "token width"]) -> Float[Tensor, "flip token width"]:
+        """The states of every token under every flip."""
+        states = base.expand(self.flips, -1, -1).clone()
+        states[self.flip, self.token] = self.states
+        return states
+
+    def mask(self, tokens: int) -> Bool[Tensor, "flip token"]:
+        """Which tokens each flip changes."""
+        mask = torch.zeros((self.flips, tokens), dtype=torch.bool)
+        mask[self.flip, self.token] = True
+        return mask
+
+
+def sparse_layer(
+    block: Block,
+    pairs: Pairs,
+    before: Float[Tensor, "token width"],
+    after: Float[Tensor, "token width"],
+    tolerance: float,
+) -> Pairs | Float[Tensor, "flip token width"]:
+    """A middle layer at the tokens that changed or attend to one that did; all states once those are most.
+
+    ``before`` and ``after`` are the unflipped string's states around the layer.
+    """
+    attention = block.attention
+    projections = (attention.query, attention.key, attention.value)
+    base, new = seen_by_attention(block, before)[None], seen_by_attention(block, pairs.states)[None]
+    query_base, key_base, value_base = (attention.split(project(base))[0] for project in projections)
+    query_new, key_new, value_new = (attention.split(project(new))[0] for project in projections)  # [head, pair, size]
+    visible = attention.visible(before[None])
+    now = pairs.mask(len(before)) | _touched(attention, query_base, key_base, key_new, pairs, visible, tolerance)
+    if now.float().mean() >= SPARSE_BELOW:
+        states: Tensor = block(pairs.spread(before))
+        return states
+    query, key, value = (
+        _replaced(old, part, pairs)
+        for old, part in ((query_base, query_new), (key_base, key_new), (value_base, value_new))
+    )  # [flip, head, token, size]
+    rows, filled = _padded_rows(now)  # [flip, row]
+    chosen = query.gather(2, rows[:, None, :, None].expand(-1, query.shape[1], -1, query.shape[-1]))
+    mask = None if visible is None else visible[rows][:, None]  # [flip, 1, row, token]
+    brought = attention.mix(attention.weights(attention.scores(chosen, key), mask), value)  # [flip, row, width]
+    flip, row = filled.nonzero(as_tuple=True)
+    token = rows[flip, row]
+    x = pairs.spread(before)[flip, token]
+    return Pairs(pairs.flips, flip, token, block.finish(x, brought[flip, row]))
+
+
+def _replaced(
+    base: Float[Tensor, "head token size"], new: Float[Tensor, "head pair size"], pairs: Pairs
+) -> Float[Tensor, "flip head token size"]:
+    every = base.expand(pairs.flips, -1, -1, -1).clone()
+    every[pairs.flip, :, pairs.token] = new.transpose(0, 1)
+    return every
+
+
+def _touched(
+    attention: Attention,
+    query: Float[Tensor, "head token size"],
+    key: Float[Tensor, "head token size"],
+    key_new: Float[Tensor, "head pair size"],
+    pairs: Pairs,
+    visible: Tensor | None,
+    tolerance: float,
+) -> Bool[Tensor, "flip token"]:
+    """Rows that give the changed keys, before or after, a weight of at least the tolerance in some head."""
+    scores = attention.scores(query[None], key[None])[0]  # [head, token, token]
+    news = attention.scores(query[None], key_new[None])[0]  # [head, token, pair]
+    if visible is not None:
+        low = -torch.inf if attention.config.attention == "softmax" else 0.0
+        scores, news = scores.masked_fill(~visible, low), news.masked_fill(~visible[:, pairs.token], low)
+    if attention.config.attention == "softmax":
+        total = scores.logsumexp(dim=-1, keepdim=True)
+        old, new = (scores - total).exp()[:, :, pairs.token], (news - total).exp()
+    else:
+        old, new = scores[:, :, pairs.token].abs(), news.abs()
+    weight = torch.zeros((*old.shape[:2], pairs.flips), dtype=old.dtype)
+    weight.index_add_(2, pairs.flip, torch.maximum(old, new))
+    return (weight.amax(dim=0) >= tolerance).T
+
+
+def _padded_rows(now: Bool[Tensor, "flip token"]) -> tuple[Tensor, Tensor]:
+    """For each flip its tokens to compute, padded to the longest list, and which entries are real."""
+    counts = now.sum(dim=1)
+    longest = int(counts.max())
+    # A stable sort puts the tokens to compute first, in order.
+    rows = now.to(torch.uint8).sort(dim=1, descending=True, stable=True).indices[:, :longest]
+    return rows, torch.arange(longest) < counts[:, None]

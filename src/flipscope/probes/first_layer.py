@@ -1,0 +1,216 @@
+"""The first layer of a string under all its flips, from tables made once a model.
+
+A bit at a position has one of two vectors, so a model has 2N + 1 different input rows, and as many queries, keys and
+values. A flip changes one key and one query: every other row's attention is the old one with one key's part taken out
+and another put in (Eqs 8a-8c). W_O is folded into the values.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from flipscope.models.transformer import Attention, Block, Transformer
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Rows 2p and 2p + 1 are the two bits at position p; the marker, if any, is the last row."""
+
+    vector: Float[Tensor, "row width"]  # the first layer's input
+    scores: Float[Tensor, "head row row"]  # attention logits of every query with every key
+    value: Float[Tensor, "row head width"]  # values, already multiplied by W_O
+
+
+def make_tables(model: Transformer, length: int) -> Tables:
+    """The tables of a model for strings of this length."""
+    zeros = torch.zeros((1, length), dtype=torch.long)
+    both = torch.cat([model.embed(zeros), model.embed(zeros + 1)])  # [2, position, width]
+    first = 1 if model.config.marker == "cls" else 0
+    # [2, length, width] -> [length, 2, width] -> [2 * length, width]
+    vector = both[:, first : first + length].transpose(0, 1).flatten(0, 1)
+    if model.config.marker != "none":
+        vector = torch.cat([vector, both[0, :1] if first else both[0, -1:]])
+    block = model.blocks[0]
+    assert isinstance(block, Block)
+    attention = block.attention
+    seen = seen_by_attention(block, vector)[None]  # [1, row, width]
+    scores = attention.scores(attention.split(attention.query(seen)), attention.split(attention.key(seen)))[0]
+    value = attention.split(attention.value(seen))[0].transpose(0, 1)  # [row, head, size]
+    return Tables(vector, scores, _projected(attention, value))
+
+
+def _rows(marker: str, string: Tensor) -> tuple[Tensor, Tensor]:
+    """Table rows of the string's tokens in order of position, and of the flipped bits."""
+    bit_rows = 2 * torch.arange(len(string)) + string
+    if marker == "none":
+        return bit_rows, bit_rows ^ 1
+    end = torch.tensor([2 * len(string)])
+    return torch.cat([bit_rows, end] if marker == "eos" else [end, bit_rows]), bit_rows ^ 1
+
+
+def seen_by_attention(block: Block, x: Tensor) -> Tensor:
+    """What attention reads: the layer's input, normalised first in a pre-norm layer."""
+    seen: Tensor = block.norm1(x) if block.config.norm == "pre" and block.norm1 is not None else x
+    return seen
+
+
+def _projected(attention: Attention, value: Float[Tensor, "row head size"]) -> Float[Tensor, "row head width"]:
+    """Each head's value after its part of W_O."""
+    if attention.output is None:
+        return value  # heads are summed as they are (Eq 9)
+    heads, size = attention.config.heads, attention.config.key_width
+    weight = attention.output.weight.unflatten(1, (heads, size))  # [width, head, size]
+    return torch.einsum("rhs,whs->rhw", value, weight)
+
+
+class FirstLayer:
+    """The first layer of one string under all its flips, from the tables.
+
+    Row r attends to key j with weight E_rj / Z_r and brings U_r / Z_r. Under flip i, what it brings is
+    keep_ri U_r + out_ri v_i + in_ri v'_i. When i is the key that dominates row r, taking it out of the sums would
+    cancel; the sums without the dominating key are computed afresh and stand in for U_r and Z_r.
+    """
+
+    def __init__(self, block: Block, tables: Tables, string: Tensor) -> None:
+        self.block = block
+        config = block.config
+        self.attention = block.attention
+        rows, flipped = _rows(config.marker, string)
+        self.tokens, self.length = len(rows), len(string)
+        self.offset = 1 if config.marker == "cls" else 0
+        self.places = torch.arange(self.length) + self.offset  # token of each bit
+        self.vector = tables.vector[rows]  # [token, width]
+        self.flipped_vector = tables.vector[flipped]  # [flip, width]
+        self.value = tables.value[rows]  # [token, head, width]
+        self.flipped_value = tables.value[flipped]  # [flip, head, width]
+        visible = self.attention.visible(self.vector[None])
+        self.hidden = None if visible is None else ~visible  # [token, token]
+        scores = tables.scores[:, rows]
+        new_key = scores[:, :, flipped]  # [head, token, flip]: every row with the flipped key
+        self._sums(scores[:, :, rows], new_key)
+        self._own_rows(tables.scores[:, flipped], rows, flipped)
+
+    def _sums(self, scores: Float[Tensor, "head token token"], new_key: Float[Tensor, "head token flip"]) -> None:
+        if self.hidden is not None:
+            low = 0.0 if self.attention.config.attention != "softmax" else -torch.inf
+            scores = scores.masked_fill(self.hidden, low)
+            new_key = new_key.masked_fill(self.hidden[:, self.places], low)
+        if self.attention.config.attention != "softmax":
+            weights = scores.relu() if self.attention.config.attention == "relu" else scores
+            new = new_key.relu() if self.attention.config.attention == "relu" else new_key
+            self.keep = torch.ones_like(new)
+            self.out, self.put = -weights[:, :, self.places], new
+            self.sums = self.rest_sums = _mix(weights, self.value)
+            self.dominating = None
+            self.old_weight, self.new_weight = weights[:, :, self.places].abs(), new.abs()
+            return
+        top, where = scores.max(dim=-1)  # [head, token]
+        weights = (scores - top[..., None]).exp()
+        rest_scores = scores.scatter(-1, where[..., None], -torch.inf)
+        rest_top = rest_scores.max(dim=-1).values  # -inf where a row sees one key only
+        rest = (rest_scores - rest_top.nan_to_num(neginf=0.0)[..., None]).exp()
+        total, rest_total = weights.sum(-1), rest.sum(-1)
+        old = weights[:, :, self.places]  # [head, token, flip]
+        dominated = where[..., None] == self.places  # [head, token, flip]
+        peak = torch.where(dominated, rest_top[..., None], top[..., None])
+        left = torch.where(dominated, rest_total[..., None], total[..., None] - old)
+        both = torch.maximum(peak, new_key)
+        shrink, grow = (peak - both).exp(), (new_key - both).exp()
+        bottom = shrink * left + grow
+        blind = new_key == -torch.inf  # a row that does not see the key keeps what it has
+        self.keep = torch.where(blind, 1 / total[..., None], shrink / bottom)
+        self.put = torch.where(blind, 0.0, grow / bottom)
+        self.out = torch.where(blind | dominated, 0.0, -shrink * old / bottom)
+        self.old_weight = old / total[..., None]
+        self.new_weight = self.put
+        self.sums = _mix(weights, self.value)  # [token, head, width]
+        self.rest_sums = _mix(rest, self.value)
+        self.dominating = dominated
+
+    def _own_rows(self, scores: Float[Tensor, "head flip row"], rows: Tensor, flipped: Tensor) -> None:
+        """What the flipped token itself receives: its query and one of its keys are new."""
+        own = scores[:, :, rows]  # [head, flip, token]
+        each = torch.arange(self.length)
+        own[:, each, self.places] = scores[:, each, flipped]
+        visible = None if self.hidden is None else ~self.hidden[self.places]
+        weights = self.attention.weights(own[None], visible)[0]  # [head, flip, token]
+        moved = self.flipped_value - self.value[self.places]  # [flip, head, width]
+        mixed = torch.einsum("hft,thw->fw", weights, self.value)
+        self.own = mixed + torch.einsum("hf,fhw->fw", weights[:, each, self.places], moved)  # [flip, width]
+
+    def changed(self, flips: Tensor, tolerance: float) -> Bool[Tensor, "flip token"]:
+        """Tokens whose attention gives or gave the flipped key a weight of at least the tolerance."""
+        weight = torch.maximum(self.old_weight, self.new_weight)[:, :, flips].amax(dim=0)  # [token, flip]
+        changed = weight.T >= tolerance
+        changed[torch.arange(len(flips)), self.places[flips]] = True
+        return changed
+
+    def pairs(self, flips: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """The layer's input and what attention brings, for pairs (flip, token)."""
+        heads = self.value.shape[1]
+        head = torch.arange(heads)
+        kept = tokens[:, None]
+        if self.dominating is not None:
+            kept = kept + self.tokens * self.dominating[:, tokens, flips].T  # [pair, head]
+        sources = torch.cat(
+            [
+                kept * heads + head,
+                (2 * self.tokens + self.places[flips])[:, None] * heads + head,
+                (3 * self.tokens + flips)[:, None] * heads + head,
+            ],
+            dim=1,
+        )
+        shares = torch.cat([c[:, tokens, flips] for c in (self.keep, self.out, self.put)]).T.contiguous()
+        mixed = F.embedding_bag(sources, self.parts, mode="sum", per_sample_weights=shares)  # [pair, width]
+        x = self.vector[tokens]
+        own = tokens == self.places[flips]
+        mixed[own] = self.own[flips[own]]
+        x[own] = self.flipped_vector[flips[own]]
+        return x, self._with_bias(mixed)
+
+    @functools.cached_property
+    def parts(self) -> Float[Tensor, "part width"]:
+        """All vectors that rows are mixed from, head by head: sums, sums without the dominating key, values, new values."""
+        every = torch.cat([self.sums, self.rest_sums, self.value, self.flipped_value])
+        return every.flatten(0, 1)
+
+    def everything(self, flips: Tensor) -> Float[Tensor, "flip token width"]:
+        """The layer's output at every token, for each flip."""
+        keep = self.keep[:, :, flips]  # [head, token, flip]
+        if self.dominating is None:
+            by_row = torch.bmm(keep.permute(1, 2, 0), self.sums)  # [token, flip, width]
+        else:
+            usual = torch.where(self.dominating[:, :, flips], 0.0, keep)
+            rare = keep - usual
+            by_row = torch.bmm(
+                torch.cat([usual, rare]).permute(1, 2, 0), torch.cat([self.sums, self.rest_sums], dim=1)
+            )
+        pair = torch.cat([self.out, self.put])[:, :, flips].permute(2, 1, 0)  # [flip, token, 2 head]
+        values = torch.cat([self.value[self.places[flips]], self.flipped_value[flips]], dim=1)
+        mixed = torch.bmm(pair, values).add_(by_row.transpose(0, 1))  # [flip, token, width]
+        x = self.vector.expand(len(flips), -1, -1).clone()
+        each, place = torch.arange(len(flips)), self.places[flips]
+        mixed[each, place] = self.own[flips]
+        x[each, place] = self.flipped_vector[flips]
+        return self.block.finish(x, self._with_bias(mixed))
+
+    def _with_bias(self, mixed: Tensor) -> Tensor:
+        output = self.attention.output
+        return mixed if output is None or output.bias is None else mixed + output.bias
+
+    def finish(self, flips: Tensor, tokens: Tensor) -> Float[Tensor, "pair width"]:
+        """The layer's output for pairs (flip, token)."""
+        return self.block.finish(*self.pairs(flips, tokens))
+
+
+def _mix(
+    weights: Float[Tensor, "head token token"], value: Float[Tensor, "token head width"]
+) -> Float[Tensor, "token head width"]:
+    """Sums of the values by unnormalised weights."""
+    return torch.bmm(weights, value.transpose(0, 1)).transpose(0, 1).contiguous()

@@ -1,0 +1,534 @@
+"""Fourier spectra of models: of the logit as a real function of the bits, and of its sign as a Boolean function.
+
+The sign is 1 where the logit is positive. Up to 20 bits `spectrum` asks for all 2^n strings once, and everything about
+either function follows exactly. Beyond, `coefficient` and `weight_by_degree` sample, and the property testers ask
+queries; what holds for real values needs a range that the logits never leave, which `logit_range` proves for our
+transformer wherever a norm or a tanh comes before its read-out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal, TypedDict, Unpack, cast
+
+import numpy as np
+import torch
+from jaxtyping import Float64
+from torch import Tensor, nn
+
+from flipscope.cube.estimate import (
+    DEFAULT_MAX_QUERIES,
+    DEFAULT_SAMPLES,
+    Queries,
+    Range,
+    Sampling,
+    Seed,
+    check_positions,
+    fourier_coefficient,
+    generators,
+    random_strings,
+)
+from flipscope.cube.functions import BooleanFunction
+from flipscope.cube.intervals import (
+    Estimate,
+    Floats,
+    check_confidence,
+    check_count,
+    mean_from_samples,
+    proportions,
+)
+from flipscope.cube.spectrum import RealSpectrum
+from flipscope.cube.structure import Bits, Oracle, index_bits
+from flipscope.cube.testers import (
+    Sweep,
+    TestResult,
+    first_accepted_degree,
+    first_accepted_sparsity,
+    fourier_sparsity_test,
+    low_degree_test,
+)
+from flipscope.errors import InputError
+from flipscope.models.margin import binary_logit
+from flipscope.models.transformer import Block, Transformer
+
+Model = nn.Module | Callable[[Tensor], Tensor]
+Output = Literal["sign", "logit"]
+
+MAX_EXACT_BITS = 20
+_ROUNDING = 1e-4  # by how much of itself a proven range is widened, and what a tester takes for rounding
+_BLOCK_PAIRS = 1 << 22  # pairs of strings compared at once
+_BLOCK_STRINGS = 1 << 16
+_ITERATIONS = 30  # of an interval that narrows itself; each is valid
+
+
+# ---------------------------------------------------------------- exact
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSpectrum:
+    """The logits of all strings, in the order of truth tables, and what follows from them exactly."""
+
+    logits: Float64[np.ndarray, " string"]
+
+    @property
+    def n(self) -> int:
+        """Number of bits."""
+        return len(self.logits).bit_length() - 1
+
+    @cached_property
+    def real(self) -> RealSpectrum:
+        """The spectrum of the logit: coefficients, weight by degree, degree, sparsity, average sensitivity."""
+        return RealSpectrum.of(self.logits)
+
+    @cached_property
+    def sign(self) -> BooleanFunction:
+        """The model as a Boolean function, for `cube.spectrum` and all else: 1 where the logit is positive."""
+        return BooleanFunction.from_table((self.logits > 0).astype(np.uint8))
+
+    @property
+    def smallest(self) -> float:
+        """The smallest absolute logit: how far the nearest string is from changing its sign."""
+        return float(np.abs(self.logits).min())
+
+
+def spectrum(model: Model, n: int) -> ModelSpectrum:
+    """The exact spectra of a model on strings of n <= 20 bits, from one logit for each of the 2^n strings."""
+    if check_count("n", n) > MAX_EXACT_BITS:
+        raise InputError(
+            f"n={n} is beyond {MAX_EXACT_BITS}, up to which all strings are asked: sample with coefficient or "
+            "weight_by_degree"
+        )
+    ask = oracle(model, "logit")
+    logits = np.empty(1 << n)
+    for start in range(0, len(logits), _BLOCK_STRINGS):
+        count = min(_BLOCK_STRINGS, len(logits) - start)
+        logits[start : start + count] = ask(index_bits(start, count, n))
+    if not bool(np.isfinite(logits).all()):
+        wrong = int((~np.isfinite(logits)).sum())
+        raise InputError(f"{wrong} of {len(logits)} logits are NaN or infinite: the model is broken")
+    return ModelSpectrum(logits)
+
+
+# ---------------------------------------------------------------- the model as an oracle
+
+
+def oracle(model: Model, output: Output = "sign") -> Oracle:
+    """The model as a function of 0/1 arrays [string, position], for all that asks queries.
+
+    Its value is 1 where the logit is positive and 0 elsewhere, or the logit itself.
+    """
+    if output not in ("sign", "logit"):
+        raise InputError(f"output={output!r} is not one of sign, logit")
+
+    def ask(strings: Bits) -> Floats | Bits:
+        logits = _logits(model, strings)
+        if bool(np.isnan(logits).any()):
+            raise InputError(f"{int(np.isnan(logits).sum())} of {len(logits)} logits are NaN: the model is broken")
+        return logits if output == "logit" else (logits > 0).astype(np.uint8)
+
+    return ask
+
+
+def logit_range(model: nn.Module) -> Range:
+    """Two numbers between which every logit of our transformer lies, whatever the string.
+
+    What leaves a layer norm has mean 0 and length at most sqrt(width) before gain and bias (Eq 13), and what leaves a
+    tanh lies between -1 and 1; the read-out (Eq 14) is linear. The ends are moved out by 1e-4 of themselves, more than
+    rounding does.
+    """
+    if not isinstance(model, Transformer):
+        raise InputError(f"the range of a {type(model).__name__}'s logits is not known: give value_range")
+    config = model.config
+    if config.outputs > 2 or config.readout == "every":
+        raise InputError(
+            f"a model with outputs={config.outputs} and readout={config.readout!r} has more than one logit a string"
+        )
+    with torch.no_grad():
+        rows = model.head.weight.double()  # [output, width]
+        bias = rows.new_zeros(len(rows)) if model.head.bias is None else model.head.bias.double()
+        row, centre = (rows[0], bias[0]) if len(rows) == 1 else (rows[1] - rows[0], bias[1] - bias[0])
+        if model.dense is not None:
+            half = row.abs().sum()
+        else:
+            norm = model.final_norm
+            if norm is None and config.norm in ("post", "once"):
+                block = cast(Block, model.blocks[-1])
+                norm = block.norm2 or block.norm1
+            if norm is None:
+                raise InputError(
+                    "no norm comes before the read-out, so the logits have no known range: give value_range"
+                )
+            if norm.weight is not None and norm.bias is not None:
+                centre = centre + row @ norm.bias.double()
+                row = row * norm.weight.double()
+            half = math.sqrt(config.width) * (row - row.mean()).norm()
+    middle, reach = float(centre), float(half)
+    if not math.isfinite(middle + reach):
+        raise InputError("the read-out has weights that are NaN or infinite: the model is broken")
+    slack = _ROUNDING * (reach + abs(middle)) + 1e-9
+    return middle - reach - slack, middle + reach + slack
+
+
+def _asked(model: Model, output: Output, value_range: Range | None) -> tuple[Oracle, Range | None]:
+    """The oracle of the model, and the range of its values if they are real."""
+    ask = oracle(model, output)
+    if output == "sign":
+        if value_range is not None:
+            raise InputError(f"value_range={value_range} is for output='logit': a sign is 0 or 1")
+        return ask, None
+    if value_range is None:
+        if not isinstance(model, nn.Module):
+            raise InputError("the range of a function's values is not known: give value_range")
+        value_range = logit_range(model)
+    low, high = value_range
+
+    def ask_within(strings: Bits) -> Floats:
+        values: Floats = ask(strings)
+        wrong = values[~((values >= low) & (values <= high))]
+        if len(wrong):
+            raise InputError(f"the model returned {wrong[0]}, outside value_range={value_range}: widen it")
+        return values
+
+    return ask_within, value_range
+
+
+# ---------------------------------------------------------------- from samples
+
+
+def coefficient(
+    model: Model,
+    n: int,
+    positions: Sequence[int],
+    *,
+    output: Output = "sign",
+    value_range: Range | None = None,
+    **sampling: Unpack[Sampling],
+) -> Estimate:
+    """Estimate of f^(S) = E[f(x) chi_S(x)], S the 0-based positions; f is (-1)**sign, or the logit.
+
+    Sampling takes the keywords of `cube.estimate`: samples or precision, confidence, seed and others. Of a logit, but
+    for the empty S, half its change under a flip at the first position of S is sampled, which has the same coefficient
+    and less noise, as it keeps only the sets with that position; a sample then takes two queries.
+    """
+    ask, ends = _asked(model, output, value_range)
+    chosen = check_positions(positions, check_count("n", n))
+    if ends is None or not chosen:
+        return fourier_coefficient(ask, n, chosen, value_range=ends, **sampling)
+
+    def half_change(strings: Bits) -> Floats:
+        flipped = strings.copy()
+        flipped[:, chosen[0]] ^= 1
+        changes: Floats = (ask(strings) - ask(flipped)) / 2
+        return changes
+
+    reach = (ends[1] - ends[0]) / 2
+    sampling["max_queries"] = check_count("max_queries", sampling.get("max_queries", DEFAULT_MAX_QUERIES), 2) // 2
+    found = fourier_coefficient(half_change, n, chosen, value_range=(-reach, reach), **sampling)
+    return replace(found, queries=2 * found.queries)
+
+
+@dataclass(frozen=True)
+class DegreeWeights:
+    """W_k, the sum of f^(S)^2 over the sets S of size k, of some degrees k; all intervals hold together.
+
+    `rest` is the weight of all degrees that are not among them.
+    """
+
+    n: int
+    weights: dict[int, Estimate]
+    rest: Estimate
+
+
+def weight_by_degree(
+    model: Model,
+    n: int,
+    *,
+    degrees: Sequence[int] | None = None,
+    output: Output = "sign",
+    value_range: Range | None = None,
+    samples: int = DEFAULT_SAMPLES,
+    confidence: float = 0.95,
+    seed: Seed = 0,
+) -> DegreeWeights:
+    """Estimates of W_0 and of the weights of these degrees, from one logit for each of the sampled strings.
+
+    For independent x and y, E[f(x) f(y) K(x, y)] = W_k, where K(x, y) sums chi_S(x) chi_S(y) over the sets S of size k:
+    a Krawtchouk polynomial of their distance. One half A of the strings gives q(y), the mean of f(x) K(x, y) over x in
+    A, the other half the mean of f(y) q(y): unbiased, from all pairs (x, y). The interval has two parts, each with a
+    share of the allowed error. Given A, the f(y) q(y) are independent and |q| <= sqrt(C(n, k)) ||q||, so that the
+    betting interval holds for their mean E[f q]. That itself is the mean over A of f(x) f_k(x), f_k the part of f of
+    degree k, with |f_k| <= sqrt(C(n, k) W_k), and lies near W_k by Bernstein's inequality.
+
+    The error is about sqrt(C(n, k)) / samples, in addition to what every mean has: low degrees and those near n can be
+    had, middle ones at large n cannot, by any number of strings that one could ask. Hence by default the degrees with
+    C(n, k) <= samples / 2. A value below 0 is moved to 0.
+    """
+    ask, ends = _asked(model, output, value_range)
+    queries = Queries(ask, n, ends)
+    size = check_count("samples", samples, 20)
+    error = 1 - check_confidence(confidence)
+    chosen = _checked_degrees(degrees, queries.n, size)
+    groups = [(k,) for k in chosen] + [(0, *chosen)]
+    # Two events for each group of degrees, one for the mean, and for real values one each for their 2nd and 4th moment.
+    error /= 2 * len(groups) + 1 + 2 * (ends is not None)
+    (for_strings,) = generators(seed, 1)
+    strings = random_strings(for_strings, size, queries.n)
+    values = queries.signs(strings)
+    if ends is None:
+        found = _group_weights(strings, values, groups, moments := _SIGN_MOMENTS, error)
+    else:
+        # A constant changes no degree but 0. Taken from strings of its own, it leaves smaller values to the others.
+        pilot = size // 10
+        centre = float(values[:pilot].mean())
+        centred = values[pilot:] - centre
+        moments = _moments(centred, max(ends[1] - centre, centre - ends[0]), error)
+        found = _group_weights(strings[pilot:], centred, groups, moments, error)
+
+    def estimate(value: float, bounds: Range) -> Estimate:
+        inside = min(max(value, bounds[0]), bounds[1])
+        return Estimate(inside, bounds[0], bounds[1], confidence, size, queries=queries.asked)
+
+    zero, zero_bounds = _mean_squared(values, ends, error)
+    # The last group is of the centred values, whose degree 0 is another one; what it leaves over is the same.
+    value, bounds = found.pop()
+    rest = max(moments.square_low - bounds[1], 0.0), max(moments.square_high - bounds[0], 0.0)
+    total = (1 - zero_bounds[1], 1 - zero_bounds[0]) if ends is None else (0.0, moments.square_high)
+    *each, rest = _consistent([*(one for _, one in found), rest], total)
+    weights = {k: estimate(v, b) for k, v, b in zip(chosen, (v for v, _ in found), each, strict=True)}
+    return DegreeWeights(queries.n, {0: estimate(zero, zero_bounds), **weights}, estimate(moments.square - value, rest))
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """A bound of |f|, and E[f^2] and E[f^4] with what they are at least or at most."""
+
+    reach: float
+    square: float
+    square_low: float
+    square_high: float
+    fourth_high: float
+
+
+_SIGN_MOMENTS = _Moments(1.0, 1.0, 1.0, 1.0, 1.0)
+
+
+def _moments(values: Floats, reach: float, error: float) -> _Moments:
+    square = mean_from_samples(values**2, 0.0, reach**2, 1 - error)
+    fourth = mean_from_samples(values**4, 0.0, reach**4, 1 - error)
+    return _Moments(reach, square.value, square.low, square.high, fourth.high)
+
+
+def _mean_squared(values: Floats, ends: Range | None, error: float) -> tuple[float, Range]:
+    """E[f]^2 without bias, and its bounds."""
+    if ends is None:
+        [negative] = proportions([int(np.count_nonzero(values < 0))], len(values), 1 - error)
+        mean = negative.scaled(-2.0, 1.0)
+    else:
+        mean = mean_from_samples(values, *ends, 1 - error)
+    half = len(values) // 2
+    squares = (mean.low**2, mean.high**2)
+    lowest = 0.0 if mean.low <= 0 <= mean.high else min(squares)
+    return float(values[:half].mean() * values[half:].mean()), (lowest, max(squares))
+
+
+def _group_weights(
+    strings: Bits, values: Floats, groups: Sequence[tuple[int, ...]], moments: _Moments, error: float
+) -> list[tuple[float, Range]]:
+    """The weight of each group of degrees, without bias, and its bounds."""
+    n, half = strings.shape[1], len(strings) // 2
+    kernels = np.array([sum(_krawtchouk(n, k) for k in group) for group in groups])  # [group, distance]
+    first = strings[:half], values[:half]
+    inside = _kernel_means(*first, strings[:half], kernels)  # q on A itself, [string, group]
+    across = _kernel_means(*first, strings[half:], kernels)
+    found = []
+    for index, group in enumerate(groups):
+        sets = sum(math.comb(n, k) for k in group)
+        length = math.sqrt(max(0.0, float(values[:half] @ inside[:, index]) / half))  # ||q||
+        most = moments.reach * math.sqrt(sets) * length * (1 + 1e-9) + 1e-300
+        products = np.clip(values[half:] * across[:, index], -most, most)
+        mean = mean_from_samples(products, -most, most, 1 - error)
+        found.append((mean.value, _weight_bounds(mean, group, n, sets, half, moments, error)))
+    return found
+
+
+def _weight_bounds(
+    mean: Estimate, group: tuple[int, ...], n: int, sets: int, count: int, moments: _Moments, error: float
+) -> Range:
+    """Bounds of W, the weight of the group, given those of the mean over so many strings of Z = f f_k.
+
+    E[Z] = W, |Z| <= reach sqrt(sets W), and Var(Z) <= a W - W^2: a = reach^2 will do, and by Hölder's inequality and
+    hypercontractivity (E[g^4] <= 9^k E[g^2]^2 for degree k) so will 3^k sqrt(E[f^4]). A parity of all bits turns
+    degree n - k into degree k; twice as much is enough for low and high degrees together.
+    """
+    exponent = max(min(k, n - k) for k in group)
+    ends = len({2 * k <= n for k in group})
+    factor = min(moments.reach**2, ends * 3.0**exponent * math.sqrt(moments.fourth_high))
+    log = math.log(2 / error)
+    low, high = 0.0, moments.square_high
+    # W is in [low, high], so its deviation is at most the largest there, so it is in a smaller [low, high].
+    for _ in range(_ITERATIONS):
+        jump = moments.reach * math.sqrt(sets * high) + high
+        peak = min(max(factor / 2, low), high)
+        variance = max(0.0, peak * (factor - peak))
+        third = log * jump / 3
+        deviation = (third + math.sqrt(third**2 + 2 * count * variance * log)) / count
+        narrow = max(low, mean.low - deviation), min(high, mean.high + deviation)
+        if narrow[0] > narrow[1]:  # the error that the confidence allows for has happened
+            break
+        low, high = narrow
+    return low, high
+
+
+def _consistent(bounds: Sequence[Range], total: Range) -> list[Range]:
+    """Bounds of weights whose sum lies in the range `total`, each narrowed by those of the others."""
+    lows, highs = math.fsum(low for low, _ in bounds), math.fsum(high for _, high in bounds)
+    narrow = [(max(low, total[0] - (highs - high)), min(high, total[1] - (lows - low))) for low, high in bounds]
+    return [new if new[0] <= new[1] else old for old, new in zip(bounds, narrow, strict=True)]
+
+
+def _kernel_means(sources: Bits, values: Floats, targets: Bits, kernels: Floats) -> Floats:
+    """For each target y and kernel the mean over the sources x of value(x) kernel[distance of x and y]."""
+    n = sources.shape[1]
+    signs = 1 - 2 * sources.astype(np.float32)
+    out = np.empty((len(targets), len(kernels)))
+    step = max(1, _BLOCK_PAIRS // len(sources))
+    for start in range(0, len(targets), step):
+        part = 1 - 2 * targets[start : start + step].astype(np.float32)
+        distance = ((n - part @ signs.T) / 2).astype(np.int64)  # [target, source], exact: whole numbers below 2^24
+        cells = distance + (n + 1) * np.arange(len(part))[:, None]
+        weights = np.broadcast_to(values, cells.shape).ravel()
+        sums = np.bincount(cells.ravel(), weights, minlength=len(part) * (n + 1)).reshape(-1, n + 1)
+        out[start : start + step] = sums @ kernels.T / len(sources)
+    return out
+
+
+def _krawtchouk(n: int, k: int) -> Floats:
+    """K_k(d), d = 0..n: the sum of chi_S(x) chi_S(y) over the sets of size k, x and y at distance d."""
+    size = min(k, n - k)
+    values = [
+        sum((-1) ** j * math.comb(d, j) * math.comb(n - d, size - j) for j in range(size + 1)) for d in range(n + 1)
+    ]
+    table = np.array([float(value) for value in values])
+    return table if size == k else table * (-1.0) ** np.arange(n + 1)
+
+
+def _checked_degrees(degrees: Sequence[int] | None, n: int, samples: int) -> list[int]:
+    """The degrees from 1 on, sorted, after making sure that so many samples can tell anything of them."""
+    if degrees is None:
+        few = itertools.takewhile(lambda k: math.comb(n, k) <= samples // 2, range(1, n // 2 + 1))
+        low = list(few)
+        return sorted({*low, *(n - k for k in low), n})
+    chosen = sorted({check_count("degree", k, 0) for k in degrees} - {0})
+    for k in chosen:
+        if k > n:
+            raise InputError(f"degree {k} does not exist: the model has {n} bits")
+        if math.comb(n, k) > (samples / 2) ** 1.5:
+            raise InputError(
+                f"degree {k} of {n} bits has too many sets for samples={samples} to say anything: "
+                "leave it out, or take more"
+            )
+    return chosen
+
+
+# ---------------------------------------------------------------- property testers
+
+
+class DegreeOptions(TypedDict, total=False):
+    """The keywords of the low-degree tester (`cube.testers.low_degree_test`)."""
+
+    epsilon: float
+    confidence: float
+    trials: int | None
+    tolerance: float
+    seed: Seed
+    max_queries: int
+
+
+class SparsityOptions(TypedDict, total=False):
+    """The keywords of the sparsity tester (`cube.testers.fourier_sparsity_test`)."""
+
+    free: int
+    epsilon: float
+    confidence: float
+    share: float
+    restrictions: int | None
+    seed: Seed
+    max_queries: int
+
+
+def degree_test(
+    model: Model,
+    n: int,
+    degree: int,
+    *,
+    output: Output = "sign",
+    value_range: Range | None = None,
+    **options: Unpack[DegreeOptions],
+) -> TestResult:
+    """Whether the degree of the model's sign or logit is at most `degree`; a rejection is proof.
+
+    A logit is rounded, so the tolerance of a trial is 1e-4 of half its range unless given.
+    """
+    ask, ends = _asked(model, output, value_range)
+    return low_degree_test(ask, n, degree, value_range=ends, **_tolerant(options, ends))
+
+
+def first_degree(
+    model: Model,
+    n: int,
+    *,
+    max_degree: int | None = None,
+    output: Output = "sign",
+    value_range: Range | None = None,
+    **options: Unpack[DegreeOptions],
+) -> Sweep:
+    """The first degree 0, 1, 2, ... that `degree_test` accepts; never more than the true one."""
+    ask, ends = _asked(model, output, value_range)
+    return first_accepted_degree(ask, n, max_degree=max_degree, value_range=ends, **_tolerant(options, ends))
+
+
+def sparsity_test(
+    model: Model,
+    n: int,
+    sparsity: int,
+    *,
+    output: Output = "sign",
+    value_range: Range | None = None,
+    **options: Unpack[SparsityOptions],
+) -> TestResult:
+    """Whether the model's sign or logit has at most `sparsity` coefficients that are not zero."""
+    ask, ends = _asked(model, output, value_range)
+    return fourier_sparsity_test(ask, n, sparsity, value_range=ends, **options)
+
+
+def first_sparsity(
+    model: Model,
+    n: int,
+    *,
+    max_sparsity: int = 1000,
+    output: Output = "sign",
+    value_range: Range | None = None,
+    **options: Unpack[SparsityOptions],
+) -> Sweep:
+    """The first sparsity 0, 1, 2, ... that `sparsity_test` accepts; never more than the true one."""
+    ask, ends = _asked(model, output, value_range)
+    return first_accepted_sparsity(ask, n, max_sparsity=max_sparsity, value_range=ends, **options)
+
+
+def _tolerant(options: DegreeOptions, ends: Range | None) -> DegreeOptions:
+    """The options with a tolerance for rounded logits, unless they have one."""
+    if ends is not None and "tolerance" not in options:
+        options["tolerance"] = _ROUNDING * (ends[1] - ends[0]) / 2
+    return options
+
+
+@torch.no_grad()
+def _logits(model: Model, strings: Bits) -> Floats:
+    if isinstance(model, nn.Module):
+        model.eval()
+    out = [binary_logit(model(torch.from_numpy(strings[i : i + 256]))) for i in range(0, len(strings), 256)]
+    return torch.cat(out).double().numpy()
