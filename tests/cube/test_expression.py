@@ -78,9 +78,7 @@ def evaluate(term: Term, bits: Bits) -> int:
         return answer
     answer = inner[0]
     for other in inner[1:]:
-        answer = {"&": answer & other, "|": answer | other, "^": answer ^ other, "<->": int(answer == other)}[
-            term.kind
-        ]
+        answer = {"&": answer & other, "|": answer | other, "^": answer ^ other, "<->": int(answer == other)}[term.kind]
     return answer
 
 
@@ -477,12 +475,8 @@ def test_what_a_zoo_function_refuses_is_shown_at_its_place(text: str) -> None:
     assert caught.value.sentence.endswith(".")
 
 
-@pytest.mark.parametrize(
-    ("text", "n", "at", "needs"), [("x1 ^ x5 ^ x5", 3, 5, 5), ("x1 & majority(9)", 8, 5, 9)]
-)
-def test_an_n_that_is_too_small_is_refused_where_more_is_needed(
-    text: str, n: int, at: int, needs: int
-) -> None:
+@pytest.mark.parametrize(("text", "n", "at", "needs"), [("x1 ^ x5 ^ x5", 3, 5, 5), ("x1 & majority(9)", 8, 5, 9)])
+def test_an_n_that_is_too_small_is_refused_where_more_is_needed(text: str, n: int, at: int, needs: int) -> None:
     with pytest.raises(ExpressionError) as caught:
         parse(text, n)
     assert caught.value.sentence == f"n = {n} is too small; this needs {needs} bits."

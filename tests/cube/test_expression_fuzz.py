@@ -130,9 +130,7 @@ def mutated(choose: random.Random) -> str:
         elif kind == 2:
             symbols[i], symbols[j] = symbols[j], symbols[i]
         elif kind == 3:
-            symbols[i] = choose.choice(
-                [*TOKENS, str(choose.randrange(-5, 50)), chr(choose.randrange(0x3000))]
-            )
+            symbols[i] = choose.choice([*TOKENS, str(choose.randrange(-5, 50)), chr(choose.randrange(0x3000))])
         elif kind == 4:
             symbols[i:i] = WORDS.findall(choose.choice(VALID))[: choose.randrange(1, 9)]
         else:

@@ -37,9 +37,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def table_words(
-    node: Node, progress: Progress | None = None, positions: tuple[int, ...] | None = None
-) -> Words:
+def table_words(node: Node, progress: Progress | None = None, positions: tuple[int, ...] | None = None) -> Words:
     """The packed truth table of a node over these positions (its support unless given): variable j is the j-th."""
     positions = node.support if positions is None else positions
     width = len(positions)
@@ -129,7 +127,7 @@ def _symmetric_words(kernel: Symmetric, columns: list[int], index: Words) -> Wor
     inside = index_bits(0, 64, 6)[:, low].sum(axis=-1, dtype=np.int64)
     high_count = len(columns) - len(low)
     words = np.array([pack(kernel.values[ones + inside])[0] for ones in range(high_count + 1)], np.uint64)
-    return words[np.bitwise_count(index & np.uint64(high_mask))]
+    return np.asarray(words[np.bitwise_count(index & np.uint64(high_mask))])
 
 
 def _gathered_words(kernel: Table, columns: list[int], index: Words) -> Words:

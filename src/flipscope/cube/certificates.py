@@ -55,9 +55,7 @@ def _block_sensitivity(table: Any) -> Any:
 def _certificate_complexity(table: Any) -> Any:
     """free[x] = most bits that may be left open around x with the value unchanged."""
     size = len(table)
-    constant = np.ones(
-        (size, size), np.uint8
-    )  # constant[mask, x]: f does not change on the subcube mask around x
+    constant = np.ones((size, size), np.uint8)  # constant[mask, x]: f does not change on the subcube mask around x
     most_free = np.zeros(size, np.int64)
     for mask in range(1, size):
         lowest = mask & -mask

@@ -16,9 +16,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def compiled(*signatures: Any, fastmath: bool = False) -> Callable[[Function], Function]:
     """Decorator: compile for these signatures now (or load the cached machine code)."""
-    return cast(
-        Callable[[Function], Function], njit(list(signatures), nogil=True, cache=True, fastmath=fastmath)
-    )
+    return cast(Callable[[Function], Function], njit(list(signatures), nogil=True, cache=True, fastmath=fastmath))
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -65,11 +65,7 @@ def analyse(node: Node, analysis: Analysis[Answer], progress: Progress | None = 
         return _tabulate(node, analysis, progress)
     if isinstance(node.kernel, Symmetric) and node.kernel.kind:
         return _associative(node, analysis, progress)
-    if (
-        _disjoint(node.children)
-        and node.kernel.arity <= MAX_GATE_INPUTS
-        and not isinstance(node.kernel, Call)
-    ):
+    if _disjoint(node.children) and node.kernel.arity <= MAX_GATE_INPUTS and not isinstance(node.kernel, Call):
         outer = node.kernel.evaluate(index_bits(0, 1 << node.kernel.arity, node.kernel.arity))
         return analysis.combine(outer, [analyse(child, analysis, progress) for child in node.children])
     return _tabulate(node, analysis, progress)
@@ -96,9 +92,7 @@ def _associative(gate: Gate, analysis: Analysis[Answer], progress: Progress | No
     for group in components(gate.children):
         joined = apply(make(len(group)), group)
         shared = isinstance(joined, Gate) and len(group) > 1
-        answers.append(
-            _tabulate(joined, analysis, progress) if shared else analyse(joined, analysis, progress)
-        )
+        answers.append(_tabulate(joined, analysis, progress) if shared else analyse(joined, analysis, progress))
     outer = make(2).evaluate(index_bits(0, 4, 2))
     while len(answers) > 1:  # pairwise, as a balanced tree: the long integers stay short for longest
         paired = [analysis.combine(outer, answers[i : i + 2]) for i in range(0, len(answers) - 1, 2)]

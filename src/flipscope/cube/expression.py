@@ -447,9 +447,7 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
         groups = [self.gate(and_kernel(width), operands[start : start + width], at) for start in starts]
         return self.gate(or_kernel(len(groups)), groups, at)
 
-    def call_on_numbers(
-        self, name: str, token: Token, numbers: list[_Number], keywords: list[_Keyword]
-    ) -> _Operand:
+    def call_on_numbers(self, name: str, token: Token, numbers: list[_Number], keywords: list[_Keyword]) -> _Operand:
         at = _place(token)
         if name == "symmetric":
             self.bind(token, numbers, keywords, [str(place) for place in range(len(numbers))], 0)

@@ -55,9 +55,7 @@ class BooleanFunction:
     def from_callable(function: Oracle, n: int, name: str = "the callable") -> BooleanFunction:
         """The function computed by a callable on 0/1 arrays of shape (strings, n), called lazily."""
         if not callable(function):
-            raise InputError(
-                f"{function!r} is not callable; give a function of 0/1 arrays of shape (strings, n)."
-            )
+            raise InputError(f"{function!r} is not callable; give a function of 0/1 arrays of shape (strings, n).")
         n = checked_bits(n)
         return BooleanFunction(n, Leaf(Call(n, function, name), tuple(range(n))))
 
@@ -82,13 +80,9 @@ class BooleanFunction:
             values = structure.checked_values(array, len(array), "the truth table")
         width = max(1, len(values).bit_length() - 1)
         if len(values) != 1 << width:
-            raise InputError(
-                f"a truth table must have length 2^n with n >= 1; this one has length {len(values)}."
-            )
+            raise InputError(f"a truth table must have length 2^n with n >= 1; this one has length {len(values)}.")
         if n is not None and n != width:
-            raise InputError(
-                f"a truth table of n = {n} bits must have length 2^{n}; this one has {len(values)}."
-            )
+            raise InputError(f"a truth table of n = {n} bits must have length 2^{n}; this one has {len(values)}.")
         return BooleanFunction.from_words(pack(values), width)
 
     @staticmethod
@@ -103,9 +97,7 @@ class BooleanFunction:
             )
         array = given.copy()
         if n < 6 and not np.array_equal(array, pack(unpack(array)[: 1 << n])):
-            raise InputError(
-                f"a packed table of n = {n} bits must repeat its {1 << n} values to fill the word."
-            )
+            raise InputError(f"a packed table of n = {n} bits must repeat its {1 << n} values to fill the word.")
         return BooleanFunction(n, Leaf(Table(n, array), tuple(range(n))))
 
     @staticmethod
@@ -113,14 +105,10 @@ class BooleanFunction:
         """The function of the number of ones: values[w] on strings with w ones, so n = len(values) - 1."""
         array = structure.as_array(values, "the value vector")
         if array.ndim != 1 or len(array) < 2:
-            raise InputError(
-                "a symmetric function needs a vector of n + 1 >= 2 values, one for each number of ones."
-            )
+            raise InputError("a symmetric function needs a vector of n + 1 >= 2 values, one for each number of ones.")
         vector = structure.checked_values(array, len(array), "the value vector")
         n = checked_bits(len(vector) - 1)
-        return BooleanFunction(
-            n, structure.apply(Symmetric(vector), [structure.variable(i) for i in range(n)])
-        )
+        return BooleanFunction(n, structure.apply(Symmetric(vector), [structure.variable(i) for i in range(n)]))
 
     @staticmethod
     def junta(inner: BooleanFunction, positions: Sequence[int], n: int) -> BooleanFunction:
@@ -188,25 +176,17 @@ class BooleanFunction:
         if not isinstance(other, BooleanFunction):
             return NotImplemented
         if other.n != self.n:
-            raise InputError(
-                f"functions of {self.n} and {other.n} bits do not combine; extend one of them first."
-            )
+            raise InputError(f"functions of {self.n} and {other.n} bits do not combine; extend one of them first.")
         return BooleanFunction(self.n, structure.apply(kernel, [self.node, other.node]))
 
     def compose(self, inners: Sequence[BooleanFunction]) -> BooleanFunction:
         """This function of the inner functions' values: x -> f(g_1(x), ..., g_n(x))."""
         if not all(isinstance(inner, BooleanFunction) for inner in inners):
-            raise InputError(
-                "inner functions must be BooleanFunctions; make fixed bits with .constant(value, n)."
-            )
+            raise InputError("inner functions must be BooleanFunctions; make fixed bits with .constant(value, n).")
         if len(inners) != self.n:
-            raise InputError(
-                f"a function of {self.n} bits composes with {self.n} inner functions, not {len(inners)}."
-            )
+            raise InputError(f"a function of {self.n} bits composes with {self.n} inner functions, not {len(inners)}.")
         if len({inner.n for inner in inners}) != 1:
-            raise InputError(
-                "inner functions must all have the same number of bits; extend the shorter ones."
-            )
+            raise InputError("inner functions must all have the same number of bits; extend the shorter ones.")
         return BooleanFunction(inners[0].n, structure.substitute(self.node, lambda p: inners[p].node))
 
     def restrict(self, fixed: Mapping[int, int]) -> BooleanFunction:
@@ -219,9 +199,7 @@ class BooleanFunction:
         new = {position: place for place, position in enumerate(free)}
         return BooleanFunction(
             len(free),
-            structure.substitute(
-                self.node, lambda p: Const(values[p]) if p in values else structure.variable(new[p])
-            ),
+            structure.substitute(self.node, lambda p: Const(values[p]) if p in values else structure.variable(new[p])),
         )
 
     def permute(self, order: Sequence[int]) -> BooleanFunction:
@@ -356,9 +334,7 @@ def _from_integer(table: int, n: int | None) -> BooleanFunction:
         raise InputError(f"a truth table as an integer must not be negative; {shown(table)} is.")
     width = max(1, (max(1, table.bit_length()) - 1).bit_length()) if n is None else _checked_table_bits(n)
     if table.bit_length() > 1 << width:
-        raise InputError(
-            f"the integer has {table.bit_length()} bits, more than the 2^{width} values of n = {width}."
-        )
+        raise InputError(f"the integer has {table.bit_length()} bits, more than the 2^{width} values of n = {width}.")
     raw = table.to_bytes(max(1, 1 << _checked_table_bits(width) >> 3), "little")
     values = np.unpackbits(np.frombuffer(raw, np.uint8), bitorder="little")
     return BooleanFunction.from_words(pack(values[: 1 << width]), width)
@@ -475,7 +451,7 @@ def address(k: int) -> BooleanFunction:
 
     def lookup(bits: Bits) -> Bits:
         index = (bits[:, :k].astype(np.int64) << np.arange(k)).sum(axis=-1)
-        return bits[np.arange(len(bits)), k + index]
+        return np.asarray(bits[np.arange(len(bits)), k + index])
 
     n = k + (1 << k)
     return BooleanFunction(n, structure.zoo_call("address", {"k": k}, n, lookup))

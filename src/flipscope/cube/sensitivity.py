@@ -273,9 +273,7 @@ def real_sensitivity(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def _small_table(f: BooleanFunction, what: str) -> Bits:
     width = len(f.support)
     if width > MAX_CERTIFICATE_BITS:
-        raise NotExact(
-            f"{what} is computed for at most {MAX_CERTIFICATE_BITS} relevant bits; this has {width}."
-        )
+        raise NotExact(f"{what} is computed for at most {MAX_CERTIFICATE_BITS} relevant bits; this has {width}.")
     return unpack(table_words(f.node))[: 1 << width]
 
 

@@ -35,9 +35,7 @@ from flipscope.cube.structure import (
 from flipscope.errors import InputError
 
 MAX_SPECTRUM_BITS = 28  # 2^28 32-bit coefficients are 1 GiB
-MAX_JUMP_WORK = (
-    12e9  # steps times bits of a step's integers, in the closed form of a symmetric function: seconds
-)
+MAX_JUMP_WORK = 12e9  # steps times bits of a step's integers, in the closed form of a symmetric function: seconds
 
 
 # ---------------------------------------------------------------- the transform
@@ -209,9 +207,7 @@ def weight_by_degree(f: BooleanFunction) -> list[Fraction]:
     """W_0..W_n: the sum of f^(S)^2 over sets of each size, exact; they sum to 1."""
     known = weights(f)
     scale = 1 << 2 * known.bits
-    return [Fraction(known.mean**2, scale)] + [
-        Fraction(known.squares.get(d, 0), scale) for d in range(1, f.n + 1)
-    ]
+    return [Fraction(known.mean**2, scale)] + [Fraction(known.squares.get(d, 0), scale) for d in range(1, f.n + 1)]
 
 
 def weight_floats(f: BooleanFunction) -> list[float]:
@@ -325,17 +321,15 @@ def coefficients(f: BooleanFunction) -> dict[tuple[int, ...], Fraction]:
         raise NotExact(f"all coefficients are listed for at most 20 relevant bits; this has {width}.")
     table = table_coefficients(table_words(f.node), width)
     return {
-        tuple(p for j, p in enumerate(f.support) if (int(index) >> j) & 1): Fraction(
-            int(table[index]), 1 << width
-        )
+        tuple(p for j, p in enumerate(f.support) if (int(index) >> j) & 1): Fraction(int(table[index]), 1 << width)
         for index in np.flatnonzero(table)
     }
 
 
 def level_inequality(f: BooleanFunction, k: int) -> tuple[float, float]:
-    """The weight of the 0/1-valued f up to degree k and the level-k bound (2e/k ln(1/a))^k a^2, a = P(f = 1) or P(f = 0).
+    """The weight of the 0/1-valued f up to degree k, and the level-k bound (2e/k ln(1/a))^k a^2 on it.
 
-    The bound holds for k <= 2 ln(1/a), with a the smaller of the two probabilities (O'Donnell 2014, section 9.5).
+    a is the smaller of P(f = 1) and P(f = 0); the bound holds for k <= 2 ln(1/a) (O'Donnell 2014, section 9.5).
     """
     from flipscope.cube.sensitivity import count_ones
 
@@ -377,7 +371,7 @@ class RealSpectrum:
     def weight_by_degree(self) -> NDArray[np.float64]:
         """W_0..W_n: sums of f^(S)^2 by |S|."""
         sizes = np.bitwise_count(np.arange(len(self.coefficients), dtype=np.uint64))
-        return np.bincount(sizes, weights=self.coefficients**2, minlength=self.n + 1)
+        return np.asarray(np.bincount(sizes, weights=self.coefficients**2, minlength=self.n + 1), np.float64)
 
     def degree(self, tolerance: float = 1e-9) -> int:
         """The largest |S| with |f^(S)| > tolerance."""

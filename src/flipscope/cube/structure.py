@@ -1,4 +1,4 @@
-"""How a Boolean function is built: constants, leaves (a kernel applied to variables), gates (a kernel applied to nodes).
+"""How a Boolean function is built: constants, leaves (a kernel on variables), gates (a kernel on other nodes).
 
 Keeping the structure is what makes exact answers possible far beyond 30 bits: a symmetric leaf on 10,000 bits has a
 closed form, a junta is a leaf on few positions, and a gate whose children share no variable composes their answers.
@@ -73,7 +73,7 @@ class Symmetric:
         return len(self.values) - 1
 
     def evaluate(self, bits: Bits) -> Bits:
-        return self.values[bits.sum(axis=-1, dtype=np.int64)]
+        return np.asarray(self.values[bits.sum(axis=-1, dtype=np.int64)])
 
     def negated(self) -> Symmetric:
         return Symmetric(1 - self.values)
@@ -109,7 +109,7 @@ class Table:
     def lookup(self, index: NDArray[np.int64]) -> Bits:
         """Values on the strings with these indices."""
         shifted = self.words[index >> 6] >> (index & 63).astype(np.uint64)
-        return (shifted & np.uint64(1)).astype(np.uint8)
+        return np.asarray(shifted & np.uint64(1), np.uint8)
 
     def negated(self) -> Table:
         return Table(self.arity, ~self.words)
@@ -122,9 +122,7 @@ class Call:
     arity: int
     function: Oracle
     name: str = "the callable"
-    origin: tuple[str, dict[str, int]] | None = (
-        None  # the zoo function and arguments that made it, if one did
-    )
+    origin: tuple[str, dict[str, int]] | None = None  # the zoo function and arguments that made it, if one did
     by_index: Callable[[Words], Bits] | None = None  # the same from string indices, where that is faster
 
     def evaluate(self, bits: Bits) -> Bits:
@@ -344,9 +342,7 @@ def _gate(kernel: Kernel, children: Sequence[Node]) -> Node:
         return Leaf(kernel, tuple(v for v in variables if v is not None))
     depth = 1 + max((child.depth for child in children), default=0)
     if depth > MAX_DEPTH:
-        raise InputError(
-            f"the function is nested more than {MAX_DEPTH} deep; build it from a table or a callable."
-        )
+        raise InputError(f"the function is nested more than {MAX_DEPTH} deep; build it from a table or a callable.")
     support = tuple(sorted(set().union(*(child.support for child in children))))
     has_call = isinstance(kernel, Call) or any(child.has_call for child in children)
     return Gate(kernel, tuple(children), depth, support, has_call)

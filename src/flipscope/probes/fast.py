@@ -49,7 +49,9 @@ class FastEngine:
         tolerance: float = TOLERANCE,
     ) -> None:
         if not supports(model):
-            raise InputError("the fast path needs flipscope's own transformer on bits, read at its first or last position.")
+            raise InputError(
+                "the fast path needs flipscope's own transformer on bits, read at its first or last position."
+            )
         self.model = Transformer(model.config, seed=None, dtype=dtype)
         weights = {name: tensor.detach().to(dtype) for name, tensor in model.state_dict().items()}
         self.model.load_state_dict(weights, assign=True)
@@ -102,9 +104,7 @@ class FastEngine:
             states.append(x[0])
         return states
 
-    def _flips(
-        self, first: FirstLayer, flips: Tensor, base: list[Tensor], last: LastLayer
-    ) -> Float[Tensor, " flip"]:
+    def _flips(self, first: FirstLayer, flips: Tensor, base: list[Tensor], last: LastLayer) -> Float[Tensor, " flip"]:
         """Logits of a chunk of flips."""
         states: Pairs | Tensor
         changed = first.changed(flips, self.tolerance)  # [flip, token]

@@ -147,7 +147,7 @@ class FirstLayer:
     def changed(self, flips: Tensor, tolerance: float) -> Bool[Tensor, "flip token"]:
         """Tokens whose attention gives or gave the flipped key a weight of at least the tolerance."""
         weight = torch.maximum(self.old_weight, self.new_weight)[:, :, flips].amax(dim=0)  # [token, flip]
-        changed = weight.T >= tolerance
+        changed: Tensor = torch.ge(weight.T, tolerance)
         changed[torch.arange(len(flips)), self.places[flips]] = True
         return changed
 
@@ -176,7 +176,7 @@ class FirstLayer:
 
     @functools.cached_property
     def parts(self) -> Float[Tensor, "part width"]:
-        """All vectors that rows are mixed from, head by head: sums, sums without the dominating key, values, new values."""
+        """All vectors that rows are mixed from: sums, sums without the dominating key, values, flipped values."""
         every = torch.cat([self.sums, self.rest_sums, self.value, self.flipped_value])
         return every.flatten(0, 1)
 
@@ -188,9 +188,7 @@ class FirstLayer:
         else:
             usual = torch.where(self.dominating[:, :, flips], 0.0, keep)
             rare = keep - usual
-            by_row = torch.bmm(
-                torch.cat([usual, rare]).permute(1, 2, 0), torch.cat([self.sums, self.rest_sums], dim=1)
-            )
+            by_row = torch.bmm(torch.cat([usual, rare]).permute(1, 2, 0), torch.cat([self.sums, self.rest_sums], dim=1))
         pair = torch.cat([self.out, self.put])[:, :, flips].permute(2, 1, 0)  # [flip, token, 2 head]
         values = torch.cat([self.value[self.places[flips]], self.flipped_value[flips]], dim=1)
         mixed = torch.bmm(pair, values).add_(by_row.transpose(0, 1))  # [flip, token, width]

@@ -147,30 +147,31 @@ def logit_range(model: nn.Module) -> Range:
         raise InputError(
             f"a model with outputs={config.outputs} and readout={config.readout!r} has more than one logit a string"
         )
-    with torch.no_grad():
-        rows = model.head.weight.double()  # [output, width]
-        bias = rows.new_zeros(len(rows)) if model.head.bias is None else model.head.bias.double()
-        row, centre = (rows[0], bias[0]) if len(rows) == 1 else (rows[1] - rows[0], bias[1] - bias[0])
-        if model.dense is not None:
-            half = row.abs().sum()
-        else:
-            norm = model.final_norm
-            if norm is None and config.norm in ("post", "once"):
-                block = cast(Block, model.blocks[-1])
-                norm = block.norm2 or block.norm1
-            if norm is None:
-                raise InputError(
-                    "no norm comes before the read-out, so the logits have no known range: give value_range"
-                )
-            if norm.weight is not None and norm.bias is not None:
-                centre = centre + row @ norm.bias.double()
-                row = row * norm.weight.double()
-            half = math.sqrt(config.width) * (row - row.mean()).norm()
-    middle, reach = float(centre), float(half)
+    rows = _numbers(model.head.weight)  # [output, width]
+    bias = np.zeros(len(rows)) if model.head.bias is None else _numbers(model.head.bias)
+    row, middle = (rows[0], bias[0]) if len(rows) == 1 else (rows[1] - rows[0], bias[1] - bias[0])
+    if model.dense is not None:
+        reach = float(np.abs(row).sum())
+    else:
+        norm = model.final_norm
+        if norm is None and config.norm in ("post", "once"):
+            block = cast(Block, model.blocks[-1])
+            norm = block.norm2 or block.norm1
+        if norm is None:
+            raise InputError("no norm comes before the read-out, so the logits have no known range: give value_range")
+        if norm.weight is not None and norm.bias is not None:
+            middle = middle + row @ _numbers(norm.bias)
+            row = row * _numbers(norm.weight)
+        reach = math.sqrt(config.width) * float(np.linalg.norm(row - row.mean()))
     if not math.isfinite(middle + reach):
         raise InputError("the read-out has weights that are NaN or infinite: the model is broken")
     slack = _ROUNDING * (reach + abs(middle)) + 1e-9
-    return middle - reach - slack, middle + reach + slack
+    return float(middle - reach - slack), float(middle + reach + slack)
+
+
+def _numbers(parameter: Tensor) -> Floats:
+    """The parameter in float64."""
+    return parameter.detach().double().cpu().numpy()
 
 
 def _asked(model: Model, output: Output, value_range: Range | None) -> tuple[Oracle, Range | None]:
@@ -348,8 +349,9 @@ def _group_weights(
     for index, group in enumerate(groups):
         sets = sum(math.comb(n, k) for k in group)
         length = math.sqrt(max(0.0, float(values[:half] @ inside[:, index]) / half))  # ||q||
-        most = moments.reach * math.sqrt(sets) * length * (1 + 1e-9) + 1e-300
-        products = np.clip(values[half:] * across[:, index], -most, most)
+        # The last term is room for rounding, where all but nothing of q is left.
+        most = moments.reach * (math.sqrt(sets) * length + 1e-9 * sets * moments.reach)
+        products = values[half:] * across[:, index]
         mean = mean_from_samples(products, -most, most, 1 - error)
         found.append((mean.value, _weight_bounds(mean, group, n, sets, half, moments, error)))
     return found
