@@ -1,0 +1,246 @@
+"""Sensitivity of one string of 100 bits (its logit and 100 flips): a rival's way, plain PyTorch, and the fast path.
+
+  (i)   one forward a flip, batch 1, every position computed, as rivals do
+  (ii)  well-batched PyTorch: every position of every layer, the best of several batch sizes
+  (ii') the same tuned: the last layer only where it is read
+  (iii) the fast path: exact algebra alone, and with deltas
+
+One thread each side, CPU seconds, the least of a few interleaved repetitions. Heads 4, FFN --ffn times the width.
+Run with: make bench, or python benchmarks/flips.py [--quick] [--ffn 4] [--part grid|mix|screen|exhaustive]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+
+from flipscope.models.config import TransformerConfig, encoder
+from flipscope.models.init import random_shape
+from flipscope.models.transformer import Transformer
+from flipscope.probes.fast import FastEngine
+from flipscope.probes.screen import first_order_changes, screened_changes
+
+LENGTH = 100
+BATCHES = (8, 17, 101)
+SCHEMES = ("uniform", "gaussian", "xavier_normal")
+ALL_SCHEMES = ("uniform", "gaussian", "xavier_uniform", "xavier_normal")
+EXACT_GOALS = {(32, 2): 3.0, (128, 4): 1.6, (512, 6): 1.35}
+DELTA_GOALS = {(512, 2): 12.0, (512, 3): 3.0}
+
+
+def neighbours(string: np.ndarray) -> torch.Tensor:
+    """The flips of a string and, last, the string itself."""
+    near = np.repeat(string[None], len(string) + 1, axis=0)
+    near[np.arange(len(string)), np.arange(len(string))] ^= 1
+    return torch.from_numpy(near).long()
+
+
+def every_position(model: Transformer, bits: torch.Tensor, batch: int) -> torch.Tensor:
+    """Logits by computing every position of every layer, as a module that is only a module does."""
+    parts = []
+    for some in bits.split(batch):
+        x = model.embed(some)
+        for block in model.blocks:
+            x = block(x)
+        parts.append(model.read(x))
+    return torch.cat(parts)
+
+
+def trimmed(model: Transformer, bits: torch.Tensor, batch: int) -> torch.Tensor:
+    """Logits by the model's own forward, which computes the last layer only where it is read."""
+    return torch.cat([model(some) for some in bits.split(batch)])
+
+
+def least(sides: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Least CPU seconds of each side over interleaved repetitions, after one to warm up."""
+    best = dict.fromkeys(sides, float("inf"))
+    for turn in range(repeats + 1):
+        for name, run in sides.items():
+            start = time.process_time()
+            run()
+            if turn:
+                best[name] = min(best[name], time.process_time() - start)
+    return best
+
+
+def gemm_peak() -> float:
+    """Multiply-adds a second of a large float32 product on one thread."""
+    a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
+    return 1024**3 / least({"gemm": lambda: a @ b}, 10)["gemm"]
+
+
+def multiply_adds(config: TransformerConfig) -> float:
+    """Multiply-adds of (ii) for one string and its flips."""
+    tokens = LENGTH + 1
+    per_token = 4 * config.width**2 + 2 * config.width * config.hidden_width + 2 * tokens * config.width
+    return tokens * tokens * config.layers * per_token
+
+
+@torch.inference_mode()
+def grid(widths: tuple[int, ...], layers: tuple[int, ...], ffn: int, repeats: int) -> None:
+    """The table of widths, layers and initialisations."""
+    peak = gemm_peak()
+    print(f"GEMM peak of one thread: {peak / 1e9:.0f} G multiply-adds a second; FFN {ffn} x width\n")
+    print(f"{'width':>5} {'layers':>6} {'init':>14} {'(i) s':>8} {'(ii) s':>8} {'peak':>5} {'(ii)′ s':>8} {'exact s':>8}", end="")
+    print(f" {'deltas s':>8} | {'ii/exact':>8} {'ii/deltas':>9} {'ii′/deltas':>10} {'i/deltas':>8}  goals")
+    for width in widths:
+        for depth in (*layers, 3) if width == 512 else layers:
+            for scheme in SCHEMES:
+                config = encoder(width, depth, 4, ffn_width=ffn * width)
+                seconds = _sides(Transformer(config, scheme=scheme, seed=1).eval(), repeats)
+                share = multiply_adds(config) / seconds["plain"] / peak
+                goals = []
+                if (width, depth) in EXACT_GOALS:
+                    goals.append(f"exact {EXACT_GOALS[width, depth]}")
+                if (width, depth) in DELTA_GOALS and scheme == "gaussian":
+                    goals.append(f"deltas {DELTA_GOALS[width, depth]}")
+                if width <= 64:
+                    goals.append("(i) 10")
+                print(
+                    f"{width:5d} {depth:6d} {scheme:>14} {seconds['rival']:8.3f} {seconds['plain']:8.3f} {share:5.0%} "
+                    f"{seconds['tuned']:8.3f} {seconds['exact']:8.3f} {seconds['deltas']:8.3f} | "
+                    f"{seconds['plain'] / seconds['exact']:8.2f} {seconds['plain'] / seconds['deltas']:9.2f} "
+                    f"{seconds['tuned'] / seconds['deltas']:10.2f} {seconds['rival'] / seconds['deltas']:8.1f}  "
+                    + ", ".join(goals),
+                    flush=True,
+                )
+
+
+def _sides(model: Transformer, repeats: int) -> dict[str, float]:
+    string = np.random.default_rng(0).integers(0, 2, (1, LENGTH), np.uint8)
+    bits = neighbours(string[0])
+    exact, deltas = FastEngine(model, deltas=False), FastEngine(model)
+    some = bits[:5]  # the rival's loop takes the same time for each flip
+    sides: dict[str, Callable[[], object]] = {"rival": lambda: every_position(model, some, 1)}
+    for batch in BATCHES:
+        sides[f"plain{batch}"] = lambda batch=batch: every_position(model, bits, batch)
+        sides[f"tuned{batch}"] = lambda batch=batch: trimmed(model, bits, batch)
+    sides["exact"] = lambda: exact.flip_logits(string)
+    sides["deltas"] = lambda: deltas.flip_logits(string)
+    seconds = least(sides, repeats)
+    return {
+        "rival": seconds["rival"] * len(bits) / len(some),
+        "plain": min(seconds[f"plain{batch}"] for batch in BATCHES),
+        "tuned": min(seconds[f"tuned{batch}"] for batch in BATCHES),
+        "exact": seconds["exact"],
+        "deltas": seconds["deltas"],
+    }
+
+
+def screen(strings_count: int, repeats: int) -> None:
+    """Xavier models with the audited heuristic screen, against (ii) on the same strings."""
+    print(f"\nAudited heuristic screen, xavier_normal, {strings_count} strings:")
+    for width, depth in ((64, 4), (512, 2)):
+        model = Transformer(encoder(width, depth, 4, ffn_width=2 * width), scheme="xavier_normal", seed=1).eval()
+        strings = np.random.default_rng(0).integers(0, 2, (strings_count, LENGTH), np.uint8)
+        with torch.inference_mode():
+            plain = least({"plain": lambda: every_position(model, neighbours(strings[0]), 17)}, repeats)["plain"]
+        engine = FastEngine(model)
+        start = time.process_time()
+        outcome = _screened(model, engine, strings)
+        seconds = time.process_time() - start
+        print(
+            f"  width {width}, {depth} layers: {plain * strings_count / seconds:.0f} x (goal 100); skipped "
+            f"{outcome.skipped:,} of {outcome.flips:,} flips, audit: {outcome.wrong} wrong of {outcome.audited}"
+        )
+
+
+def _screened(model: Transformer, engine: FastEngine, strings: np.ndarray):  # type: ignore[no-untyped-def]
+    def flip_signs(some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        base, flipped = engine.flip_logits(some)
+        return (base > 0).astype(np.uint8), (flipped > 0).astype(np.uint8)
+
+    return screened_changes(
+        engine,
+        strings,
+        estimate=lambda some: first_order_changes(model, some),
+        threshold=0.0,
+        signs=lambda some: (engine.logits(some) > 0).astype(np.uint8),
+        flip_signs=flip_signs,
+        seed=0,
+    )[1]
+
+
+@torch.inference_mode()
+def mix(count: int, screened_strings: int) -> None:
+    """A seeded sample of App. F's shapes over all four initialisations: total seconds a string, hence time-weighted."""
+    plain = exact = deltas = with_screen = 0.0
+    for seed in range(count):
+        model = Transformer(random_shape(seed), scheme=ALL_SCHEMES[seed % 4], seed=seed).eval()
+        strings = np.random.default_rng(seed).integers(0, 2, (screened_strings, LENGTH), np.uint8)
+        bits = neighbours(strings[0])
+        algebra, engine = FastEngine(model, deltas=False), FastEngine(model)
+        seconds = least(
+            {
+                "plain": lambda m=model, b=bits: every_position(m, b, 17),
+                "exact": lambda e=algebra, s=strings: e.flip_logits(s[:1]),
+                "deltas": lambda e=engine, s=strings: e.flip_logits(s[:1]),
+            },
+            1,
+        )
+        plain, exact, deltas = plain + seconds["plain"], exact + seconds["exact"], deltas + seconds["deltas"]
+        start = time.process_time()
+        _screened(model, engine, strings)
+        with_screen += (time.process_time() - start) / screened_strings
+        print(
+            f"  {seed:3d} width {model.config.width:4d}, {model.config.layers} layers, {ALL_SCHEMES[seed % 4]:14s} (ii) "
+            f"{seconds['plain']:7.2f} s, exact {seconds['exact']:7.2f}, deltas {seconds['deltas']:7.2f}; so far (ii) over "
+            f"exact {plain / exact:.2f}, deltas {plain / deltas:.2f}, screened {plain / with_screen:.2f}",
+            flush=True,
+        )
+    print(
+        f"The whole mix of {count} models, (ii) over: exact algebra {plain / exact:.2f} (goal 1.8), with deltas "
+        f"{plain / deltas:.2f}, with deltas and screening {plain / with_screen:.2f} (goal 4)"
+    )
+
+
+@torch.inference_mode()
+def exhaustive(length: int) -> None:
+    """All strings once and the cube's kernel, against n + 1 forwards a string."""
+    from flipscope.probes.flips import truth_table
+
+    model = Transformer(encoder(32, 2, 4, ffn_width=64), scheme="gaussian", seed=1).eval()
+    sample = np.random.default_rng(0).integers(0, 2, (64, length), np.uint8)
+
+    def by_flips() -> None:
+        for string in sample:
+            trimmed(model, neighbours(string), length + 1)
+
+    def all_at_once() -> None:
+        from flipscope.cube.sensitivity import profile
+
+        profile(truth_table(model, length))
+
+    seconds = least({"flips": by_flips, "table": all_at_once}, 2)
+    ratio = seconds["flips"] / len(sample) * 2**length / seconds["table"]
+    print(f"\nExhaustive n = {length}: {ratio:.1f} x n + 1 forwards a string (goal {0.9 * (length + 1):.1f})")
+
+
+def main() -> None:
+    """Measure and print what is reached."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="small widths and few models: a minute")
+    parser.add_argument("--ffn", type=int, default=2, help="FFN width as a multiple of the width")
+    parser.add_argument("--models", type=int, default=24, help="models in the mix of App. F")
+    parser.add_argument("--part", choices=("grid", "screen", "mix", "exhaustive"))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    parts = [options.part] if options.part else ["grid", "screen", "mix", "exhaustive"]
+    if "grid" in parts:
+        widths = (32, 64) if options.quick else (32, 64, 128, 512)
+        grid(widths, (2, 4, 6), options.ffn, 1 if options.quick else 2)
+    if "screen" in parts:
+        screen(200 if options.quick else 1000, 2)
+    if "mix" in parts:
+        print("\nApp. F's shapes, seeded:")
+        mix(4 if options.quick else options.models, 50 if options.quick else 100)
+    if "exhaustive" in parts:
+        exhaustive(12 if options.quick else 16)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""The fast engine against the model's own forward: the same logits, whatever the shape."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from flipscope.errors import InputError
+from flipscope.models.config import TransformerConfig, encoder, hardness, recognizer
+from flipscope.models.transformer import Transformer
+from flipscope.probes import deltas
+from flipscope.probes.fast import FastEngine, supports
+
+SCHEMES = ("uniform", "gaussian", "xavier_uniform", "xavier_normal", "pytorch")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def plain(model: Transformer, strings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Logits of the strings and of all their flips by the definition: one forward a string."""
+    length = strings.shape[1]
+    near = np.repeat(strings[:, None], length + 1, axis=1)
+    near[:, np.arange(length), np.arange(length)] ^= 1
+    with torch.inference_mode():
+        out = model(torch.from_numpy(near.reshape(-1, length)).long()).numpy().reshape(len(strings), length + 1)
+    return out[:, -1], out[:, :-1]
+
+
+def random_config(seed: int) -> TransformerConfig:
+    """A shape with every choice that the fast path knows."""
+    rng = np.random.default_rng(seed)
+    pick = lambda *choices: choices[rng.integers(len(choices))]  # noqa: E731
+    heads = pick(1, 2, 4)
+    combine = pick("project", "project", "sum")
+    block = pick("standard", "standard", "sum")
+    width = pick(8, 16, 24)
+    return TransformerConfig(
+        width=width,
+        layers=int(rng.integers(1, 6)),
+        heads=heads,
+        head_size=width if combine == "sum" else pick(None, 5),
+        combine=combine,
+        block=block,
+        norm=pick("once", "post", "pre", "none") if block == "standard" else pick("once", "pre", "none"),
+        attention=pick("softmax", "softmax", "softmax", "relu", "linear"),
+        causal=pick(False, False, True),
+        mask_self=False,
+        qkv_bias=pick(True, False),
+        affine=pick(True, False),
+        eps=pick(1e-5, 1e-3, 0.0),
+        learned_scale=pick(False, False, True),
+        marker=pick("eos", "eos", "cls", "none"),
+        readout=pick("last", "last", "first"),
+        positions=pick("sinusoidal", "none"),
+        ffn_width=pick(8, 32),
+        activation=pick("relu", "gelu"),
+        head=pick("linear", "tanh"),
+        final_norm=pick(False, True),
+    )
+
+
+@pytest.mark.parametrize("seed", range(240))
+def test_equals_the_plain_forward_in_float64(seed, monkeypatch):
+    monkeypatch.setattr(deltas, "SPARSE_BELOW", (0.5, 1.1, 0.2)[seed % 3])  # also force the sparse and dense branches
+    monkeypatch.setattr("flipscope.probes.fast.SPARSE_BELOW", (0.5, 1.1, 0.2)[seed % 3])
+    config = random_config(seed)
+    model = Transformer(config, scheme=SCHEMES[seed % 5], seed=seed, dtype=torch.float64).eval()
+    strings = np.random.default_rng(seed).integers(0, 2, (3, 4 + seed % 9), np.uint8)
+    base, flipped = plain(model, strings)
+    scale = max(1.0, np.abs(base).max(), np.abs(flipped).max())
+    for with_deltas in (False, True):
+        engine = FastEngine(model, dtype=torch.float64, deltas=with_deltas, tolerance=1e-15)
+        found_base, found_flipped = engine.flip_logits(strings)
+        np.testing.assert_allclose(found_base, base, atol=1e-8 * scale, rtol=0)
+        np.testing.assert_allclose(found_flipped, flipped, atol=1e-8 * scale, rtol=0)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_saturated_attention_in_float32_is_as_accurate_as_the_plain_forward(scheme):
+    model = Transformer(encoder(64, 3, 4, ffn_width=128), scheme=scheme, seed=3).eval()
+    strings = np.random.default_rng(0).integers(0, 2, (4, 40), np.uint8)
+    exact = plain(Transformer(model.config, scheme=scheme, seed=3, dtype=torch.float64).eval(), strings)[1]
+    rounding = np.abs(plain(model, strings)[1] - exact).max()
+    found = FastEngine(model).flip_logits(strings)[1]
+    assert np.abs(found - exact).max() <= 10 * rounding
+
+
+def test_deltas_skip_most_tokens_of_a_saturated_model():
+    model = Transformer(encoder(128, 2, 1, ffn_width=128), scheme="gaussian", seed=0)
+    engine = FastEngine(model)
+    strings = np.random.default_rng(0).integers(0, 2, (1, 60), np.uint8)
+    engine.flip_logits(strings)
+    from flipscope.probes.first_layer import FirstLayer
+
+    with torch.inference_mode():
+        first = FirstLayer(engine.model.blocks[0], engine._tables, torch.from_numpy(strings[0]).long())
+        share = float(first.changed(torch.arange(60), engine.tolerance).float().mean())
+    assert 1 / 61 <= share < 0.3
+
+
+def test_a_dominating_key_is_taken_out_without_cancellation():
+    """With logits of many hundreds the weight of all other keys underflows; taking the key out must not give 0 / 0."""
+    config = dataclasses.replace(encoder(16, 2, 1), logit_scale=100.0)
+    model = Transformer(config, scheme="gaussian", seed=1, dtype=torch.float64).eval()
+    strings = np.random.default_rng(1).integers(0, 2, (3, 20), np.uint8)
+    base, flipped = plain(model, strings)
+    found = FastEngine(model, dtype=torch.float64, tolerance=1e-15).flip_logits(strings)
+    np.testing.assert_allclose(found[1], flipped, atol=1e-9)
+    np.testing.assert_allclose(found[0], base, atol=1e-9)
+
+
+def test_papers_own_shapes_and_strings_of_another_length():
+    for config in (recognizer(8, 2, 2, eps=1e-3), hardness(12, 16)):
+        model = Transformer(config, seed=0, dtype=torch.float64).eval()
+        engine = FastEngine(model, dtype=torch.float64, tolerance=1e-15)
+        for length in (12, 7, 12):
+            strings = np.random.default_rng(length).integers(0, 2, (2, length), np.uint8)
+            np.testing.assert_allclose(engine.flip_logits(strings)[1], plain(model, strings)[1], atol=1e-9)
+            np.testing.assert_allclose(engine.logits(strings), plain(model, strings)[0], atol=1e-12)
+
+
+def test_the_model_is_left_alone():
+    model = Transformer(encoder(16, 2, 2), seed=0).train()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    FastEngine(model, dtype=torch.float64).flip_logits(np.zeros((1, 5), np.uint8))
+    assert model.training
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def test_what_is_not_supported_is_refused():
+    mean = Transformer(dataclasses.replace(encoder(16, 2, 2), readout="mean"), seed=0)
+    for model in (torch.nn.Linear(3, 1), mean):
+        assert not supports(model)
+        with pytest.raises(InputError, match="fast path"):
+            FastEngine(model)
