@@ -85,7 +85,10 @@ def grid(widths: tuple[int, ...], layers: tuple[int, ...], ffn: int, repeats: in
     """The table of widths, layers and initialisations."""
     peak = gemm_peak()
     print(f"GEMM peak of one thread: {peak / 1e9:.0f} G multiply-adds a second; FFN {ffn} x width\n")
-    print(f"{'width':>5} {'layers':>6} {'init':>14} {'(i) s':>8} {'(ii) s':>8} {'peak':>5} {'(ii)′ s':>8} {'exact s':>8}", end="")
+    print(
+        f"{'width':>5} {'layers':>6} {'init':>14} {'(i) s':>8} {'(ii) s':>8} {'peak':>5} {'(ii)′ s':>8} {'exact s':>8}",
+        end="",
+    )
     print(f" {'deltas s':>8} | {'ii/exact':>8} {'ii/deltas':>9} {'ii′/deltas':>10} {'i/deltas':>8}  goals")
     for width in widths:
         for depth in (*layers, 3) if width == 512 else layers:

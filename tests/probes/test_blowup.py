@@ -302,6 +302,15 @@ def test_infinite_blowup_of_a_whole_transformer_is_no_nan() -> None:
     assert np.isposinf(neighbourhood(model, draw(2, 5)).beta).all()
 
 
+@pytest.mark.parametrize("width", [3, 7, 10])
+def test_equal_numbers_have_no_variance_however_they_round(width: int) -> None:
+    # The mean of ten times 0.1 is not 0.1 in floats.
+    values = torch.tensor([0.1, 0.7, 1 / 3, 1e7 / 3])
+    x = values[:, None, None].expand(4, 1, width)
+    assert measure(LayerNorm(width, 0.0, affine=False), x).infinite == 4
+    assert measure(LayerNorm(width, 0.0, affine=False), x.double()).infinite == 4
+
+
 @pytest.mark.parametrize("size", [1e-30, 1e-170, 1e-300, 1e170, 1e300])
 def test_variances_beyond_the_range_of_floats(size: float) -> None:
     x = size * torch.tensor([[[1.0, 2.0, 3.0, 4.0]]], dtype=torch.float64)
@@ -391,6 +400,13 @@ def test_strings_and_positions_in_one_axis_are_told_apart() -> None:
         np.testing.assert_allclose(
             measure(flat, bits).inverse_std[0], measure(straight, bits).inverse_std[0], rtol=1e-6
         )
+
+
+def test_a_norm_that_sees_pairs_of_strings_gets_one_string_at_a_time() -> None:
+    model = Wrapped(lambda module, x: module.norm(x[:, None] + x[None]).mean(dim=1), norm=nn.LayerNorm(4, eps=0.0))
+    plain = Wrapped(lambda module, x: module.norm(x), norm=nn.LayerNorm(4, eps=0.0))
+    found = measure(model, draw(5)).inverse_std[0]
+    np.testing.assert_allclose(found, measure(plain, draw(5)).inverse_std[0] / 2, rtol=1e-6)
 
 
 def test_a_norm_that_sees_no_string_is_the_same_for_all() -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom
 from torch import Tensor, nn
 
 from flipscope.cube import functions, testers
@@ -32,6 +33,7 @@ from flipscope.models import (
 )
 from flipscope.probes.fourier import (
     DegreeWeights,
+    _bernstein,
     _kernel_means,
     _krawtchouk,
     _Moments,
@@ -142,6 +144,8 @@ def test_zero_counts_as_zero() -> None:
     np.testing.assert_array_equal(found.logits, [-1, 0, 0, 1])
     np.testing.assert_array_equal(found.sign.table(), [0, 0, 0, 1])
     assert found.smallest == 0
+    ask = oracle(Polynomial({(0,): -0.5, (1,): -0.5}))
+    np.testing.assert_array_equal(ask(index_bits(0, 4, 2)), [0, 0, 0, 1])
 
 
 def test_two_outputs_are_one_logit() -> None:
@@ -275,11 +279,24 @@ def test_kernel_means_are_means_over_pairs(monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_allclose(_kernel_means(sources, values, targets, kernels), expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("p", [0.001, 0.05, 0.5])
+@pytest.mark.parametrize("count", [10, 100, 3000])
+@pytest.mark.parametrize("error", [0.3, 0.01, 1e-5])
+def test_bernsteins_inequality_on_binomial_tails(p: float, count: int, error: float) -> None:
+    deviation = _bernstein(p * (1 - p), 1 - p, count, error)
+    most = count * (p + deviation)
+    assert binom.sf(math.ceil(most - 1e-9) - 1, count, p) <= error
+    # In the limit of many samples it is what a normal tail allows.
+    wide = _bernstein(p * (1 - p), 1 - p, 10**12, error)
+    assert wide * 1e6 == pytest.approx(math.sqrt(2 * p * (1 - p) * math.log(1 / error)), rel=1e-3)
+
+
+@pytest.mark.parametrize("count", [50, 3000])
 @pytest.mark.parametrize("group", [(1,), (3,), (6,), (0, 1, 6)])
 @pytest.mark.parametrize("real", [False, True])
-def test_bounds_hold_for_the_chance_in_the_first_half(group: tuple[int, ...], real: bool) -> None:
+def test_bounds_hold_for_the_chance_in_the_first_half(group: tuple[int, ...], real: bool, count: int) -> None:
     # The mean over A of f f_k is known here exactly: what is left is how far it may be from the weight.
-    n, count, error, runs = 6, 50, 0.3, 300
+    n, error, runs = 6, 0.3, 300
     table = np.random.default_rng(3).standard_normal(64) ** 3
     table = table if real else np.where(table > 0, 1.0, -1.0)
     moments = _Moments(1.0, 1.0, 1.0, 1.0, 1.0)
@@ -330,6 +347,7 @@ def test_weights_beyond_exact_reach(name: str, f: BooleanFunction, widest: float
     assert found.weights[1].high - found.weights[1].low < widest
     assert found.weights[1].value == pytest.approx(truth[1], abs=0.04)
     assert found.rest.high - found.rest.low < 0.25
+    assert found.rest.value == pytest.approx(1 - math.fsum(truth[k] for k in found.weights), abs=0.04)
 
 
 def covered(found: DegreeWeights, truth: np.ndarray) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -41,6 +42,26 @@ class Pairs:
         return mask
 
 
+def dense_layer(block: Block, states: Float[Tensor, "flip token width"]) -> Float[Tensor, "flip token width"]:
+    """A layer at every token; softmax attention by PyTorch's fused kernel, which pays at small widths."""
+    attention = block.attention
+    if attention.config.attention != "softmax":
+        every: Tensor = block(states)
+        return every
+    seen = seen_by_attention(block, states)
+    query, key, value = (
+        attention.split(project(seen)) for project in (attention.query, attention.key, attention.value)
+    )
+    if attention.log_gain is not None:
+        query = query * attention.log_gain.exp()
+    mixed = F.scaled_dot_product_attention(
+        query, key, value, attn_mask=attention.visible(states), scale=attention.config.scale
+    )  # [flip, head, token, size]
+    if attention.output is None:
+        return block.finish(states, mixed.sum(dim=1))
+    return block.finish(states, attention.output(mixed.transpose(1, 2).flatten(-2)))
+
+
 def sparse_layer(
     block: Block,
     pairs: Pairs,
@@ -60,8 +81,7 @@ def sparse_layer(
     visible = attention.visible(before[None])
     now = pairs.mask(len(before)) | _touched(attention, query_base, key_base, key_new, pairs, visible, tolerance)
     if now.float().mean() >= SPARSE_BELOW:
-        states: Tensor = block(pairs.spread(before))
-        return states
+        return dense_layer(block, pairs.spread(before))
     query, key, value = (
         _replaced(old, part, pairs)
         for old, part in ((query_base, query_new), (key_base, key_new), (value_base, value_new))

@@ -15,10 +15,11 @@ from torch import Tensor
 
 from flipscope.errors import InputError
 from flipscope.models.transformer import Block, Transformer
-from flipscope.probes.deltas import SPARSE_BELOW, Pairs, sparse_layer
+from flipscope.probes.deltas import SPARSE_BELOW, Pairs, dense_layer, sparse_layer
 from flipscope.probes.first_layer import FirstLayer, Tables, make_tables
 from flipscope.probes.last_layer import LastLayer
 
+CHUNK_NUMBERS = 600_000  # hidden units of an MLP computed together: as many as stay in the cache
 TOLERANCE = 2.0**-24  # an attention weight below half a unit in the last place of float32 changes no sum
 
 
@@ -118,7 +119,7 @@ class FastEngine:
             if isinstance(states, Pairs):
                 states = sparse_layer(block, states, base[number - 1], base[number], self.tolerance)
             else:
-                states = block(states)
+                states = dense_layer(block, states)
         rows = last.sparse(base[-1], states) if isinstance(states, Pairs) else last.dense(states)
         return self._head(rows)
 
@@ -132,4 +133,4 @@ class FastEngine:
 
     def _chunk(self, tokens: int) -> int:
         """Strings computed together: enough for full matrix products, few enough for the cache."""
-        return int(min(128, max(8, (1 << 20) // (tokens * self.model.config.hidden_width))))
+        return int(min(128, max(8, CHUNK_NUMBERS // (tokens * self.model.config.hidden_width))))

@@ -369,20 +369,28 @@ def _weight_bounds(
     exponent = max(min(k, n - k) for k in group)
     ends = len({2 * k <= n for k in group})
     factor = min(moments.reach**2, ends * 3.0**exponent * math.sqrt(moments.fourth_high))
-    log = math.log(2 / error)
     low, high = 0.0, moments.square_high
     # W is in [low, high], so its deviation is at most the largest there, so it is in a smaller [low, high].
     for _ in range(_ITERATIONS):
         jump = moments.reach * math.sqrt(sets * high) + high
         peak = min(max(factor / 2, low), high)
         variance = max(0.0, peak * (factor - peak))
-        third = log * jump / 3
-        deviation = (third + math.sqrt(third**2 + 2 * count * variance * log)) / count
+        deviation = _bernstein(variance, jump, count, error / 2)
         narrow = max(low, mean.low - deviation), min(high, mean.high + deviation)
         if narrow[0] > narrow[1]:  # the error that the confidence allows for has happened
             break
         low, high = narrow
     return low, high
+
+
+def _bernstein(variance: float, jump: float, count: int, error: float) -> float:
+    """What the mean of so many samples exceeds its expectation by with at most this probability (Bernstein).
+
+    The samples have at most this variance and exceed their expectation by at most `jump`.
+    """
+    log = math.log(1 / error)
+    third = log * jump / 3
+    return (third + math.sqrt(third**2 + 2 * count * variance * log)) / count
 
 
 def _consistent(bounds: Sequence[Range], total: Range) -> list[Range]:

@@ -1,0 +1,1 @@
+"""One measurement each, of one model: flips, blowup, Fourier spectrum."""

@@ -1,0 +1,386 @@
+"""What computes logits: the interface of every path, and the general path, which takes any model that reads bits."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from flipscope.cube.intervals import check_count
+from flipscope.errors import InputError
+from flipscope.models.margin import binary_logit
+from flipscope.models.transformer import Transformer
+
+Bits: TypeAlias = NDArray[np.uint8]
+Logits: TypeAlias = NDArray[np.floating]
+Model: TypeAlias = nn.Module | Callable[..., Any]
+Inputs: TypeAlias = Literal["auto", "bits", "floats"] | Callable[[Tensor], Any]
+Path: TypeAlias = Literal["auto", "general", "fast"]
+
+MEMORY_LIMIT = 1 << 30  # bytes that one batch's numbers may take, roughly
+_LIVE = 4  # numbers of the largest size that a forward holds at the same time
+_CACHE_BYTES = 4 << 20  # beyond this size of the largest intermediate, larger batches are slower on a CPU
+_DEVICE_BYTES = 256 << 20  # the same on an accelerator, which needs many strings to be busy
+_FEWEST, _MOST = 16, 1024  # strings a batch where memory allows: below, the overhead of each call shows
+
+
+class Engine(Protocol):
+    """A way to compute the logits of strings and of all their one-bit flips."""
+
+    path: str  # "general" or "fast"
+    length: int | None  # the length it has prepared for, if it prepares
+    tolerance: float  # what it leaves out on purpose, beyond rounding; 0 is nothing
+
+    def flip_logits(self, strings: Bits) -> tuple[Logits, Logits]:
+        """Logits of the strings [string] and of all their flips [string, position]."""
+
+    def logits(self, strings: Bits) -> Logits:
+        """The logit of each string by a plain forward."""
+
+
+def open_engine(
+    model: Model,
+    *,
+    path: Path = "auto",
+    dtype: torch.dtype | None = None,
+    inputs: Inputs = "auto",
+    batch: int | None = None,
+    memory_limit: int = MEMORY_LIMIT,
+) -> Engine:
+    """The engine of the path asked for; "auto" is the fast one wherever it knows the model."""
+    if path not in ("auto", "general", "fast"):
+        raise InputError(f"path={path!r} is not one of auto, general, fast")
+    if path != "general":
+        from flipscope.probes.fast import FastEngine, supports
+
+        if isinstance(model, Transformer) and supports(model) and inputs in ("auto", "bits"):
+            working = dtype or number_type(model) or torch.float32
+            # What the fast path leaves out must be as small as the rounding of the type it works in.
+            return FastEngine(model, dtype=working, tolerance=torch.finfo(working).eps / 2)
+        if path == "fast":
+            raise InputError(
+                "path='fast' needs flipscope's own transformer on bits, with one output read at its first or last "
+                "position: say path='general'"
+            )
+    return GeneralEngine(model, dtype=dtype, inputs=inputs, batch=batch, memory_limit=memory_limit)
+
+
+class GeneralEngine:
+    """Any callable or module, asked in batches that fit the memory and are fast.
+
+    ``inputs`` says what the model is given for bits [string, position]: "bits" are int64 zeros and ones (also the
+    numbers of two tokens), "floats" are 0.0 and 1.0 in the model's number type, and a function of the int64 bits may
+    return anything else: a tensor of tokens or embeddings, a tuple of arguments, or a dictionary of keywords. "auto"
+    gives floats to a module without embedding, else bits. The model answers with one logit a string, [string] or
+    [string, 1], with two, [string, 2], of which the difference counts, or with an object that has them as ``logits``.
+
+    With a ``dtype`` other than its own a module is copied. A module is in evaluation mode during each call, and left
+    as it was. ``batch`` strings go into one call; by default so many that the largest intermediate result fits into a
+    processor's cache, but never more than ``memory_limit`` bytes allow.
+    """
+
+    path = "general"
+    tolerance = 0.0
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        dtype: torch.dtype | None = None,
+        inputs: Inputs = "auto",
+        batch: int | None = None,
+        memory_limit: int = MEMORY_LIMIT,
+    ) -> None:
+        check_model(model)
+        if not callable(inputs) and inputs not in ("auto", "bits", "floats"):
+            raise InputError(f"inputs={inputs!r} is not one of auto, bits, floats, nor a function of bits")
+        self.length: int | None = None
+        self.dtype = number_type(model)
+        self.model = model
+        if dtype is not None and dtype != self.dtype:
+            self.model, self.dtype = _converted(model, dtype), dtype
+        self.device = _device(model)
+        self.batch = 0 if batch is None else check_count("batch", batch)
+        self._fixed_batch = batch is not None
+        self._memory_limit = check_count("memory_limit", memory_limit)
+        self._inputs: Inputs = _usual_inputs(model) if inputs == "auto" else inputs
+
+    def logits(self, strings: Bits) -> Logits:
+        """The logit of each string, in the model's number type."""
+        return self._in_batches(len(strings), strings.shape[1], lambda index: strings[index])
+
+    def flip_logits(self, strings: Bits) -> tuple[Logits, Logits]:
+        """Logits of the strings [string] and of all their flips [string, position]."""
+        rows = len(strings) * (strings.shape[1] + 1)
+        found = self._in_batches(rows, strings.shape[1], lambda index: neighbours(strings, index))
+        table = found.reshape(len(strings), -1)
+        return table[:, 0], table[:, 1:]
+
+    def outputs(self, strings: Bits, of: str | None = None) -> Float[Tensor, "string number"]:
+        """What the model, or the submodule of this name, gives for these strings, all of it in one row a string."""
+        if of is None:
+            return _rows(self._run(strings), len(strings), "the model")
+        assert isinstance(self.model, nn.Module)
+        seen: list[Any] = []
+        hook = self.model.get_submodule(of).register_forward_hook(lambda _module, _args, out: seen.append(out))
+        try:
+            self._run(strings)
+        finally:
+            hook.remove()
+        if not seen:
+            raise InputError(f"the module {of!r} is not called when the model runs: name another")
+        return torch.cat([_rows(out, len(strings), f"the module {of!r}") for out in seen], dim=1)
+
+    def noise(self, strings: Bits) -> float:
+        """How far a logit moves when the same string is asked again, or alone; InputError if it moves at random."""
+        first, again = self.logits(strings), self.logits(strings)
+        moved = largest_difference(first, again)
+        if moved > 1e-3 * float(np.abs(first).max()):
+            raise InputError(
+                f"the model gave logits that differ by {moved:.2g} for the same strings: switch off dropout and other "
+                "randomness, then measure again"
+            )
+        alone = np.concatenate([self._forward(strings[row : row + 1]) for row in range(len(strings))])
+        return max(moved, largest_difference(first, alone))
+
+    def prepare(self, strings: Bits) -> None:
+        """Choose the number of strings a batch for strings of this length."""
+        if self.length == strings.shape[1]:
+            return
+        if not self._fixed_batch:
+            each = self._largest_result(strings[:1])
+            cache = _CACHE_BYTES if self.device.type == "cpu" else _DEVICE_BYTES
+            fast = min(max(cache // each, _FEWEST), _MOST)
+            self.batch = max(1, min(fast, self._memory_limit // (_LIVE * each)))
+        self.length = strings.shape[1]
+
+    def _in_batches(self, rows: int, length: int, strings: Callable[[NDArray[np.int64]], Bits]) -> Logits:
+        self.prepare(strings(np.arange(1)))
+        # Batches of equal size: a small rest would waste the overhead of a call.
+        parts = np.array_split(np.arange(rows), math.ceil(rows / self.batch))
+        return np.concatenate([self._forward(strings(part)) for part in parts])
+
+    def _forward(self, strings: Bits) -> Logits:
+        output = self._run(strings)
+        logits = binary_logit(_numbers(output))
+        if len(logits) != len(strings):
+            raise InputError(f"the model gave {len(logits)} logits for {len(strings)} strings: give one a string")
+        found: Logits = logits.cpu().numpy()
+        return found
+
+    def _run(self, strings: Bits) -> Any:
+        """What the model answers."""
+        # A copy, for the model may write to it; int64, since arithmetic on uint8 wraps around and indexing masks.
+        bits = torch.from_numpy(strings.astype(np.int64)).to(self.device)
+        with evaluating(self.model), torch.no_grad():
+            try:
+                if callable(self._inputs):
+                    return self._call(self._inputs(bits))
+                return self._call(bits.to(self.dtype or torch.float32) if self._inputs == "floats" else bits)
+            except InputError:
+                raise
+            except Exception as error:
+                raise InputError(
+                    f"the model failed on {len(strings)} strings of length {strings.shape[1]} with {_reason(error)}"
+                    f"{self._hint()}"
+                ) from error
+
+    def _call(self, given: Any) -> Any:
+        if isinstance(given, Mapping):
+            return self.model(**{name: self._cast(value) for name, value in given.items()})
+        if isinstance(given, tuple):
+            return self.model(*(self._cast(value) for value in given))
+        return self.model(self._cast(given))
+
+    def _cast(self, value: Any) -> Any:
+        """Numbers in the model's type, where the function that made them could not know it."""
+        is_float = isinstance(value, Tensor) and value.is_floating_point()
+        return value.to(self.dtype) if is_float and self.dtype is not None else value
+
+    def _hint(self) -> str:
+        if callable(self._inputs):
+            return ""
+        other = "floats" if self._inputs == "bits" else "bits"
+        return f"; it was given {self._inputs}: if it wants {other}, say inputs={other!r}"
+
+    def _largest_result(self, string: Bits) -> int:
+        """Bytes of the largest intermediate result, a string."""
+        sizes = []
+        for count in (1, 2):
+            with _Sizes() as seen:
+                self._forward(np.repeat(string, count, axis=0))
+            sizes.append(seen.sizes)
+        one, two = sizes
+        if len(one) != len(two):  # the model does other things for two strings: no telling
+            return max(max(one, default=1), 1)
+        # What does not grow with the number of strings, such as a weight, is no concern of the batch.
+        return max(1, *(after - before for before, after in zip(one, two, strict=True)), string.shape[1])
+
+
+class _Sizes(TorchDispatchMode):
+    """Notes the size in bytes of every tensor that PyTorch computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        out = function(*args, **(kwargs or {}))
+        for tensor in out if isinstance(out, tuple | list) else (out,):
+            self.sizes.append(tensor.numel() * tensor.element_size() if isinstance(tensor, Tensor) else 0)
+        return out
+
+
+# ---------------------------------------------------------------- strings and models
+
+
+def check_strings(strings: object) -> UInt8[np.ndarray, "string position"]:
+    """The strings as an array of bits, at least one, or a sentence about what is wrong with them."""
+    if isinstance(strings, Tensor):
+        strings = strings.detach().cpu().numpy()
+    try:
+        array = np.asarray(strings)
+    except (ValueError, TypeError):
+        array = np.empty((1,), object)
+    if array.dtype.kind not in "biuf":
+        raise InputError("strings must be rows of 0 and 1 that all have the same length: measure each length apart")
+    if array.size == 0:
+        raise InputError(f"strings of shape {array.shape} are empty: give at least one string of at least one bit")
+    if array.ndim != 2:
+        raise InputError(f"strings of shape {array.shape} must have two axes, [string, position]")
+    wrong = array[(array != 0) & (array != 1)]
+    if wrong.size:
+        raise InputError(f"strings contain {wrong[0]}, but bits are 0 and 1")
+    return array.astype(np.uint8)
+
+
+def neighbours(strings: Bits, index: NDArray[np.int64]) -> Bits:
+    """The strings and their flips by number: number string * (N + 1) is the string itself, then come its N flips."""
+    string, position = np.divmod(index, strings.shape[1] + 1)
+    rows = strings[string]
+    flipped = np.flatnonzero(position)
+    rows[flipped, position[flipped] - 1] ^= 1
+    return rows
+
+
+def check_model(model: object) -> None:
+    """Raise InputError unless the model can be called and its numbers are finite."""
+    if not callable(model):
+        raise InputError(f"the model must be callable on bits [string, position], not a {type(model).__name__}")
+    if not isinstance(model, nn.Module):
+        return
+    if isinstance(model, Transformer) and model.config.inputs == "patches":
+        raise InputError("the model reads patches of images, which have no bits to flip")
+    for name, parameter in model.named_parameters():
+        if parameter.is_meta:
+            raise InputError("the model has shapes but no numbers: build it with a seed")
+        if not bool(parameter.isfinite().all()):
+            raise InputError(f"the model has NaN or infinite numbers in {name}: nothing can be measured of it")
+    for name, buffer in model.named_buffers():  # infinity is usual there, in masks
+        if bool(buffer.isnan().any()):
+            raise InputError(f"the model has NaN in {name}: nothing can be measured of it")
+
+
+def refuse_nan(*found: Logits) -> None:
+    """Raise InputError if the model gave NaN."""
+    broken, total = sum(int(np.isnan(part).sum()) for part in found), sum(part.size for part in found)
+    if broken:
+        raise InputError(f"the model gave NaN for {broken} of {total} strings (flips included): it is broken on them")
+
+
+def largest_difference(first: Logits, second: Logits) -> float:
+    """The largest distance of two logits of the same string; equal infinities have none."""
+    with np.errstate(invalid="ignore"):
+        distance = np.abs(first.astype(np.float64) - second.astype(np.float64))
+    return float(np.where(first == second, 0.0, distance).max(initial=0.0))
+
+
+def number_type(model: Model) -> torch.dtype | None:
+    """The number type of a module's first parameter, None where there is none."""
+    if not isinstance(model, nn.Module):
+        return None
+    return next((tensor.dtype for tensor in model.parameters() if tensor.is_floating_point()), None)
+
+
+@contextlib.contextmanager
+def evaluating(model: Model) -> Iterator[None]:
+    """The model in evaluation mode, each of its modules as before afterwards."""
+    modes = [(module, module.training) for module in model.modules()] if isinstance(model, nn.Module) else []
+    try:
+        for module, _ in modes:  # the flag itself: a train() of the model's own may do more than can be undone
+            module.training = False
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def _converted(model: Model, dtype: torch.dtype) -> nn.Module:
+    """A copy of the module with its numbers in another type."""
+    if not isinstance(model, nn.Module):
+        raise InputError(f"a function cannot be run in {dtype}: give an nn.Module, or precision='native'")
+    try:
+        return copy.deepcopy(model).to(dtype)
+    except Exception as error:
+        raise InputError(
+            f"the model cannot be copied into {dtype} ({_reason(error)}): say precision='native'"
+        ) from error
+
+
+def _device(model: Model) -> torch.device:
+    """Where the model's numbers are."""
+    if isinstance(model, nn.Module):
+        for tensor in (*model.parameters(), *model.buffers()):
+            return tensor.device
+    return torch.device("cpu")
+
+
+def _usual_inputs(model: Model) -> Literal["bits", "floats"]:
+    if not isinstance(model, nn.Module):
+        return "bits"
+    looks_up = any(isinstance(module, nn.Embedding | nn.EmbeddingBag) for module in model.modules())
+    return "bits" if looks_up else "floats"
+
+
+def _numbers(output: Any) -> Tensor:
+    """The model's answer as a tensor of floating-point numbers."""
+    found = getattr(output, "logits", output)
+    if isinstance(found, np.ndarray):
+        found = torch.from_numpy(found)
+    if not isinstance(found, Tensor) or found.is_complex():
+        raise InputError(
+            f"the model returned {type(output).__name__}, not logits [string] or [string, 2]: wrap it in a function "
+            "that returns them"
+        )
+    if not found.is_floating_point():
+        return found.double()
+    return found.float() if found.dtype in (torch.float16, torch.bfloat16) else found
+
+
+def _rows(output: Any, strings: int, source: str) -> Float[Tensor, "string number"]:
+    """All numbers of an output, a row a string; of a tuple its first tensor."""
+    if isinstance(output, tuple | list):
+        output = next((part for part in output if isinstance(part, Tensor)), output)
+    values = _numbers(output)
+    if values.ndim == 0 or len(values) != strings:
+        raise InputError(
+            f"{source} gives numbers of shape {tuple(values.shape)} for {strings} strings: strings must be its first axis"
+        )
+    return values.reshape(strings, -1)
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, on one line."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= 300 else text[:297] + "..."
