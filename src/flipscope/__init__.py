@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-__all__ = ["BooleanFunction", "InputError", "__version__", "parse"]
+__all__ = ["BooleanFunction", "InputError", "__version__", "parse", "sensitivity", "spectrum"]
 
 if TYPE_CHECKING:
     from flipscope.cube.expression import parse
     from flipscope.cube.functions import BooleanFunction
     from flipscope.errors import InputError
+    from flipscope.probes.flips import sensitivity, spectrum
 else:
     # Names are fetched on first use: `import flipscope` and `flipscope --help` load neither numba nor torch.
     _HOMES = {
         "BooleanFunction": "flipscope.cube.functions",
         "InputError": "flipscope.errors",
         "parse": "flipscope.cube.expression",
+        "sensitivity": "flipscope.probes.flips",
+        "spectrum": "flipscope.probes.flips",
     }
 
     def __getattr__(name: str) -> object:

@@ -21,6 +21,8 @@ EXAMPLES = """examples:
   flipscope compare "majority(9)" "maj(x1..x7)"   two functions side by side
   flipscope zoo                                   the named functions
   flipscope verdict "parity(100)" --width 64 --layers 2
+  flipscope random-model --init gaussian --count 20 draw transformers and measure their sensitivity
+  flipscope sensitivity MODEL.safetensors         the sensitivity spectrum of a saved transformer
 """
 
 
@@ -87,6 +89,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"flipscope {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     _add_cube(commands)
+    _add_models(commands)
     return parser
 
 
@@ -166,6 +169,83 @@ def _add_cube(commands: argparse._SubParsersAction[_Parser]) -> None:
     verdict.add_argument("--width", type=int, required=True, metavar="D", help="width of the transformer")
     verdict.add_argument("--layers", type=int, required=True, metavar="L", help="number of layers")
     _common(verdict, "run_verdict")
+
+
+def _engine(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--path", choices=("auto", "general", "fast"), default="auto", help="how to compute the flips (default auto)"
+    )
+    parser.add_argument("--float64", action="store_true", help="float64 throughout, not only near the threshold")
+    parser.add_argument(
+        "--heuristic", action="store_true", help="skip flips that are unlikely to matter, and audit the skipping"
+    )
+
+
+def _model_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL.safetensors", help="written by flipscope.models.save")
+    parser.add_argument("--length", type=int, metavar="N", help="of the strings (default: the model's longest, or 100)")
+
+
+def _add_models(commands: argparse._SubParsersAction[_Parser]) -> None:
+    sensitivity = _add(
+        commands,
+        "sensitivity",
+        "measure the sensitivity spectrum of a saved transformer",
+        """flipscope sensitivity model.safetensors --length 40 --strings 1000
+        flipscope sensitivity model.safetensors --precision 0.1 --json
+        flipscope sensitivity model.safetensors --length 16 --exhaustive""",
+    )
+    _model_file(sensitivity)
+    how = sensitivity.add_mutually_exclusive_group()
+    how.add_argument("--strings", type=int, metavar="M", help="random strings, each with all its flips (default 200)")
+    how.add_argument(
+        "--precision", type=float, metavar="P", help="as many as the average sensitivity needs to be known to +-P"
+    )
+    how.add_argument("--exhaustive", action="store_true", help="all strings, exactly (at most 20 bits)")
+    sensitivity.add_argument(
+        "--threshold", type=float, default=0.0, metavar="T", help="the answer is 1 where logit > T (default 0)"
+    )
+    _engine(sensitivity)
+    _sampling(sensitivity)
+    _common(sensitivity, "run_sensitivity", "models")
+
+    random = _add(
+        commands,
+        "random-model",
+        "draw transformers at random, measure the sensitivity of each, summarise",
+        """flipscope random-model --init uniform --length 100 --count 20 --strings 50
+        flipscope random-model --init xavier_normal --width 64 --layers 2 --heads 4 --json""",
+    )
+    random.add_argument(
+        "--init",
+        choices=("uniform", "gaussian", "xavier_uniform", "xavier_normal", "pytorch"),
+        default="uniform",
+        help="how the weights are drawn (default uniform)",
+    )
+    for name, default, what in (
+        ("length", 100, "bits of each string"),
+        ("count", 20, "models"),
+        ("strings", 50, "random strings for each model, each with all its flips"),
+    ):
+        random.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{what} (default {default})")
+    for name in ("width", "layers", "heads"):
+        random.add_argument(f"--{name}", type=int, metavar="N", help="fix it (default: drawn for each model)")
+    random.add_argument("--workers", type=int, metavar="W", help="processes (default: one a core)")
+    _engine(random)
+    _sampling(random)
+    _common(random, "run_random_model", "models")
+
+    blowup = _add(
+        commands,
+        "blowup",
+        "measure how much the layer norms of a saved transformer amplify",
+        """flipscope blowup model.safetensors --length 40
+        flipscope blowup model.safetensors --strings 500 --json""",
+    )
+    _model_file(blowup)
+    blowup.add_argument("--strings", type=int, default=100, metavar="M", help="random strings (default 100)")
+    blowup.add_argument("--seed", type=int, default=0, metavar="S", help="of the strings (default 0)")
+    _common(blowup, "run_blowup", "models")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

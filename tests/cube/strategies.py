@@ -221,6 +221,24 @@ def _disjoint(draw: Draw, n: int, depth: int) -> Built:
     return Built(functions.gate(values, children), tabulate(value, n), f"gate({values}, {names})")
 
 
+@st.composite
+def _overlapping(draw: Draw, n: int) -> Built:
+    """And, or, exclusive or of many small parts that share variables here and there."""
+    wheres = draw(
+        st.lists(st.lists(st.integers(0, n - 1), min_size=1, max_size=3, unique=True), min_size=2, max_size=6)
+    )
+    inners = [draw(tables(len(where))) for where in wheres]
+    k = len(wheres)
+    values = draw(st.sampled_from([[0] * k + [1], [0] + [1] * k, [i % 2 for i in range(k + 1)]]))
+    parts = [BooleanFunction.from_table(inner).extend(n, where) for inner, where in zip(inners, wheres, strict=True)]
+
+    def value(x: tuple[int, ...]) -> int:
+        ones = (inner[index_of(x[p] for p in where)] for inner, where in zip(inners, wheres, strict=True))
+        return values[sum(ones)]
+
+    return Built(functions.gate(values, parts), tabulate(value, n), f"gate({values}, tables on {wheres})")
+
+
 @cache
 def built(n: int, depth: int = 2) -> st.SearchStrategy[Built]:
     """A function of n bits by any construction, nested up to this depth."""
@@ -229,7 +247,7 @@ def built(n: int, depth: int = 2) -> st.SearchStrategy[Built]:
         return st.one_of(plain)
     nested = [_junta(n), _combined(n, depth), _gate(n, depth), _composed(n, depth), _permuted(n, depth)]
     smaller = [_restricted(n, depth)] if n <= 8 else []  # its table has more bits
-    return st.one_of([*plain, *nested, _disjoint(n, depth), *smaller])
+    return st.one_of([*plain, *nested, _disjoint(n, depth), _overlapping(n), *smaller])
 
 
 def any_function(least: int = 1, most: int = 10, depth: int = 2) -> st.SearchStrategy[Built]:

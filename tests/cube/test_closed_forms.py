@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from cube import reference
 
 from flipscope.cube import functions, sensitivity, spectrum
 from flipscope.cube.functions import BooleanFunction, gate
@@ -184,6 +185,50 @@ def test_a_symmetric_function_of_ten_thousand_bits() -> None:
     assert sum(profile) == 2**10_000
     average = sum(s * count for s, count in enumerate(profile))
     assert sensitivity.average_sensitivity(f) == Fraction(average, 2**10_000)
+
+
+# ---------------------------------------------------------------- blocks and certificates
+
+
+def test_blocks_and_certificates_of_all_functions_of_three_bits() -> None:
+    for number in range(256):
+        f = BooleanFunction.from_table(number, 3)
+        table = [(number >> i) & 1 for i in range(8)]
+        assert sensitivity.block_sensitivity(f) == reference.block_sensitivity(table)
+        assert sensitivity.certificate_complexity(f) == reference.certificate_complexity(table)
+
+
+def test_a_function_with_more_sensitive_blocks_than_sensitive_bits() -> None:
+    """Whether four bits are sorted, up or down: s = 2 and bs = 3 (Ambainis 2006)."""
+    table = reference.tabulate(lambda x: list(x) in (sorted(x), sorted(x)[::-1]), 4)
+    f = BooleanFunction.from_table(table)
+    assert sensitivity.max_sensitivity(f) == 2
+    assert sensitivity.block_sensitivity(f) == reference.block_sensitivity(table) == 3
+    assert sensitivity.certificate_complexity(f) == reference.certificate_complexity(table) == 3
+
+
+def test_rows_of_pairs_separate_blocks_from_bits() -> None:
+    """Rubinstein 1995: is some row of four 1100 or 0011; of three rows six blocks are sensitive but only four bits."""
+    row = BooleanFunction.from_table([int(i in (0b0011, 0b1100)) for i in range(16)])
+    f = gate([0, 1, 1, 1], apart([row] * 3))
+    assert sensitivity.max_sensitivity(f) == 4
+    assert sensitivity.block_sensitivity(f) == 6
+    assert sensitivity.certificate_complexity(f) == 6  # two bits a row show that it is neither
+
+
+def test_blocks_and_certificates_of_the_zoo() -> None:
+    for n in (1, 2, 5, 8):
+        for make in (functions.parity, functions.conjunction, functions.disjunction):
+            assert sensitivity.block_sensitivity(make(n)) == n
+            assert sensitivity.certificate_complexity(make(n)) == n
+        for f in (functions.dictator(n - 1, n), functions.first(n).extend(5000)):
+            assert (sensitivity.block_sensitivity(f), sensitivity.certificate_complexity(f)) == (1, 1)
+        constant = BooleanFunction.constant(1, n)
+        assert (sensitivity.block_sensitivity(constant), sensitivity.certificate_complexity(constant)) == (0, 0)
+    assert sensitivity.certificate_complexity(functions.majority(9)) == 5
+    assert sensitivity.block_sensitivity(functions.majority(9)) == 5
+    assert sensitivity.certificate_complexity(functions.address(2)) == 3
+    assert sensitivity.certificate_complexity(functions.tribes(12, 3)) == 4
 
 
 # ---------------------------------------------------------------- disjoint parts

@@ -115,7 +115,8 @@ def test_equals_pytorch_encoder(dtype: torch.dtype, norm: str, activation: str, 
     if model.final_norm is not None:
         got = model.final_norm(got)
     tolerance = 1e-12 if dtype == torch.float64 else 1e-6
-    torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
+    error = (got - expected).abs().max() / expected.abs().max()
+    assert error.item() <= tolerance
     torch.testing.assert_close(model(bits), model.head(expected[:, -1])[:, 0], rtol=tolerance, atol=2 * tolerance)
 
 

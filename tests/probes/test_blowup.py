@@ -553,9 +553,9 @@ def test_bad_options_are_refused() -> None:
     with pytest.raises(InputError, match="none of the 2 norms of the Transformer was called"):
         measure(model, draw(), forward=lambda bits: bits)
     for strings, sentence in (
-        (draw(4).flatten(), "must be bits"),
-        (2 * draw(), "0 and 1 only"),
-        (draw(0), "at least one"),
+        (draw(4).flatten(), "must have two axes"),
+        (2 * draw(), "strings contain 2"),
+        (draw(0), "are empty"),
     ):
         with pytest.raises(InputError, match=sentence):
             neighbourhood(model, strings)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections.abc import Callable
@@ -31,6 +32,7 @@ from flipscope.models import (
     recognizer,
     roberta,
 )
+from flipscope.probes.engine import GeneralEngine
 from flipscope.probes.fourier import (
     DegreeWeights,
     _bernstein,
@@ -196,7 +198,7 @@ def test_the_range_is_attained_at_width_two() -> None:
 @pytest.mark.parametrize(
     ("model", "sentence"),
     [
-        (nn.Linear(2, 1), "range of a Linear's logits is not known: give value_range"),
+        (nn.Linear(2, 1), "range of the logits of a Linear is not known: give value_range"),
         (Transformer(fourier(7, bit_width=4)), "no norm comes before the read-out"),
         (Transformer(TransformerConfig(width=4, layers=1, norm="pre")), "no norm comes before the read-out"),
         (Transformer(TransformerConfig(width=4, layers=1, outputs=3)), "outputs=3"),
@@ -507,6 +509,22 @@ def test_testers_say_the_same_of_a_model_and_of_its_function() -> None:
     assert first_sparsity(as_model(f), 12, seed=3) == testers.first_accepted_sparsity(f, 12, seed=3)
 
 
+# ---------------------------------------------------------------- engines
+
+
+def test_an_engine_says_how_its_model_is_asked() -> None:
+    model = Transformer(encoder(8, 2, 2), scheme="gaussian", seed=2)
+    double = GeneralEngine(model, dtype=torch.float64, batch=7)
+    exact = spectrum(double, 8)
+    with torch.no_grad():
+        logits = copy.deepcopy(model).double()(torch.from_numpy(index_bits(0, 256, 8)))
+    np.testing.assert_allclose(exact.logits, logits.numpy(), rtol=1e-9)
+    assert logit_range(double) == pytest.approx(logit_range(model), rel=1e-6)
+    assert weight_by_degree(double, 8, samples=100) == weight_by_degree(model, 8, samples=100)
+    flipped = GeneralEngine(Polynomial({(0, 1): 1.0}), inputs=lambda bits: 1 - bits[:, [1, 2]])
+    assert coefficient(flipped, 5, [1, 2], samples=100).value == -1.0
+
+
 # ---------------------------------------------------------------- the model is left as it was
 
 
@@ -532,11 +550,11 @@ def broken(bits: Tensor) -> Tensor:
         (lambda: spectrum(Polynomial(MIXED), 21), "n=21 is beyond 20"),
         (lambda: spectrum(Polynomial(MIXED), 0), "n must be a whole number of at least 1"),
         (lambda: spectrum(broken, 3), "NaN"),
-        (lambda: spectrum(lambda bits: 1 / bits[:, 0], 3), "4 of 8 logits are NaN or infinite"),
+        (lambda: spectrum(lambda bits: 1 / bits[:, 0], 3), "4 of 8 logits are infinite"),
         (lambda: spectrum(Transformer(hardness(5, width=8)), 6), "longer than max_length=5"),
         (lambda: coefficient(broken, 3, [0]), "NaN"),
         (lambda: coefficient(Polynomial(MIXED), 6, [6]), "position 6 does not exist"),
-        (lambda: coefficient(Polynomial(MIXED), 6, [0], output="logit"), "Polynomial's logits is not known"),
+        (lambda: coefficient(Polynomial(MIXED), 6, [0], output="logit"), "logits of a Polynomial is not known"),
         (lambda: coefficient(broken, 3, [0], output="logit"), "give value_range"),
         (lambda: coefficient(Polynomial(MIXED), 6, [0], value_range=(0, 1)), "is for output='logit'"),
         (

@@ -22,13 +22,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float64, UInt8
+from jaxtyping import Float64
 from torch import Tensor, nn
 
 from flipscope.cube.estimate import check_positions
 from flipscope.cube.intervals import check_count
 from flipscope.errors import InputError
 from flipscope.models.transformer import LayerNorm, Transformer
+from flipscope.probes.engine import check_strings, evaluating
 
 Forward = Callable[[Tensor], object]
 Statistic = Callable[[nn.Module, Tensor], Tensor]  # a norm and its input -> one number a vector
@@ -122,7 +123,7 @@ def neighbourhood(
     batch: int = DEFAULT_BATCH,
 ) -> Neighbourhood:
     """The blowup on B_S(x) (Eq 28): on each string of bits and on its flips at the positions (default: all)."""
-    bits = _checked_bits(strings)
+    bits = check_strings(strings)
     length = bits.shape[1]
     chosen = tuple(range(length)) if positions is None else check_positions(positions, length)
     flips = np.zeros((len(chosen) + 1, length), np.uint8)
@@ -294,7 +295,7 @@ def _visits(model: nn.Module, strings: Tensor, statistic: Statistic, forward: Fo
     norms = {name or type(module).__name__: module for name, module in model.named_modules() if _is_norm(module)}
     if not norms and not isinstance(model, Transformer):
         raise InputError(f"the {type(model).__name__} has no nn.LayerNorm or nn.RMSNorm to measure")
-    with _evaluating(model), contextlib.ExitStack() as stack:
+    with evaluating(model), torch.no_grad(), _unfused(), contextlib.ExitStack() as stack:
         for name, module in norms.items():
             stack.enter_context(module.register_forward_pre_hook(hook(name), with_kwargs=True))
         forward(strings)
@@ -307,20 +308,14 @@ def _visits(model: nn.Module, strings: Tensor, statistic: Statistic, forward: Fo
 
 
 @contextlib.contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """The model in evaluation mode, without gradients and fused layers, each of its modules as before afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
+def _unfused() -> Iterator[None]:
+    """PyTorch's encoder layers step by step: fused they call no norm, and pack padded strings together."""
     fused = torch.backends.mha.get_fastpath_enabled()
-    # PyTorch's fused encoder layer calls no norm, and packs strings of different lengths into one axis.
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        model.eval()
-        with torch.no_grad():
-            yield
+        yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fused)
-        for module, mode in modes:
-            module.training = mode
 
 
 def _string_axes(one: list[_Visit], two: list[_Visit]) -> list[int | None] | None:
@@ -377,16 +372,6 @@ def _checked_inputs(model: nn.Module, inputs: Tensor | np.ndarray) -> Tensor:
     if parameter.is_meta:
         raise InputError("the model has shapes but no numbers: build it with a seed")
     return inputs.to(parameter.device)
-
-
-def _checked_bits(strings: Tensor | np.ndarray) -> UInt8[np.ndarray, "string position"]:
-    """The strings as an array, after making sure that they are bits."""
-    array = strings.detach().cpu().numpy() if isinstance(strings, Tensor) else np.asarray(strings)
-    if array.ndim != 2 or array.size == 0:
-        raise InputError(f"strings of shape {array.shape} must be bits [string, position], at least one")
-    if not bool(np.isin(array, (0, 1)).all()):
-        raise InputError("strings must hold 0 and 1 only: another value was found")
-    return array.astype(np.uint8)
 
 
 def _largest(

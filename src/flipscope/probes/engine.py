@@ -6,6 +6,7 @@ import contextlib
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -30,6 +31,8 @@ MEMORY_LIMIT = 1 << 30  # bytes that one batch's numbers may take, roughly
 _LIVE = 4  # numbers of the largest size that a forward holds at the same time
 _CACHE_BYTES = 4 << 20  # beyond this size of the largest intermediate, larger batches are slower on a CPU
 _DEVICE_BYTES = 256 << 20  # the same on an accelerator, which needs many strings to be busy
+_UNKNOWN_BYTES = _CACHE_BYTES // 32  # taken for the largest intermediate where it cannot be seen
+_ORDERS = 64.0  # roundings by which two orders of summation may differ
 _FEWEST, _MOST = 16, 1024  # strings a batch where memory allows: below, the overhead of each call shows
 
 
@@ -143,14 +146,29 @@ class GeneralEngine:
     def noise(self, strings: Bits) -> float:
         """How far a logit moves when the same string is asked again, or alone; InputError if it moves at random."""
         first, again = self.logits(strings), self.logits(strings)
+        refuse_nan(first)
         moved = largest_difference(first, again)
-        if moved > 1e-3 * float(np.abs(first).max()):
+        # Accelerators may add up in another order each time; no more than that is excused.
+        rounding = torch.finfo(self.dtype).eps if self.dtype is not None else float(np.finfo(first.dtype).eps)
+        if moved > _ORDERS * rounding * float(np.abs(first).max()):
             raise InputError(
                 f"the model gave logits that differ by {moved:.2g} for the same strings: switch off dropout and other "
                 "randomness, then measure again"
             )
         alone = np.concatenate([self._forward(strings[row : row + 1]) for row in range(len(strings))])
         return max(moved, largest_difference(first, alone))
+
+    def nudged(self, amount: float) -> GeneralEngine:
+        """The same with every parameter of a copy of the module moved up or down by this share of itself."""
+        assert isinstance(self.model, nn.Module)
+        moved = copy.deepcopy(self.model)
+        stream = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for parameter in filter(Tensor.is_floating_point, moved.parameters()):
+                up = torch.randint(0, 2, parameter.shape, generator=stream).to(parameter)
+                parameter.mul_(1 + amount * (2 * up - 1))
+        batch = self.batch if self._fixed_batch else None
+        return GeneralEngine(moved, inputs=self._inputs, batch=batch, memory_limit=self._memory_limit)
 
     def prepare(self, strings: Bits) -> None:
         """Choose the number of strings a batch for strings of this length."""
@@ -215,23 +233,27 @@ class GeneralEngine:
     def _largest_result(self, string: Bits) -> int:
         """Bytes of the largest intermediate result, a string."""
         sizes = []
-        for count in (1, 2):
-            with _Sizes() as seen:
-                self._forward(np.repeat(string, count, axis=0))
-            sizes.append(seen.sizes)
+        try:
+            for count in (1, 2):
+                with _Sizes() as seen:  # type: ignore[no-untyped-call]
+                    self._forward(np.repeat(string, count, axis=0))
+                sizes.append(seen.sizes)
+        except InputError:  # what is broken will say so again, and some models only cannot be watched
+            return _UNKNOWN_BYTES
         one, two = sizes
-        if len(one) != len(two):  # the model does other things for two strings: no telling
-            return max(max(one, default=1), 1)
+        if len(one) != len(two):
+            return _UNKNOWN_BYTES
         # What does not grow with the number of strings, such as a weight, is no concern of the batch.
-        return max(1, *(after - before for before, after in zip(one, two, strict=True)), string.shape[1])
+        growth = max((after - before for before, after in zip(one, two, strict=True)), default=0)
+        return max(growth, string.size)
 
 
 class _Sizes(TorchDispatchMode):
     """Notes the size in bytes of every tensor that PyTorch computes."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.sizes: list[int] = []
+    @cached_property
+    def sizes(self) -> list[int]:
+        return []
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -375,7 +397,7 @@ def _rows(output: Any, strings: int, source: str) -> Float[Tensor, "string numbe
     values = _numbers(output)
     if values.ndim == 0 or len(values) != strings:
         raise InputError(
-            f"{source} gives numbers of shape {tuple(values.shape)} for {strings} strings: strings must be its first axis"
+            f"{source} gives numbers of shape {tuple(values.shape)} for {strings} strings: its first axis must be these"
         )
     return values.reshape(strings, -1)
 

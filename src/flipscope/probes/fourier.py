@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, TypedDict, Unpack, cast
+from typing import Literal, TypeAlias, TypedDict, Unpack, cast
 
 import numpy as np
-import torch
 from jaxtyping import Float64
-from torch import Tensor, nn
+from torch import Tensor
 
 from flipscope.cube.estimate import (
     DEFAULT_MAX_QUERIES,
@@ -52,11 +51,11 @@ from flipscope.cube.testers import (
     low_degree_test,
 )
 from flipscope.errors import InputError
-from flipscope.models.margin import binary_logit
 from flipscope.models.transformer import Block, Transformer
+from flipscope.probes.engine import GeneralEngine, Model, refuse_nan
 
-Model = nn.Module | Callable[[Tensor], Tensor]
-Output = Literal["sign", "logit"]
+Subject: TypeAlias = Model | GeneralEngine  # an engine says how its model is asked: inputs, dtype, batch
+Output: TypeAlias = Literal["sign", "logit"]
 
 MAX_EXACT_BITS = 20
 _ROUNDING = 1e-4  # by how much of itself a proven range is widened, and what a tester takes for rounding
@@ -95,7 +94,7 @@ class ModelSpectrum:
         return float(np.abs(self.logits).min())
 
 
-def spectrum(model: Model, n: int) -> ModelSpectrum:
+def spectrum(model: Subject, n: int) -> ModelSpectrum:
     """The exact spectra of a model on strings of n <= 20 bits, from one logit for each of the 2^n strings."""
     if check_count("n", n) > MAX_EXACT_BITS:
         raise InputError(
@@ -107,16 +106,15 @@ def spectrum(model: Model, n: int) -> ModelSpectrum:
     for start in range(0, len(logits), _BLOCK_STRINGS):
         count = min(_BLOCK_STRINGS, len(logits) - start)
         logits[start : start + count] = ask(index_bits(start, count, n))
-    if not bool(np.isfinite(logits).all()):
-        wrong = int((~np.isfinite(logits)).sum())
-        raise InputError(f"{wrong} of {len(logits)} logits are NaN or infinite: the model is broken")
+    if wrong := int(np.isinf(logits).sum()):
+        raise InputError(f"{wrong} of {len(logits)} logits are infinite, and have no spectrum: the model is broken")
     return ModelSpectrum(logits)
 
 
 # ---------------------------------------------------------------- the model as an oracle
 
 
-def oracle(model: Model, output: Output = "sign") -> Oracle:
+def oracle(model: Subject, output: Output = "sign") -> Oracle:
     """The model as a function of 0/1 arrays [string, position], for all that asks queries.
 
     Its value is 1 where the logit is positive and 0 elsewhere, or the logit itself.
@@ -124,24 +122,26 @@ def oracle(model: Model, output: Output = "sign") -> Oracle:
     if output not in ("sign", "logit"):
         raise InputError(f"output={output!r} is not one of sign, logit")
 
+    engine = model if isinstance(model, GeneralEngine) else GeneralEngine(model)
+
     def ask(strings: Bits) -> Floats | Bits:
-        logits = _logits(model, strings)
-        if bool(np.isnan(logits).any()):
-            raise InputError(f"{int(np.isnan(logits).sum())} of {len(logits)} logits are NaN: the model is broken")
-        return logits if output == "logit" else (logits > 0).astype(np.uint8)
+        logits = engine.logits(strings)
+        refuse_nan(logits)
+        return logits.astype(np.float64) if output == "logit" else (logits > 0).astype(np.uint8)
 
     return ask
 
 
-def logit_range(model: nn.Module) -> Range:
+def logit_range(model: Subject) -> Range:
     """Two numbers between which every logit of our transformer lies, whatever the string.
 
     What leaves a layer norm has mean 0 and length at most sqrt(width) before gain and bias (Eq 13), and what leaves a
     tanh lies between -1 and 1; the read-out (Eq 14) is linear. The ends are moved out by 1e-4 of themselves, more than
     rounding does.
     """
+    model = model.model if isinstance(model, GeneralEngine) else model
     if not isinstance(model, Transformer):
-        raise InputError(f"the range of a {type(model).__name__}'s logits is not known: give value_range")
+        raise InputError(f"the range of the logits of a {type(model).__name__} is not known: give value_range")
     config = model.config
     if config.outputs > 2 or config.readout == "every":
         raise InputError(
@@ -174,34 +174,30 @@ def _numbers(parameter: Tensor) -> Floats:
     return parameter.detach().double().cpu().numpy()
 
 
-def _asked(model: Model, output: Output, value_range: Range | None) -> tuple[Oracle, Range | None]:
+def _asked(model: Subject, output: Output, value_range: Range | None) -> tuple[Oracle, Range | None]:
     """The oracle of the model, and the range of its values if they are real."""
     ask = oracle(model, output)
     if output == "sign":
         if value_range is not None:
             raise InputError(f"value_range={value_range} is for output='logit': a sign is 0 or 1")
         return ask, None
-    if value_range is None:
-        if not isinstance(model, nn.Module):
-            raise InputError("the range of a function's values is not known: give value_range")
-        value_range = logit_range(model)
-    low, high = value_range
+    low, high = ends = logit_range(model) if value_range is None else value_range
 
     def ask_within(strings: Bits) -> Floats:
         values: Floats = ask(strings)
         wrong = values[~((values >= low) & (values <= high))]
         if len(wrong):
-            raise InputError(f"the model returned {wrong[0]}, outside value_range={value_range}: widen it")
+            raise InputError(f"the model returned {wrong[0]}, outside value_range={ends}: widen it")
         return values
 
-    return ask_within, value_range
+    return ask_within, ends
 
 
 # ---------------------------------------------------------------- from samples
 
 
 def coefficient(
-    model: Model,
+    model: Subject,
     n: int,
     positions: Sequence[int],
     *,
@@ -245,7 +241,7 @@ class DegreeWeights:
 
 
 def weight_by_degree(
-    model: Model,
+    model: Subject,
     n: int,
     *,
     degrees: Sequence[int] | None = None,
@@ -266,7 +262,7 @@ def weight_by_degree(
 
     The error is about sqrt(C(n, k)) / samples, in addition to what every mean has: low degrees and those near n can be
     had, middle ones at large n cannot, by any number of strings that one could ask. Hence by default the degrees with
-    C(n, k) <= samples / 2. A value below 0 is moved to 0.
+    C(n, k) <= samples / 2. A value outside its interval, such as one below 0, is moved to the nearer end.
     """
     ask, ends = _asked(model, output, value_range)
     queries = Queries(ask, n, ends)
@@ -280,7 +276,8 @@ def weight_by_degree(
     strings = random_strings(for_strings, size, queries.n)
     values = queries.signs(strings)
     if ends is None:
-        found = _group_weights(strings, values, groups, moments := _SIGN_MOMENTS, error)
+        moments = _SIGN_MOMENTS
+        found = _group_weights(strings, values, groups, moments, error)
     else:
         # A constant changes no degree but 0. Taken from strings of its own, it leaves smaller values to the others.
         pilot = size // 10
@@ -471,7 +468,7 @@ class SparsityOptions(TypedDict, total=False):
 
 
 def degree_test(
-    model: Model,
+    model: Subject,
     n: int,
     degree: int,
     *,
@@ -488,7 +485,7 @@ def degree_test(
 
 
 def first_degree(
-    model: Model,
+    model: Subject,
     n: int,
     *,
     max_degree: int | None = None,
@@ -502,7 +499,7 @@ def first_degree(
 
 
 def sparsity_test(
-    model: Model,
+    model: Subject,
     n: int,
     sparsity: int,
     *,
@@ -516,7 +513,7 @@ def sparsity_test(
 
 
 def first_sparsity(
-    model: Model,
+    model: Subject,
     n: int,
     *,
     max_sparsity: int = 1000,
@@ -534,11 +531,3 @@ def _tolerant(options: DegreeOptions, ends: Range | None) -> DegreeOptions:
     if ends is not None and "tolerance" not in options:
         options["tolerance"] = _ROUNDING * (ends[1] - ends[0]) / 2
     return options
-
-
-@torch.no_grad()
-def _logits(model: Model, strings: Bits) -> Floats:
-    if isinstance(model, nn.Module):
-        model.eval()
-    out = [binary_logit(model(torch.from_numpy(strings[i : i + 256]))) for i in range(0, len(strings), 256)]
-    return torch.cat(out).double().numpy()

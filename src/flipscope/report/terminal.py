@@ -84,7 +84,7 @@ def function_page(portrait: Portrait) -> RenderableType:
     parts: list[RenderableType] = [facts, Text(), _profile_table(portrait)]
     if portrait.weight_by_degree is not None:
         rows = [(number(d), number(w), w) for d, w in enumerate(portrait.weight_by_degree) if w > 0]
-        parts += [Text(), _histogram("degree", "weight", rows)]
+        parts += [Text(), histogram("degree", "weight", rows)]
     parts += [Text(), _influence_table(portrait)]
     for note in portrait.notes:
         parts += [Text(), Text(note, style="italic dim")]
@@ -99,18 +99,18 @@ def _profile_table(portrait: Portrait) -> Table:
                 rows.append((number(s), number(entry), entry.value))
         elif entry:
             rows.append((number(s), number(entry), 10 ** log10_share(entry, portrait.n)))
-    return _histogram("sensitivity", "strings" if portrait.exact else "share of strings", rows)
+    return histogram("sensitivity", "strings" if portrait.exact else "share of strings", rows)
 
 
 def _influence_table(portrait: Portrait) -> Table:
     entries = [(x.value if isinstance(x, Estimate) else x, i, x) for i, x in enumerate(portrait.influences, 1)]
     if portrait.exact and len({value for value, _, _ in entries}) == 1:
-        return _histogram("position", "influence", [("each", number(entries[0][2]), entries[0][0])])
+        return histogram("position", "influence", [("each", number(entries[0][2]), entries[0][0])])
     chosen = sorted((e for e in entries if e[0] > 0), key=lambda e: (-e[0], e[1]))
-    return _histogram("position", "influence", [(f"x{i}", number(x), value) for value, i, x in chosen])
+    return histogram("position", "influence", [(f"x{i}", number(x), value) for value, i, x in chosen])
 
 
-def _histogram(label: str, heading: str, rows: Sequence[tuple[str, str, float]]) -> Table:
+def histogram(label: str, heading: str, rows: Sequence[tuple[str, str, float]]) -> Table:
     table = Table(box=None, padding=(0, 1), header_style="bold")
     table.add_column(label, justify="right", no_wrap=True)
     table.add_column(heading, justify="right", no_wrap=True)

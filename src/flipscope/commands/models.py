@@ -1,0 +1,242 @@
+"""The commands that look at transformers: sensitivity, random-model, blowup."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from flipscope.commands.cube import print_json
+from flipscope.commands.progress import progress
+from flipscope.commands.workers import run_tasks
+from flipscope.cube.blocks import Progress, cores
+from flipscope.cube.estimate import generators, random_strings
+from flipscope.cube.intervals import Estimate, Floats, check_confidence, check_count, mean_from_samples
+from flipscope.errors import InputError
+from flipscope.models.checkpoint import load
+from flipscope.models.config import TransformerConfig, encoder
+from flipscope.models.init import Scheme, random_shape
+from flipscope.models.transformer import Transformer
+from flipscope.probes import blowup, flips
+from flipscope.probes.flips import Options, Spectrum
+
+DEFAULT_LENGTH = 100  # that of the geometry paper's experiments
+
+
+def run_sensitivity(arguments: argparse.Namespace) -> int:
+    """Measure the sensitivity spectrum of a model."""
+    model, length = _loaded(arguments)
+    with progress("flips") as report:
+        options: Options = {**_how(arguments), "threshold": arguments.threshold, "progress": report}
+        found = flips.spectrum(
+            model,
+            length,
+            strings=arguments.strings,
+            precision_target=arguments.precision,
+            exhaustive=arguments.exhaustive,
+            seed=arguments.seed,
+            confidence=arguments.confidence,
+            **options,
+        )
+    if arguments.json:
+        print_json(found.as_json())
+        return 0
+    from flipscope.report import models as pages
+    from flipscope.report.terminal import show
+
+    show(pages.sensitivity_page(found, arguments.model, arguments.confidence))
+    return 0
+
+
+def _loaded(arguments: argparse.Namespace) -> tuple[Transformer, int]:
+    """The model of a file, and the length of the strings it is to be asked."""
+    model = load(arguments.model)
+    if model.config.inputs == "patches":
+        raise InputError(f"{arguments.model} reads patches of images, which have no bits to flip")
+    length = arguments.length
+    if length is None:
+        length = model.config.max_length or DEFAULT_LENGTH
+    return model, check_count("length", length)
+
+
+def _how(arguments: argparse.Namespace) -> Options:
+    return {
+        "path": arguments.path,
+        "precision": "float64" if arguments.float64 else "auto",
+        "heuristic": arguments.heuristic,
+    }
+
+
+# ---------------------------------------------------------------- random models
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A random model that is to be measured; its seed gives its shape, its weights and its strings."""
+
+    seed: int
+    config: TransformerConfig
+    init: Scheme
+    length: int
+    strings: int
+    confidence: float
+    options: Options
+
+    @property
+    def cost(self) -> float:
+        """Multiplications of one forward."""
+        shape, tokens = self.config, self.length + 1
+        each = tokens * shape.width * (4 * shape.width + 2 * shape.hidden_width) + 2 * tokens**2 * shape.width
+        return float(shape.layers * each)
+
+
+def measure_draw(draw: Draw, report: Progress) -> Spectrum:
+    """The spectrum of a random model."""
+    model = Transformer(draw.config, scheme=draw.init, seed=draw.seed)
+    options: Options = {**draw.options, "progress": report}
+    return flips.spectrum(
+        model, draw.length, strings=draw.strings, seed=draw.seed, confidence=draw.confidence, **options
+    )
+
+
+def run_random_model(arguments: argparse.Namespace) -> int:
+    """Draw transformers at random and measure each."""
+    start = time.perf_counter()
+    draws = _draws(arguments)
+    workers = cores() if arguments.workers is None else check_count("workers", arguments.workers)
+    title = f"{len(draws)} {arguments.init} models"
+    try:
+        with progress(title) as report:
+            found = run_tasks(
+                measure_draw, draws, workers=workers, costs=[draw.cost for draw in draws], progress=report
+            )
+    except BrokenProcessPool:
+        print("flipscope: a worker process died, most likely for want of memory; try fewer --workers.", file=sys.stderr)
+        return 1
+    summary = _summary(found, arguments.confidence) | {"seconds": time.perf_counter() - start}
+    if arguments.json:
+        models = [_model_json(draw, spectrum) for draw, spectrum in zip(draws, found, strict=True)]
+        print_json(
+            {
+                "init": arguments.init,
+                "length": arguments.length,
+                "strings": arguments.strings,
+                "models": models,
+                "summary": summary,
+            }
+        )
+        return 0
+    from flipscope.report import models as pages
+    from flipscope.report.terminal import show
+
+    show(pages.random_page(arguments.init, [draw.config for draw in draws], found, summary))
+    return 0
+
+
+def _draws(arguments: argparse.Namespace) -> list[Draw]:
+    """The models to draw, after making sure of every option."""
+    count, seed = check_count("count", arguments.count), check_count("seed", arguments.seed, 0)
+    options = _how(arguments)
+    return [
+        Draw(
+            number,
+            _shape(number, arguments),
+            arguments.init,
+            check_count("length", arguments.length),
+            check_count("strings", arguments.strings),
+            check_confidence(arguments.confidence),
+            options,
+        )
+        for number in range(seed, seed + count)
+    ]
+
+
+def _shape(seed: int, arguments: argparse.Namespace) -> TransformerConfig:
+    """A shape of App. F.1, with what was fixed on the command line put in its place."""
+    drawn = random_shape(seed)
+    heads = arguments.heads or drawn.heads
+    width = arguments.width or heads * drawn.key_width
+    if arguments.width and not arguments.heads and width % heads:
+        raise InputError(f"width {width} is not a multiple of the {heads} heads drawn with seed {seed}: give --heads")
+    multiple = drawn.hidden_width // drawn.width
+    return encoder(width=width, layers=arguments.layers or drawn.layers, heads=heads, ffn_width=multiple * width)
+
+
+def _model_json(draw: Draw, found: Spectrum) -> dict[str, Any]:
+    told = found.as_json()
+    kept = ("average_sensitivity", "zero_share", "profile")
+    return {
+        "seed": draw.seed,
+        "config": draw.config.as_dict(),
+        **{name: told[name] for name in kept},
+        **found.how(),
+    }
+
+
+def _summary(found: list[Spectrum], confidence: float) -> dict[str, Any]:
+    """The models together; the estimates are of the mean over all models that could have been drawn."""
+    averages = [_value(spectrum.average_sensitivity) for spectrum in found]
+    zeros = [_value(spectrum.zero_share) for spectrum in found]
+    return {
+        "models": len(found),
+        "average_sensitivity": mean_from_samples(averages, 0, found[0].n, confidence).as_json(),
+        "zero_share": mean_from_samples(zeros, 0, 1, confidence).as_json(),
+        "median_average_sensitivity": float(np.median(averages)),
+        "largest_average_sensitivity": max(averages),
+        "models_without_sensitive_string": sum(spectrum.largest_seen == 0 for spectrum in found),
+        "rechecked": sum(spectrum.rechecked for spectrum in found),
+        "near_ties": sum(spectrum.near_ties for spectrum in found),
+    }
+
+
+def _value(found: float | Estimate) -> float:
+    return found.value if isinstance(found, Estimate) else found
+
+
+# ---------------------------------------------------------------- blowup
+
+
+def run_blowup(arguments: argparse.Namespace) -> int:
+    """Measure what the layer norms of a model do to random strings."""
+    model, length = _loaded(arguments)
+    (stream,) = generators(arguments.seed, 1)
+    strings = random_strings(stream, check_count("strings", arguments.strings), length)
+    found = blowup.measure(model, strings)
+    document = {
+        "length": length,
+        "strings": found.strings,
+        "norms": [
+            {"name": name, "eps": eps, "tau": _spread(found.tau[:, column])}
+            for column, (name, eps) in enumerate(zip(found.names, found.eps, strict=True))
+        ],
+        "beta": _spread(found.beta),
+        "bound": _finite(found.bound),
+        "infinite": found.infinite,
+    }
+    if arguments.json:
+        print_json(document)
+        return 0
+    from flipscope.report import models as pages
+    from flipscope.report.terminal import show
+
+    show(pages.blowup_page(arguments.model, document))
+    return 0
+
+
+def _spread(values: Floats) -> dict[str, float | None]:
+    """The ends and the middle of what the strings showed; None stands for infinity, which JSON does not know."""
+    return {
+        "smallest": _finite(float(values.min())),
+        "median": _finite(float(np.quantile(values, 0.5, method="lower"))),
+        "largest": _finite(float(values.max())),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,213 @@
+"""Signs that can be trusted: float32 where it is far from the threshold, float64 near it, and a count of what is left.
+
+A bit of a model is 1 where logit > threshold, else 0, at the threshold itself too. Random transformers can be chaotic:
+float32 and float64 then give different logits, and sometimes different signs. So a random sample of the logits is
+computed in float64 as well, and a sign is trusted where |logit - threshold| is at least
+
+    margin = 8 times the largest difference seen (and at least 16 roundings of the largest logit).
+
+Every other sign is computed again in float64; each of these is one more comparison, and the margin grows if it shows a
+larger difference. The rounding of float64 itself is measured, not assumed: a few logits are computed again with every
+weight moved by 2^-44 of itself, at least a hundred times what rounding does. What is nearer to the threshold than the
+largest change of these, the ``tolerance``, is undetermined and counted in ``near_ties``.
+
+The margin is a statistical safeguard, for the sample may miss rare, large differences; precision="float64" has none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from flipscope.errors import InputError
+from flipscope.probes.engine import (
+    MEMORY_LIMIT,
+    Bits,
+    Engine,
+    GeneralEngine,
+    Inputs,
+    Logits,
+    Model,
+    Path,
+    check_model,
+    largest_difference,
+    neighbours,
+    number_type,
+    open_engine,
+    refuse_nan,
+)
+
+Precision: TypeAlias = Literal["auto", "float64", "native"]
+Rows: TypeAlias = Callable[[NDArray[np.int64]], Bits]  # strings by their numbers
+
+FACTOR = 8.0  # the differences have long tails: so many times the largest one seen
+ROUNDINGS = 16.0  # of the largest logit, that the margin is at least
+SAMPLE = 48  # logits compared at the start
+AUDIT = 256  # and later one of so many
+NUDGE = 2.0**-44  # relative change of every weight that stands for the rounding of float64
+NUDGED = 16  # logits computed again with nudged weights, or to see whether the model answers alike
+SWITCH = 0.25  # where more signs than this would be computed twice, float64 alone is cheaper
+
+
+def trusted_signs(
+    model: Model,
+    *,
+    threshold: float = 0.0,
+    path: Path = "auto",
+    precision: Precision = "auto",
+    inputs: Inputs = "auto",
+    batch: int | None = None,
+    memory_limit: int = MEMORY_LIMIT,
+    seed: int = 0,
+) -> TrustedSigns:
+    """What gives the signs of this model; nothing is computed yet.
+
+    precision "auto" is float32 with checks (float64 if that is the model's own type), "float64" is float64 throughout,
+    and "native" is the model's own arithmetic, without checks: the only way for a function that is not a module.
+    """
+    check_model(model)
+    if precision not in ("auto", "float64", "native"):
+        raise InputError(f"precision={precision!r} is not one of auto, float64, native")
+    if not np.isfinite(threshold):
+        raise InputError(f"threshold={threshold} must be a finite number")
+    own = number_type(model)
+
+    def engine(path: Path, dtype: torch.dtype | None) -> Engine:
+        return open_engine(model, path=path, dtype=dtype, inputs=inputs, batch=batch, memory_limit=memory_limit)
+
+    if own is None and precision != "float64":
+        precision = "native"
+    if precision == "native":
+        return TrustedSigns(engine(path, None), threshold, seed=seed)
+    exact = GeneralEngine(model, dtype=torch.float64, inputs=inputs, batch=batch, memory_limit=memory_limit)
+    if precision == "float64" or own == torch.float64:
+        wide = engine(path, torch.float64)
+        return TrustedSigns(exact if wide.path == "general" else wide, threshold, exact=exact, seed=seed)
+    # Half precision is slower than float32 on a CPU, and too coarse for signs.
+    narrow = engine(path, torch.float32)
+    return TrustedSigns(
+        narrow,
+        threshold,
+        exact=exact,
+        switch=lambda: exact if narrow.path == "general" else engine(path, torch.float64),
+        seed=seed,
+    )
+
+
+class TrustedSigns:
+    """Signs of strings and of all their flips, with an account of how sure they are.
+
+    ``working`` computes every logit. ``exact`` checks it in float64; without it, the model's word is taken. ``switch``
+    makes a working engine in float64, for models of which float32 decides too few signs.
+    """
+
+    def __init__(
+        self,
+        working: Engine,
+        threshold: float,
+        *,
+        exact: GeneralEngine | None = None,
+        switch: Callable[[], Engine] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.working = working
+        self.threshold = threshold
+        self.margin = 0.0
+        self.tolerance = 0.0
+        self.rechecked = 0
+        self.near_ties = 0
+        self._exact = exact
+        self._switch = switch
+        self._compared: set[str] = set()  # the ways of asking that have been compared with float64
+        self._stream = np.random.default_rng(seed)
+
+    @property
+    def precision(self) -> str:
+        """In what the signs are computed."""
+        if self._exact is None:
+            return "native"
+        return "float64" if self._switch is None else "float32+float64"
+
+    def signs(self, strings: Bits) -> Bits:
+        """The bit of each string."""
+
+        def ask() -> Logits:
+            return self.working.logits(strings)
+
+        return self._settled("plain", ask, lambda index: strings[index])
+
+    def flip_signs(self, strings: Bits) -> tuple[Bits, Bits]:
+        """The bits of the strings [string] and of all their flips [string, position]."""
+
+        def ask() -> Logits:
+            base, flipped = self.working.flip_logits(strings)
+            return np.concatenate([base[:, None], flipped], axis=1).reshape(-1)
+
+        found = self._settled("flips", ask, lambda index: neighbours(strings, index)).reshape(len(strings), -1)
+        return found[:, 0], found[:, 1:]
+
+    def _settled(self, way: str, ask: Callable[[], Logits], rows: Rows) -> Bits:
+        """The bits of all logits that ``ask`` computes; ``rows`` gives the strings they belong to."""
+        logits = ask()
+        refuse_nan(logits)
+        if not self._compared:
+            self._look(rows(self._sample(len(logits), NUDGED)))
+        self._compare(way, logits, rows)
+        if self._switch is not None and np.mean(np.abs(logits - self.threshold) < self.margin) > SWITCH:
+            self.working, self._switch, self.margin = self._switch(), None, 0.0
+            self._compared = {"before"}
+            logits = ask()
+            self._compare(way, logits, rows)
+        surplus = logits.astype(np.float64) - self.threshold
+        self._recheck(surplus, rows)
+        self.near_ties += int(np.count_nonzero(np.abs(surplus) < self.tolerance))
+        return (surplus > 0).astype(np.uint8)
+
+    def _look(self, strings: Bits) -> None:
+        """Make sure that the model answers alike twice, and measure the rounding of what decides in the end."""
+        noise = self.working.noise(strings) if isinstance(self.working, GeneralEngine) else 0.0
+        if self._exact is None:
+            self.tolerance = FACTOR * noise
+            return
+        exact = self._exact.logits(strings)
+        refuse_nan(exact)
+        self.tolerance = largest_difference(exact, self._exact.nudged(NUDGE).logits(strings))
+
+    def _compare(self, way: str, logits: Logits, rows: Rows) -> None:
+        """Compare a sample with float64: a larger one the first time, a few logits later."""
+        if self._exact is None or self.working is self._exact:
+            return
+        size = math.ceil(len(logits) / AUDIT) if way in self._compared else SAMPLE
+        self._compared.add(way)
+        sample = self._sample(len(logits), size)
+        exact = self._exact.logits(rows(sample))
+        floor = ROUNDINGS * float(np.finfo(logits.dtype).eps) * _largest(exact)
+        self.margin = max(self.margin, FACTOR * largest_difference(logits[sample], exact), floor)
+
+    def _recheck(self, surplus: NDArray[np.float64], rows: Rows) -> None:
+        """Replace what is within the margin by float64, until nothing new is."""
+        if self._exact is None or self.working is self._exact:
+            return
+        settled = np.zeros(len(surplus), np.bool_)
+        while len(doubtful := np.flatnonzero((np.abs(surplus) < self.margin) & ~settled)):
+            exact = self._exact.logits(rows(doubtful)) - self.threshold
+            refuse_nan(exact)
+            self.margin = max(self.margin, FACTOR * largest_difference(surplus[doubtful], exact))
+            surplus[doubtful] = exact
+            settled[doubtful] = True
+            self.rechecked += len(doubtful)
+
+    def _sample(self, count: int, size: int) -> NDArray[np.int64]:
+        """Numbers of so many logits, drawn at random."""
+        drawn: NDArray[np.int64] = self._stream.choice(count, size=min(size, count), replace=False)
+        return drawn
+
+
+def _largest(logits: Logits) -> float:
+    """The largest finite absolute value."""
+    return float(np.abs(logits[np.isfinite(logits)]).max(initial=0.0))

@@ -1,0 +1,147 @@
+"""Terminal pages of what was measured of transformers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from flipscope.cube.estimate import Estimate
+from flipscope.models.config import TransformerConfig
+from flipscope.probes.flips import Measured, Spectrum
+from flipscope.report.terminal import histogram, number
+
+BINS = 12
+
+
+def sensitivity_page(found: Spectrum, name: str, confidence: float) -> RenderableType:
+    """The page of ``flipscope sensitivity``."""
+    rows = [
+        ("strings", f"{found.strings:,} of length {found.n:,}" + (", all there are" if found.exhaustive else "")),
+        ("average sensitivity", number(found.average_sensitivity)),
+        ("share of sensitivity 0", number(found.zero_share)),
+        ("largest, smallest seen", f"{found.largest_seen}, {found.smallest_seen}"),
+    ]
+    parts: list[RenderableType] = [_facts(rows), Text(), _profile(found)]
+    if not found.exhaustive:
+        parts += [Text(), _note(f"Intervals hold with confidence {confidence:g}, those of the profile all at once.")]
+    parts += [Text(), _note(_account(found))]
+    return _panel(name, parts)
+
+
+def random_page(
+    init: str, shapes: Sequence[TransformerConfig], found: Sequence[Spectrum], summary: dict[str, Any]
+) -> RenderableType:
+    """The page of ``flipscope random-model``."""
+    averages = [_value(spectrum.average_sensitivity) for spectrum in found]
+    rows = [
+        ("models", f"{summary['models']}, {init}, {found[0].strings} strings of length {found[0].n} each"),
+        ("average sensitivity", f"{_interval(summary['average_sensitivity'])}, the mean over models"),
+        ("median, largest", f"{number(float(np.median(averages)))}, {number(max(averages))}"),
+        ("share of sensitivity 0", f"{_interval(summary['zero_share'])}, the mean over models"),
+        ("no sensitive string seen", f"{summary['models_without_sensitive_string']} models"),
+        ("path", ", ".join(sorted({spectrum.path for spectrum in found}))),
+        ("checked again in float64", f"{summary['rechecked']:,} signs; {summary['near_ties']:,} undetermined"),
+        ("time", f"{summary['seconds']:.0f} s"),
+    ]
+    table = Table(box=None, padding=(0, 1), header_style="bold")
+    for heading in ("layers", "width", "heads", "FFN", "average sensitivity", "seconds"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for shape, spectrum in zip(shapes, found, strict=True):
+        sizes = (shape.layers, shape.width, shape.heads, shape.hidden_width)
+        told = (number(spectrum.average_sensitivity), f"{spectrum.seconds:.1f}")
+        table.add_row(*(str(size) for size in sizes), *told)
+    spread = histogram("average sensitivity", "models", _bins(averages))
+    return _panel("random transformers", [_facts(rows), Text(), spread, Text(), table])
+
+
+def blowup_page(name: str, document: dict[str, Any]) -> RenderableType:
+    """The page of ``flipscope blowup``."""
+    table = Table(box=None, padding=(0, 1), header_style="bold")
+    table.add_column("norm", no_wrap=True)
+    for heading in ("eps", "smallest", "median", "largest tau"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for norm in document["norms"]:
+        table.add_row(norm["name"], f"{norm['eps']:g}", *_ends(norm["tau"]))
+    table.add_row("all, beta", "", *_ends(document["beta"]))
+    parts: list[RenderableType] = [table, Text()]
+    bound = "nothing bounds it" if document["bound"] is None else f"beta cannot exceed {document['bound']:.4g}"
+    parts.append(_note(f"From {document['strings']:,} random strings of length {document['length']:,}; {bound}."))
+    if document["infinite"]:
+        parts.append(_note(f"{document['infinite']:,} vectors of zero variance met a norm with eps 0."))
+    return _panel(name, parts)
+
+
+def _facts(rows: Sequence[tuple[str, str]]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _profile(found: Spectrum) -> Table:
+    rows = []
+    for sensitivity, entry in enumerate(found.profile):
+        share = entry.value if isinstance(entry, Estimate) else entry / (1 << found.n)
+        if share:
+            rows.append((number(sensitivity), number(entry), share))
+    return histogram("sensitivity", "strings" if found.exhaustive else "share of strings", rows)
+
+
+def _bins(averages: Sequence[float]) -> list[tuple[str, str, float]]:
+    """How many averages are 0 and how many in each of some ranges of equal width, a round number."""
+    largest = max(averages)
+    rough = largest / BINS or 1.0
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
+    zeros = sum(average == 0 for average in averages)
+    rows = [("0", str(zeros), float(zeros))]
+    for index in range(math.ceil(largest / step - 1e-9)):
+        low, high = index * step, (index + 1) * step
+        count = sum(low < average <= high for average in averages)
+        rows.append((f"{low:g} to {high:g}", str(count), float(count)))
+    return rows
+
+
+def _account(found: Measured) -> str:
+    """How it was measured, in a sentence."""
+    checked = "" if found.margin == 0 else f"; {found.rechecked:,} signs within {found.margin:.2g} were checked again"
+    sentence = (
+        f"Measured by the {found.path} path in {found.precision} in {found.seconds:.1f} s{checked}; "
+        f"{found.near_ties:,} signs within {found.tolerance:.2g} are undetermined."
+    )
+    if found.screening is not None:
+        rate = found.screening.error_rate
+        sentence += f" Heuristic: {found.screening.skipped:,} of {found.screening.flips:,} flips were skipped"
+        sentence += (
+            "." if rate is None else f", of {found.screening.audited:,} audited {found.screening.wrong:,} wrongly."
+        )
+    return sentence
+
+
+def _interval(estimate: dict[str, float]) -> str:
+    return f"{estimate['value']:.4g} [{estimate['low']:.4g}, {estimate['high']:.4g}]"
+
+
+def _ends(spread: dict[str, float | None]) -> list[str]:
+    return ["∞" if value is None else f"{value:.4g}" for value in spread.values()]
+
+
+def _value(found: float | Estimate) -> float:
+    return found.value if isinstance(found, Estimate) else found
+
+
+def _note(sentence: str) -> Text:
+    return Text(sentence, style="italic dim")
+
+
+def _panel(title: str, parts: Sequence[RenderableType]) -> Panel:
+    return Panel(Group(*parts), title=Text(title), title_align="left", expand=False, padding=(1, 2))
