@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
@@ -37,6 +39,11 @@ def in_parallel(work: Callable[[int, int], None], size: int, grain: int) -> None
         return
     piece = max(grain, -(-size // (4 * workers)) // grain * grain)
     pieces = [(first, min(first + piece, size)) for first in range(0, size, piece)]
-    with ThreadPoolExecutor(workers) as pool:
-        for _ in pool.map(lambda bounds: work(*bounds), pieces):
-            pass
+    for _ in _pool(os.getpid(), workers).map(lambda bounds: work(*bounds), pieces):
+        pass
+
+
+@functools.lru_cache(maxsize=1)
+def _pool(_process: int, workers: int) -> ThreadPoolExecutor:
+    """Threads kept from call to call: starting them costs as much as a small kernel; a forked process makes its own."""
+    return ThreadPoolExecutor(workers)

@@ -58,7 +58,35 @@ def _pass2(a: Any, stride: Any) -> None:
 
 
 @compiled(*(void(t) for t in _TYPES))
-def _shortest(a: Any) -> None:
+def _strides_64_to_256(a: Any) -> None:
+    """Strides 256, 128 and 64 on every 512 neighbours; constant strides are what the compiler needs for wide registers."""
+    for g in range(len(a) // 512):
+        x = a[512 * g : 512 * g + 512]
+        for i in range(64):
+            x0, x1, x2, x3 = x[i] + x[256 + i], x[64 + i] + x[320 + i], x[128 + i] + x[384 + i], x[192 + i] + x[448 + i]
+            x4, x5, x6, x7 = x[i] - x[256 + i], x[64 + i] - x[320 + i], x[128 + i] - x[384 + i], x[192 + i] - x[448 + i]
+            y0, y1, y2, y3 = x0 + x2, x1 + x3, x0 - x2, x1 - x3
+            y4, y5, y6, y7 = x4 + x6, x5 + x7, x4 - x6, x5 - x7
+            x[i], x[64 + i], x[128 + i], x[192 + i] = y0 + y1, y0 - y1, y2 + y3, y2 - y3
+            x[256 + i], x[320 + i], x[384 + i], x[448 + i] = y4 + y5, y4 - y5, y6 + y7, y6 - y7
+
+
+@compiled(*(void(t) for t in _TYPES))
+def _strides_8_to_32(a: Any) -> None:
+    """Strides 32, 16 and 8 on every 64 neighbours."""
+    for g in range(len(a) // 64):
+        x = a[64 * g : 64 * g + 64]
+        for i in range(8):
+            x0, x1, x2, x3 = x[i] + x[32 + i], x[8 + i] + x[40 + i], x[16 + i] + x[48 + i], x[24 + i] + x[56 + i]
+            x4, x5, x6, x7 = x[i] - x[32 + i], x[8 + i] - x[40 + i], x[16 + i] - x[48 + i], x[24 + i] - x[56 + i]
+            y0, y1, y2, y3 = x0 + x2, x1 + x3, x0 - x2, x1 - x3
+            y4, y5, y6, y7 = x4 + x6, x5 + x7, x4 - x6, x5 - x7
+            x[i], x[8 + i], x[16 + i], x[24 + i] = y0 + y1, y0 - y1, y2 + y3, y2 - y3
+            x[32 + i], x[40 + i], x[48 + i], x[56 + i] = y4 + y5, y4 - y5, y6 + y7, y6 - y7
+
+
+@compiled(*(void(t) for t in _TYPES))
+def _strides_1_to_4(a: Any) -> None:
     """Strides 1, 2 and 4 on every eight neighbours."""
     for g in range(len(a) // 8):
         i = 8 * g
@@ -71,29 +99,36 @@ def _shortest(a: Any) -> None:
 
 
 @compiled(*(void(t, int64) for t in _TYPES))
+def _block(a: Any, shortest: Any) -> None:
+    """All levels of a piece that fits the cache."""
+    length = len(a)
+    while length >= 4096:
+        for start in range(0, len(a), length):
+            _pass8(a[start : start + length], length // 8, 0, length // 8)
+        length //= 8
+    # What is left of the length decides how many of the constant-stride passes fit below it.
+    target = 512 if length >= 512 else (64 if length >= 64 else (8 if length >= 8 else 1))
+    while length > max(target, shortest):
+        length //= 2
+        _pass2(a, length)
+    if length >= 512:
+        _strides_64_to_256(a)
+    if length >= 64:
+        _strides_8_to_32(a)
+    if length >= 8 and shortest == 1:
+        _strides_1_to_4(a)
+
+
+@compiled(*(void(t, int64) for t in _TYPES))
 def _descend(a: Any, shortest: Any) -> None:
     """All levels of one piece with strides >= ``shortest`` (1 or 8), longest first."""
     size = len(a)
-    while size > BLOCK and size >= 8 * shortest:
+    while size > BLOCK:
         for start in range(0, len(a), size):
             _pass8(a[start : start + size], size // 8, 0, size // 8)
         size //= 8
     for start in range(0, len(a), size):
-        piece = a[start : start + size]
-        length = size
-        while length >= 64:
-            for inner in range(0, size, length):
-                _pass8(piece[inner : inner + length], length // 8, 0, length // 8)
-            length //= 8
-        if shortest == 1 and length >= 8:
-            while length > 8:
-                length //= 2
-                _pass2(piece, length)
-            _shortest(piece)
-            length = 1
-        while length > shortest:
-            length //= 2
-            _pass2(piece, length)
+        _block(a[start : start + size], shortest)
 
 
 @compiled(*(void(uint8[::1], t[:, ::1], t[::1]) for t in (float32, float64, int32, int64)))

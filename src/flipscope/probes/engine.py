@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, UInt8
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
 
 from flipscope.cube.intervals import check_count
 from flipscope.errors import InputError
@@ -235,7 +235,7 @@ class GeneralEngine:
         sizes = []
         try:
             for count in (1, 2):
-                with _Sizes() as seen:  # type: ignore[no-untyped-call]
+                with _Sizes() as seen:
                     self._forward(np.repeat(string, count, axis=0))
                 sizes.append(seen.sizes)
         except InputError:  # what is broken will say so again, and some models only cannot be watched
@@ -248,19 +248,20 @@ class GeneralEngine:
         return max(growth, string.size)
 
 
-class _Sizes(TorchDispatchMode):
-    """Notes the size in bytes of every tensor that PyTorch computes."""
+class _Sizes(TorchFunctionMode):
+    """Notes the size in bytes of every tensor that PyTorch's functions return."""
 
     @cached_property
     def sizes(self) -> list[int]:
         return []
 
-    def __torch_dispatch__(
+    def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         out = function(*args, **(kwargs or {}))
         for tensor in out if isinstance(out, tuple | list) else (out,):
-            self.sizes.append(tensor.numel() * tensor.element_size() if isinstance(tensor, Tensor) else 0)
+            if isinstance(tensor, Tensor):
+                self.sizes.append(tensor.numel() * tensor.element_size())
         return out
 
 

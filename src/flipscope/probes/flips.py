@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
@@ -145,10 +145,10 @@ class Spectrum(Measured):
     n: int
     strings: int
     exhaustive: bool
-    profile: list[int] | list[Estimate]  # K_0..K_n (Def 2.6), or the shares K_k / 2^n
+    profile: Sequence[int | Estimate]  # K_0..K_n (Def 2.6), or the shares K_k / 2^n
     average_sensitivity: float | Estimate  # Def 2.3
     zero_share: float | Estimate  # K_0 / 2^n
-    influences: list[float] | list[Estimate]  # of each bit: the share of strings on which its flip changes the answer
+    influences: Sequence[float | Estimate]  # of each bit: the share of strings on which its flip changes the answer
     largest_seen: int  # sensitivity; the maximum over all strings only if exhaustive (Def 2.4)
     smallest_seen: int  # likewise the minimum (Def 2.5)
 
@@ -388,6 +388,8 @@ def _asked_table(model: Model, n: int, options: Options) -> tuple[BooleanFunctio
         raise InputError(f"all strings of n={n} bits are too many (most: {MAX_EXHAUSTIVE_BITS} bits): sample some")
     if options.get("heuristic"):
         raise InputError("heuristic=True skips flips, but a truth table has none: leave it out")
+    if options.get("path", "auto") == "auto":  # no flips are asked, so that there is nothing to gain
+        options = {**options, "path": "general"}
     meter = _Meter(model, options)
     total = 1 << n
     report = _reporter(options, total)

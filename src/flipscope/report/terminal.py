@@ -111,6 +111,7 @@ def _influence_table(portrait: Portrait) -> Table:
 
 
 def histogram(label: str, heading: str, rows: Sequence[tuple[str, str, float]]) -> Table:
+    """A table of (name, value as text, size of the bar), the largest entries only where there are many."""
     table = Table(box=None, padding=(0, 1), header_style="bold")
     table.add_column(label, justify="right", no_wrap=True)
     table.add_column(heading, justify="right", no_wrap=True)
