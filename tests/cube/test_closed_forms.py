@@ -318,3 +318,17 @@ def polynomial_product(a: list[int], b: list[int]) -> list[int]:
             for j, y in enumerate(b):
                 out[i + j] += x * y
     return out
+
+
+def test_gates_over_symmetric_functions_of_the_same_bits_stay_symmetric():
+    """Majority xor parity on 101 bits has no truth table; as one value vector it is exact."""
+    f = functions.majority(101) ^ functions.parity(101)
+    vector = [(2 * ones > 101) ^ (ones % 2) for ones in range(102)]
+    assert f == BooleanFunction.symmetric(vector)
+    assert sum(sensitivity.profile(f)) == 2**101
+    assert (functions.majority(101) ^ functions.majority(101)) == BooleanFunction.constant(0, 101)
+    small = functions.majority(7) & ~functions.parity(7)
+    strings = np.array([[(index >> j) & 1 for j in range(7)] for index in range(128)], np.uint8)
+    expected = (strings.sum(1) > 3) & (strings.sum(1) % 2 == 0)
+    np.testing.assert_array_equal(small.table(), expected)
+    assert len(small.support) == 7

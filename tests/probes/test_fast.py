@@ -17,14 +17,6 @@ from flipscope.probes.fast import FastEngine, supports
 SCHEMES = ("uniform", "gaussian", "xavier_uniform", "xavier_normal", "pytorch")
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def plain(model: Transformer, strings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Logits of the strings and of all their flips by the definition: one forward a string."""
     length = strings.shape[1]

@@ -340,12 +340,31 @@ def _gate(kernel: Kernel, children: Sequence[Node]) -> Node:
     variables = [_variable_of(child) for child in children]
     if None not in variables and len(set(variables)) == len(variables):
         return Leaf(kernel, tuple(v for v in variables if v is not None))
+    merged = _merged(kernel, children)
+    if merged is not None:
+        return merged
     depth = 1 + max((child.depth for child in children), default=0)
     if depth > MAX_DEPTH:
         raise InputError(f"the function is nested more than {MAX_DEPTH} deep; build it from a table or a callable.")
     support = tuple(sorted(set().union(*(child.support for child in children))))
     has_call = isinstance(kernel, Call) or any(child.has_call for child in children)
     return Gate(kernel, tuple(children), depth, support, has_call)
+
+
+def _merged(kernel: Kernel, children: Sequence[Node]) -> Node | None:
+    """A gate over symmetric functions of the same variables is itself a symmetric function of them."""
+    first = children[0]
+    if isinstance(kernel, Call) or not isinstance(first, Leaf):
+        return None
+    vectors = []
+    for child in children:
+        if not isinstance(child, Leaf) or not isinstance(child.kernel, Symmetric) or child.support != first.support:
+            return None
+        vectors.append(child.kernel.values)
+    values = kernel.evaluate(np.stack(vectors, axis=-1))  # one value for each number of ones
+    if values.all() or not values.any():
+        return Const(int(values[0]))
+    return Leaf(Symmetric(values), first.positions)
 
 
 def and_kernel(arity: int) -> Symmetric:

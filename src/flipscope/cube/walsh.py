@@ -59,7 +59,7 @@ def _pass2(a: Any, stride: Any) -> None:
 
 @compiled(*(void(t) for t in _TYPES))
 def _strides_64_to_256(a: Any) -> None:
-    """Strides 256, 128 and 64 on every 512 neighbours; constant strides are what the compiler needs for wide registers."""
+    """Strides 256, 128 and 64 on every 512 neighbours; being constant, they let the compiler use wide registers."""
     for g in range(len(a) // 512):
         x = a[512 * g : 512 * g + 512]
         for i in range(64):

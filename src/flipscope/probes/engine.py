@@ -143,8 +143,8 @@ class GeneralEngine:
             raise InputError(f"the module {of!r} is not called when the model runs: name another")
         return torch.cat([_rows(out, len(strings), f"the module {of!r}") for out in seen], dim=1)
 
-    def noise(self, strings: Bits) -> float:
-        """How far a logit moves when the same string is asked again, or alone; InputError if it moves at random."""
+    def check_alike(self, strings: Bits) -> Logits:
+        """The logits of these strings, after making sure that asking again gives the same."""
         first, again = self.logits(strings), self.logits(strings)
         refuse_nan(first)
         moved = largest_difference(first, again)
@@ -155,8 +155,12 @@ class GeneralEngine:
                 f"the model gave logits that differ by {moved:.2g} for the same strings: switch off dropout and other "
                 "randomness, then measure again"
             )
-        alone = np.concatenate([self._forward(strings[row : row + 1]) for row in range(len(strings))])
-        return max(moved, largest_difference(first, alone))
+        return first
+
+    def noise(self, strings: Bits) -> float:
+        """How far a logit moves when its string is asked alone instead of together with others."""
+        alone = [self._forward(strings[row : row + 1]) for row in range(len(strings))]
+        return largest_difference(self.logits(strings), np.concatenate(alone))
 
     def nudged(self, amount: float) -> GeneralEngine:
         """The same with every parameter of a copy of the module moved up or down by this share of itself."""
@@ -167,8 +171,7 @@ class GeneralEngine:
             for parameter in filter(Tensor.is_floating_point, moved.parameters()):
                 up = torch.randint(0, 2, parameter.shape, generator=stream).to(parameter)
                 parameter.mul_(1 + amount * (2 * up - 1))
-        batch = self.batch if self._fixed_batch else None
-        return GeneralEngine(moved, inputs=self._inputs, batch=batch, memory_limit=self._memory_limit)
+        return GeneralEngine(moved, inputs=self._inputs, batch=self.batch or None, memory_limit=self._memory_limit)
 
     def prepare(self, strings: Bits) -> None:
         """Choose the number of strings a batch for strings of this length."""

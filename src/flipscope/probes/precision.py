@@ -6,10 +6,11 @@ computed in float64 as well, and a sign is trusted where |logit - threshold| is 
 
     margin = 8 times the largest difference seen (and at least 16 roundings of the largest logit).
 
-Every other sign is computed again in float64; each of these is one more comparison, and the margin grows if it shows a
-larger difference. The rounding of float64 itself is measured, not assumed: a few logits are computed again with every
-weight moved by 2^-44 of itself, at least a hundred times what rounding does. What is nearer to the threshold than the
-largest change of these, the ``tolerance``, is undetermined and counted in ``near_ties``.
+Every other sign is computed again in float64; each of these is one more comparison, as are a few random ones later,
+and the margin grows for what follows if they show a larger difference. The rounding of float64 itself is measured, not
+assumed: a few logits are computed again with every weight moved by 2^-44 of itself, at least a hundred times what
+rounding does. What is nearer to the threshold than the largest change of these, the ``tolerance``, is undetermined and
+counted in ``near_ties``.
 
 The margin is a statistical safeguard, for the sample may miss rare, large differences; precision="float64" has none.
 """
@@ -50,7 +51,8 @@ ROUNDINGS = 16.0  # of the largest logit, that the margin is at least
 SAMPLE = 48  # logits compared at the start
 AUDIT = 256  # and later one of so many
 NUDGE = 2.0**-44  # relative change of every weight that stands for the rounding of float64
-NUDGED = 16  # logits computed again with nudged weights, or to see whether the model answers alike
+NUDGED = 16  # logits computed again with nudged weights
+ALIKE = 8  # logits asked twice, to see whether the model answers alike
 SWITCH = 0.25  # where more signs than this would be computed twice, float64 alone is cheaper
 
 
@@ -123,6 +125,7 @@ class TrustedSigns:
         self.near_ties = 0
         self._exact = exact
         self._switch = switch
+        self._looked = False
         self._compared: set[str] = set()  # the ways of asking that have been compared with float64
         self._stream = np.random.default_rng(seed)
 
@@ -155,13 +158,15 @@ class TrustedSigns:
         """The bits of all logits that ``ask`` computes; ``rows`` gives the strings they belong to."""
         logits = ask()
         refuse_nan(logits)
-        if not self._compared:
+        if not self._looked:
             self._look(rows(self._sample(len(logits), NUDGED)))
+            self._looked = True
         self._compare(way, logits, rows)
         if self._switch is not None and np.mean(np.abs(logits - self.threshold) < self.margin) > SWITCH:
             self.working, self._switch, self.margin = self._switch(), None, 0.0
-            self._compared = {"before"}
+            self._compared.clear()
             logits = ask()
+            refuse_nan(logits)
             self._compare(way, logits, rows)
         surplus = logits.astype(np.float64) - self.threshold
         self._recheck(surplus, rows)
@@ -170,13 +175,14 @@ class TrustedSigns:
 
     def _look(self, strings: Bits) -> None:
         """Make sure that the model answers alike twice, and measure the rounding of what decides in the end."""
-        noise = self.working.noise(strings) if isinstance(self.working, GeneralEngine) else 0.0
-        if self._exact is None:
-            self.tolerance = FACTOR * noise
-            return
-        exact = self._exact.logits(strings)
-        refuse_nan(exact)
-        self.tolerance = largest_difference(exact, self._exact.nudged(NUDGE).logits(strings))
+        if isinstance(self.working, GeneralEngine):
+            self.working.check_alike(strings[:ALIKE])
+            if self._exact is None:
+                self.tolerance = FACTOR * self.working.noise(strings)
+        if self._exact is not None:
+            exact = self._exact.logits(strings)
+            refuse_nan(exact)
+            self.tolerance = largest_difference(exact, self._exact.nudged(NUDGE).logits(strings))
 
     def _compare(self, way: str, logits: Logits, rows: Rows) -> None:
         """Compare a sample with float64: a larger one the first time, a few logits later."""
@@ -186,6 +192,7 @@ class TrustedSigns:
         self._compared.add(way)
         sample = self._sample(len(logits), size)
         exact = self._exact.logits(rows(sample))
+        refuse_nan(exact)
         floor = ROUNDINGS * float(np.finfo(logits.dtype).eps) * _largest(exact)
         self.margin = max(self.margin, FACTOR * largest_difference(logits[sample], exact), floor)
 
