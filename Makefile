@@ -5,6 +5,7 @@ PYTHON ?= python3
 PIP_FLAGS ?= -qq
 WORKERS ?= 2
 
+# Tests run on WORKERS processes of one thread each: torch's own threads would only wait for each other.
 # The same hypothesis examples on every run; HYPOTHESIS_PROFILE=dev looks for new ones.
 HYPOTHESIS_PROFILE ?= ci
 export HYPOTHESIS_PROFILE
@@ -41,7 +42,7 @@ demo: $(READY)
 
 test: lint
 	@echo "==> pytest"
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
 lint: $(READY)
 	@echo "==> ruff"

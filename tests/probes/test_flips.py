@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import doctest
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -51,8 +53,6 @@ def loop(logit: Callable[[Bits], float], given: Bits, threshold: float = 0.0) ->
 
 def in_float64(model: nn.Module, floats: bool = False) -> Callable[[Bits], float]:
     """The logit of one string, by a float64 copy of the model."""
-    import copy
-
     wide = copy.deepcopy(model).double().eval()
 
     def logit(string: Bits) -> float:
@@ -87,6 +87,11 @@ def middle(model: Any, given: Bits, **options: Any) -> float:
 
 
 # ---------------------------------------------------------------- equal to the definition
+
+
+def test_the_example_of_the_module_holds() -> None:
+    found = doctest.testmod(flips)
+    assert (found.failed, found.attempted) == (0, 4)
 
 
 def test_a_plain_function_equals_the_loop() -> None:
@@ -322,7 +327,7 @@ def test_exhaustive_at_16_bits_equals_flips_one_by_one() -> None:
     given = strings(60, 16, 3)
     counted = flips.sensitivity(model, given, threshold=threshold, path="fast")
     assert counted.tolist() == cube_sensitivity.string_sensitivity(f, given).tolist()
-    assert 0 < counted.sum()
+    assert counted.sum() > 0
 
 
 def test_each_string_of_a_truth_table_is_asked_once() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from multiprocessing.queues import SimpleQueue
@@ -47,7 +48,8 @@ def run_tasks(
         pool = ProcessPoolExecutor(min(workers, len(tasks)), context, _start, (posts,))
         try:
             order = sorted(range(len(tasks)), key=lambda number: -costs[number])
-            futures = {number: pool.submit(_work, function, number, tasks[number]) for number in order}
+            with _deaf():
+                futures = {number: pool.submit(_work, function, number, tasks[number]) for number in order}
             for _ in _waiting(list(futures.values())):
                 while not posts.empty():
                     number, share = posts.get()
@@ -79,7 +81,6 @@ def _start(posts: SimpleQueue[Post]) -> None:
     global _posts
     _posts = posts
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers itself, and says why
 
 
 def _work(function: Callable[[Task, Progress], Result], number: int, task: Task) -> Result:
@@ -90,6 +91,19 @@ def _work(function: Callable[[Task, Progress], Result], number: int, task: Task)
             _posts.put((number, done / total))
 
     return function(task, report)
+
+
+@contextlib.contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes that are started meanwhile do not hear an interrupt: the parent ends them itself, and says why."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread hears interrupts
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager

@@ -171,7 +171,15 @@ class GeneralEngine:
             for parameter in filter(Tensor.is_floating_point, moved.parameters()):
                 up = torch.randint(0, 2, parameter.shape, generator=stream).to(parameter)
                 parameter.mul_(1 + amount * (2 * up - 1))
-        return GeneralEngine(moved, inputs=self._inputs, batch=self.batch or None, memory_limit=self._memory_limit)
+        return self._like(moved, None)
+
+    def converted(self, dtype: torch.dtype) -> GeneralEngine:
+        """The same with a copy of the module in another number type."""
+        return self._like(self.model, dtype)
+
+    def _like(self, model: Model, dtype: torch.dtype | None) -> GeneralEngine:
+        batch = self.batch or None
+        return GeneralEngine(model, dtype=dtype, inputs=self._inputs, batch=batch, memory_limit=self._memory_limit)
 
     def prepare(self, strings: Bits) -> None:
         """Choose the number of strings a batch for strings of this length."""

@@ -9,8 +9,8 @@ computed in float64 as well, and a sign is trusted where |logit - threshold| is 
 Every other sign is computed again in float64; each of these is one more comparison, as are a few random ones later,
 and the margin grows for what follows if they show a larger difference. The rounding of float64 itself is measured, not
 assumed: a few logits are computed again with every weight moved by 2^-44 of itself, at least a hundred times what
-rounding does. What is nearer to the threshold than the largest change of these, the ``tolerance``, is undetermined and
-counted in ``near_ties``.
+rounding does, and once more in float32. What is nearer to the threshold than the largest change, or than 8 * 2^-29
+times the largest error of float32, is nearer than the ``tolerance``: it is undetermined and counted in ``near_ties``.
 
 The margin is a statistical safeguard, for the sample may miss rare, large differences; precision="float64" has none.
 """
@@ -180,9 +180,7 @@ class TrustedSigns:
             if self._exact is None:
                 self.tolerance = FACTOR * self.working.noise(strings)
         if self._exact is not None:
-            exact = self._exact.logits(strings)
-            refuse_nan(exact)
-            self.tolerance = largest_difference(exact, self._exact.nudged(NUDGE).logits(strings))
+            self.tolerance = _rounding(self._exact, strings)
 
     def _compare(self, way: str, logits: Logits, rows: Rows) -> None:
         """Compare a sample with float64: a larger one the first time, a few logits later."""
@@ -213,6 +211,16 @@ class TrustedSigns:
         """Numbers of so many logits, drawn at random."""
         drawn: NDArray[np.int64] = self._stream.choice(count, size=min(size, count), replace=False)
         return drawn
+
+
+def _rounding(exact: GeneralEngine, strings: Bits) -> float:
+    """How far from the truth a logit in float64 may be: measured twice, in different ways, and the larger taken."""
+    logits = exact.logits(strings)
+    refuse_nan(logits)
+    moved = largest_difference(logits, exact.nudged(NUDGE).logits(strings))
+    # Nudges of a weight that is used twice may cancel. Rounding in float32 does not, and is 2^29 times as large.
+    coarse = largest_difference(logits, exact.converted(torch.float32).logits(strings))
+    return max(moved, FACTOR * 2.0**-29 * coarse) if np.isfinite(coarse) else moved
 
 
 def _largest(logits: Logits) -> float:

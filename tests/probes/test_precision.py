@@ -1,0 +1,199 @@
+"""Trusted signs: what float32 gets wrong is found, and what float64 cannot tell is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from flipscope.errors import InputError
+from flipscope.models import Transformer, encoder
+from flipscope.probes import flips
+from flipscope.probes.engine import GeneralEngine, neighbours
+from flipscope.probes.precision import FACTOR, TrustedSigns
+
+Bits = NDArray[np.uint8]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def strings(count: int, length: int, seed: int = 0) -> Bits:
+    return np.random.default_rng(seed).integers(0, 2, (count, length)).astype(np.uint8)
+
+
+class Cancelling(nn.Module):
+    """Large numbers that cancel: float32 loses what is left of them, float64 keeps it."""
+
+    def __init__(self, size: float, length: int, *, twice: bool = False) -> None:
+        super().__init__()
+        self.size = nn.Parameter(torch.tensor(size))
+        self.other = self.size if twice else nn.Parameter(torch.tensor(size))
+        self.weight = nn.Parameter(torch.randn(length, generator=torch.Generator().manual_seed(0)))
+
+    def forward(self, bits: Tensor) -> Tensor:
+        return (bits @ self.weight + self.size) - self.other
+
+
+class Rounded:
+    """An engine in float32 with errors of a known size at some of the strings."""
+
+    path = "general"
+    length = None
+    tolerance = 0.0
+
+    def __init__(self, exact: GeneralEngine, wrong: set[bytes], error: float) -> None:
+        self.exact, self.wrong, self.error = exact, wrong, error
+
+    def logits(self, strings: Bits) -> NDArray[np.float32]:
+        found = self.exact.logits(strings)
+        for row, string in enumerate(strings):
+            if string.tobytes() in self.wrong:
+                found[row] -= self.error * np.sign(found[row])
+        return found.astype(np.float32)
+
+    def flip_logits(self, strings: Bits) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        rows = np.arange(len(strings) * (strings.shape[1] + 1))
+        table = self.logits(neighbours(strings, rows)).reshape(len(strings), -1)
+        return table[:, 0], table[:, 1:]
+
+
+def test_signs_that_float32_gets_wrong_are_found() -> None:
+    model, given = Cancelling(2.0**20, 12), strings(30, 12)
+    narrow = flips.measure(model, given, precision="native")
+    exact = flips.measure(model, given, precision="float64")
+    checked = flips.measure(model, given)
+    assert (narrow.counts != exact.counts).any()  # or this test would show nothing
+    assert checked.counts.tolist() == exact.counts.tolist()
+    assert checked.rechecked > 0
+    assert checked.margin > 2.0**-4  # the spacing of float32 at 2^20 is 2^-3
+    assert (checked.near_ties, exact.near_ties) == (0, 0)
+
+
+def test_a_model_that_float32_cannot_decide_is_run_in_float64() -> None:
+    model, given = Cancelling(2.0**26, 12), strings(10, 12)
+    checked = flips.measure(model, given)
+    assert checked.precision == "float64"
+    assert checked.counts.tolist() == flips.measure(model, given, precision="float64").counts.tolist()
+    assert checked.rechecked == 0
+    transformer = Transformer(encoder(16, 3, 2), scheme="gaussian", seed=0)
+    with torch.no_grad():
+        transformer.head.bias.fill_(2.0**26)
+    found = flips.measure(transformer, given, threshold=2.0**26)
+    assert (found.path, found.precision, found.rechecked) == ("fast", "float64", 0)
+    plain = flips.measure(transformer, given, threshold=2.0**26, path="general", precision="float64")
+    assert found.counts.tolist() == plain.counts.tolist()
+
+
+def test_what_float64_cannot_decide_is_counted() -> None:
+    model, given = Cancelling(2.0**40, 12), strings(4, 12)
+    found = flips.measure(model, given, precision="float64")
+    assert 2.0**-12 < found.tolerance < 1  # the spacing of float64 at 2^40 is 2^-12
+    logits = GeneralEngine(model, dtype=torch.float64).logits(neighbours(given, np.arange(4 * 13)))
+    assert found.near_ties == np.count_nonzero(np.abs(logits) < found.tolerance) > 0
+
+
+def test_the_rounding_of_a_weight_that_is_used_twice_is_seen() -> None:
+    model, given = Cancelling(2.0**18, 12, twice=True), strings(20, 12)
+    for precision in ("auto", "float64"):
+        found = flips.measure(model, given, precision=precision)  # type: ignore[arg-type]
+        assert 2.0**-35 < found.tolerance < 2.0**-25  # the spacing of float64 at 2^18 is 2^-34
+
+
+def test_exact_ties_of_a_module_are_near_ties_and_count_as_zero() -> None:
+    model = nn.Linear(4, 1, bias=False)
+    nn.init.ones_(model.weight)
+    found = flips.measure(model, [[1, 0, 0, 0]], threshold=1.0)  # its logit is at the threshold
+    assert found.counts.tolist() == [3]
+    assert found.near_ties == 1
+    assert found.rechecked >= 1
+
+
+def test_functions_are_taken_at_their_word() -> None:
+    found = flips.measure(lambda bits: bits.sum(dim=1) - 1, [[1, 0, 0, 0]])
+    assert found.counts.tolist() == [3]
+    assert (found.precision, found.near_ties, found.rechecked, found.tolerance) == ("native", 0, 0, 0.0)
+
+
+def test_a_function_that_rounds_differently_alone_has_near_ties() -> None:
+    def shaky(bits: Tensor) -> Tensor:
+        return bits[:, 0] - 0.5 + (0.01 if len(bits) == 1 else 0.0)
+
+    found = flips.measure(shaky, strings(4, 5), threshold=0.45)
+    assert found.tolerance == pytest.approx(FACTOR * 0.01, rel=1e-5)
+    assert found.near_ties == np.count_nonzero(neighbours(strings(4, 5), np.arange(24))[:, 0])
+
+
+def test_the_margin_follows_the_sample_and_the_rechecks() -> None:
+    model, given = Cancelling(0.0, 10).double(), strings(40, 10)
+    exact = GeneralEngine(model)
+    every = neighbours(given, np.arange(40 * 11))
+    logits = exact.logits(every)
+    # Errors of 0.3 at logits of at most 0.2: wrong signs that a sample of the other strings does not show.
+    wrong = {string.tobytes() for string, logit in zip(every, logits, strict=True) if 0 < abs(logit) <= 0.2}
+    signs = TrustedSigns(Rounded(exact, wrong, 0.3), 0.0, exact=exact)
+    _, flipped = signs.flip_signs(given)
+    _, true = TrustedSigns(exact, 0.0, exact=exact).flip_signs(given)
+    assert (flipped == true).all()
+    assert signs.margin == pytest.approx(FACTOR * 0.3, rel=1e-5)
+    assert signs.rechecked >= len(wrong)
+    blind = TrustedSigns(Rounded(exact, wrong, 0.3), 0.0)
+    assert (blind.flip_signs(given)[1] != true).any()
+
+
+def test_float32_margins_are_small_for_tame_models() -> None:
+    model = Transformer(encoder(16, 2, 2), scheme="xavier_normal", seed=0)
+    found = flips.measure(model, strings(20, 20))
+    assert found.precision == "float32+float64"
+    assert 0 < found.tolerance < 1e-10 < 1e-7 < found.margin < 1e-3
+    assert found.rechecked <= 5
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_models_of_other_number_types(dtype: torch.dtype) -> None:
+    model = Transformer(encoder(16, 2, 2), scheme="gaussian", seed=0, dtype=dtype)
+    given = strings(6, 9)
+    threshold = float(np.median(GeneralEngine(model, dtype=torch.float64).logits(given)))
+    found = {
+        path: flips.measure(model, given, threshold=threshold, path=path)  # type: ignore[arg-type]
+        for path in ("general", "fast")
+    }
+    exact = flips.measure(model.double(), given, threshold=threshold, path="general")
+    assert found["general"].counts.tolist() == found["fast"].counts.tolist() == exact.counts.tolist()
+    assert found["fast"].precision == ("float64" if dtype == torch.float64 else "float32+float64")
+
+
+def test_a_module_that_cannot_run_in_float64_says_what_to_do() -> None:
+    class Fixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(4, 1))
+
+        def forward(self, bits: Tensor) -> Tensor:
+            return bits.float() @ self.weight
+
+    with pytest.raises(InputError, match="the model failed on"):
+        flips.sensitivity(Fixed(), strings(2, 4))
+    assert flips.sensitivity(Fixed(), strings(2, 4), precision="native").shape == (2,)
+    with pytest.raises(InputError, match="precision='native'"):
+        flips.sensitivity(lambda bits: bits[:, 0], strings(2, 4), precision="float64")
+
+
+@pytest.mark.parametrize("path", ["general", "fast"])
+def test_the_model_itself_is_never_changed(path: Any) -> None:
+    for dtype in (torch.float32, torch.float64):
+        model = Transformer(encoder(8, 2, 2), scheme="gaussian", seed=0, dtype=dtype)
+        before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        flips.measure(model, strings(5, 8), path=path)
+        assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+        assert all(parameter.requires_grad for parameter in model.parameters())

@@ -1,0 +1,350 @@
+"""The commands that look at transformers: documents, pages, exit codes, one sentence for bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from flipscope.cli import main
+from flipscope.commands import models as commands
+from flipscope.commands.workers import run_tasks
+from flipscope.cube.estimate import generators, random_strings
+from flipscope.errors import InputError
+from flipscope.models import Transformer, encoder, mingpt, random_shape, recognizer, save, vit_small
+from flipscope.probes import blowup, flips
+
+ESTIMATE_KEYS = {"value", "low", "high", "confidence", "samples"}
+HOW_KEYS = {"path", "precision", "margin", "tolerance", "rechecked", "near_ties", "seconds"}
+
+Flipscope = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Flipscope:
+    """What one call of the command line returned and printed: its exit code, standard output and standard error."""
+
+    def call(*arguments: str) -> tuple[Any, str, str]:
+        try:
+            code: Any = main(arguments)
+        except SystemExit as stop:
+            code = stop.code
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def document(run: Flipscope) -> Flipscope:
+    """The one JSON document that a call prints."""
+
+    def call(*arguments: str) -> Any:
+        code, out, err = run(*arguments, "--json")
+        assert code == 0, err
+        assert out.count("\n") == 1
+        return json.loads(out)
+
+    return call
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random models are measured in this process, which is quicker than to start others."""
+
+    def run_here(function: Any, tasks: Any, **_: Any) -> list[Any]:
+        return [function(task, lambda done, total: None) for task in tasks]
+
+    monkeypatch.setattr(commands, "run_tasks", run_here)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> tuple[Transformer, str]:
+    """A model with flips that matter, and its file."""
+    path = str(tmp_path / "model.safetensors")
+    made = Transformer(encoder(8, 2, 2, ffn_width=16), scheme="gaussian", seed=4)
+    with torch.no_grad():
+        made.head.bias -= float(np.median(made(torch.from_numpy(random_strings(generators(1, 1)[0], 64, 10)))))
+    save(made, path)
+    return made, path
+
+
+# ---------------------------------------------------------------- sensitivity
+
+
+def test_sensitivity_as_json(document: Flipscope, model: tuple[Transformer, str]) -> None:
+    made, path = model
+    found = document("sensitivity", path, "--length", "10", "--strings", "30", "--seed", "3")
+    same = flips.spectrum(made, 10, strings=30, seed=3).as_json()
+    for key in ("length", "strings", "average_sensitivity", "profile", "zero_share", "path", "near_ties"):
+        assert found[key] == same[key], key
+    assert (found["length"], found["strings"], found["path"]) == (10, 30, "fast")
+    assert set(found) >= HOW_KEYS
+    assert set(found["average_sensitivity"]) == set(found["zero_share"]) == ESTIMATE_KEYS
+    assert len(found["profile"]) == 11
+    assert all(set(entry) == ESTIMATE_KEYS for entry in found["profile"])
+    assert sum(entry["value"] for entry in found["profile"]) == pytest.approx(2**10, abs=6)  # rounded to whole strings
+    assert 0 < found["average_sensitivity"]["value"] < 10
+
+
+def test_sensitivity_of_all_strings(document: Flipscope, model: tuple[Transformer, str]) -> None:
+    _, path = model
+    found = document("sensitivity", path, "--length", "10", "--exhaustive")
+    assert found["exact"] is True
+    assert sum(found["profile"]) == found["strings"] == 1024
+    assert found["zero_share"] == found["profile"][0] / 1024
+    mean = sum(s * count for s, count in enumerate(found["profile"])) / 1024
+    assert found["average_sensitivity"] == pytest.approx(mean, rel=1e-12)
+    sampled = document("sensitivity", path, "--length", "10", "--strings", "60")["average_sensitivity"]
+    assert sampled["low"] <= mean <= sampled["high"]
+
+
+def test_sensitivity_to_a_precision(document: Flipscope, model: tuple[Transformer, str]) -> None:
+    _, path = model
+    found = document("sensitivity", path, "--length", "10", "--precision", "1.5", "--path", "general")
+    average = found["average_sensitivity"]
+    assert (average["high"] - average["low"]) / 2 <= 1.5
+    assert found["strings"] == average["samples"] >= 16
+    assert found["path"] == "general"
+
+
+def test_sensitivity_options_reach_the_probe(document: Flipscope, model: tuple[Transformer, str]) -> None:
+    _, path = model
+    common = ("sensitivity", path, "--length", "10", "--strings", "20")
+    far = document(*common, "--threshold", "1000")
+    assert far["average_sensitivity"]["value"] == 0
+    wide = document(*common, "--float64")
+    assert wide["precision"] == "float64"
+    assert wide["profile"] == document(*common)["profile"]
+    screened = document(*common, "--heuristic", "--confidence", "0.9")
+    assert screened["screening"]["flips"] == 200
+    assert screened["average_sensitivity"]["confidence"] == 0.9
+
+
+def test_sensitivity_page(run: Flipscope, model: tuple[Transformer, str]) -> None:
+    _, path = model
+    code, out, _ = run("sensitivity", path, "--length", "10", "--strings", "20")
+    assert code == 0
+    assert "20 of length 10" in out
+    assert "average sensitivity" in out
+    assert "Measured by the fast path" in out
+    _, out, _ = run("sensitivity", path, "--length", "8", "--exhaustive")
+    assert "256 of length 8, all there are" in out
+    _, out, _ = run("sensitivity", path, "--length", "8", "--strings", "12", "--heuristic")
+    assert "Heuristic:" in out
+
+
+def test_the_usual_length_is_the_models_own(document: Flipscope, tmp_path: Path) -> None:
+    save(Transformer(mingpt(7, width=16, heads=2)), tmp_path / "short.safetensors")
+    found = document("sensitivity", str(tmp_path / "short.safetensors"), "--strings", "3")
+    assert (found["length"], found["path"]) == (7, "general")  # two outputs
+    save(Transformer(encoder(8, 1, 1, ffn_width=8)), tmp_path / "any.safetensors")
+    assert document("sensitivity", str(tmp_path / "any.safetensors"), "--strings", "2")["length"] == 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--length", "0"], "length must be a whole number of at least 1"),
+        (["--strings", "0"], "strings must be a whole number of at least 1"),
+        (["--precision", "-1"], "precision_target must be a positive number"),
+        (["--length", "21", "--exhaustive"], "n=21 bits are too many"),
+        (["--confidence", "1"], "confidence must lie strictly between 0 and 1"),
+        (["--seed", "-1"], "seed must be a whole number"),
+        (["--strings", "3", "--exhaustive"], "not allowed with argument --strings"),
+        (["--path", "quick"], "invalid choice: 'quick'"),
+    ],
+)
+def test_wrong_options(run: Flipscope, model: tuple[Transformer, str], arguments: list[str], sentence: str) -> None:
+    code, out, err = run("sensitivity", model[1], *arguments)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_wrong_files(run: Flipscope, tmp_path: Path) -> None:
+    save(Transformer(vit_small(8, 4, 1, layers=1, heads=1)), tmp_path / "image.safetensors")
+    (tmp_path / "text.safetensors").write_text("not a model")
+    for command in ("sensitivity", "blowup"):
+        for name, sentence in (
+            ("missing", "is not a file"),
+            ("image", "reads patches of images"),
+            ("text", "cannot be read as safetensors"),
+        ):
+            code, out, err = run(command, str(tmp_path / f"{name}.safetensors"))
+            assert (code, out) == (2, "")
+            assert sentence in err
+            assert err.count("\n") == 1
+
+
+# ---------------------------------------------------------------- random models
+
+SMALL = ("--length", "8", "--strings", "6", "--width", "8", "--layers", "1", "--heads", "2")
+
+
+def test_random_models_as_json(document: Flipscope) -> None:
+    before = dict(os.environ)
+    found = document("random-model", "--init", "gaussian", "--count", "3", "--seed", "5", "--workers", "2", *SMALL)
+    assert dict(os.environ) == before
+    assert list(found) == ["init", "length", "strings", "models", "summary"]
+    assert (found["init"], found["length"], found["strings"]) == ("gaussian", 8, 6)
+    assert [entry["seed"] for entry in found["models"]] == [5, 6, 7]
+    for entry in found["models"]:
+        keys = {"seed", "config", "average_sensitivity", "zero_share", "profile", "path", "near_ties", "seconds"}
+        assert keys <= set(entry)
+        config = encoder(
+            8, 1, 2, ffn_width=8 * (random_shape(entry["seed"]).hidden_width // random_shape(entry["seed"]).width)
+        )
+        assert entry["config"] == config.as_dict()
+        same = flips.spectrum(
+            Transformer(config, scheme="gaussian", seed=entry["seed"]), 8, strings=6, seed=entry["seed"]
+        ).as_json()
+        assert all(entry[key] == same[key] for key in ("average_sensitivity", "zero_share", "profile", "path"))
+    averages = [entry["average_sensitivity"]["value"] for entry in found["models"]]
+    summary = found["summary"]
+    assert summary["models"] == 3
+    assert set(summary["average_sensitivity"]) == set(summary["zero_share"]) == ESTIMATE_KEYS
+    assert summary["average_sensitivity"]["value"] == pytest.approx(np.mean(averages))
+    assert summary["average_sensitivity"]["samples"] == 3
+    assert summary["largest_average_sensitivity"] == max(averages)
+
+
+@pytest.mark.usefixtures("here")
+def test_shapes_are_those_of_the_paper(document: Flipscope) -> None:
+    found = document("random-model", "--count", "2", "--seed", "11", "--length", "4", "--strings", "1", "--layers", "1")
+    for entry in found["models"]:
+        drawn = random_shape(entry["seed"]).as_dict()
+        assert entry["config"] == drawn | {"layers": 1}
+
+
+@pytest.mark.usefixtures("here")
+def test_heads_alone_keep_the_size_of_a_head(document: Flipscope) -> None:
+    fixed = ("--heads", "1", "--layers", "1", "--length", "4", "--strings", "1")
+    (entry,) = document("random-model", "--count", "1", *fixed)["models"]
+    drawn = random_shape(0)
+    assert entry["config"]["width"] == drawn.key_width
+    assert entry["config"]["ffn_width"] * drawn.width == drawn.hidden_width * drawn.key_width
+
+
+@pytest.mark.usefixtures("here")
+def test_random_page(run: Flipscope) -> None:
+    code, out, _ = run("random-model", "--init", "gaussian", "--count", "4", *SMALL)
+    assert code == 0
+    assert "4, gaussian, 6 strings of length 8 each" in out
+    assert "average sensitivity" in out
+    assert out.count("█") >= 1
+
+
+def test_an_error_in_a_worker_is_told() -> None:
+    draw = commands.Draw(0, encoder(8, 1, 1), "uniform", 4, 0, 0.95, {})
+    with pytest.raises(InputError, match="strings must be a whole number of at least 1"):
+        run_tasks(commands.measure_draw, [draw], workers=1, costs=[draw.cost], progress=lambda done, total: None)
+
+
+def test_a_worker_that_dies_is_told(run: Flipscope, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(*_: Any, **__: Any) -> None:
+        raise BrokenProcessPool
+
+    monkeypatch.setattr(commands, "run_tasks", die)
+    code, out, err = run("random-model", "--count", "1")
+    assert (code, out) == (1, "")
+    assert "try fewer --workers" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--count", "0"], "count must be a whole number of at least 1"),
+        (["--strings", "0"], "strings must be"),
+        (["--length", "0"], "length must be"),
+        (["--workers", "0"], "workers must be"),
+        (["--seed", "-1"], "seed must be"),
+        (["--confidence", "0"], "confidence must"),
+        (["--width", "10", "--heads", "3"], "width=10 must be a multiple of heads=3"),
+        (["--width", "9"], "give --heads"),
+        (["--layers", "-1"], "layers=-1 must be an integer of at least 1"),
+        (["--init", "zero"], "invalid choice: 'zero'"),
+    ],
+)
+def test_wrong_random_models(run: Flipscope, arguments: list[str], sentence: str) -> None:
+    code, out, err = run("random-model", *arguments)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+def test_an_interrupt_ends_the_workers() -> None:
+    command = [sys.executable, "-m", "flipscope.cli", "random-model", "--count", "2", "--strings", "100000"]
+    command += ["--workers", "2"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    tasks = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    children = waited_for(lambda: found if len(found := tasks.read_text().split()) >= 3 else None)  # a tracker, too
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, b"")
+    assert err.decode() == "flipscope: interrupted.\n"
+    waited_for(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
+
+
+def waited_for(what: Callable[[], Any]) -> Any:
+    """What it returns when that becomes true, within half a minute."""
+    for _ in range(300):
+        if found := what():
+            return found
+        time.sleep(0.1)
+    raise AssertionError("it did not happen")
+
+
+# ---------------------------------------------------------------- blowup
+
+
+def test_blowup_as_json(document: Flipscope, model: tuple[Transformer, str]) -> None:
+    made, path = model
+    found = document("blowup", path, "--length", "6", "--strings", "9", "--seed", "2")
+    same = blowup.measure(made, random_strings(generators(2, 1)[0], 9, 6))
+    assert (found["length"], found["strings"], found["infinite"]) == (6, 9, 0)
+    assert [norm["name"] for norm in found["norms"]] == list(same.names)
+    for column, norm in enumerate(found["norms"]):
+        assert norm["tau"]["largest"] == same.tau[:, column].max()
+        assert norm["tau"]["smallest"] <= norm["tau"]["median"] <= norm["tau"]["largest"]
+    assert found["beta"]["largest"] == same.beta.max() <= found["bound"] == same.bound
+
+
+def test_infinite_blowup_is_null(document: Flipscope, run: Flipscope, tmp_path: Path) -> None:
+    made = Transformer(recognizer(4, 1, 1))
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.zero_()
+    path = str(tmp_path / "flat.safetensors")
+    save(made, path)
+    found = document("blowup", path, "--length", "3", "--strings", "2")
+    assert found["bound"] is None
+    _, out, _ = run("blowup", path, "--length", "3", "--strings", "2")
+    assert "nothing bounds it" in out
+
+
+def test_blowup_page(run: Flipscope, model: tuple[Transformer, str]) -> None:
+    code, out, _ = run("blowup", model[1], "--length", "6")
+    assert code == 0
+    assert "blocks.0.norm1" in out
+    assert "From 100 random strings of length 6; beta cannot exceed" in out
