@@ -6,7 +6,6 @@ import contextlib
 import multiprocessing
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from multiprocessing.queues import SimpleQueue
@@ -95,15 +94,15 @@ def _work(function: Callable[[Task, Progress], Result], number: int, task: Task)
 
 @contextlib.contextmanager
 def _deaf() -> Iterator[None]:
-    """Processes that are started meanwhile do not hear an interrupt: the parent ends them itself, and says why."""
-    if threading.current_thread() is not threading.main_thread():  # only the main thread hears interrupts
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Processes that are started meanwhile do not hear an interrupt: the parent ends them itself, and says why.
+
+    The signal is blocked, not ignored: children inherit the block, and the parent still gets what came meanwhile.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager
