@@ -13,6 +13,7 @@ from flipscope.models.config import TransformerConfig, encoder, hardness, recogn
 from flipscope.models.transformer import Transformer
 from flipscope.probes import deltas
 from flipscope.probes.fast import FastEngine, supports
+from flipscope.probes.flips import measure
 
 SCHEMES = ("uniform", "gaussian", "xavier_uniform", "xavier_normal", "pytorch")
 
@@ -74,6 +75,28 @@ def test_equals_the_plain_forward_in_float64(seed, monkeypatch):
         found_base, found_flipped = engine.flip_logits(strings)
         np.testing.assert_allclose(found_base, base, atol=1e-8 * scale, rtol=0)
         np.testing.assert_allclose(found_flipped, flipped, atol=1e-8 * scale, rtol=0)
+
+
+@pytest.mark.parametrize("group", range(14))
+def test_sensitivities_are_those_of_the_general_path_and_of_the_definition(group):
+    """Twenty shapes a group, ten strings each: the same counts, or a sign that is reported as a near-tie."""
+    compared = 0
+    for seed in range(20 * group, 20 * group + 20):
+        model = Transformer(random_config(seed), scheme=SCHEMES[seed % 5], seed=seed).eval()
+        strings = np.random.default_rng(seed).integers(0, 2, (10, 4 + seed % 9), np.uint8)
+        if not np.isfinite(plain(model, strings)[1]).all():
+            continue  # attention without softmax or norm can overflow float32: no signs to compare
+        compared += 1
+        exact = Transformer(model.config, seed=None, dtype=torch.float64)
+        exact.load_state_dict({name: tensor.double() for name, tensor in model.state_dict().items()}, assign=True)
+        base, flipped = plain(exact.eval(), strings)
+        expected = ((flipped > 0) != (base > 0)[:, None]).sum(axis=1)
+        fast, general = (measure(model, strings, path=path) for path in ("fast", "general"))
+        assert (fast.path, general.path) == ("fast", "general")
+        length = strings.shape[1]
+        assert np.abs(fast.counts - expected).sum() <= fast.near_ties * length, seed
+        assert np.abs(general.counts - expected).sum() <= general.near_ties * length, seed
+    assert compared >= 15
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
