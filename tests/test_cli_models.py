@@ -24,6 +24,7 @@ from flipscope.cube.estimate import generators, random_strings
 from flipscope.errors import InputError
 from flipscope.models import Transformer, encoder, mingpt, random_shape, recognizer, save, vit_small
 from flipscope.probes import blowup, flips
+from flipscope.probes.results import joined
 
 ESTIMATE_KEYS = {"value", "low", "high", "confidence", "samples"}
 HOW_KEYS = {"path", "precision", "margin", "tolerance", "rechecked", "near_ties", "seconds"}
@@ -207,7 +208,7 @@ def test_random_models_as_json(document: Flipscope) -> None:
     assert dict(os.environ) == before
     assert list(found) == ["init", "length", "strings", "models", "summary"]
     assert (found["init"], found["length"], found["strings"]) == ("gaussian", 8, 6)
-    assert [entry["seed"] for entry in found["models"]] == [5, 6, 7]
+    assert [entry["seed"] for entry in found["models"]] == np.random.SeedSequence(5).generate_state(3).tolist()
     for entry in found["models"]:
         keys = {"seed", "config", "average_sensitivity", "zero_share", "profile", "path", "near_ties", "seconds"}
         assert keys <= set(entry)
@@ -240,7 +241,7 @@ def test_shapes_are_those_of_the_paper(document: Flipscope) -> None:
 def test_heads_alone_keep_the_size_of_a_head(document: Flipscope) -> None:
     fixed = ("--heads", "1", "--layers", "1", "--length", "4", "--strings", "1")
     (entry,) = document("random-model", "--count", "1", *fixed)["models"]
-    drawn = random_shape(0)
+    drawn = random_shape(entry["seed"])
     assert entry["config"]["width"] == drawn.key_width
     assert entry["config"]["ffn_width"] * drawn.width == drawn.hidden_width * drawn.key_width
 
@@ -254,10 +255,31 @@ def test_random_page(run: Flipscope) -> None:
     assert out.count("█") >= 1
 
 
+def test_large_models_are_cut_into_pieces() -> None:
+    shapes = [encoder(8, 1, 1), encoder(64, 2, 1), encoder(128, 2, 1)]
+    draws = [commands.Draw(seed, shape, "uniform", 10, 20, {}) for seed, shape in enumerate(shapes)]
+    found = commands.pieces(draws)
+    total = sum(draw.cost for draw in draws)
+    for draw in draws:
+        own = [piece for piece in found if piece.draw is draw]
+        assert [piece.first for piece in own] == np.cumsum([0, *(piece.count for piece in own)])[:-1].tolist()
+        assert sum(piece.count for piece in own) == 20
+        assert sum(piece.cost for piece in own) == pytest.approx(draw.cost)
+        assert max(piece.cost for piece in own) <= total / 8 + draw.cost / 20
+    assert [sum(piece.draw is draw for piece in found) for draw in draws] == [1, 2, 7]
+    few = commands.Draw(0, encoder(8, 1, 1), "gaussian", 5, 3, {})
+    parts = [commands.measure_piece(piece, lambda done, total: None) for piece in commands.pieces([few])]
+    whole = commands.measure_piece(commands.Piece(few, 0, 3), lambda done, total: None)
+    assert len(parts) == 3
+    together = joined(parts)
+    assert together.counts.tolist() == whole.counts.tolist()
+    assert together.flipped.tolist() == whole.flipped.tolist()
+
+
 def test_an_error_in_a_worker_is_told() -> None:
-    draw = commands.Draw(0, encoder(8, 1, 1), "uniform", 4, 0, 0.95, {})
-    with pytest.raises(InputError, match="strings must be a whole number of at least 1"):
-        run_tasks(commands.measure_draw, [draw], workers=1, costs=[draw.cost], progress=lambda done, total: None)
+    piece = commands.Piece(commands.Draw(0, encoder(8, 1, 1), "uniform", 4, 1, {}), 0, 0)
+    with pytest.raises(InputError, match="are empty"):
+        run_tasks(commands.measure_piece, [piece], workers=1, costs=[1.0], progress=lambda done, total: None)
 
 
 def test_a_worker_that_dies_is_told(run: Flipscope, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,7 +303,8 @@ def test_a_worker_that_dies_is_told(run: Flipscope, monkeypatch: pytest.MonkeyPa
         (["--confidence", "0"], "confidence must"),
         (["--width", "10", "--heads", "3"], "width=10 must be a multiple of heads=3"),
         (["--width", "9"], "give --heads"),
-        (["--layers", "-1"], "layers=-1 must be an integer of at least 1"),
+        (["--layers", "-1"], "layers must be a whole number of at least 1"),
+        (["--heads", "0"], "heads must be a whole number of at least 1"),
         (["--init", "zero"], "invalid choice: 'zero'"),
     ],
 )

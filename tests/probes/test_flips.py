@@ -535,8 +535,9 @@ def test_dropout_left_on_is_noticed() -> None:
         out: Tensor = model(bits.float())
         return out
 
-    with pytest.raises(InputError, match="for the same strings: switch off dropout"):
-        flips.sensitivity(noisy, strings(5, 6))
+    for ask in (flips.sensitivity, flips.logit_changes, flips.influences):
+        with pytest.raises(InputError, match="for the same strings: switch off dropout"):
+            ask(noisy, strings(5, 6))  # type: ignore[operator]
     flips.sensitivity(model, strings(5, 6))  # a module's own dropout is switched off for it
 
 

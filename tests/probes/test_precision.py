@@ -170,6 +170,8 @@ def test_models_of_other_number_types(dtype: torch.dtype) -> None:
     }
     exact = flips.measure(model.double(), given, threshold=threshold, path="general")
     assert found["general"].counts.tolist() == found["fast"].counts.tolist() == exact.counts.tolist()
+    own = flips.measure(model.to(dtype), given, threshold=threshold, precision="native")
+    assert (own.precision, own.counts.shape) == ("native", (6,))
     assert found["fast"].precision == ("float64" if dtype == torch.float64 else "float32+float64")
 
 

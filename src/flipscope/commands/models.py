@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Any
@@ -24,9 +26,11 @@ from flipscope.models.config import TransformerConfig, encoder
 from flipscope.models.init import Scheme, random_shape
 from flipscope.models.transformer import Transformer
 from flipscope.probes import blowup, flips
-from flipscope.probes.flips import Options, Spectrum
+from flipscope.probes.flips import Options
+from flipscope.probes.results import Flips, Spectrum, estimated, joined
 
 DEFAULT_LENGTH = 100  # that of the geometry paper's experiments
+PIECES = 8  # the work of all random models is cut so that no piece is more than this part of it
 
 
 def run_sensitivity(arguments: argparse.Namespace) -> int:
@@ -78,31 +82,56 @@ def _how(arguments: argparse.Namespace) -> Options:
 
 @dataclass(frozen=True)
 class Draw:
-    """A random model that is to be measured; its seed gives its shape, its weights and its strings."""
+    """A random model and the strings that it is asked; its seed gives its shape, its weights and its strings."""
 
     seed: int
     config: TransformerConfig
     init: Scheme
     length: int
     strings: int
-    confidence: float
     options: Options
 
     @property
     def cost(self) -> float:
-        """Multiplications of one forward."""
+        """Multiplications of all its forwards, without the fast path."""
         shape, tokens = self.config, self.length + 1
         each = tokens * shape.width * (4 * shape.width + 2 * shape.hidden_width) + 2 * tokens**2 * shape.width
-        return float(shape.layers * each)
+        return float(self.strings * tokens * shape.layers * each)
 
 
-def measure_draw(draw: Draw, report: Progress) -> Spectrum:
-    """The spectrum of a random model."""
+@dataclass(frozen=True)
+class Piece:
+    """Some of the strings of a random model, so that a large model does not keep all other workers waiting."""
+
+    draw: Draw
+    first: int
+    count: int
+
+    @property
+    def cost(self) -> float:
+        """Its part of the model's cost."""
+        return self.draw.cost * self.count / self.draw.strings
+
+
+def pieces(draws: Sequence[Draw]) -> list[Piece]:
+    """All strings of all models, in pieces of at most an eighth of the work, whatever the number of workers."""
+    total = sum(draw.cost for draw in draws)
+    found = []
+    for draw in draws:
+        parts = min(math.ceil(PIECES * draw.cost / total), draw.strings)
+        ends = np.linspace(0, draw.strings, parts + 1).astype(int).tolist()
+        found += [Piece(draw, first, last - first) for first, last in itertools.pairwise(ends)]
+    return found
+
+
+def measure_piece(piece: Piece, report: Progress) -> Flips:
+    """The sensitivity of the strings of a piece."""
+    draw = piece.draw
     model = Transformer(draw.config, scheme=draw.init, seed=draw.seed)
+    (stream,) = generators(draw.seed, 1)
+    strings = random_strings(stream, draw.strings, draw.length)[piece.first : piece.first + piece.count]
     options: Options = {**draw.options, "progress": report}
-    return flips.spectrum(
-        model, draw.length, strings=draw.strings, seed=draw.seed, confidence=draw.confidence, **options
-    )
+    return flips.measure(model, strings, **options)
 
 
 def run_random_model(arguments: argparse.Namespace) -> int:
@@ -110,15 +139,18 @@ def run_random_model(arguments: argparse.Namespace) -> int:
     start = time.perf_counter()
     draws = _draws(arguments)
     workers = cores() if arguments.workers is None else check_count("workers", arguments.workers)
-    title = f"{len(draws)} {arguments.init} models"
+    tasks = pieces(draws)
+    costs = [piece.cost for piece in tasks]
     try:
-        with progress(title) as report:
-            found = run_tasks(
-                measure_draw, draws, workers=workers, costs=[draw.cost for draw in draws], progress=report
-            )
+        with progress(f"{len(draws)} {arguments.init} models") as report:
+            parts = run_tasks(measure_piece, tasks, workers=workers, costs=costs, progress=report)
     except BrokenProcessPool:
         print("flipscope: a worker process died, most likely for want of memory; try fewer --workers.", file=sys.stderr)
         return 1
+    found = []
+    for draw in draws:
+        own = [part for piece, part in zip(tasks, parts, strict=True) if piece.draw is draw]
+        found.append(estimated(joined(own), arguments.confidence))
     summary = _summary(found, arguments.confidence) | {"seconds": time.perf_counter() - start}
     if arguments.json:
         models = [_model_json(draw, spectrum) for draw, spectrum in zip(draws, found, strict=True)]
@@ -141,20 +173,16 @@ def run_random_model(arguments: argparse.Namespace) -> int:
 
 def _draws(arguments: argparse.Namespace) -> list[Draw]:
     """The models to draw, after making sure of every option."""
-    count, seed = check_count("count", arguments.count), check_count("seed", arguments.seed, 0)
+    check_confidence(arguments.confidence)
+    length, strings = check_count("length", arguments.length), check_count("strings", arguments.strings)
+    for name in ("width", "layers", "heads"):
+        if getattr(arguments, name) is not None:
+            check_count(name, getattr(arguments, name))
     options = _how(arguments)
-    return [
-        Draw(
-            number,
-            _shape(number, arguments),
-            arguments.init,
-            check_count("length", arguments.length),
-            check_count("strings", arguments.strings),
-            check_confidence(arguments.confidence),
-            options,
-        )
-        for number in range(seed, seed + count)
-    ]
+    # Numbers all over the place rather than 0, 1, 2: runs with neighbouring seeds then share no model.
+    root = np.random.SeedSequence(check_count("seed", arguments.seed, 0))
+    seeds = root.generate_state(check_count("count", arguments.count)).tolist()
+    return [Draw(seed, _shape(seed, arguments), arguments.init, length, strings, options) for seed in seeds]
 
 
 def _shape(seed: int, arguments: argparse.Namespace) -> TransformerConfig:
@@ -162,7 +190,7 @@ def _shape(seed: int, arguments: argparse.Namespace) -> TransformerConfig:
     drawn = random_shape(seed)
     heads = arguments.heads or drawn.heads
     width = arguments.width or heads * drawn.key_width
-    if arguments.width and not arguments.heads and width % heads:
+    if arguments.heads is None and width % heads:
         raise InputError(f"width {width} is not a multiple of the {heads} heads drawn with seed {seed}: give --heads")
     multiple = drawn.hidden_width // drawn.width
     return encoder(width=width, layers=arguments.layers or drawn.layers, heads=heads, ffn_width=multiple * width)

@@ -32,6 +32,7 @@ _LIVE = 4  # numbers of the largest size that a forward holds at the same time
 _CACHE_BYTES = 4 << 20  # beyond this size of the largest intermediate, larger batches are slower on a CPU
 _DEVICE_BYTES = 256 << 20  # the same on an accelerator, which needs many strings to be busy
 _UNKNOWN_BYTES = _CACHE_BYTES // 32  # taken for the largest intermediate where it cannot be seen
+_ALIKE = 8  # strings asked twice, to see whether the model answers alike
 _ORDERS = 64.0  # roundings by which two orders of summation may differ
 _FEWEST, _MOST = 16, 1024  # strings a batch where memory allows: below, the overhead of each call shows
 
@@ -66,7 +67,7 @@ def open_engine(
         from flipscope.probes.fast import FastEngine, supports
 
         if isinstance(model, Transformer) and supports(model) and inputs in ("auto", "bits"):
-            working = dtype or number_type(model) or torch.float32
+            working = torch.float64 if (dtype or number_type(model)) == torch.float64 else torch.float32
             # What the fast path leaves out must be as small as the rounding of the type it works in.
             return FastEngine(model, dtype=working, tolerance=torch.finfo(working).eps / 2)
         if path == "fast":
@@ -143,19 +144,19 @@ class GeneralEngine:
             raise InputError(f"the module {of!r} is not called when the model runs: name another")
         return torch.cat([_rows(out, len(strings), f"the module {of!r}") for out in seen], dim=1)
 
-    def check_alike(self, strings: Bits) -> Logits:
-        """The logits of these strings, after making sure that asking again gives the same."""
-        first, again = self.logits(strings), self.logits(strings)
-        refuse_nan(first)
+    def check_alike(self, strings: Bits, of: str | None = None) -> None:
+        """Raise InputError unless asking the same strings again gives the same outputs."""
+        self.prepare(strings)
+        few = strings[: min(self.batch, _ALIKE)]
+        first, again = (self.outputs(few, of).cpu().numpy() for _ in range(2))
         moved = largest_difference(first, again)
         # Accelerators may add up in another order each time; no more than that is excused.
         rounding = torch.finfo(self.dtype).eps if self.dtype is not None else float(np.finfo(first.dtype).eps)
         if moved > _ORDERS * rounding * float(np.abs(first).max()):
             raise InputError(
-                f"the model gave logits that differ by {moved:.2g} for the same strings: switch off dropout and other "
+                f"the model gave outputs that differ by {moved:.2g} for the same strings: switch off dropout and other "
                 "randomness, then measure again"
             )
-        return first
 
     def noise(self, strings: Bits) -> float:
         """How far a logit moves when its string is asked alone instead of together with others."""

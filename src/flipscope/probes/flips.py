@@ -13,15 +13,12 @@ what was checked in float64 and what remained too close to call; see `precision`
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
 import numpy as np
-import torch
 from jaxtyping import Float64, Int64
 from numpy.typing import NDArray
 from torch import nn
@@ -30,15 +27,7 @@ from flipscope.cube import sensitivity as cube_sensitivity
 from flipscope.cube.blocks import Progress
 from flipscope.cube.estimate import Seed, generators, random_strings
 from flipscope.cube.functions import BooleanFunction
-from flipscope.cube.intervals import (
-    Estimate,
-    Validity,
-    check_confidence,
-    check_count,
-    mean_from_samples,
-    profile_from_counts,
-    proportions,
-)
+from flipscope.cube.intervals import check_confidence, check_count, mean_from_samples
 from flipscope.cube.structure import index_bits, pack
 from flipscope.errors import InputError
 from flipscope.probes.engine import (
@@ -51,10 +40,12 @@ from flipscope.probes.engine import (
     Model,
     Path,
     check_strings,
+    open_engine,
     refuse_nan,
 )
 from flipscope.probes.fast import FastEngine
-from flipscope.probes.precision import Precision, TrustedSigns, trusted_signs
+from flipscope.probes.precision import Precision, TrustedSigns, trusted_signs, working_type
+from flipscope.probes.results import Flips, Measured, Spectrum, account, estimated
 from flipscope.probes.screen import Screening, first_order_changes, screened_changes
 
 MAX_EXHAUSTIVE_BITS = 20
@@ -79,99 +70,6 @@ class Options(TypedDict, total=False):
     memory_limit: int  # bytes that a batch may take
     heuristic: bool  # skip flips that are unlikely to matter, with an audit: see `screen` (default False)
     progress: Progress | None  # called with (strings done, strings in all)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Measured:
-    """How a measurement was made."""
-
-    path: str  # "general" or "fast"
-    precision: str  # what the signs were computed in
-    margin: float  # signs nearer to the threshold than this were computed again in float64
-    tolerance: float  # signs nearer to it than this even then are undetermined
-    rechecked: int  # signs computed again
-    near_ties: int  # undetermined signs, of strings and of flips
-    screening: Screening | None  # what heuristic=True skipped, and what its audit found
-    seconds: float
-
-    def how(self) -> dict[str, Any]:
-        """The same for JSON."""
-        told: dict[str, Any] = {
-            "path": self.path,
-            "precision": self.precision,
-            "margin": self.margin,
-            "tolerance": self.tolerance,
-            "rechecked": self.rechecked,
-            "near_ties": self.near_ties,
-            "seconds": self.seconds,
-        }
-        if self.screening is not None:
-            rate = self.screening.error_rate
-            told["screening"] = {
-                "flips": self.screening.flips,
-                "skipped": self.screening.skipped,
-                "audited": self.screening.audited,
-                "wrong": self.screening.wrong,
-                "error_rate": None if rate is None else rate.as_json(),
-            }
-        return told
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Flips(Measured):
-    """The sensitivity of each of some strings."""
-
-    counts: Int64[np.ndarray, " string"]  # s(x) (Def 2.2)
-    flipped: Int64[np.ndarray, " position"]  # on how many of the strings a flip of each position changes the answer
-
-    @property
-    def strings(self) -> int:
-        """Number of strings."""
-        return len(self.counts)
-
-    @property
-    def length(self) -> int:
-        """Number of bits of each."""
-        return len(self.flipped)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Spectrum(Measured):
-    """The sensitivity spectrum of a model on strings of one length, exact or with intervals.
-
-    The intervals of ``profile`` hold together, and so do those of ``influences``; each other holds by itself.
-    """
-
-    n: int
-    strings: int
-    exhaustive: bool
-    profile: Sequence[int | Estimate]  # K_0..K_n (Def 2.6), or the shares K_k / 2^n
-    average_sensitivity: float | Estimate  # Def 2.3
-    zero_share: float | Estimate  # K_0 / 2^n
-    influences: Sequence[float | Estimate]  # of each bit: the share of strings on which its flip changes the answer
-    largest_seen: int  # sensitivity; the maximum over all strings only if exhaustive (Def 2.4)
-    smallest_seen: int  # likewise the minimum (Def 2.5)
-
-    def as_json(self) -> dict[str, Any]:
-        """The JSON document of ``flipscope sensitivity``; a profile entry is a number of strings, as for functions."""
-        profile = [entry.as_count_json(self.n) if isinstance(entry, Estimate) else entry for entry in self.profile]
-        return {
-            "length": self.n,
-            "strings": self.strings,
-            "exact": self.exhaustive,
-            "average_sensitivity": plain(self.average_sensitivity),
-            "profile": profile,
-            "zero_share": plain(self.zero_share),
-            "influences": [plain(influence) for influence in self.influences],
-            "largest_seen": self.largest_seen,
-            "smallest_seen": self.smallest_seen,
-            **self.how(),
-        }
-
-
-def plain(value: float | Estimate) -> Any:
-    """An exact number, or the JSON of an estimate."""
-    return value.as_json() if isinstance(value, Estimate) else value
 
 
 # ---------------------------------------------------------------- sensitivity of given strings
@@ -217,14 +115,20 @@ def logit_changes(model: Model, strings: object, **options: Unpack[Options]) -> 
 
     In float32 unless precision="float64" or the model itself says otherwise; nothing is checked.
     """
+    _check_names(options)
     if "threshold" in options or options.get("heuristic"):
         raise InputError("threshold and heuristic have no meaning for changes of the logit")
     bits = check_strings(strings)
-    signs = _Meter(model, options).signs
+    dtype = working_type(model, options.get("precision", "auto"))
+    names = ("path", "inputs", "batch", "memory_limit")
+    chosen = {name: value for name, value in options.items() if name in names}
+    engine = open_engine(model, dtype=dtype, **cast(Any, chosen))
+    if isinstance(engine, GeneralEngine):
+        engine.check_alike(bits)
     report = _reporter(options, len(bits))
     parts = []
-    for block in _blocks(signs.working, bits):
-        base, flipped = signs.working.flip_logits(block)
+    for block in _blocks(engine, bits):
+        base, flipped = engine.flip_logits(block)
         refuse_nan(base, flipped)
         parts.append(flipped - base[:, None])
         report(len(block))
@@ -248,12 +152,10 @@ def influences(
     modules, given as such or by its name in ``model.named_modules()``.
     """
     bits = check_strings(strings)
-    if precision not in ("auto", "float64", "native"):
-        raise InputError(f"precision={precision!r} is not one of auto, float64, native")
+    dtype = working_type(model, precision)
     name = _module_name(model, of)
-    dtype = torch.float64 if precision == "float64" else None
     engine = GeneralEngine(model, dtype=dtype, inputs=inputs, batch=batch, memory_limit=memory_limit)
-    engine.prepare(bits)
+    engine.check_alike(bits, name)
     out = np.empty(bits.shape, np.float64)
     for row, string in enumerate(bits):
         base = engine.outputs(string[None], name).double()
@@ -317,7 +219,7 @@ def spectrum(
     if precision_target is None:
         size = check_count("strings", DEFAULT_STRINGS if strings is None else strings)
         found = meter.flips(random_strings(stream, size, n), _reporter(options, size))
-        return _estimated(found, confidence, "fixed")
+        return estimated(found, confidence)
     if isinstance(precision_target, bool) or not 0 < precision_target < math.inf:
         raise InputError(f"precision_target must be a positive number, not {precision_target}")
     size = check_count("max_strings", max_strings)
@@ -327,7 +229,7 @@ def spectrum(
         estimate = mean_from_samples(found.counts, 0, n, confidence, "anytime")
         if estimate.half_width <= precision_target:
             break
-    return _estimated(found, confidence, "anytime")
+    return estimated(found, confidence, "anytime")
 
 
 def truth_table(model: Model, n: int, **options: Unpack[Options]) -> BooleanFunction:
@@ -342,24 +244,6 @@ def _looks(size: int) -> Iterator[int]:
         yield look
         look = math.ceil(look * _LOOK_GROWTH)
     yield size
-
-
-def _estimated(found: Flips, confidence: float, validity: Validity) -> Spectrum:
-    """The spectrum that a sample of uniformly random strings tells."""
-    size, n = found.strings, found.length
-
-    return Spectrum(
-        n=n,
-        strings=size,
-        exhaustive=False,
-        profile=profile_from_counts(found.counts, n, confidence, validity),
-        average_sensitivity=mean_from_samples(found.counts, 0, n, confidence, validity),
-        zero_share=proportions([np.count_nonzero(found.counts == 0)], size, confidence, validity)[0],
-        influences=proportions(found.flipped, size, confidence, validity),
-        largest_seen=int(found.counts.max()),
-        smallest_seen=int(found.counts.min()),
-        **_account(found),
-    )
 
 
 def _exhaustive(model: Model, n: int, options: Options) -> Spectrum:
@@ -377,7 +261,7 @@ def _exhaustive(model: Model, n: int, options: Options) -> Spectrum:
         influences=[float(influence) for influence in cube_sensitivity.influences(f)],
         largest_seen=cube_sensitivity.max_sensitivity(f),
         smallest_seen=cube_sensitivity.min_sensitivity(f),
-        **_account(how),
+        **account(how),
     )
 
 
@@ -411,9 +295,7 @@ class _Meter:
         self._start = time.perf_counter()
         self._model = model
         self._heuristic = options.get("heuristic", False)
-        known = set(Options.__annotations__)
-        if unknown := sorted(set(options) - known):
-            raise TypeError(f"unknown keyword {unknown[0]!r}; known are {', '.join(sorted(known))}")
+        _check_names(options)
         chosen = {name: value for name, value in options.items() if name not in ("heuristic", "progress")}
         self.signs: TrustedSigns = trusted_signs(model, **cast(Any, chosen))
         self._counts: list[NDArray[np.int64]] = []
@@ -436,7 +318,7 @@ class _Meter:
                 self._add(flipped != values[:, None])
                 report(len(block))
         assert self._flipped is not None
-        return Flips(counts=np.concatenate(self._counts), flipped=self._flipped, **_account(self.account()))
+        return Flips(counts=np.concatenate(self._counts), flipped=self._flipped, **account(self.account()))
 
     def account(self) -> Measured:
         """How it has been measured so far."""
@@ -475,9 +357,10 @@ class _Meter:
         return None if model is None else lambda strings: first_order_changes(model, strings)
 
 
-def _account(how: Measured) -> dict[str, Any]:
-    """The fields that say how something was measured, to be handed on."""
-    return {field.name: getattr(how, field.name) for field in dataclasses.fields(Measured)}
+def _check_names(options: Options) -> None:
+    known = set(Options.__annotations__)
+    if unknown := sorted(set(options) - known):
+        raise TypeError(f"unknown keyword {unknown[0]!r}; known are {', '.join(sorted(known))}")
 
 
 def _blocks(engine: Engine, strings: Bits) -> Iterator[Bits]:

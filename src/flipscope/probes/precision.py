@@ -48,11 +48,10 @@ Rows: TypeAlias = Callable[[NDArray[np.int64]], Bits]  # strings by their number
 
 FACTOR = 8.0  # the differences have long tails: so many times the largest one seen
 ROUNDINGS = 16.0  # of the largest logit, that the margin is at least
-SAMPLE = 48  # logits compared at the start
+SAMPLE = 32  # logits compared at the start
 AUDIT = 256  # and later one of so many
 NUDGE = 2.0**-44  # relative change of every weight that stands for the rounding of float64
-NUDGED = 16  # logits computed again with nudged weights
-ALIKE = 8  # logits asked twice, to see whether the model answers alike
+NUDGED = 8  # logits computed again with nudged weights and in float32
 SWITCH = 0.25  # where more signs than this would be computed twice, float64 alone is cheaper
 
 
@@ -72,33 +71,41 @@ def trusted_signs(
     precision "auto" is float32 with checks (float64 if that is the model's own type), "float64" is float64 throughout,
     and "native" is the model's own arithmetic, without checks: the only way for a function that is not a module.
     """
-    check_model(model)
-    if precision not in ("auto", "float64", "native"):
-        raise InputError(f"precision={precision!r} is not one of auto, float64, native")
+    dtype = working_type(model, precision)
     if not np.isfinite(threshold):
         raise InputError(f"threshold={threshold} must be a finite number")
-    own = number_type(model)
 
     def engine(path: Path, dtype: torch.dtype | None) -> Engine:
         return open_engine(model, path=path, dtype=dtype, inputs=inputs, batch=batch, memory_limit=memory_limit)
 
-    if own is None and precision != "float64":
-        precision = "native"
-    if precision == "native":
-        return TrustedSigns(engine(path, None), threshold, seed=seed)
+    working = engine(path, dtype)
+    if dtype is None:
+        return TrustedSigns(working, threshold, seed=seed)
+    if dtype == torch.float64 and isinstance(working, GeneralEngine):
+        return TrustedSigns(working, threshold, exact=working, seed=seed)
     exact = GeneralEngine(model, dtype=torch.float64, inputs=inputs, batch=batch, memory_limit=memory_limit)
-    if precision == "float64" or own == torch.float64:
-        wide = engine(path, torch.float64)
-        return TrustedSigns(exact if wide.path == "general" else wide, threshold, exact=exact, seed=seed)
-    # Half precision is slower than float32 on a CPU, and too coarse for signs.
-    narrow = engine(path, torch.float32)
+    if dtype == torch.float64:
+        return TrustedSigns(working, threshold, exact=exact, seed=seed)
     return TrustedSigns(
-        narrow,
+        working,
         threshold,
         exact=exact,
-        switch=lambda: exact if narrow.path == "general" else engine(path, torch.float64),
+        switch=lambda: exact if working.path == "general" else engine(path, torch.float64),
         seed=seed,
     )
+
+
+def working_type(model: Model, precision: Precision) -> torch.dtype | None:
+    """The number type that most of the work is done in; None is the model's own, whatever that is."""
+    check_model(model)
+    if precision not in ("auto", "float64", "native"):
+        raise InputError(f"precision={precision!r} is not one of auto, float64, native")
+    own = number_type(model)
+    if precision == "float64" or (precision == "auto" and own == torch.float64):
+        return torch.float64
+    if precision == "native" or own is None:
+        return None
+    return torch.float32  # half precision is slower than this on a CPU, and too coarse for signs
 
 
 class TrustedSigns:
@@ -176,7 +183,7 @@ class TrustedSigns:
     def _look(self, strings: Bits) -> None:
         """Make sure that the model answers alike twice, and measure the rounding of what decides in the end."""
         if isinstance(self.working, GeneralEngine):
-            self.working.check_alike(strings[:ALIKE])
+            self.working.check_alike(strings)
             if self._exact is None:
                 self.tolerance = FACTOR * self.working.noise(strings)
         if self._exact is not None:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from flipscope.cube.estimate import Estimate
 from flipscope.models.config import TransformerConfig
-from flipscope.probes.flips import Measured, Spectrum
+from flipscope.probes.results import Measured, Spectrum
 from flipscope.report.terminal import histogram, number
 
 BINS = 12

@@ -1,0 +1,166 @@
+"""What a measurement of flips gives: counts or estimates, and an account of how they were measured."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int64
+
+from flipscope.cube.intervals import (
+    Estimate,
+    Validity,
+    mean_from_samples,
+    profile_from_counts,
+    proportions,
+)
+from flipscope.errors import InputError
+from flipscope.probes.screen import Screening
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Measured:
+    """How a measurement was made."""
+
+    path: str  # "general" or "fast"
+    precision: str  # what the signs were computed in
+    margin: float  # signs nearer to the threshold than this were computed again in float64
+    tolerance: float  # signs nearer to it than this even then are undetermined
+    rechecked: int  # signs computed again
+    near_ties: int  # undetermined signs, of strings and of flips
+    screening: Screening | None  # what heuristic=True skipped, and what its audit found
+    seconds: float
+
+    def how(self) -> dict[str, Any]:
+        """The same for JSON."""
+        told: dict[str, Any] = {
+            "path": self.path,
+            "precision": self.precision,
+            "margin": self.margin,
+            "tolerance": self.tolerance,
+            "rechecked": self.rechecked,
+            "near_ties": self.near_ties,
+            "seconds": self.seconds,
+        }
+        if self.screening is not None:
+            rate = self.screening.error_rate
+            told["screening"] = {
+                "flips": self.screening.flips,
+                "skipped": self.screening.skipped,
+                "audited": self.screening.audited,
+                "wrong": self.screening.wrong,
+                "error_rate": None if rate is None else rate.as_json(),
+            }
+        return told
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Flips(Measured):
+    """The sensitivity of each of some strings."""
+
+    counts: Int64[np.ndarray, " string"]  # s(x) (Def 2.2)
+    flipped: Int64[np.ndarray, " position"]  # on how many of the strings a flip of each position changes the answer
+
+    @property
+    def strings(self) -> int:
+        """Number of strings."""
+        return len(self.counts)
+
+    @property
+    def length(self) -> int:
+        """Number of bits of each."""
+        return len(self.flipped)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Spectrum(Measured):
+    """The sensitivity spectrum of a model on strings of one length, exact or with intervals.
+
+    The intervals of ``profile`` hold together, and so do those of ``influences``; each other holds by itself.
+    """
+
+    n: int
+    strings: int
+    exhaustive: bool
+    profile: Sequence[int | Estimate]  # K_0..K_n (Def 2.6), or the shares K_k / 2^n
+    average_sensitivity: float | Estimate  # Def 2.3
+    zero_share: float | Estimate  # K_0 / 2^n
+    influences: Sequence[float | Estimate]  # of each bit: the share of strings on which its flip changes the answer
+    largest_seen: int  # sensitivity; the maximum over all strings only if exhaustive (Def 2.4)
+    smallest_seen: int  # likewise the minimum (Def 2.5)
+
+    def as_json(self) -> dict[str, Any]:
+        """The JSON document of ``flipscope sensitivity``; a profile entry is a number of strings, as for functions."""
+        profile = [entry.as_count_json(self.n) if isinstance(entry, Estimate) else entry for entry in self.profile]
+        return {
+            "length": self.n,
+            "strings": self.strings,
+            "exact": self.exhaustive,
+            "average_sensitivity": plain(self.average_sensitivity),
+            "profile": profile,
+            "zero_share": plain(self.zero_share),
+            "influences": [plain(influence) for influence in self.influences],
+            "largest_seen": self.largest_seen,
+            "smallest_seen": self.smallest_seen,
+            **self.how(),
+        }
+
+
+def plain(value: float | Estimate) -> Any:
+    """An exact number, or the JSON of an estimate."""
+    return value.as_json() if isinstance(value, Estimate) else value
+
+
+def account(how: Measured) -> dict[str, Any]:
+    """The fields that say how something was measured, to be handed on."""
+    return {field.name: getattr(how, field.name) for field in dataclasses.fields(Measured)}
+
+
+def joined(parts: Sequence[Flips]) -> Flips:
+    """Strings that were measured in parts, put together again."""
+    if len({(part.length, part.path) for part in parts}) != 1:
+        raise InputError("only strings of one length that were measured on one path can be put together")
+    screenings = [part.screening for part in parts if part.screening is not None]
+    return Flips(
+        path=parts[0].path,
+        precision=" and ".join(sorted({part.precision for part in parts})),
+        margin=max(part.margin for part in parts),
+        tolerance=max(part.tolerance for part in parts),
+        rechecked=sum(part.rechecked for part in parts),
+        near_ties=sum(part.near_ties for part in parts),
+        screening=_joined_screening(screenings) if screenings else None,
+        seconds=sum(part.seconds for part in parts),
+        counts=np.concatenate([part.counts for part in parts]),
+        flipped=np.sum([part.flipped for part in parts], axis=0),
+    )
+
+
+def _joined_screening(parts: Sequence[Screening]) -> Screening:
+    audited, wrong = sum(part.audited for part in parts), sum(part.wrong for part in parts)
+    return Screening(
+        flips=sum(part.flips for part in parts),
+        skipped=sum(part.skipped for part in parts),
+        audited=audited,
+        wrong=wrong,
+        error_rate=proportions([wrong], audited)[0] if audited else None,
+    )
+
+
+def estimated(found: Flips, confidence: float = 0.95, validity: Validity = "fixed") -> Spectrum:
+    """The spectrum that the sensitivity of uniformly random strings tells."""
+    size, n = found.strings, found.length
+    return Spectrum(
+        n=n,
+        strings=size,
+        exhaustive=False,
+        profile=profile_from_counts(found.counts, n, confidence, validity),
+        average_sensitivity=mean_from_samples(found.counts, 0, n, confidence, validity),
+        zero_share=proportions([np.count_nonzero(found.counts == 0)], size, confidence, validity)[0],
+        influences=proportions(found.flipped, size, confidence, validity),
+        largest_seen=int(found.counts.max()),
+        smallest_seen=int(found.counts.min()),
+        **account(found),
+    )
