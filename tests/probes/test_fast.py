@@ -63,8 +63,10 @@ def random_config(seed: int) -> TransformerConfig:
 
 @pytest.mark.parametrize("seed", range(240))
 def test_equals_the_plain_forward_in_float64(seed, monkeypatch):
-    monkeypatch.setattr(deltas, "SPARSE_BELOW", (0.5, 1.1, 0.2)[seed % 3])  # also force the sparse and dense branches
-    monkeypatch.setattr("flipscope.probes.fast.SPARSE_BELOW", (0.5, 1.1, 0.2)[seed % 3])
+    # Force the branch for few changed tokens, the one for many, and a change from the first to the second.
+    below = (1.1, 0.0, 0.5)[seed % 3]
+    monkeypatch.setattr(deltas, "SPARSE_BELOW", below)
+    monkeypatch.setattr(deltas, "SPARSE_WIDTH", 1)
     config = random_config(seed)
     model = Transformer(config, scheme=SCHEMES[seed % 5], seed=seed, dtype=torch.float64).eval()
     strings = np.random.default_rng(seed).integers(0, 2, (3, 4 + seed % 9), np.uint8)

@@ -112,7 +112,8 @@ def test_a_missing_spectrum_is_said() -> None:
 
 @pytest.mark.parametrize("text", ["0", "majority(2000)", "random_junta(3, n=2000)"])
 def test_the_unusual_can_be_drawn(text: str, tmp_path: Path) -> None:
-    save_figure(function_figure([exact(text)]), tmp_path / "f.png")
+    written = save_figure(function_figure([exact(text)]), tmp_path / "f.png")
+    assert written.stat().st_size > 1000
 
 
 def test_a_long_title_is_cut() -> None:

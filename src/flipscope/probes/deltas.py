@@ -17,7 +17,13 @@ from torch import Tensor
 from flipscope.models.transformer import Attention, Block
 from flipscope.probes.first_layer import seen_by_attention
 
-SPARSE_BELOW = 0.5  # share of tokens that change, above which computing all of them is faster
+SPARSE_BELOW = 0.5  # share of changed tokens above which computing all of them is faster, however wide they are
+SPARSE_WIDTH = 512  # narrow tokens are cheap to compute and as dear to pick: the share falls in proportion below this
+
+
+def sparse_pays(changed: Bool[Tensor, "flip token"], width: int) -> bool:
+    """Whether so few tokens change that computing them alone is faster."""
+    return float(changed.float().mean()) < min(SPARSE_BELOW, width / SPARSE_WIDTH)
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ def sparse_layer(
     query_new, key_new, value_new = (attention.split(project(new))[0] for project in projections)  # [head, pair, size]
     visible = attention.visible(before[None])
     now = pairs.mask(len(before)) | _touched(attention, query_base, key_base, key_new, pairs, visible, tolerance)
-    if now.float().mean() >= SPARSE_BELOW:
+    if not sparse_pays(now, before.shape[-1]):
         return dense_layer(block, pairs.spread(before))
     query, key, value = (
         _replaced(old, part, pairs)

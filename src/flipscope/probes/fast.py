@@ -15,7 +15,7 @@ from torch import Tensor
 
 from flipscope.errors import InputError
 from flipscope.models.transformer import Block, Transformer
-from flipscope.probes.deltas import SPARSE_BELOW, Pairs, dense_layer, sparse_layer
+from flipscope.probes.deltas import Pairs, dense_layer, sparse_layer, sparse_pays
 from flipscope.probes.first_layer import FirstLayer, Tables, make_tables
 from flipscope.probes.last_layer import LastLayer
 
@@ -90,9 +90,9 @@ class FastEngine:
         last = LastLayer(self._block(-1), read)
         base = self._base_states(first)
         chunk = self._chunk(first.tokens)
-        if self.deltas:  # few tokens a flip: more flips together
-            share = float(first.changed(flips, self.tolerance).float().mean())
-            chunk = min(128, int(chunk / min(share, 1.0)))
+        changed = first.changed(flips, self.tolerance)
+        if self.deltas and sparse_pays(changed, self.model.config.width):  # few tokens a flip: more flips together
+            chunk = min(128, int(chunk / float(changed.float().mean())))
         logits = [self._flips(first, part, base, last) for part in flips.split(chunk)]
         return self._head(last.dense(base[-1][None])), torch.cat(logits)
 
@@ -109,7 +109,7 @@ class FastEngine:
         """Logits of a chunk of flips."""
         states: Pairs | Tensor
         changed = first.changed(flips, self.tolerance)  # [flip, token]
-        if self.deltas and changed.float().mean() < SPARSE_BELOW:
+        if self.deltas and sparse_pays(changed, self.model.config.width):
             flip, token = changed.nonzero(as_tuple=True)
             states = Pairs(len(flips), flip, token, first.finish(flips[flip], token))
         else:
