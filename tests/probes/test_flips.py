@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import doctest
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,14 +23,6 @@ from flipscope.probes import flips
 from flipscope.probes.engine import GeneralEngine
 
 Bits = NDArray[np.uint8]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def strings(count: int, length: int, seed: int = 0) -> Bits:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,6 @@ from flipscope.probes.engine import GeneralEngine, neighbours
 from flipscope.probes.precision import FACTOR, TrustedSigns
 
 Bits = NDArray[np.uint8]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def strings(count: int, length: int, seed: int = 0) -> Bits:

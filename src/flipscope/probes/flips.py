@@ -293,7 +293,6 @@ class _Meter:
 
     def __init__(self, model: Model, options: Options) -> None:
         self._start = time.perf_counter()
-        self._model = model
         self._heuristic = options.get("heuristic", False)
         _check_names(options)
         chosen = {name: value for name, value in options.items() if name not in ("heuristic", "progress")}
