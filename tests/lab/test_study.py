@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flipscope.errors import InputError
+from flipscope.lab.study import Claim, Scale, Study, Trial, digest
+from flipscope.lab.verdict import Judgement
+
+
+@dataclass(frozen=True)
+class Setting(Trial):
+    init: Literal["uniform", "gaussian"]
+    seed: int
+    rate: float = 0.5
+    name: str = "x"
+    on: bool = False
+    width: int | None = None
+    sizes: tuple[int, ...] = ()
+    pair: tuple[int, str] = (1, "a")
+
+    def check(self) -> None:
+        if self.seed < 0:
+            raise InputError(f"seed={self.seed} must not be negative")
+
+
+@dataclass(frozen=True)
+class Other(Trial):
+    init: Literal["uniform", "gaussian"]
+    seed: int
+
+
+class Toy(Study):
+    name = "toy"
+    paper = "000"
+    title = "a toy"
+    scales = {"smoke": Scale("two", 0.1), "twice": Scale("the same trial twice", 0.1)}
+    claims = (Claim("positive", "Fig 1", "it is positive", "mean > 0", lambda table: table[0]["judgement"]),)
+
+    def trials(self, scale: str) -> list[Trial]:
+        seeds = (0, 1) if scale == "smoke" else (0, 0)
+        return [Setting("uniform", seed) for seed in seeds]
+
+    def measure(self, trial: Any, progress: Any) -> dict[str, Any]:
+        return {"value": trial.seed}
+
+    def summarise(self, results: Any) -> list[dict[str, Any]]:
+        return [dict(result.outcome) for result in results]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("init", "normal"),
+        ("seed", 1.0),
+        ("seed", True),
+        ("seed", None),
+        ("rate", math.nan),
+        ("rate", math.inf),
+        ("rate", "0.5"),
+        ("rate", True),
+        ("name", 3),
+        ("on", 1),
+        ("width", 1.5),
+        ("sizes", [1, 2]),
+        ("sizes", (1, "2")),
+        ("pair", (1,)),
+        ("pair", ("a", 1)),
+    ],
+)
+def test_a_value_of_another_type_is_refused(field: str, value: object) -> None:
+    with pytest.raises(InputError, match=rf"Setting\.{field}="):
+        Setting(**{"init": "uniform", "seed": 0, field: value})  # type: ignore[arg-type]
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    with pytest.raises(InputError, match="seed=-1"):
+        Setting("uniform", -1)
+
+
+def test_a_field_that_cannot_be_written_down_is_refused() -> None:
+    @dataclass(frozen=True)
+    class Loose(Trial):
+        options: dict[str, int]
+
+    with pytest.raises(InputError, match="cannot hold a field of type"):
+        Loose({})
+
+
+def test_the_hash_is_the_same_on_every_machine() -> None:
+    assert Setting("uniform", 3).hash == "c9d19e857dc6c28f075ea6abf3f0f52e3da820ec12ac2df09184c41cd6ec047b"
+
+
+def test_equal_numbers_are_written_alike() -> None:
+    assert Setting("uniform", 3, rate=1).hash == Setting("uniform", 3, rate=1.0).hash
+    assert Setting("uniform", 3, rate=-0.0).hash == Setting("uniform", 3, rate=0.0).hash
+
+
+def test_trials_of_another_kind_differ() -> None:
+    assert Other("uniform", 0).hash != Setting("uniform", 0).hash
+
+
+@given(
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(),
+    st.booleans(),
+    st.none() | st.integers(),
+    st.lists(st.integers()).map(tuple),
+)
+def test_equal_content_equal_hash_and_every_field_counts(seed, rate, name, on, width, sizes) -> None:
+    made = Setting("uniform", abs(seed), rate, name, on, width, sizes)
+    assert made.hash == dataclasses.replace(made).hash
+    changed = {
+        "init": "gaussian",
+        "seed": abs(seed) + 1,
+        "rate": rate + 1 if rate + 1 != rate else rate / 2,
+        "name": name + "x",
+        "on": not on,
+        "width": 1 if width is None else None,
+        "sizes": (*sizes, 0),
+        "pair": (2, "a"),
+    }
+    for field, value in changed.items():
+        assert dataclasses.replace(made, **{field: value}).hash != made.hash
+
+
+def test_an_unknown_scale_names_the_scales() -> None:
+    with pytest.raises(InputError, match="no scale 'big'; it has smoke, twice"):
+        Toy().checked_trials("big")
+
+
+def test_the_same_trial_twice_is_refused() -> None:
+    assert len(Toy().checked_trials("smoke")) == 2
+    with pytest.raises(InputError, match="the same trial twice at scale twice"):
+        Toy().checked_trials("twice")
+
+
+@pytest.mark.parametrize("name", ["Toy", "a b", "-a", "a--b", "a_b", ""])
+def test_a_name_that_no_command_line_likes_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match="study name"):
+        type("Bad", (Toy,), {"name": name})
+
+
+def test_without_data_every_claim_is_undecided() -> None:
+    ((claim, judgement),) = Toy().judge([])
+    assert claim.name == "positive"
+    assert judgement.verdict == "undecided"
+
+
+def test_the_judge_sees_the_table() -> None:
+    judgement = Judgement("reproduced", "mean", 1.0, 0.5, 1.5)
+    assert Toy().judge([{"judgement": judgement}])[0][1] is judgement
+
+
+def test_digest_ignores_order_and_refuses_nan() -> None:
+    assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+    with pytest.raises(ValueError, match="JSON"):
+        digest({"a": math.nan})
