@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import math
-import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flipscope.cube.estimate import Estimate
 from flipscope.cube.portrait import Portrait
 from flipscope.errors import InputError
+from flipscope.report.files import replacing
+from flipscope.report.style import ACCENT, DPI, INK, MUTED, SECOND, STYLE, UNDATED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 FORMATS = (".svg", ".pdf", ".png")
-INK, ACCENT, SECOND, MUTED = "#1f2933", "#2f6f9f", "#c8553d", "#9aa5b1"
-STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": INK,
-    "axes.titlesize": 9,
-    "axes.titlecolor": INK,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "svg.hashsalt": "flipscope",  # the same figure gives the same file
-    "svg.fonttype": "none",  # text stays text: smaller files that can be searched
-}
 MAX_BARS = 200  # more are drawn as thin lines, which matplotlib does in one piece
 MAX_DECADES = 12  # shares smaller than this are not drawn
 MAX_TITLE = 120  # characters that fit above a strip
@@ -189,19 +174,6 @@ def save_figure(figure: Figure, path: str | Path) -> Path:
     import matplotlib
 
     target = checked_target(path)
-    # No dates: the same figure gives the same bytes.
-    undated: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=target.suffix)
-        os.close(handle)
-        temporary = Path(name)
-        try:
-            with matplotlib.rc_context(STYLE):
-                figure.savefig(temporary, dpi=160, metadata=undated.get(target.suffix.lower(), {}))
-            temporary.chmod(0o644)
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(f"the figure cannot be written to {target}: {error.strerror or error}.") from None
+    with replacing(target, "figure") as temporary, matplotlib.rc_context(STYLE):
+        figure.savefig(temporary, dpi=DPI, metadata=UNDATED[target.suffix.lower()[1:]])
     return target

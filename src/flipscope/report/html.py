@@ -1,0 +1,233 @@
+"""The report: one HTML file that needs nothing else, with every claim, figure, table and setting."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flipscope import __version__
+from flipscope.lab.plots import Figure
+from flipscope.lab.study import Claim, Table
+from flipscope.lab.verdict import VERDICTS, Judgement
+from flipscope.report import wording
+from flipscope.report.charts import alt_text, chart_data, file_stems, render
+from flipscope.report.files import write_bytes
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from flipscope.lab.driver import Run
+
+MAX_ROWS = 200  # of a table
+OPEN_ROWS = 25  # a longer table is folded
+PAPERS = {  # by the numbers that the studies use; CITATION.cff has them in full
+    "000": ("Kövér et al. 2026, parameter-space geometry", "https://arxiv.org/abs/2606.08768"),
+    "001": ("Hahn and Rofin 2024, sensitive functions are hard", "https://arxiv.org/abs/2402.09963"),
+    "002": ("Lintilhac and Shaikh 2026, a sharper picture", "https://arxiv.org/abs/2605.20988"),
+    "003": ("Edelman et al. 2022, sparse variable creation", "https://arxiv.org/abs/2110.10090"),
+    "004": ("Vasudeva et al. 2025, low-sensitivity functions", "https://arxiv.org/abs/2403.06925"),
+}
+
+
+@dataclass(frozen=True)
+class StudyPage:
+    """What the report shows of one study."""
+
+    run: Run
+    figures: Sequence[Figure]
+    settings: Mapping[str, Sequence[Any]]  # the values of each field of the trials, each once
+    machines: Sequence[str]  # what it was measured on, in words
+    code: str  # the version of the study's code
+    command: str  # which repeats it
+    finished: str = ""  # when the last trial was
+    notes: Sequence[str] = ()  # what a reader must know first
+
+
+def html_report(
+    pages: Sequence[StudyPage],
+    missing: Sequence[tuple[str, str]] = (),
+    *,
+    title: str = "What was measured, and what it says of the papers",
+    made: str = "",
+) -> str:
+    """The whole document; `missing` are studies that cannot be shown, each with the reason."""
+    from markupsafe import Markup
+
+    verdicts = [judgement.verdict for page in pages for _, judgement in page.run.judgements]
+    scripts = [_template("charts.js"), _template("page.js")]
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    return (
+        _environment()
+        .get_template("report.html.jinja")
+        .render(
+            title=title,
+            version=__version__,
+            made=made,
+            summary=_summary(pages, len(verdicts)),
+            counts={verdict: verdicts.count(verdict) for verdict in VERDICTS},
+            pages=[_page(page, number) for number, page in enumerate(pages)],
+            missing=missing,
+            style=Markup(_template("style.css")),
+            scripts=[Markup(script) for script in scripts],
+            allowed=" ".join(f"'sha256-{digest}'" for digest in hashes),  # and no other script runs
+        )
+    )
+
+
+def write_report(
+    path: str | Path, pages: Sequence[StudyPage], missing: Sequence[tuple[str, str]] = (), *, made: str = ""
+) -> Path:
+    """Write the report, whole or not at all; returns its path."""
+    document = html_report(pages, missing, made=made)
+    return write_bytes(Path(path), document.encode("utf-8", errors="replace"), "report")
+
+
+@functools.cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("flipscope.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":"), "ensure_ascii": False}
+    return environment
+
+
+def _template(name: str) -> str:
+    """The text of a file that goes into the page as it is."""
+    return (Path(__file__).parent / "templates" / name).read_text("utf-8").strip()
+
+
+def _summary(pages: Sequence[StudyPage], claims: int) -> str:
+    if not pages:
+        return "No study has results."
+    seconds = wording.time_text(sum(page.run.seconds for page in pages))
+    judged = wording.count_text(claims, "claim").replace("1 claim", "one claim", claims == 1)
+    studies = "1 study" if len(pages) == 1 else f"{len(pages)} studies"
+    return f"{studies}, {judged}, {seconds} of computing. Every verdict comes with the interval it rests on."
+
+
+def _page(page: StudyPage, number: int) -> dict[str, Any]:
+    """What the template needs of a study."""
+    run, study = page.run, page.run.study
+    paper, link = PAPERS.get(study.paper, (study.paper, ""))
+    if not link and re.fullmatch(r"https?://[^\s\"'<>]+", study.paper):
+        link = study.paper
+    name = f"study-{number}"
+    seeds = {key: values for key, values in page.settings.items() if "seed" in key.lower()}
+    others = {key: values for key, values in page.settings.items() if key not in seeds}
+    scale = study.scales[run.scale]
+    return {
+        "id": name,
+        "name": study.name,
+        "title": study.title,
+        "paper": paper,
+        "link": link,
+        "where": ", ".join(study.figures),
+        "scale": run.scale,
+        "scale_note": scale.note,
+        "progress": _progress(run),
+        "time": wording.time_text(run.seconds),
+        "notes": [*_warnings(run), *page.notes],
+        "claims": [_claim(claim, found, f"{name}-{place}") for place, (claim, found) in enumerate(run.judgements)],
+        "figures": _figures(study.name, page.figures),
+        "table": _table(run.table),
+        "command": page.command,
+        "facts": _facts(page),
+        "settings": [(key, wording.values_text(values)) for key, values in others.items()],
+        "seeds": [(key, wording.values_text(values)) for key, values in seeds.items()],
+    }
+
+
+def _progress(run: Run) -> str:
+    if run.complete:
+        return wording.count_text(run.trials, "trial")
+    failed = f", {run.failed:,} failed" if run.failed else ""
+    return f"{run.done:,} of {wording.count_text(run.trials, 'trial')}{failed}"
+
+
+def _warnings(run: Run) -> list[str]:
+    found = []
+    if run.missing:
+        left = f"{run.missing:,} of {wording.count_text(run.trials, 'trial')}"
+        found.append(f"{left} {'is' if run.missing == 1 else 'are'} not measured yet: verdicts may change.")
+    if run.failed:
+        found.append(
+            f"{wording.count_text(run.failed, 'trial')} failed; flipscope results {run.study.name} --failed tells why."
+        )
+    return found
+
+
+def _facts(page: StudyPage) -> list[tuple[str, str]]:
+    run = page.run
+    facts = [
+        ("Trials", f"{run.done:,} of {run.trials:,} done, {run.failed:,} failed"),
+        ("Time spent", f"{wording.time_text(run.seconds)}, all trials together"),
+        ("Finished", page.finished),
+        ("Version", f"flipscope {__version__}, code {page.code[:12]}, revision {run.study.revision}"),
+        ("Measured on", "; ".join(page.machines)),
+    ]
+    return [(name, said) for name, said in facts if said]
+
+
+def _claim(claim: Claim, found: Judgement, name: str) -> dict[str, Any]:
+    measured = wording.number_text(found.measured)
+    return {
+        "id": name,
+        "name": claim.name,
+        "where": claim.where,
+        "says": claim.says,
+        "judged": claim.judged,
+        "beyond": claim.beyond,
+        "verdict": found.verdict,
+        "quantity": found.quantity,
+        "measured": measured,
+        "interval": wording.interval_text(found.low, found.high) if measured else "",
+        "note": "" if found.note == found.quantity else found.note,
+        "bar": wording.interval_places(found.measured, found.low, found.high),
+    }
+
+
+def _figures(study: str, figures: Sequence[Figure]) -> list[dict[str, Any]]:
+    stems = file_stems(study, list(figures))
+    return [
+        {
+            "stem": stem,
+            "title": figure.title,
+            "caption": figure.caption,
+            "where": figure.where,
+            "alt": alt_text(figure),
+            "svg": base64.b64encode(render(figure, "svg")).decode(),
+            "pdf": base64.b64encode(render(figure, "pdf")).decode(),
+            "data": chart_data(figure),
+        }
+        for stem, figure in zip(stems, figures, strict=True)
+    ]
+
+
+def _table(table: Table) -> dict[str, Any]:
+    names = list(dict.fromkeys(name for row in table for name in row))
+    numbers = {name: all(wording.is_number(row.get(name)) for row in table) for name in names}
+
+    def cell(name: str, value: Any) -> dict[str, Any]:
+        text, value = wording.cell_text(value), wording.sort_value(value)
+        return {"text": text, "value": value if value != text else "", "number": numbers[name]}
+
+    return {
+        "columns": [{"name": name, "number": numbers[name]} for name in names],
+        "rows": [[cell(name, row.get(name)) for name in names] for row in table[:MAX_ROWS]],
+        "count": f"{len(table):,}",
+        "more": f"{len(table) - MAX_ROWS:,}" if len(table) > MAX_ROWS else "",
+        "long": len(table) > OPEN_ROWS,
+    }

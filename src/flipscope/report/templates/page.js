@@ -1,0 +1,113 @@
+/* The rest of the page: downloads, sorting, copying, choosing verdicts. Without it everything can still be read. */
+"use strict";
+
+function save(name, blob) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+function bytes(base64) {
+  return Uint8Array.from(atob(base64), (each) => each.charCodeAt(0));
+}
+
+/* A picture of the static drawing, three pixels for each of its points. */
+function picture(image) {
+  return new Promise((resolve, reject) => {
+    const copy = new Image();
+    copy.onerror = reject;
+    copy.onload = () => {
+      const canvas = document.createElement("canvas");
+      canvas.width = 3 * copy.naturalWidth;
+      canvas.height = 3 * copy.naturalHeight;
+      const context = canvas.getContext("2d");
+      context.fillStyle = "#ffffff";
+      context.fillRect(0, 0, canvas.width, canvas.height);
+      context.drawImage(copy, 0, 0, canvas.width, canvas.height);
+      canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture"))), "image/png");
+    };
+    copy.src = image.src;
+  });
+}
+
+for (const button of document.querySelectorAll("button[data-download]")) {
+  const figure = button.closest("figure");
+  const image = figure.querySelector(".static");
+  button.addEventListener("click", async () => {
+    const format = button.dataset.download;
+    const name = `${figure.dataset.stem}.${format}`;
+    if (format === "pdf") save(name, new Blob([bytes(figure.dataset.pdf)], { type: "application/pdf" }));
+    if (format === "svg") save(name, new Blob([bytes(image.src.split(",")[1])], { type: "image/svg+xml" }));
+    if (format === "png") save(name, await picture(image));
+  });
+}
+
+/* Numbers before texts, or the other way round; nothing comes last in both. */
+function compare(first, second, sign) {
+  const [a, b] = [first, second].map((text) => (text.trim() === "" || text === "–" ? null : text));
+  if (a === null || b === null) return (a === null) - (b === null);
+  const [x, y] = [Number(a), Number(b)];
+  if (Number.isNaN(x) !== Number.isNaN(y)) return sign * (Number.isNaN(x) ? 1 : -1);
+  if (!Number.isNaN(x)) return x === y ? 0 : sign * (x - y);
+  return sign * a.localeCompare(b, undefined, { numeric: true });
+}
+
+for (const table of document.querySelectorAll("table.sortable")) {
+  const heads = [...table.tHead.rows[0].cells];
+  heads.forEach((head, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
+      const down = head.getAttribute("aria-sort") === "ascending";
+      heads.forEach((each) => each.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      const text = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent;
+      const rows = [...table.tBodies[0].rows].sort((a, b) => compare(text(a), text(b), down ? -1 : 1));
+      table.tBodies[0].append(...rows);
+    });
+  });
+}
+
+for (const block of document.querySelectorAll(".command")) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = "Copy";
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(block.querySelector("code").textContent);
+      button.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(block.querySelector("code"));
+      button.textContent = "Selected";
+    }
+    setTimeout(() => (button.textContent = "Copy"), 2000);
+  });
+  block.append(button);
+}
+
+/* The counts of verdicts choose the rows of the table of claims. */
+const choices = [...document.querySelectorAll("button[data-verdict]")];
+for (const choice of choices) {
+  choice.disabled = false;
+  choice.addEventListener("click", () => {
+    const chosen = choice.getAttribute("aria-pressed") === "true" ? null : choice.dataset.verdict;
+    choices.forEach((each) => each.setAttribute("aria-pressed", String(each.dataset.verdict === chosen)));
+    for (const body of document.querySelectorAll("#claims tbody")) {
+      const rows = [...body.querySelectorAll("tr.claim")];
+      rows.forEach((row) => (row.hidden = chosen !== null && row.dataset.verdict !== chosen));
+      body.hidden = rows.every((row) => row.hidden);
+    }
+  });
+}
+
+/* Paper cannot be opened: what is folded is shown for printing; long tables are left out. */
+let opened = [];
+addEventListener("beforeprint", () => {
+  opened = [...document.querySelectorAll("details:not([open])")];
+  opened.forEach((each) => (each.open = true));
+});
+addEventListener("afterprint", () => opened.forEach((each) => (each.open = false)));

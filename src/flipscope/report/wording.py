@@ -1,0 +1,151 @@
+"""Numbers, times and lists of settings as the report says them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+MINUS = "\N{MINUS SIGN}"
+FULL_DIGITS = 24  # an integer of more is said by its power of ten
+MAX_VALUES = 8  # of a setting; more are said by their number and the ends
+MAX_TEXT = 300  # characters of a cell
+
+
+def number_text(value: float | None, digits: int = 4) -> str:
+    """A measured number for reading, "" for none."""
+    if value is None:
+        return ""
+    if isinstance(value, int):
+        return _integer(value)
+    if not math.isfinite(value):
+        return "not a number" if math.isnan(value) else "∞" if value > 0 else f"{MINUS}∞"
+    text = f"{value:,.0f}" if 10_000 <= abs(value) < 1e9 else f"{value:.{digits}g}"
+    return text.replace("-", MINUS)
+
+
+def interval_text(low: float | None, high: float | None) -> str:
+    """An interval, "" where there is none."""
+    return "" if low is None or high is None else f"[{number_text(low)}, {number_text(high)}]"
+
+
+def cell_text(value: Any) -> str:
+    """A value of a table: exact where it is short, "–" for none."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return _integer(value)
+    if isinstance(value, float):
+        return f"{value:.6g}".replace("-", MINUS) if math.isfinite(value) else number_text(value)
+    if isinstance(value, tuple | list):
+        text = "(" + ", ".join(map(cell_text, value[:50])) + (", …)" if len(value) > 50 else ")")
+    else:
+        text = str(value)
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+
+
+def sort_value(value: Any) -> str:
+    """A number as a computer sorts it, "" for anything else; not what the cell says where that was rounded."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf if value > 0 else -math.inf
+    return "" if math.isnan(number) else repr(number).replace("inf", "Infinity")
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value belongs into a column of numbers."""
+    return value is None or (isinstance(value, int | float | np.number) and not isinstance(value, bool))
+
+
+def _integer(value: int) -> str:
+    # Not str(value) first: Python refuses it for thousands of digits.
+    digits = math.log10(abs(value)) if value else 0.0
+    sign = MINUS if value < 0 else ""
+    if digits <= FULL_DIGITS:
+        return f"{sign}{abs(value)}"
+    return f"{sign}10^{digits:.2f}"
+
+
+def time_text(seconds: float) -> str:
+    """A span of time in its two largest units."""
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    whole = round(seconds)
+    for unit, size, smaller, part in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{whole} s"
+
+
+def count_text(count: int, what: str) -> str:
+    """A number of things, in singular or plural."""
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
+
+
+def values_text(values: Sequence[Any]) -> str:
+    """The values that a setting takes: all while they are few, otherwise how many and between which."""
+    if len(values) <= MAX_VALUES:
+        return ", ".join(map(cell_text, values))
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        low, high = min(values), max(values)
+        every = all(isinstance(value, int) for value in values) and high - low + 1 == len(values)
+        return f"{cell_text(low)} to {cell_text(high)}" + ("" if every else f", {len(values):,} values")
+    return ", ".join(map(cell_text, values[:MAX_VALUES])) + f" … ({len(values):,} values)"
+
+
+def settings_of(trials: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """The values that each setting takes among the trials, each once."""
+    found: dict[str, dict[str, Any]] = {}
+    for trial in trials:
+        for name, value in trial.items():
+            found.setdefault(name, {}).setdefault(repr(value), value)
+    return {name: _ordered(list(values.values())) for name, values in found.items()}
+
+
+def _ordered(values: list[Any]) -> list[Any]:
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    return sorted(values) if numbers else values
+
+
+def interval_places(measured: float | None, low: float | None, high: float | None) -> dict[str, Any] | None:
+    """Where a number and its interval stand between 0 and a round number, for a small picture 132 wide."""
+    if measured is None or not abs(measured) < 1e100:
+        return None
+    ends = [end for end in (low, high) if end is not None and abs(end) < 1e100]
+    top, bottom = max([0.0, measured, *ends]), min([0.0, measured, *ends])
+    start, end = 0.0 - _round_up(-bottom), _round_up(top)
+    if start == end:
+        end = 1.0
+
+    def place(value: float) -> float:
+        return round(4 + 124 * min(1.0, max(0.0, (value - start) / (end - start))), 1)
+
+    whole = low is not None and high is not None
+    return {
+        "start": number_text(start),
+        "end": number_text(end),
+        "at": place(measured),
+        # An interval that is narrower than can be seen is still there.
+        "low": place(low) - 0.5 if whole and low is not None else None,
+        "high": place(high) + 0.5 if whole and high is not None else None,
+    }
+
+
+def _round_up(value: float) -> float:
+    """The next of 1, 2, 5 times a power of ten; 0 for 0."""
+    if value <= 1e-100:
+        return 0.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return float(f"{next(step * power for step in (1, 2, 5, 10) if value <= step * power * 1.0000001):.3g}")
