@@ -1,0 +1,190 @@
+"""What a runner costs: seconds a trial that does nothing, with and without the store, and how well two workers share.
+
+  overhead    trials that return at once: in this process, on a pool of two workers, on a Dask LocalCluster of two
+  efficiency  trials of two seconds of pure computing on a pool of two workers: the time that one worker needs for
+              its half, alone on the machine, against the time both need for all
+
+Run with: python benchmarks/runner.py [--quick] [--part overhead|efficiency]. The efficiency needs two idle cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import logging
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from flipscope.cube.blocks import Progress, cores
+from flipscope.lab.cluster import Cluster
+from flipscope.lab.driver import run_study
+from flipscope.lab.events import Failed, Finished
+from flipscope.lab.runner import InProcess, Job, Pool, Runner
+from flipscope.lab.store import Store
+from flipscope.lab.study import Outcome, Result, Scale, Study, Table, Trial
+
+WORKERS = 2
+GOAL = 0.9  # of the time of two workers that goes into trials
+POOL_GOAL_MS, CLUSTER_GOAL_MS = 0.5, 5.0  # a trial, without the store
+
+
+@dataclass(frozen=True)
+class Spin(Trial):
+    """A trial that computes for so many rounds."""
+
+    number: int
+    rounds: int = 0
+
+
+class Spins(Study):
+    """Trials of nothing but computing."""
+
+    name = "spins"
+    paper = "none"
+    title = "Trials that compute"
+    scales = {"smoke": Scale("as many as asked for", 1.0)}
+    claims = ()
+
+    def __init__(self, count: int, rounds: int = 0) -> None:
+        self.count, self.rounds = count, rounds
+
+    def trials(self, scale: str) -> Sequence[Spin]:
+        return [Spin(number, self.rounds) for number in range(self.count)]
+
+    def measure(self, trial: Spin, progress: Progress) -> Outcome:
+        return {"value": spin(trial.rounds)}
+
+    def summarise(self, results: Sequence[Result]) -> Table:
+        return [{"value": result.outcome["value"]} for result in results]
+
+
+def spin(rounds: int) -> int:
+    """Compute, without memory to speak of."""
+    value = 1
+    for _ in range(rounds):
+        value = value * 6364136223846793005 % 18446744073709551557
+    return value
+
+
+def jobs(study: Spins) -> list[Job]:
+    return [Job(str(number), study, trial) for number, trial in enumerate(study.trials("smoke"))]
+
+
+def steady_seconds(runner: Runner, study: Spins) -> float:
+    """Seconds a trial, from the tenth of them on: workers take their time to start, but only once."""
+    ends = []
+    for event in runner.run(jobs(study)):
+        if isinstance(event, Failed):
+            raise RuntimeError(event.traceback)
+        if isinstance(event, Finished):
+            ends.append(time.perf_counter())
+    first = len(ends) // 10
+    return (ends[-1] - ends[first]) / (len(ends) - 1 - first)
+
+
+class Stamped:
+    """A runner whose results carry the time at which they were stored."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.name = runner.name
+        self._runner = runner
+        self.ends: list[float] = []
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[object]:
+        with contextlib.closing(self._runner.run(jobs)) as events:
+            for event in events:
+                yield event
+                if isinstance(event, Finished):  # the driver asks for the next when it has stored this one
+                    self.ends.append(time.perf_counter())
+
+
+def stored_seconds(runner: Runner, study: Spins) -> float:
+    """The same with each result stored."""
+    stamped = Stamped(runner)
+    with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
+        run_study(study, "smoke", store, stamped)  # type: ignore[arg-type]
+    first = len(stamped.ends) // 10
+    return (stamped.ends[-1] - stamped.ends[first]) / (len(stamped.ends) - 1 - first)
+
+
+@contextlib.contextmanager
+def local_cluster() -> Iterator[Runner]:
+    """A Dask cluster of this machine."""
+    from distributed import LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=WORKERS, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
+        ) as local,
+        Cluster(local.scheduler_address) as cluster,
+    ):
+        yield cluster
+
+
+def overhead(quick: bool) -> None:
+    count = 300 if quick else 3000
+    print(f"milliseconds a trial that does nothing, {count} trials, {WORKERS} workers")
+    print(f"{'runner':<14}{'alone':>10}{'stored':>10}{'goal alone':>14}")
+    with contextlib.ExitStack() as stack:
+        sides: dict[str, tuple[Runner, float | None]] = {
+            "in-process": (InProcess(), None),
+            "pool": (Pool(WORKERS), POOL_GOAL_MS),
+        }
+        if importlib.util.find_spec("distributed") is not None:
+            sides["Dask"] = (stack.enter_context(local_cluster()), CLUSTER_GOAL_MS)
+        for name, (runner, goal) in sides.items():
+            alone = 1e3 * steady_seconds(runner, Spins(count))
+            stored = 1e3 * stored_seconds(runner, Spins(count))
+            said = "" if goal is None else f"{goal:>8g} {'met' if alone <= goal else 'MISSED'}"
+            print(f"{name:<14}{alone:>10.3f}{stored:>10.3f}{said:>14}", flush=True)
+
+
+def rounds_for(seconds: float) -> int:
+    """How many rounds take so long."""
+    rounds = 1_000_000
+    start = time.perf_counter()
+    spin(rounds)
+    return round(rounds * seconds / (time.perf_counter() - start))
+
+
+def computing_seconds(workers: int, study: Spins) -> float:
+    """Seconds from the first start of a trial to the last result."""
+    first = last = None
+    for event in Pool(workers).run(jobs(study)):
+        now = time.perf_counter()
+        first = now if first is None else first
+        last = now if isinstance(event, Finished) else last
+    assert first is not None
+    assert last is not None
+    return last - first
+
+
+def efficiency(quick: bool) -> None:
+    seconds, count = (0.5, 8) if quick else (2.0, 16)
+    rounds = rounds_for(seconds)
+    print(f"\n{count} trials of about {seconds:g} s of computing, {cores()} cores")
+    alone = computing_seconds(1, Spins(count // WORKERS, rounds))
+    together = computing_seconds(WORKERS, Spins(count, rounds))
+    share = alone / together
+    print(f"one worker, half of them  {alone:8.2f} s\n{WORKERS} workers, all of them  {together:8.2f} s")
+    print(f"efficiency {100 * share:.1f} %, goal {100 * GOAL:.0f} %: {'met' if share >= GOAL else 'MISSED'}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter trials")
+    parser.add_argument("--part", choices=("overhead", "efficiency"))
+    arguments = parser.parse_args()
+    if arguments.part in (None, "overhead"):
+        overhead(arguments.quick)
+    if arguments.part in (None, "efficiency"):
+        efficiency(arguments.quick)
+
+
+if __name__ == "__main__":
+    import runner  # the workers must be able to import the study by its module's name
+
+    runner.main()

@@ -1,0 +1,284 @@
+"""Studies for the tests of the runners: some that behave, and one that does whatever it is told.
+
+A module of its own, without pytest, because worker processes import it by name.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flipscope.cube.blocks import Progress
+from flipscope.cube.intervals import mean_from_samples
+from flipscope.errors import InputError
+from flipscope.lab.study import Claim, Outcome, Result, Scale, Study, Table, Trial
+from flipscope.lab.verdict import Judgement, at_least
+
+
+def judge_mean(table: Table) -> Judgement:
+    return at_least(mean_from_samples([row["value"] for row in table], 0, 1, 0.95), 0.2, "the mean value")
+
+
+CLAIMS = (Claim("mean", "Fig 0", "values are large", "mean value against 0.2", judge_mean),)
+
+
+class Example(Study):
+    """What the studies below have in common."""
+
+    paper = "000"
+    title = "A study for tests"
+    scales = {"smoke": Scale("all of it", 0.1)}
+    claims = CLAIMS
+
+    def summarise(self, results: Sequence[Result]) -> Table:
+        return [{**result.trial.content(), "value": float(result.outcome["value"])} for result in results]
+
+
+# ---------------------------------------------------------------- numbers that must be the same everywhere
+
+
+@dataclass(frozen=True)
+class Draw(Trial):
+    seed: int
+
+    @property
+    def memory(self) -> int:
+        return 1 << 28
+
+
+class Numbers(Example):
+    """Sums that depend, in their last bits, on how many threads add them up."""
+
+    name = "numbers"
+
+    def trials(self, scale: str) -> Sequence[Draw]:
+        return [Draw(seed) for seed in range(5)]
+
+    def measure(self, trial: Draw, progress: Progress) -> Outcome:
+        import torch
+
+        stream = np.random.default_rng(trial.seed)
+        a, b = stream.standard_normal((2, 500_000))
+        torch_stream = torch.Generator().manual_seed(trial.seed)
+        x, y = torch.randn((2, 300_000), generator=torch_stream)
+        weights = torch.randn((96, 96), generator=torch_stream)
+        hidden = torch.tanh(torch.randn((400, 96), generator=torch_stream) @ weights)
+        return {
+            "value": float(stream.random()),
+            "dot": float(a @ b),
+            "torch": float(x @ y),
+            "sum": float(x.sum()),
+            "product": (hidden.T @ hidden).numpy(),
+            "threads": torch.get_num_threads(),
+        }
+
+
+# ---------------------------------------------------------------- many short trials
+
+
+@dataclass(frozen=True)
+class Blink(Trial):
+    number: int
+    milliseconds: int = 20
+
+
+class Blinks(Example):
+    """Two hundred trials of a few milliseconds, each with an array."""
+
+    name = "blinks"
+
+    def trials(self, scale: str) -> Sequence[Blink]:
+        return [Blink(number) for number in range(200)]
+
+    def measure(self, trial: Blink, progress: Progress) -> Outcome:
+        stream = np.random.default_rng(trial.number)
+        time.sleep(trial.milliseconds / 1000)
+        return {"value": float(stream.random()), "many": stream.random(1000), "name": f"trial {trial.number}"}
+
+
+# ---------------------------------------------------------------- whatever can go wrong
+
+
+@dataclass(frozen=True)
+class Deed(Trial):
+    what: str
+    number: int = 0
+    where: str = ""
+    seconds: float = 0.0
+    need: int = 1 << 20
+    weight: float = 1.0
+
+    @property
+    def memory(self) -> int:
+        return self.need
+
+    @property
+    def cost(self) -> float:
+        return self.weight
+
+
+class Unloadable:
+    """Can be pickled, but not put together again."""
+
+    def __reduce__(self) -> Any:
+        return math.sqrt, (-1,)
+
+
+class Mute(Exception):
+    """An exception that cannot be pickled, nor even printed."""
+
+    def __init__(self) -> None:
+        self.door = lambda: None
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class Deeds(Example):
+    """Trials that do what they are told."""
+
+    name = "deeds"
+
+    def __init__(self, *trials: Deed) -> None:
+        self.chosen = trials
+
+    def trials(self, scale: str) -> Sequence[Deed]:
+        return self.chosen
+
+    def measure(self, trial: Deed, progress: Progress) -> Outcome:
+        time.sleep(trial.seconds)
+        return {"value": 0.5, "pid": os.getpid(), **(getattr(self, trial.what)(trial, progress) or {})}
+
+    def nothing(self, trial: Deed, progress: Progress) -> None:
+        pass
+
+    def when(self, trial: Deed, progress: Progress) -> Outcome:
+        start = time.time()
+        time.sleep(0.1)
+        return {"start": start, "end": time.time()}
+
+    def report(self, trial: Deed, progress: Progress) -> None:
+        for step in range(8):
+            time.sleep(0.1)
+            progress(step + 1, 8)
+
+    def fail(self, trial: Deed, progress: Progress) -> None:
+        raise ValueError("this trial is meant to fail")
+
+    def leave(self, trial: Deed, progress: Progress) -> None:
+        sys.exit(3)
+
+    def recurse(self, trial: Deed, progress: Progress) -> None:
+        self.recurse(trial, progress)
+
+    def exhaust(self, trial: Deed, progress: Progress) -> None:
+        bytearray(1 << 60)
+
+    def mute(self, trial: Deed, progress: Progress) -> None:
+        raise Mute
+
+    def lock(self, trial: Deed, progress: Progress) -> Outcome:
+        return {"value": {1, 2}}
+
+    def broken(self, trial: Deed, progress: Progress) -> Outcome:
+        return {"value": Unloadable()}
+
+    def chatter(self, trial: Deed, progress: Progress) -> None:
+        print("words on standard output")
+        os.write(1, b"more of them\n")
+
+    def threads(self, trial: Deed, progress: Progress) -> Outcome:
+        import torch
+
+        found = torch.get_num_threads()
+        torch.set_num_threads(2)
+        names = ("OMP_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "NUMBA_NUM_THREADS")
+        return {"threads": found, **{name: os.environ.get(name) for name in names}}
+
+    def die(self, trial: Deed, progress: Progress) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def vanish(self, trial: Deed, progress: Progress) -> None:
+        os._exit(7)
+
+    def die_once(self, trial: Deed, progress: Progress) -> None:
+        mark = Path(trial.where)
+        if not mark.exists():
+            mark.write_text(str(os.getpid()))
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def fail_once(self, trial: Deed, progress: Progress) -> None:
+        mark = Path(trial.where)
+        if not mark.exists():
+            mark.touch()
+            raise ValueError("only the first time")
+
+    def wait(self, trial: Deed, progress: Progress) -> None:
+        """Say who runs it, and go on until told to stop."""
+        Path(trial.where).write_text(str(os.getpid()))
+        while not Path(trial.where + ".go").exists():
+            time.sleep(0.01)
+
+    def hang(self, trial: Deed, progress: Progress) -> None:
+        if trial.where:
+            Path(trial.where).write_text(str(os.getpid()))
+        time.sleep(600)
+
+
+# ---------------------------------------------------------------- functions for the pool
+
+
+def echo(argument: Any, progress: Progress) -> Any:
+    return argument
+
+
+def strange(argument: Any, progress: Progress) -> Any:
+    return lambda: None
+
+
+class Riddle:
+    """Comes through the pipe, but cannot be put together on the other side."""
+
+    def __reduce__(self) -> Any:
+        return int, ("no number",)
+
+
+def riddle(argument: Any, progress: Progress) -> Any:
+    return Riddle()
+
+
+def die(argument: Any, progress: Progress) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def double(argument: int, progress: Progress) -> int:
+    progress(1, 2)
+    if argument < 0:
+        raise InputError(f"{argument} is negative")
+    if argument == 99:
+        os._exit(1)
+    return 2 * argument
+
+
+def environment() -> dict[str, str]:
+    """For a process that is to find the same modules as this one."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def drive(study: Study, folder: str, workers: int = 2) -> None:
+    """Run a study as the command line does; for drivers that the tests kill."""
+    from flipscope.lab.driver import run_study
+    from flipscope.lab.runner import Pool
+    from flipscope.lab.store import Store
+
+    with Store(folder) as store:
+        run_study(study, "smoke", store, Pool(workers))

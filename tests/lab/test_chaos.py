@@ -1,0 +1,102 @@
+"""Twenty drivers and their workers killed at random moments: nothing is lost, doubled or spoiled."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lab.example_studies import Blinks, environment
+
+from flipscope.lab.driver import judged, run_study
+from flipscope.lab.runner import InProcess
+from flipscope.lab.store import Store
+from flipscope.lab.version import trial_key
+
+KILLS = 20
+
+
+def start(folder: Path) -> subprocess.Popen[bytes]:
+    """A driver in a session of its own, so that its workers are found whatever becomes of it."""
+    code = f"from lab.example_studies import Blinks, drive; drive(Blinks(), {str(folder)!r})"
+    return subprocess.Popen([sys.executable, "-c", code], env=environment(), start_new_session=True)
+
+
+def members(session: int) -> list[int]:
+    """The processes of a session that live."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                if int(fields[3]) == session and fields[0] not in "ZX":
+                    found.append(int(folder.name))
+    return found
+
+
+def stored(store: Store, study: Blinks) -> int:
+    return len(store.done(trial_key(study, trial) for trial in study.trials("smoke")))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+def test_chaos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study, folder, chance = Blinks(), tmp_path / "chaos", random.Random(20)
+    sessions, counts = [], []
+    with Store(folder) as store:
+        for kill in range(KILLS):
+            process = start(folder)
+            sessions.append(process.pid)
+            # At any moment: most often while trials run, now and then before the workers are there.
+            wanted = (counts[-1] if counts else 0) + chance.choice([0, 1, 2, 5, 9, 12])
+            deadline = time.monotonic() + 30
+            while stored(store, study) < min(wanted, 190) and time.monotonic() < deadline and process.poll() is None:
+                time.sleep(0.005)
+            time.sleep(chance.uniform(0, 0.06))
+            victims = members(process.pid)
+            order = chance.sample(victims, len(victims))
+            if kill % 3 == 0:  # the workers must then end by themselves
+                order = [process.pid]
+            elif kill % 3 == 1:  # the driver has a moment to see that something is wrong
+                order = [*(victim for victim in order if victim != process.pid), process.pid]
+            for victim in order:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(victim, signal.SIGKILL)
+                if kill % 3 == 1:
+                    time.sleep(chance.uniform(0, 0.03))
+            assert process.wait(30) == -signal.SIGKILL
+            counts.append(stored(store, study))
+        assert counts == sorted(counts)  # nothing that was stored is gone
+        assert 0 < counts[KILLS // 2] < 200
+        last = start(folder)
+        assert last.wait(60) == 0
+        deadline = time.monotonic() + 10
+        while any(map(members, [*sessions, last.pid])) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not any(map(members, [*sessions, last.pid])), "a worker has outlived its driver"
+
+        keys = [trial_key(study, trial) for trial in study.trials("smoke")]
+        rows = store.rows("blinks")
+        assert sorted(row["key"] for row in rows) == sorted(keys)
+        assert store.damaged(keys) == set()
+        assert store.failures("blinks") == []
+        states = store.runs("blinks", latest=False)
+        assert states[-1].state == "done"
+        assert {state.state for state in states[:-1]} <= {"interrupted"}
+        for trial, result in zip(study.trials("smoke"), store.results(study, study.trials("smoke")), strict=True):
+            stream = np.random.default_rng(trial.number)
+            assert result.outcome["value"] == stream.random()
+            assert result.outcome["many"].tobytes() == stream.random(1000).tobytes()
+        disturbed = judged(study, "smoke", store)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)  # the pauses of the trials have no say in what they give
+    with Store(tmp_path / "calm") as calm:
+        run = run_study(study, "smoke", calm, InProcess())
+    assert disturbed.table == run.table
+    assert disturbed.judgements == run.judgements
