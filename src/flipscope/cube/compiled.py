@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
-from numba import njit, uint64
+from numba import config, njit, uint64
 from numba.extending import intrinsic
 
 from flipscope.cube.blocks import cores
@@ -32,8 +32,11 @@ def popcount(_typing: Any, word: Any) -> Any:
 
 
 def in_parallel(work: Callable[[int, int], None], size: int, grain: int) -> None:
-    """Call work(first, last) on pieces that cover range(size), on every core; pieces are multiples of ``grain``."""
-    workers = cores()
+    """Call work(first, last) on pieces that cover range(size), on every core; pieces are multiples of ``grain``.
+
+    NUMBA_NUM_THREADS limits the threads, as it does numba's own: processes that share a machine set it to 1.
+    """
+    workers = min(cores(), config.NUMBA_NUM_THREADS)
     if size <= 2 * grain or workers == 1:
         work(0, size)
         return
