@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flipscope.bounds import geometry
 from flipscope.bounds.geometry import MAX_SHAPE, Threshold, Verdict, verdict
 from flipscope.cube.expression import parse
 from flipscope.cube.languages import language_of
@@ -169,6 +172,50 @@ def test_the_number_of_strings_is_exact_where_known() -> None:
     assert judged("majority(101)").zero_strings == 2**101 - 2 * math.comb(101, 50)
     assert judged("address(5)").zero_strings == 0, "known by the family, though no table of 37 bits is made"
     assert judged("random(1000)").zero_strings is None
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("parity(100)", "Cor 5.1,"),
+        ("sparse_parity(3, n=100)", "Cor 5.2, on m-sparse parities, with m = 3."),
+        ("~parity(30)", "Cor 5.2, on m-sparse parities, with m = 30."),
+        ("xor(x1..x50)", "with m = 50."),
+        ("dictator(7, n=100)", "Cor 5.3,"),
+        ("sparse_majority(1, n=100)", "Cor 5.3,"),
+        ("~x4", "Cor 5.3,"),
+        ("first(100)", "Cor 5.4,"),
+        ("x1 ^ maj(x2..x4)", None),
+        ("address(3)", None),
+        ("random(12)", None),
+        ("random(1000)", None),
+        ("majority(101)", None),
+        ("x1 & x2", None),
+    ],
+)
+def test_section_5_is_named_where_it_names_the_family(text: str, named: str | None) -> None:
+    note = judged(text).note
+    assert (named in note) if named else ("This is Cor" not in note)
+
+
+def test_section_5_says_nothing_where_its_condition_fails() -> None:
+    assert "Cor 5" not in judged("parity(100)", 13, 2).note
+
+
+def test_what_is_said_of_eps_above_0() -> None:
+    for text in ("majority(101)", "x1 & x2"):
+        assert "Cor 3.4" in judged(text).note
+    assert "Cor 3.4" in judged("parity(50)", 13, 2).note, "nothing follows for eps = 0"
+    assert "Cor 3.4" not in judged("1", n=20).note, "constants are recognised"
+    assert "conjectured" not in judged("1", n=20).note
+
+
+def test_the_named_results_are_all_here() -> None:
+    for name in geometry.__all__:
+        assert hasattr(geometry, name)
+    code = "import sys, flipscope.bounds.geometry; print('torch' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert run.stdout == "False\n", "a verdict does not load torch"
 
 
 def test_as_json() -> None:

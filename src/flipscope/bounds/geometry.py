@@ -1,4 +1,7 @@
-"""Paper 000: which families of Boolean functions almost no transformer recognises (Thm 4.5, Cor 4.6)."""
+"""Paper 000: which families of Boolean functions almost no transformer recognises (Thm 4.5, Cor 4.6, section 5).
+
+The paper's other results are in the modules beside this one, and have their names here too.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,56 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from flipscope.bounds.constants import Constants, LayerConstants
+from flipscope.bounds.influence import (
+    blowup_bound,
+    constant_from,
+    influence_bound,
+    layerwise_influence_bound,
+    log_influence_constant,
+    log_uniform_constant,
+    uniform_influence_bound,
+)
+from flipscope.bounds.parameters import cube_diameter, lipschitz_bound, log2_function_count
+from flipscope.bounds.variance import (
+    PAPER_HOLDS_FROM,
+    blowup_level,
+    blowup_tail,
+    low_variance_bound,
+    printed_low_variance_bound,
+    stable_logit_bound,
+)
 from flipscope.cube.compose import NotExact
 from flipscope.cube.functions import BooleanFunction
 from flipscope.cube.languages import Language
-from flipscope.cube.sensitivity import zero_strings
+from flipscope.cube.sensitivity import min_sensitivity, zero_strings
 from flipscope.errors import InputError
+
+__all__ = [
+    "MAX_SHAPE",
+    "ONE_STRING_NEEDS",
+    "PAPER_HOLDS_FROM",
+    "Constants",
+    "LayerConstants",
+    "Threshold",
+    "Verdict",
+    "blowup_bound",
+    "blowup_level",
+    "blowup_tail",
+    "constant_from",
+    "cube_diameter",
+    "influence_bound",
+    "layerwise_influence_bound",
+    "lipschitz_bound",
+    "log2_function_count",
+    "log_influence_constant",
+    "log_uniform_constant",
+    "low_variance_bound",
+    "printed_low_variance_bound",
+    "stable_logit_bound",
+    "uniform_influence_bound",
+    "verdict",
+]
 
 # Thm 4.5's statement gives away powers of N that its proof does not need: with k = N, Eq 122 asks only for
 # K(N) = O(N^((D-1)/2L - 3 - s)), s > 0. "At least one string" therefore follows once (D-1)/2L exceeds this.
@@ -138,19 +186,43 @@ def _sentences(f: BooleanFunction, language: Language, threshold: Threshold, few
         )
     elif few and not ruled_out:
         said.append(f"The threshold N^{exponent} does not grow, so it does not exceed K_0: nothing follows.")
+    elif not f.support:
+        said.append("A constant is recognised by the bias of the read-out alone, so no theorem rules it out.")
     elif not ruled_out:
         said.append(
-            f"K_0 grows faster than the threshold N^{exponent}, so no theorem rules the family out; that "
+            f"K_0 grows faster than the threshold N^{exponent}, so no theorem on eps = 0 rules the family out; that "
             "such a family is learnable is only conjectured (Conj 5.5, for Majority)."
         )
     else:
+        if named := _corollary(f, language):
+            said.append(f"This is {named}.")
         said.append(
             f"Almost every transformer of this shape has at least N^{exponent} strings of sensitivity 0 once "
             "N is large enough, so it fails to recognise the family with any margin; how large is not known, "
             f"only that the bound cannot bite before N = {threshold.from_length()}."
         )
+    if f.support and not ruled_out:
+        said.append("With eps > 0 in its layer norms a transformer computes constants from some length on (Cor 3.4).")
     if threshold.is_void_at(f.n):
         said.append(f"At N = {f.n} the threshold is at least 2^N: nothing follows at this length.")
     elif ruled_out and threshold.exponent <= 0:
         said.append("The exponent is not positive: the theorem then only says that there is at least one such string.")
     return said
+
+
+def _corollary(f: BooleanFunction, language: Language) -> str | None:
+    """Where section 5 names the family; its parity is the complement of ours, which changes no sensitivity."""
+    if language.name == "parity":
+        return "Cor 5.1, on Parity"
+    if language.name == "first":
+        return "Cor 5.4, on First, a dictator (Cor 5.3)"
+    if len(f.support) == 1:
+        return "Cor 5.3, on dictators"
+    if language.zero_strings != "none" or language.name == "address":
+        return None
+    try:
+        # Only a parity of m bits, or its complement, is sensitive to all of them at every string.
+        m = min_sensitivity(f)
+    except NotExact:
+        return None
+    return f"Cor 5.2, on m-sparse parities, with m = {m}" if m == len(f.support) else None
