@@ -27,7 +27,7 @@ endif
 .PHONY: help setup demo test lint format bench clean
 
 help:
-	@echo "make demo     set up if needed, analyse four functions and draw a picture"
+	@echo "make demo     set up if needed, a tour of about three minutes that ends in a report"
 	@echo "make test     set up if needed, then lint, type-check and run every test"
 	@echo "make setup    only create .venv"
 	@echo "make lint     ruff, mypy and the import contracts"
@@ -80,7 +80,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PIP) $(TORCH)
 	@echo "==> Installing the other packages"
 	@$(PIP) setuptools
-	@$(PIP) --no-build-isolation --editable '.[dev]'
+	@$(PIP) --no-build-isolation --editable '.[dev,cluster,tables]'
 	@rm -f $(UNFINISHED)
 	@echo "$(CURDIR)" > $@
 	@echo "==> .venv is ready"

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,9 @@ import torch
 
 from flipscope.cli import main
 from flipscope.commands import models as commands
-from flipscope.commands.workers import run_tasks
 from flipscope.cube.estimate import generators, random_strings
 from flipscope.errors import InputError
+from flipscope.lab.pool import WorkerError, run_tasks
 from flipscope.models import Transformer, encoder, mingpt, random_shape, recognizer, save, vit_small
 from flipscope.probes import blowup, flips
 from flipscope.probes.results import joined
@@ -284,7 +283,7 @@ def test_an_error_in_a_worker_is_told() -> None:
 
 def test_a_worker_that_dies_is_told(run: Flipscope, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(*_: Any, **__: Any) -> None:
-        raise BrokenProcessPool
+        raise WorkerError("the worker died 3 times")
 
     monkeypatch.setattr(commands, "run_tasks", die)
     code, out, err = run("random-model", "--count", "1")

@@ -23,6 +23,9 @@ EXAMPLES = """examples:
   flipscope verdict "parity(100)" --width 64 --layers 2
   flipscope random-model --init gaussian --count 20 draw transformers and measure their sensitivity
   flipscope sensitivity MODEL.safetensors         the sensitivity spectrum of a saved transformer
+  flipscope studies                               the experiments of the papers
+  flipscope run random-init                       run one: figures, verdicts, resumable
+  flipscope report -o report.html                 everything that was measured on one page
 """
 
 
@@ -90,6 +93,8 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     _add_cube(commands)
     _add_models(commands)
+    _add_lab(commands)
+    _add_results(commands)
     return parser
 
 
@@ -176,8 +181,12 @@ def _engine(parser: argparse.ArgumentParser) -> None:
         "--path", choices=("auto", "general", "fast"), default="auto", help="how to compute the flips (default auto)"
     )
     parser.add_argument("--float64", action="store_true", help="float64 throughout, not only near the threshold")
-    parser.add_argument(
+    skip = parser.add_mutually_exclusive_group()
+    skip.add_argument(
         "--heuristic", action="store_true", help="skip flips that are unlikely to matter, and audit the skipping"
+    )
+    skip.add_argument(
+        "--certified", action="store_true", help="skip flips that provably do not matter, while that is faster"
     )
 
 
@@ -248,8 +257,120 @@ def _add_models(commands: argparse._SubParsersAction[_Parser]) -> None:
     _common(blowup, "run_blowup", "models")
 
 
+def _results(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--results", default="results", metavar="DIR", help="where results are kept (default ./results)"
+    )
+
+
+def _add_lab(commands: argparse._SubParsersAction[_Parser]) -> None:
+    run = _add(
+        commands,
+        "run",
+        "run studies: measure what is not measured yet, judge every claim",
+        """flipscope run random-init --scale smoke
+        flipscope run random-init trained-profiles --workers 2
+        flipscope run zero-strings --scale paper --slurm --jobs 20 --queue cpu
+        flipscope run my_package.my_study:STUDY --json""",
+    )
+    run.add_argument(
+        "study", nargs="+", metavar="STUDY", help="by name (see flipscope studies), or package.module:NAME"
+    )
+    run.add_argument("--scale", default="laptop", metavar="SCALE", help="smoke, laptop or paper (default laptop)")
+    run.add_argument("--limit", type=int, metavar="K", help="measure at most K trials now; the next call goes on")
+    where = run.add_mutually_exclusive_group()
+    where.add_argument("--workers", type=int, metavar="W", help="processes (default: one a core; 0: in this process)")
+    where.add_argument("--cluster", metavar="ADDRESS", help="of a Dask scheduler, such as tcp://node1:8786")
+    where.add_argument(
+        "--slurm", action="store_true", help="start Dask workers as Slurm jobs (needs flipscope[cluster])"
+    )
+    for name, what in (
+        ("jobs", "with --slurm: number of jobs (default 1)"),
+        ("queue", "with --slurm: partition"),
+        ("account", "with --slurm: account"),
+        ("walltime", "with --slurm: of each job, such as 02:00:00"),
+        ("memory", "with --slurm: of each job (default 4GiB)"),
+        ("cores", "with --slurm: of each job, one worker each (default 1)"),
+    ):
+        run.add_argument(f"--{name}", metavar="X", type=int if name in ("jobs", "cores") else str, help=what)
+    _results(run)
+    _common(run, "run_run", "lab")
+
+    studies = _add(
+        commands,
+        "studies",
+        "list all studies: paper, figures, cost at each scale, state",
+        """flipscope studies
+        flipscope studies --results ./results --json""",
+    )
+    _results(studies)
+    _common(studies, "run_studies", "lab")
+
+    status = _add(
+        commands,
+        "status",
+        "say what is running, from any shell",
+        """flipscope status
+        watch flipscope status --results ./results""",
+    )
+    status.add_argument("study", nargs="?", metavar="STUDY", help="only this one")
+    _results(status)
+    _common(status, "run_status", "lab")
+
+    report = _add(
+        commands,
+        "report",
+        "write what was measured as one HTML file: claims, verdicts, figures, tables",
+        """flipscope report -o report.html
+        flipscope report random-init zero-strings --results ./results
+        flipscope report random-init --scale laptop --figures figures --format pdf,svg""",
+    )
+    report.add_argument("study", nargs="*", metavar="STUDY", help="by name (default: all that have results)")
+    report.add_argument("--scale", metavar="SCALE", help="smoke, laptop or paper (default: that of the latest run)")
+    report.add_argument("-o", "--output", default="report.html", metavar="FILE", help="to write (default report.html)")
+    report.add_argument("--figures", metavar="DIR", help="write the figures as files there too")
+    report.add_argument("--format", metavar="LIST", help="with --figures: of svg, png, pdf (default all three)")
+    _results(report)
+    _common(report, "run_report", "report")
+
+
+def _add_results(commands: argparse._SubParsersAction[_Parser]) -> None:
+    results = _add(
+        commands,
+        "results",
+        "list, filter, export and prune what is stored",
+        """flipscope results
+        flipscope results random-init --where init=gaussian --where "length>=40"
+        flipscope results random-init --export table.parquet
+        flipscope results random-init --failed --forget
+        flipscope results --prune --dry-run""",
+    )
+    results.add_argument(
+        "study", nargs="?", metavar="STUDY", help="one row for each of its trials (default: all studies)"
+    )
+    results.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="only trials like this, also with !=, <, <=, >, >= (quote them); repeatable",
+    )
+    results.add_argument("--failed", action="store_true", help="the trials that failed instead of those done")
+    what = results.add_mutually_exclusive_group()
+    what.add_argument("--export", metavar="FILE", help="write the rows to FILE (.csv or .parquet)")
+    what.add_argument(
+        "--prune", action="store_true", help="remove results of code that has changed, and files nobody uses"
+    )
+    what.add_argument(
+        "--forget", action="store_true", help="remove the trials of STUDY (narrowed by --where, --failed) for good"
+    )
+    results.add_argument("--dry-run", action="store_true", help="with --prune or --forget: only say what would go")
+    _results(results)
+    _common(results, "run_results", "results")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 on success, 2 on bad input with one clear sentence."""
+    """Run one command; 0 on success, 1 when a claim is contradicted or a run failed, 2 on bad input."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without Unicode gets "?" instead of a traceback
         sys.stdout.reconfigure(errors="replace")
     parsed = build_parser().parse_args(arguments)

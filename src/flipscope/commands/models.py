@@ -8,7 +8,6 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +15,11 @@ import numpy as np
 
 from flipscope.commands.cube import print_json
 from flipscope.commands.progress import progress
-from flipscope.commands.workers import run_tasks
 from flipscope.cube.blocks import Progress, cores
 from flipscope.cube.estimate import generators, random_strings
 from flipscope.cube.intervals import Estimate, Floats, check_confidence, check_count, mean_from_samples
 from flipscope.errors import InputError
+from flipscope.lab.pool import WorkerError, run_tasks
 from flipscope.models.checkpoint import load
 from flipscope.models.config import TransformerConfig, encoder
 from flipscope.models.init import Scheme, random_shape
@@ -74,6 +73,7 @@ def _how(arguments: argparse.Namespace) -> Options:
         "path": arguments.path,
         "precision": "float64" if arguments.float64 else "auto",
         "heuristic": arguments.heuristic,
+        "certified": arguments.certified,
     }
 
 
@@ -144,8 +144,8 @@ def run_random_model(arguments: argparse.Namespace) -> int:
     try:
         with progress(f"{len(draws)} {arguments.init} models") as report:
             parts = run_tasks(measure_piece, tasks, workers=workers, costs=costs, progress=report)
-    except BrokenProcessPool:
-        print("flipscope: a worker process died, most likely for want of memory; try fewer --workers.", file=sys.stderr)
+    except WorkerError as error:
+        print(f"flipscope: {str(error).rstrip('.')}; try fewer --workers.", file=sys.stderr)
         return 1
     found = []
     for draw in draws:

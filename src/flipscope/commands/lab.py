@@ -1,0 +1,170 @@
+"""The commands of the laboratory: run, studies, status."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shlex
+import sys
+from typing import Any
+
+from flipscope.commands.cube import print_json
+from flipscope.commands.live import Live
+from flipscope.commands.progress import progress
+from flipscope.cube.intervals import check_count
+from flipscope.errors import InputError
+from flipscope.lab import registry
+from flipscope.lab.driver import run_study
+from flipscope.lab.runner import open_runner
+from flipscope.lab.store import RunState, Store
+from flipscope.lab.study import Study
+from flipscope.lab.version import code_version, trial_key
+
+
+def run_run(arguments: argparse.Namespace) -> int:
+    """Run studies one after the other; 1 when a claim is contradicted or a trial failed."""
+    if arguments.workers is not None:
+        check_count("workers", arguments.workers, 0)
+    if arguments.limit is not None:
+        check_count("limit", arguments.limit)
+    slurm = _slurm(arguments)
+    studies = [registry.find(name) for name in arguments.study]
+    for study in studies:
+        study.checked_trials(arguments.scale)
+    runs = []
+    with (
+        open_runner(arguments.workers, arguments.cluster, slurm) as runner,
+        Store(arguments.results) as store,
+    ):
+        for study in studies:
+            with Live(sys.stderr) as watch:
+                run = run_study(
+                    study,
+                    arguments.scale,
+                    store,
+                    runner,
+                    watch=watch,
+                    limit=arguments.limit,
+                    command=repeat_command(study, arguments.scale),
+                )
+            runs.append(run)
+            if not arguments.json:
+                from flipscope.report.lab import run_page
+                from flipscope.report.terminal import show
+
+                show(run_page(run, arguments.results))
+    if arguments.json:
+        documents = [run.as_json() for run in runs]
+        print_json(documents[0] if len(documents) == 1 else documents)
+    verdicts = {judgement.verdict for run in runs for _, judgement in run.judgements}
+    return 1 if "contradicted" in verdicts or any(run.failed for run in runs) else 0
+
+
+def repeat_command(study: Study, scale: str) -> str:
+    """What to type to get the same results again."""
+    return shlex.join(["flipscope", "run", _address(study), "--scale", scale])
+
+
+def _address(study: Study) -> str:
+    if study.name in registry.names():
+        return study.name
+    return f"{type(study).__module__}:STUDY"
+
+
+def _slurm(arguments: argparse.Namespace) -> dict[str, Any] | None:
+    """The options of a cluster to ask Slurm for, or None."""
+    names = ("jobs", "queue", "account", "walltime", "memory", "cores")
+    given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+    if arguments.slurm:
+        return given
+    if given:
+        raise InputError(f"--{next(iter(given))} is for jobs of a cluster: add --slurm")
+    return None
+
+
+# ---------------------------------------------------------------- studies, status
+
+
+def run_studies(arguments: argparse.Namespace) -> int:
+    """List all studies with what they cost and how far they are."""
+    store = _existing(arguments.results)
+    names = registry.names()
+    rows = []
+    with progress("reading the studies") as report:
+        for number, name in enumerate(names):
+            rows.append(_row(name, store))
+            report(number + 1, len(names))
+    if store is not None:
+        store.close()
+    if arguments.json:
+        print_json(rows)
+        return 0
+    from flipscope.report.lab import studies_page
+    from flipscope.report.terminal import show
+
+    show(studies_page(rows))
+    return 0
+
+
+def _row(name: str, store: Store | None) -> dict[str, Any]:
+    """What there is to know of one study; one that cannot be loaded does not hide the others."""
+    try:
+        study = registry.find(name)
+        code = code_version(study)
+        trials = {scale: study.checked_trials(scale) for scale in study.scales}
+    except InputError as error:
+        return {"name": name, "paper": None, "figures": [], "scales": {}, "state": "broken", "error": str(error)}
+    done = {}
+    for scale, wanted in trials.items():
+        keys = [trial_key(study, trial, code) for trial in wanted]
+        done[scale] = len(store.done(keys)) if store is not None else 0
+    scales = {
+        scale: {"note": made.note, "minutes": made.minutes, "trials": len(trials[scale]), "done": done[scale]}
+        for scale, made in study.scales.items()
+    }
+    runs = store.runs(name) if store is not None else []
+    return {
+        "name": name,
+        "paper": study.paper,
+        "title": study.title,
+        "figures": list(study.figures),
+        "scales": scales,
+        "state": _state(scales, runs),
+    }
+
+
+def _state(scales: dict[str, dict[str, Any]], runs: list[RunState]) -> str:
+    """In words: where the latest run stands, or the largest scale that is done."""
+    if runs and runs[0].state == "running":
+        return f"running {runs[0].scale}: {runs[0].done} of {runs[0].total}"
+    full = [name for name, scale in scales.items() if scale["done"] == scale["trials"]]
+    if full:
+        return f"done at scale {full[-1]}"
+    begun = [f"{name} {scale['done']} of {scale['trials']}" for name, scale in scales.items() if scale["done"]]
+    return f"partly done: {', '.join(begun)}" if begun else "not run"
+
+
+def run_status(arguments: argparse.Namespace) -> int:
+    """Say what is running in a results folder, or how the latest run of each study ended."""
+    with Store(arguments.results, create=False) as store:
+        states = store.runs(arguments.study)
+    if arguments.json:
+        print_json([dataclasses.asdict(state) for state in states])
+        return 0
+    if not states:
+        print("Nothing has been run here.")
+        return 0
+    from flipscope.report.lab import status_page
+    from flipscope.report.terminal import show
+
+    show(status_page(states))
+    return 0
+
+
+def _existing(folder: str) -> Store | None:
+    """The store of a folder, if there is one."""
+    from pathlib import Path
+
+    from flipscope.lab.store import DATABASE
+
+    return Store(folder, create=False) if (Path(folder) / DATABASE).exists() else None

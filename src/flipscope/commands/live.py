@@ -1,0 +1,142 @@
+"""The view of a running study on standard error: a live one on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TextIO
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live as RichLive
+from rich.text import Text
+
+from flipscope.lab.driver import Judgements, Run
+from flipscope.lab.events import Advanced, Event, Failed, Finished, Retried, Started
+from flipscope.lab.study import Study
+from flipscope.report.lab import MARKS, span
+from flipscope.report.terminal import bar
+
+QUIET_SECONDS = 2.0  # what is over sooner needs no view
+LINE_SECONDS = 10.0
+BAR = 30
+
+
+class Live:
+    """Looks on while a study runs (`lab.driver.Watch`)."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._console = Console(file=stream, highlight=False)
+        self._view: RichLive | None = None
+        self._study: Study | None = None
+        self._scale = ""
+        self._total = self._done = self._failed = self._retried = 0
+        self._costs: Mapping[str, float] = {}
+        self._spent = 0.0  # cost of what is finished in this run
+        self._finished = 0  # trials of this run
+        self._running: dict[str, float] = {}  # the share that is done of each
+        self._trouble = ""
+        self._judgements: Judgements = []
+        self._start = self._last_line = time.monotonic()
+
+    def __enter__(self) -> Live:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._view is not None:
+            self._view.stop()
+        if isinstance(error, KeyboardInterrupt) and self._study is not None:
+            kept = f"{self._done:,} of {self._total:,} trials are stored"
+            self._console.print(
+                f"{self._study.name}: stopped; {kept}, and the same command goes on from there.", soft_wrap=True
+            )
+
+    def begin(self, study: Study, scale: str, total: int, reused: int, costs: Mapping[str, float]) -> None:
+        """Start to look."""
+        self._study, self._scale, self._total, self._done, self._costs = study, scale, total, reused, costs
+        self._start = self._last_line = time.monotonic()
+        if self._console.is_terminal and costs:
+            self._view = RichLive(self._page(), console=self._console, refresh_per_second=4, transient=True)
+            self._view.start()
+
+    def event(self, event: Event) -> None:
+        """Take note of what happened."""
+        match event:
+            case Started(key):
+                self._running[key] = 0.0
+            case Advanced(key, share):
+                self._running[key] = share
+            case Finished(key):
+                self._done += 1
+                self._close(key)
+            case Failed(key, text):
+                self._failed += 1
+                self._close(key)
+                self._trouble = text.strip().splitlines()[-1]
+            case Retried(key, reason):
+                self._retried += 1
+                self._running.pop(key, None)
+                self._trouble = reason
+        self._show()
+
+    def judged(self, judgements: Judgements) -> None:
+        """Take note of the claims."""
+        self._judgements = judgements
+        self._show()
+
+    def end(self, run: Run) -> None:
+        """Stop to look."""
+        if self._view is not None:
+            self._view.stop()
+            self._view = None
+
+    def _close(self, key: str) -> None:
+        self._running.pop(key, None)
+        self._spent += self._costs[key]
+        self._finished += 1
+
+    def _share(self) -> float:
+        """How much of this run's work is done."""
+        total = sum(self._costs.values())
+        done = self._spent + sum(self._costs[key] * share for key, share in self._running.items())
+        return min(1.0, done / total) if total else 1.0
+
+    def _show(self) -> None:
+        now = time.monotonic()
+        if self._view is not None:
+            self._view.update(self._page())
+        elif now - self._start > QUIET_SECONDS and now - self._last_line > LINE_SECONDS:
+            self._last_line = now
+            self._console.print(self._line(), soft_wrap=True)
+
+    def _line(self) -> str:
+        """Where it stands, on one line."""
+        assert self._study is not None
+        elapsed, share = time.monotonic() - self._start, self._share()
+        said = [f"{self._study.name} {self._scale}: {self._done:,} of {self._total:,} trials"]
+        if self._failed:
+            said.append(f"{self._failed:,} failed")
+        if self._retried:
+            said.append(f"{self._retried:,} retried")
+        if self._finished:
+            rate = self._finished / elapsed
+            said.append(f"{rate:.2g} a second" if rate >= 1 else f"{span(1 / rate)} each")
+        if share > 0.01:
+            said.append(f"about {span(elapsed / share - elapsed)} left")
+        return ", ".join(said)
+
+    def _page(self) -> RenderableType:
+        """Everything: a bar, where it stands, the verdicts so far, the latest trouble."""
+        filled = bar(self._share(), BAR)
+        first = Text(filled, style="cyan")
+        first.append("░" * (BAR - len(filled)) + " ", style="dim")
+        first.append(self._line())
+        lines: list[RenderableType] = [first]
+        for claim, judgement in self._judgements:
+            mark, colour = MARKS[judgement.verdict]
+            lines.append(Text(f"  {mark} {claim.name}: {judgement.verdict} so far", style=colour))
+        if self._trouble:
+            lines.append(Text(f"  {self._trouble}", style="red", no_wrap=True, overflow="ellipsis"))
+        return Group(*lines)

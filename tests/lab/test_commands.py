@@ -1,0 +1,176 @@
+"""run, studies and status as a user types them, and the view of a running study."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import example_studies
+from lab.example_studies import Deed, Deeds
+
+from flipscope.cli import main
+from flipscope.commands import live
+from flipscope.commands.live import Live
+from flipscope.lab import registry
+from flipscope.lab.events import Advanced, Failed, Finished, Retried, Started
+from flipscope.lab.study import Claim
+from flipscope.lab.verdict import Judgement
+from flipscope.report.lab import span
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def _install(monkeypatch: pytest.MonkeyPatch, *studies: Any) -> None:
+    known = {study.name: study for study in studies}
+    monkeypatch.setattr(registry, "names", lambda: sorted(known))
+    monkeypatch.setattr(registry, "find", lambda name: known[name])
+
+
+def _json(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:
+    assert main([*arguments, "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def test_run_studies_and_status(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    _install(monkeypatch, example_studies.Blinks())
+    (row,) = _json(capsys, "studies")
+    assert {"name", "paper", "figures", "scales", "state"} <= set(row)
+    assert (row["state"], row["scales"]["smoke"]["trials"]) == ("not run", 200)
+    assert not Path("results").exists()  # looking leaves nothing behind
+
+    found = _json(capsys, "run", "blinks", "--scale", "smoke", "--workers", "0", "--limit", "3")
+    assert list(found)[:6] == ["study", "scale", "trials", "failed", "seconds", "claims"]
+    assert list(found["claims"][0])[:6] == ["claim", "paper", "measured", "low", "high", "verdict"]
+    assert (found["done"], found["trials"], found["complete"]) == (3, 200, False)
+    assert _json(capsys, "studies")[0]["state"] == "partly done: smoke 3 of 200"
+    (state,) = _json(capsys, "status")
+    assert (state["study"], state["done"], state["total"]) == ("blinks", 3, 200)
+    assert state["state"] != "running"
+
+
+def test_the_page_of_a_run_and_of_its_status(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _install(monkeypatch, Deeds(Deed("nothing", 1), Deed("nothing", 2), Deed("fail")))
+    assert main(["run", "deeds", "--scale", "smoke", "--workers", "0", "--results", "there"]) == 1
+    page = capsys.readouterr().out
+    assert "2 of 3 trials, 1 failed" in page
+    assert "flipscope results deeds --failed --results there" in page
+    assert re.search(r"the mean value: 0\.5 \[0(\.\d+)?, 1(\.\d+)?\]|the mean value: 0\.5 \[", page)
+    assert main(["status", "--results", "there"]) == 0
+    assert "2 of 3 trials, 1 failed" in capsys.readouterr().out
+
+
+def test_a_contradicted_claim_is_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = Deeds(Deed("nothing"))
+    against = Judgement("contradicted", "q", 1.0, 0.5, 2.0)
+    monkeypatch.setattr(Deeds, "claims", (Claim("c", "w", "s", "j", lambda table: against),))
+    _install(monkeypatch, study)
+    found = _json(capsys, "run", "deeds", "--scale", "smoke", "--workers", "0", code=1)
+    assert (found["failed"], found["claims"][0]["verdict"]) == (0, "contradicted")
+
+
+def test_several_studies_in_one_call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    _install(monkeypatch, Deeds(Deed("nothing")), example_studies.Blinks())
+    found = _json(capsys, "run", "deeds", "blinks", "--scale", "smoke", "--workers", "0", "--limit", "1")
+    assert [run["study"] for run in found] == ["deeds", "blinks"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("run", "deeds", "--scale", "huge"), "no scale 'huge'"),
+        (("run", "deeds", "--workers", "-1"), "workers"),
+        (("run", "deeds", "--limit", "0"), "limit"),
+        (("run", "deeds", "--queue", "cpu"), "--queue is for jobs of a cluster: add --slurm"),
+        (("run", "deeds", "--workers", "2", "--slurm"), "not allowed with"),
+        (("status", "--results", "nowhere"), "nowhere"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    arguments: tuple[str, ...],
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _install(monkeypatch, Deeds(Deed("nothing")))
+    try:
+        code = main(arguments)
+    except SystemExit as exit_:
+        code = int(exit_.code or 0)
+    error = capsys.readouterr().err
+    assert code == 2
+    assert sentence in error
+    assert error.count("\n") == 1
+
+
+# ---------------------------------------------------------------- the view
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def _follow(watch: Live) -> None:
+    study = Deeds(*(Deed("nothing", number) for number in range(4)))
+    watch.begin(study, "smoke", 4, 1, {"a": 1.0, "b": 2.0, "c": 1.0})
+    watch.event(Started("a", "w1"))
+    watch.event(Started("b", "w2"))
+    watch.event(Advanced("b", 0.5))
+    watch.event(Retried("a", "the worker died"))
+    watch.event(Finished("b", {}, 1.0, 1))
+    watch.judged([(study.claims[0], Judgement("undecided", "q", None, None, None))])
+    watch.event(Started("c", "w1"))
+    watch.event(Failed("c", "Traceback\nValueError: no", 1.0, 1))
+
+
+def test_a_plain_view_is_quiet_at_first_and_then_says_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
+    stream = io.StringIO()
+    with Live(stream) as watch:
+        _follow(watch)
+        assert stream.getvalue() == ""
+        now[0] = 30.0
+        watch.event(Started("a", "w1"))
+        watch.event(Advanced("a", 0.1))
+        now[0] = 31.0
+        watch.event(Advanced("a", 0.2))
+    # 3.1 of the cost of 4 are done after 30 seconds; two trials ended in this run
+    assert stream.getvalue() == "deeds smoke: 2 of 4 trials, 1 failed, 1 retried, 15 s each, about 10 s left\n"
+
+
+def test_a_terminal_gets_a_live_view() -> None:
+    stream = _Terminal()
+    with Live(stream) as watch:
+        _follow(watch)
+    text = stream.getvalue()
+    assert "2 of 4 trials" in text
+    assert "mean: undecided so far" in text
+    assert "ValueError: no" in text
+
+
+def test_an_interrupt_says_what_is_kept() -> None:
+    stream = io.StringIO()
+    watch = Live(stream)
+    _follow(watch)
+    watch.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert "deeds: stopped; 2 of 4 trials are stored, and the same command goes on from there." in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.04, "0.0 s"), (3.21, "3.2 s"), (42, "42 s"), (600, "10 min"), (7300, "2 h 2 min"), (400_000, "4 days")],
+)
+def test_spans(seconds: float, said: str) -> None:
+    assert span(seconds) == said

@@ -1,0 +1,104 @@
+"""A study of another package: the one of docs/add-a-study.md, word for word, installed, run and reported."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "add-a-study.md"
+
+
+def _code() -> str:
+    found = re.search(r"```python\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)
+    assert found is not None
+    return found.group(1)
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A folder as pip leaves it: a package, and the metadata that names its entry point."""
+    package = tmp_path / "site" / "my_package"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "juntas.py").write_text(_code())
+    metadata = tmp_path / "site" / "my_package-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[flipscope.studies]\njuntas = my_package.juntas:STUDY\n")
+    return tmp_path
+
+
+def _flipscope(folder: Path, *arguments: str, code: int = 0) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(folder / "site"), "OMP_NUM_THREADS": "1"}
+    run = subprocess.run(
+        [sys.executable, "-m", "flipscope.cli", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == code, run.stderr
+    return run.stdout if code == 0 else run.stderr
+
+
+def test_the_study_of_the_guide_is_short() -> None:
+    assert len(_code().splitlines()) < 150
+
+
+def test_it_is_listed_run_and_reported_by_name(outside: Path) -> None:
+    listed = {row["name"]: row for row in json.loads(_flipscope(outside, "studies", "--json"))}
+    assert listed["juntas"]["state"] == "not run"
+    assert listed["juntas"]["scales"]["smoke"]["trials"] == 10
+    assert "random-init" in listed
+
+    first = json.loads(_flipscope(outside, "run", "juntas", "--scale", "smoke", "--workers", "2", "--json"))
+    assert (first["study"], first["trials"], first["failed"], first["reused"]) == ("juntas", 10, 0, 0)
+    assert [claim["verdict"] for claim in first["claims"]] == ["undecided"]  # of five functions
+    again = json.loads(_flipscope(outside, "run", "juntas", "--scale", "smoke", "--json"))
+    assert again["reused"] == 10
+    assert again["claims"] == first["claims"]
+
+    listed = {row["name"]: row for row in json.loads(_flipscope(outside, "studies", "--json"))}
+    assert listed["juntas"]["state"] == "done at scale smoke"
+    _flipscope(outside, "report", "juntas", "-o", "juntas.html")
+    page = (outside / "juntas.html").read_text("utf-8")
+    assert "Strings of sensitivity 0 of random juntas" in page
+    assert "flipscope run juntas --scale smoke" in page
+
+
+def test_it_runs_from_the_folder_it_is_in(tmp_path: Path) -> None:
+    (tmp_path / "juntas.py").write_text(_code())
+    found = json.loads(_flipscope(tmp_path, "run", "juntas:STUDY", "--scale", "smoke", "--json"))
+    assert found["trials"] == 10
+
+
+def test_an_edited_study_does_not_reuse_old_results(tmp_path: Path) -> None:
+    file = tmp_path / "juntas.py"
+    file.write_text(_code())
+    _flipscope(tmp_path, "run", "juntas:STUDY", "--scale", "smoke", "--workers", "0", "--json")
+    file.write_text(_code().replace("Bars: 95 %", "Whiskers: 95 %"))
+    kept = json.loads(_flipscope(tmp_path, "run", "juntas:STUDY", "--scale", "smoke", "--workers", "0", "--json"))
+    assert kept["reused"] == 10
+    file.write_text(_code().replace("zero_strings(f) / 2**LENGTH", "1 - zero_strings(f) / 2**LENGTH"))
+    anew = json.loads(_flipscope(tmp_path, "run", "juntas:STUDY", "--scale", "smoke", "--workers", "0", "--json"))
+    assert anew["reused"] == 0
+
+
+def test_a_broken_study_does_not_hide_the_others(outside: Path) -> None:
+    (outside / "site" / "my_package" / "juntas.py").write_text("import no_such_module\n")
+    listed = {row["name"]: row for row in json.loads(_flipscope(outside, "studies", "--json"))}
+    assert listed["juntas"]["state"] == "broken"
+    assert "no_such_module" in listed["juntas"]["error"]
+    assert listed["random-init"]["state"] == "not run"
+    assert "cannot be loaded" in _flipscope(outside, "run", "juntas", code=2)
+
+
+def test_an_unknown_study_is_told_with_the_nearest_name(tmp_path: Path) -> None:
+    assert "did you mean random-init?" in _flipscope(tmp_path, "run", "random-inti", code=2)

@@ -1,0 +1,203 @@
+"""The command `results`: lists, filters, exports, forgets and prunes."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flipscope.commands import results
+from flipscope.commands.results import run_results
+from flipscope.errors import InputError
+from flipscope.lab.listing import csv_bytes, parse_condition
+from flipscope.lab.store import Store
+
+Call = Callable[..., str]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Results of a study whose code is "new", and of one that is not installed."""
+
+    def found(name: str) -> str:
+        if name != "tosses":
+            raise InputError(f"no study is called {name!r}")
+        return name
+
+    monkeypatch.setattr(results.registry, "find", found)
+    monkeypatch.setattr(results, "code_version", lambda study: "new")
+    monkeypatch.setenv("COLUMNS", "200")
+    folder = tmp_path / "results"
+    with Store(folder) as store:
+        for size in range(4):
+            outcome = {"mean": size / 4 if size else math.nan, "note": "é,\n", "big": 10**size**4, "x": np.arange(size)}
+            code = "old" if size == 3 else "new"
+            store.put(f"{size:064}", "tosses", {"size": size, "shape": [1, 2], "kind": "a"}, code, outcome, 1.25)
+        store.put("f" * 64, "gone", {}, "old", {"x": np.zeros(1000)}, 1.0)
+        store.fail("e" * 64, "tosses", {"size": 9, "shape": [], "kind": "a"}, "new", "Traceback\nValueError: no", 2.0)
+    return folder
+
+
+@pytest.fixture
+def call(folder: Path, capsys: pytest.CaptureFixture[str]) -> Call:
+    def called(study: str | None = None, **options: Any) -> str:
+        defaults: dict[str, Any] = {"where": [], "failed": False, "export": None, "prune": False, "forget": False}
+        defaults |= {"dry_run": False, "json": False, "results": str(folder)}
+        assert run_results(argparse.Namespace(study=study, **{**defaults, **options})) == 0
+        captured = capsys.readouterr()
+        return captured.out + captured.err
+
+    return called
+
+
+def test_overview(call: Call) -> None:
+    one, two = json.loads(call(json=True))
+    assert {**one, "size": 0} == {"study": "gone", "done": 1, "failed": 0, "stale": None, "seconds": 1.0, "size": 0}
+    assert {**two, "size": 0} == {"study": "tosses", "done": 4, "failed": 1, "stale": 1, "seconds": 7.0, "size": 0}
+    assert one["size"] > 8000
+    page = call()
+    assert "tosses" in page
+    assert "--prune" in page
+    assert "not installed" in page
+
+
+def test_trials(call: Call) -> None:
+    rows = json.loads(call("tosses", json=True))
+    assert [row["trial.size"] for row in rows] == [0, 1, 2, 3]
+    assert [row["outcome.mean"] for row in rows] == [None, 0.25, 0.5, 0.75]
+    assert rows[3]["outcome.big"] == 10**81
+    page = call("tosses")
+    assert "the same in all: shape [1, 2], kind a." in page
+    assert "10^81.00" in page
+    assert "nan" in page
+    assert len(json.loads(call("tosses", json=True, where=["size>0", "mean<=0.5"]))) == 2
+    assert "No stored trial" in call("tosses", where=["size=77"])
+
+
+def test_failed(call: Call) -> None:
+    (row,) = json.loads(call(failed=True, json=True))
+    assert (row["study"], row["trial.size"], row["error"]) == ("tosses", 9, "ValueError: no")
+    assert "ValueError: no" in call("tosses", failed=True)
+    assert json.loads(call("tosses", failed=True, where=["size=9"], json=True)) == [row]
+
+
+def test_csv(call: Call, tmp_path: Path) -> None:
+    target = tmp_path / "table.csv"
+    assert "wrote 4 rows" in call("tosses", export=str(target))
+    rows = list(csv.DictReader(io.StringIO(target.read_bytes().decode(), newline="")))
+    assert list(rows[0])[:3] == ["study", "key", "trial.size"]
+    assert [row["outcome.mean"] for row in rows] == ["nan", "0.25", "0.5", "0.75"]
+    assert rows[2]["outcome.note"] == "é,\n"
+    assert rows[2]["trial.shape"] == "[1, 2]"
+    assert rows[3]["outcome.big"] == str(10**81)
+    assert json.loads(call(export=str(target), json=True)) == {"file": str(target), "rows": 5}
+    assert csv_bytes([{"a": True, "b": None}, {"c": 1 << 40_000}]).startswith(b"a,b,c\ntrue,,\n,,0x1000")
+
+
+def test_parquet(call: Call, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is an optional package")
+    pytest.importorskip("pyarrow", reason="pyarrow is an optional package")
+    target = tmp_path / "table.parquet"
+    call(export=str(target))
+    frame = pandas.read_parquet(target)
+    assert len(frame) == 5
+    own = frame[frame["study"] == "tosses"]
+    assert own["trial.size"].tolist() == [0, 1, 2, 3]
+    assert own["outcome.big"].tolist() == ["1", "10", "1" + "0" * 16, "1" + "0" * 81]
+    assert own["trial.shape"].tolist() == ["[1, 2]"] * 4
+    assert own["outcome.mean"].tolist()[1:] == [0.25, 0.5, 0.75]
+
+
+def test_parquet_without_pyarrow(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InputError, match=r"pip install 'flipscope\[tables\]'"):
+        call(export=str(tmp_path / "table.parquet"))
+
+
+def test_prune(call: Call, folder: Path) -> None:
+    would = call(prune=True, dry_run=True)
+    assert "would remove 1 results and 0 failures" in would
+    found = json.loads(call(prune=True, dry_run=True, json=True))
+    assert {**found, "size": 0} == {
+        "results": 1,
+        "failures": 0,
+        "files": 1,
+        "size": 0,
+        "dry_run": True,
+        "unknown": ["gone"],
+    }
+    said = call("tosses", prune=True)
+    assert "removed 1 results" in said
+    assert "kept all results of gone" in said
+    with Store(folder) as store:
+        assert [row["trial.size"] for row in store.rows("tosses")] == [0, 1, 2]
+        assert len(store.rows("gone")) == 1
+        assert store.damaged(row["key"] for row in store.rows()) == set()
+
+
+def test_prune_of_another_study_leaves_stale_rows(call: Call) -> None:
+    assert "removed 0 results" in call("gone", prune=True)
+
+
+def test_forget(call: Call, folder: Path) -> None:
+    assert "would forget 2 trials" in call("tosses", forget=True, where=["size>=2"], dry_run=True)
+    assert "forgot 2 trials of tosses, and 2 files" in call("tosses", forget=True, where=["size>=2"])
+    assert json.loads(call("tosses", forget=True, failed=True, json=True))["trials"] == 1
+    assert [row["trial.size"] for row in json.loads(call("tosses", json=True))] == [0, 1]
+    with Store(folder) as store:
+        store.fail("9", "tosses", {}, "new", "x", 1.0)
+    assert "forgot 3 trials" in call("tosses", forget=True)
+    assert [row["study"] for row in json.loads(call(json=True))] == ["gone"]
+
+
+def test_what_is_being_run_is_left_alone(call: Call, folder: Path) -> None:
+    with Store(folder) as store, store.driving("tosses"):
+        for options in ({"forget": True}, {"prune": True}):
+            with pytest.raises(InputError, match="tosses is being run"):
+                call("tosses", **options)
+        call("tosses", prune=True, dry_run=True)
+        assert len(store.rows("tosses")) == 4
+
+
+@pytest.mark.parametrize(
+    ("study", "options", "words"),
+    [
+        ("toses", {}, "no results of 'toses' in .* there are results of gone, tosses"),
+        ("tosses", {"where": ["size"]}, "is not a condition"),
+        ("tosses", {"where": ["width=1"]}, "no such field"),
+        ("tosses", {"export": "table.xlsx"}, "must end in .csv or .parquet"),
+        ("tosses", {"export": "nowhere/table.csv"}, "the folder nowhere does not exist"),
+        ("tosses", {"export": "table.csv", "where": ["size=77"]}, "nothing was written"),
+        (None, {"forget": True}, "--forget needs a STUDY"),
+        (None, {"dry_run": True}, "--dry-run goes with"),
+        (None, {"prune": True, "failed": True}, "takes no --where or --failed"),
+        (None, {"results": "nowhere"}, "there are no results in nowhere"),
+    ],
+)
+def test_bad_input(call: Call, study: str | None, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        call(study, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("a=b", ("a", "=", "b")),
+        ("a = b=c", ("a", "=", "b=c")),
+        ("a!=1", ("a", "!=", "1")),
+        ("a<=1", ("a", "<=", "1")),
+        ("a>1", ("a", ">", "1")),
+        ("a=", ("a", "=", "")),
+    ],
+)
+def test_conditions_as_written(text: str, parts: tuple[str, str, str]) -> None:
+    assert parse_condition(text) == parts
