@@ -1,0 +1,1 @@
+"""One file a study: what a paper measured, measured again, and judged."""

@@ -1,0 +1,73 @@
+"""What is trained in the studies of trained transformers: a model on a language."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from flipscope.cube.functions import BooleanFunction, first, majority, parity, sparse_majority, sparse_parity
+from flipscope.data.languages import LabelledStrings, draw, random_language
+from flipscope.lab.study import Trial
+from flipscope.models.init import Scheme
+
+Name = Literal["first", "majority", "parity", "sparse_majority", "sparse_parity", "random"]
+
+
+@dataclass(frozen=True)
+class Training(Trial):
+    """One model to train on one language."""
+
+    language: Name
+    relevant: int  # bits of a sparse language, 0 for others
+    instance: int  # which language of its kind, and which strings of it
+    seed: int  # of the model's weights and of the order of the strings
+    length: int
+    init: Scheme
+    layers: int
+    heads: int
+    head_size: int
+    ffn_multiple: int
+    batch: int
+    learning_rate: float
+    train: int
+    test: int
+    strings: int  # whose sensitivity is measured
+    max_epochs: int
+
+    @property
+    def cost(self) -> float:
+        """Multiply-adds of an epoch."""
+        width = self.heads * self.head_size
+        layer = width * width * (4 + 2 * self.ffn_multiple) + 2 * self.length * width
+        return float(self.train * self.length * self.layers * layer)
+
+    @property
+    def memory(self) -> int:
+        """Weights with their moments, and the activations of a part of a batch, with room to spare."""
+        width = self.heads * self.head_size
+        weights = self.layers * width * width * (4 + 2 * self.ffn_multiple)
+        return (1 << 30) + 32 * weights + 6400 * width * self.layers * (16 + 4 * self.ffn_multiple) * 4
+
+
+def language_of(trial: Training) -> BooleanFunction | None:
+    """The function, or None for a random language, which is its strings only."""
+    n, m, seed = trial.length, trial.relevant, trial.instance
+    made: dict[Name, Callable[[], BooleanFunction]] = {
+        "first": lambda: first(n),
+        "majority": lambda: majority(n),
+        "parity": lambda: parity(n),
+        "sparse_majority": lambda: sparse_majority(m, n, seed),
+        "sparse_parity": lambda: sparse_parity(m, n, seed),
+    }
+    return None if trial.language == "random" else made[trial.language]()
+
+
+def strings_of(trial: Training) -> dict[str, LabelledStrings]:
+    """Strings to train on, to stop by, and to test on; of a random language all three are the same (App. F.2)."""
+    f = language_of(trial)
+    if f is None:
+        data = random_language(trial.length, trial.train, trial.instance)
+        return {"train": data, "validation": data, "test": data}
+    sizes = {"train": trial.train, "validation": 1_000, "test": trial.test}
+    return draw(f, trial.length, sizes, trial.instance)

@@ -1,0 +1,381 @@
+"""The training loop: one for every study, the same numbers for the same seed.
+
+An epoch is one pass over a source of batches: a fixed set in a new order (`Shuffled`), fresh strings (`Fresh`), or any
+iterable of (strings, labels) that can be gone through again. After each epoch the model is asked on the validation
+set, and the plateau rule of App. F.2 sets the learning rate and stops.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from flipscope.cube.estimate import generators
+from flipscope.cube.intervals import Estimate, check_count, proportions
+from flipscope.errors import InputError
+from flipscope.models.margin import binary_logit
+from flipscope.training.batches import Batch, Labelled, Loss, Shuffled, checked
+from flipscope.training.readout import logits_for
+
+Optimiser = Literal["adam", "adamw", "sgd"]
+Stop = Literal["patience", "epochs", "steps", "seconds", "goal", "callback", "diverged"]
+
+_OPTIMISERS: Mapping[str, type[torch.optim.Optimizer]] = {
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "sgd": torch.optim.SGD,
+}
+_POSITIONS = 6_400  # of a part of a batch: with 64 strings of 100 bits the activations of a layer stay in the cache
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One line of the history; `seconds` since the start, `learning_rate` and `train_loss` during the epoch."""
+
+    number: int
+    steps: int  # so far
+    train_loss: float  # mean over the epoch's strings, each at the time of its step
+    validation_loss: float
+    validation_accuracy: float
+    learning_rate: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a callback is told after a step; the model is the one in training."""
+
+    step: int
+    epoch: int
+    loss: float  # of the step's batch, before the step
+    learning_rate: float
+    model: nn.Module
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """How a training went. `kept_epoch` is the epoch whose weights the model now has; 0 are those of the start."""
+
+    history: tuple[Epoch, ...]
+    kept_epoch: int
+    steps: int
+    strings: int  # trained on, each as often as it was used
+    seconds: float
+    stopped: Stop
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How many strings a model gets right, with the interval of its accuracy on the strings they were drawn from."""
+
+    correct: int
+    strings: int
+    loss: float
+    accuracy: Estimate
+
+
+@dataclass(frozen=True)
+class TrainingSetting:
+    """Batch size and initial learning rate."""
+
+    batch: int
+    learning_rate: float
+
+
+def random_training(seed: int | np.random.Generator) -> TrainingSetting:
+    """A setting from the distribution of App. F.2: batch U[128, 4096], learning rate log-U[1e-4, 1e-2]."""
+    [stream] = generators(seed, 1)
+    return TrainingSetting(int(stream.integers(128, 4097)), float(10 ** stream.uniform(-4, -2)))
+
+
+class Plateau:
+    """Factor on the learning rate after `decay_after` epochs without a decrease of the loss, stop after `stop_after`.
+
+    A decrease is below the smallest loss so far. A second stretch of `decay_after` epochs brings a second factor.
+    """
+
+    def __init__(self, decay_after: int | None = 5, stop_after: int | None = 10) -> None:
+        self.decay_after = None if decay_after is None else check_count("decay_after", decay_after)
+        self.stop_after = None if stop_after is None else check_count("stop_after", stop_after)
+        self.smallest = math.inf
+        self.stale = 0  # epochs since then
+
+    def see(self, loss: float) -> tuple[bool, bool]:
+        """Whether the learning rate falls now, and whether training stops."""
+        self.stale = 0 if loss < self.smallest else self.stale + 1
+        self.smallest = min(loss, self.smallest)
+        decay = self.decay_after is not None and self.stale > 0 and self.stale % self.decay_after == 0
+        return decay, self.stop_after is not None and self.stale >= self.stop_after
+
+
+def fit(
+    model: nn.Module,
+    train: Labelled | Iterable[Batch],
+    validation: Labelled,
+    *,
+    learning_rate: float,
+    batch: int | None = None,
+    seed: int | np.random.Generator = 0,
+    optimiser: Optimiser = "adam",
+    weight_decay: float = 0.0,
+    loss: Loss = "bce",
+    decay_after: int | None = 5,
+    decay_factor: float = 0.5,
+    stop_after: int | None = 10,
+    max_epochs: int | None = 1_000,
+    max_steps: int | None = None,
+    max_seconds: float | None = None,
+    restore: Literal["best", "last"] = "best",
+    every: int = 1,
+    callback: Callable[[Moment], object] | None = None,
+    until: Callable[[Epoch], bool] | None = None,
+    progress: Callable[[Epoch], object] | None = None,
+) -> Fitted:
+    """Train the model in place and return how it went; it ends with the weights of the smallest validation loss.
+
+    The model maps bits [string, position] in uint8 to one logit a string, positive for 1, or to two. loss "bce" is
+    the binary cross entropy; "mse" is the squared distance to +1 for label 1 and -1 for label 0, or to the labels
+    themselves where they are floating-point numbers. `batch` and `seed` are for a fixed set; other sources bring their
+    own. weight_decay is L2 for adam and sgd, and decoupled for adamw.
+
+    Training stops by the plateau rule, after max_epochs, max_steps or max_seconds, when `until` says so of an epoch,
+    when `callback`, called after every `every`-th step, returns True, or at a loss that is not finite ("diverged").
+    With restore="last" the model keeps the weights of the last epoch, but never those of a divergence.
+    An interrupt or an error in a callback leaves the best weights in the model and goes on to the caller.
+
+    The same seed gives the same weights; dropout draws from PyTorch's generator, which is seeded for the time being
+    and put back. Numbers of threads may change the last bits, since PyTorch adds up in another order.
+    """
+    _check_settings(learning_rate, weight_decay, decay_factor, max_seconds, optimiser, loss, restore)
+    for name, value in (("max_epochs", max_epochs), ("max_steps", max_steps), ("every", every)):
+        if value is not None:
+            check_count(name, value)
+    order, noise = generators(seed, 2)
+    source = _source(train, batch, order, loss)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not parameters:
+        raise InputError("the model has no parameter to train")
+    stepper = _OPTIMISERS[optimiser](parameters, lr=learning_rate, weight_decay=weight_decay, fused=True)  # type: ignore[call-arg]
+    run = _Run(model, stepper, loss, checked(validation.bits, validation.labels, "validation", loss))
+    limits = _Limits(max_epochs, max_steps, max_seconds)
+    plateau = Plateau(decay_after, stop_after)
+    was_training = model.training
+    with torch.random.fork_rng(devices=[]):
+        torch.random.manual_seed(int(noise.integers(2**63)))
+        try:
+            while run.stopped is None:
+                run.epoch(source, limits, every, callback)
+                if run.stopped == "diverged":
+                    break
+                decay, stop = plateau.see(run.history[-1].validation_loss)
+                if decay:
+                    for group in stepper.param_groups:
+                        group["lr"] *= decay_factor
+                if progress is not None:
+                    progress(run.history[-1])
+                if until is not None and until(run.history[-1]):
+                    run.stopped = "goal"
+                elif run.stopped is None:
+                    run.stopped = "patience" if stop else limits.reached(run)
+        finally:
+            run.restore(restore)
+            model.train(was_training)
+    assert run.stopped is not None
+    seconds = time.perf_counter() - run.start
+    return Fitted(tuple(run.history), run.kept, run.steps, run.strings, seconds, run.stopped)
+
+
+def evaluate(model: nn.Module, data: Labelled, *, loss: Loss = "bce", confidence: float = 0.95) -> Accuracy:
+    """The model's accuracy and mean loss on the strings; a logit that is not a number is wrong."""
+    bits, labels = checked(data.bits, data.labels, "data", loss)
+    total, correct = _ask(model, bits, labels, loss)
+    [share] = proportions([correct], len(bits), confidence)
+    return Accuracy(correct, len(bits), total / len(bits), share)
+
+
+@dataclass(frozen=True)
+class _Limits:
+    epochs: int | None
+    steps: int | None
+    seconds: float | None
+
+    def reached(self, run: _Run) -> Stop | None:
+        """The limit that the training has reached."""
+        if self.steps is not None and run.steps >= self.steps:
+            return "steps"
+        if self.seconds is not None and time.perf_counter() - run.start >= self.seconds:
+            return "seconds"
+        return "epochs" if self.epochs is not None and len(run.history) >= self.epochs else None
+
+
+class _Run:
+    """A training under way: the model, its optimiser, what was counted, and the best weights so far."""
+
+    def __init__(
+        self, model: nn.Module, stepper: torch.optim.Optimizer, loss: Loss, validation: tuple[Tensor, Tensor]
+    ) -> None:
+        self.model, self.stepper, self.loss, self.validation = model, stepper, loss, validation
+        self.logits = logits_for(model)
+        # Statistics over a batch would not be the same over its parts.
+        self.whole = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
+        self.history: list[Epoch] = []
+        self.steps = self.strings = self.kept = 0
+        self.stopped: Stop | None = None
+        self.smallest = math.inf
+        self.best = self._weights()
+        self.start = time.perf_counter()
+
+    def epoch(
+        self, source: Iterable[Batch], limits: _Limits, every: int, callback: Callable[[Moment], object] | None
+    ) -> None:
+        """Go once through the source, or as far as the limits allow, then ask the validation set."""
+        self.model.train()
+        rate, number, total, strings = self.stepper.param_groups[0]["lr"], len(self.history) + 1, 0.0, 0
+        for given in source:
+            bits, labels = checked(*given, "the batch", self.loss)
+            mean = self._step(bits, labels)
+            if not math.isfinite(mean):
+                self.stopped = "diverged"
+                return
+            total, strings = total + mean * len(bits), strings + len(bits)
+            if callback is not None and self.steps % every == 0:
+                if callback(Moment(self.steps, number, mean, rate, self.model)) is True:
+                    self.stopped = "callback"
+                self.model.train()
+            limit = limits.reached(self)
+            if self.stopped is None and limit in ("steps", "seconds"):
+                self.stopped = limit
+            if self.stopped is not None:
+                break
+        if strings == 0:
+            raise InputError("train gave no batch in an epoch: give a source that can be gone through again")
+        self._validate(number, total / strings, rate)
+
+    def _step(self, bits: Tensor, labels: Tensor) -> float:
+        """One step of the optimiser; the mean loss before it. Nothing is changed if that is not finite."""
+        # In parts that stay in the cache: their gradients add up to that of the whole batch.
+        part = len(bits) if self.whole else _part(bits)
+        self.stepper.zero_grad()
+        total = 0.0
+        for some, wanted in zip(bits.split(part), labels.split(part), strict=True):
+            value = _loss(_logit(self.logits, some), wanted, self.loss) / len(bits)
+            value.backward()
+            total += value.item()
+        if math.isfinite(total):
+            self.stepper.step()
+            self.steps += 1
+            self.strings += len(bits)
+        return total
+
+    def _validate(self, number: int, train_loss: float, rate: float) -> None:
+        """Write the line of the history, and keep the weights if they are the best."""
+        bits, labels = self.validation
+        total, correct = _ask(self.model, bits, labels, self.loss)
+        mean = total / len(bits)
+        if not math.isfinite(mean):
+            self.stopped = "diverged"
+            return
+        seconds = time.perf_counter() - self.start
+        self.history.append(Epoch(number, self.steps, train_loss, mean, correct / len(bits), rate, seconds))
+        if mean < self.smallest:
+            self.smallest, self.kept, self.best = mean, number, self._weights()
+
+    def restore(self, which: Literal["best", "last"]) -> None:
+        """Give the model its final weights; those of the last epoch only if it came to a good end."""
+        if which == "best" or self.stopped is None or self.stopped == "diverged":
+            self.model.load_state_dict(self.best)
+        else:
+            self.kept = len(self.history)
+        self.stepper.zero_grad()
+
+    def _weights(self) -> dict[str, Any]:
+        return {
+            name: value.detach().clone() if isinstance(value, Tensor) else value
+            for name, value in self.model.state_dict().items()
+        }
+
+
+def _source(
+    train: Labelled | Iterable[Batch], batch: int | None, order: np.random.Generator, loss: Loss
+) -> Iterable[Batch]:
+    """Where batches come from: a fixed set, checked as a whole, or the source that was given."""
+    if isinstance(train, Labelled):
+        if batch is None:
+            raise InputError("batch must be given for a fixed training set, such as batch=128")
+        checked(train.bits, train.labels, "train", loss)
+        return Shuffled(train, batch, order)
+    if batch is not None:
+        raise InputError(f"batch={batch} is for a fixed training set: this source of batches has its own")
+    return train
+
+
+def _part(bits: Tensor) -> int:
+    """Strings to be computed together."""
+    return max(16, _POSITIONS // max(1, bits.shape[1]))
+
+
+def _loss(logits: Tensor, labels: Tensor, kind: Loss) -> Tensor:
+    """The loss summed over the strings."""
+    labels = labels.to(logits)
+    if kind == "bce":
+        return F.binary_cross_entropy_with_logits(logits, labels, reduction="sum")
+    return F.mse_loss(logits, labels, reduction="sum")
+
+
+def _logit(model: Callable[[Tensor], Tensor], bits: Tensor) -> Tensor:
+    """One logit for each string."""
+    logits = binary_logit(model(bits))
+    if len(logits) != len(bits):
+        raise InputError(f"the model gave {len(logits)} logits for {len(bits)} strings")
+    return logits
+
+
+@torch.no_grad()
+def _ask(model: nn.Module, bits: Tensor, labels: Tensor, kind: Loss) -> tuple[float, int]:
+    """The sum of the losses and the number of right answers, in evaluation mode."""
+    was_training = model.training
+    model.eval()
+    logits, part, total, correct = logits_for(model), _part(bits), 0.0, 0
+    try:
+        for some, wanted in zip(bits.split(part), labels.split(part), strict=True):
+            found = _logit(logits, some)
+            total += float(_loss(found.double(), wanted, kind))
+            correct += int((((found > 0) == (wanted.to(found) > 0)) & ~found.isnan()).sum())
+    finally:
+        model.train(was_training)
+    return total, correct
+
+
+def _check_settings(
+    learning_rate: float,
+    weight_decay: float,
+    decay_factor: float,
+    max_seconds: float | None,
+    optimiser: str,
+    loss: str,
+    restore: str,
+) -> None:
+    """Raise InputError unless every number is in its range and every word is known."""
+    if not (math.isfinite(learning_rate) and learning_rate > 0):
+        raise InputError(f"learning_rate={learning_rate} must be a positive number")
+    if not (math.isfinite(weight_decay) and weight_decay >= 0):
+        raise InputError(f"weight_decay={weight_decay} must be a number of at least 0")
+    if not 0 < decay_factor <= 1:
+        raise InputError(f"decay_factor={decay_factor} must be above 0 and at most 1")
+    if max_seconds is not None and not max_seconds > 0:
+        raise InputError(f"max_seconds={max_seconds} must be positive")
+    for name, word, known in (
+        ("optimiser", optimiser, tuple(_OPTIMISERS)),
+        ("loss", loss, ("bce", "mse")),
+        ("restore", restore, ("best", "last")),
+    ):
+        if word not in known:
+            raise InputError(f"{name}={word!r} is not one of {', '.join(known)}")

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from studies.harness import run
+
+from flipscope.bounds.geometry import blowup_bound
+from flipscope.cube.estimate import generators, random_strings
+from flipscope.lab.study import Table
+from flipscope.models.config import recognizer
+from flipscope.models.init import initialise
+from flipscope.models.transformer import Transformer
+from flipscope.studies.geometry.influence_decay import LAYERS, STUDY, WIDTH, Decay
+
+MEAN, LARGEST, CONSTANT, BLOWUP = STUDY.claims
+
+
+def _table(slope: float, noise: float = 0.01, models: int = 12, eps: float = 1.0, **other: Any) -> Table:
+    stream = np.random.default_rng(0)
+    rows = []
+    for seed in range(models):
+        own = slope + noise * stream.normal()
+        for length in (16, 32, 64):
+            value = length**own
+            row = {**Decay(eps, 1.0, length, seed, 2).content(), "mean": value, "largest": 2 * value, "bound": 1e9}
+            rows.append({**row, "beta": 1.5, "beta_bound": blowup_bound(LAYERS, eps), **other})
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("slope", "noise", "verdict"),
+    [(-1.0, 0.01, "reproduced"), (-0.5, 0.01, "contradicted"), (-1.5, 0.01, "contradicted"), (-1.0, 1.0, "undecided")],
+)
+def test_slope(slope: float, noise: float, verdict: str) -> None:
+    assert MEAN.judge(_table(slope, noise)).verdict == verdict
+    assert LARGEST.judge(_table(slope, noise)).verdict == verdict
+
+
+def test_few_models_or_no_eps_decide_nothing() -> None:
+    assert MEAN.judge(_table(-1.0, models=4)).verdict == "undecided"
+    assert MEAN.judge(_table(-1.0, eps=0.0)).verdict == "undecided"
+    assert BLOWUP.judge(_table(-1.0, eps=0.0)).verdict == "undecided"
+
+
+def test_a_broken_bound_contradicts() -> None:
+    assert BLOWUP.judge(_table(-1.0)).verdict == "reproduced"
+    assert BLOWUP.judge(_table(-1.0, beta=4.1)).verdict == "contradicted"  # (1 + 1)^2
+    assert CONSTANT.judge(_table(-1.0)).verdict == "reproduced"
+    assert CONSTANT.judge(_table(-1.0, bound=1e-9)).verdict == "contradicted"
+
+
+def test_smoke() -> None:
+    table, judgements, figures = run(STUDY, "smoke")
+    assert len(table) == len(STUDY.checked_trials("smoke"))
+    verdicts = {claim.name: judgement.verdict for claim, judgement in judgements}
+    assert verdicts["blowup bounded"] == verdicts["explicit constant"] == "reproduced"
+    assert len(figures[0].panels) == 6
+
+
+def test_influence_is_that_of_the_definition() -> None:
+    trial = Decay(1e-2, 0.5, 9, 4, 2)
+    found = STUDY.measure(trial, lambda done, total: None)
+    model = (
+        initialise(Transformer(recognizer(WIDTH, LAYERS, eps=1e-2)), "uniform", 4, scale=0.5)
+        .double()
+        .requires_grad_(False)
+    )
+    (stream,) = generators(4, 1)
+    influence = np.empty((2, 9))
+    for row, string in enumerate(random_strings(stream, 2, 9)):
+        base = model.states(torch.from_numpy(string[None].astype(np.int64)))[-1][0, -1]
+        for position in range(9):
+            flipped = string.copy()
+            flipped[position] ^= 1
+            state = model.states(torch.from_numpy(flipped[None].astype(np.int64)))[-1][0, -1]
+            influence[row, position] = (state - base).norm().item()
+    assert found["mean"] == pytest.approx(influence.mean(), rel=1e-9)
+    assert found["largest"] == pytest.approx(influence.max(axis=1).mean(), rel=1e-9)
+
+
+def test_every_scale_constructs() -> None:
+    assert {scale: len(STUDY.checked_trials(scale)) for scale in STUDY.scales} == {
+        "smoke": 36 * 2,
+        "laptop": 12 * 5 * 4 * 2,
+        "paper": 60 * 8 * 4 * 2,
+    }

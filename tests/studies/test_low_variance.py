@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from studies.harness import run
+
+from flipscope.lab.study import Table
+from flipscope.studies.geometry.low_variance import STUDY, Tail, Variance
+
+PRINTED, CORRECTED, TAIL_EXPONENT, TAIL_BOUND = STUDY.claims
+
+
+def _variance(width: int, ratio: float, hits: int, samples: int = 10_000) -> dict[str, Any]:
+    trial = Variance(width, ratio, 1.0, "zero", 0, samples)
+    return {"kind": "variance", **trial.content(), "eta": ratio / math.sqrt(width), "hits": hits}
+
+
+def _tail(width: int, exponent: float, models: int = 10_000, layers: int = 1) -> Table:
+    largest = np.random.default_rng(width).pareto(exponent, models) + 1
+    return [{"kind": "tail", **Tail(width, layers, 0, models).content(), "largest": largest.tolist()}]
+
+
+def test_smoke_measures_what_the_lemma_says() -> None:
+    table, judgements, figures = run(STUDY, "smoke")
+    verdicts = {claim.name: judgement.verdict for claim, judgement in judgements}
+    assert verdicts["small variance is improbable"] == "contradicted"  # at D = 2, where it is off by sqrt(2)
+    assert verdicts["so says the corrected bound"] == "reproduced"
+    assert verdicts["light tail of the blowup"] == "undecided"
+    assert {row["kind"] for row in table} == {"variance", "tail"}
+    assert [len(figure.panels) for figure in figures] == [2]
+
+
+def test_a_probability_is_counted_right() -> None:
+    # D = 2: the variance of (a, b) is (a - b)^2 / 4, so P(variance < eta^2) = P(|a - b| < 2 eta) for a, b in [-1, 1].
+    trial = Variance(2, 0.5, 1.0, "zero", 0, 200_000)
+    found = STUDY.measure(trial, lambda done, total: None)
+    eta = 0.5 / math.sqrt(2)
+    assert found["eta"] == pytest.approx(eta)
+    assert found["hits"] / 200_000 == pytest.approx(1 - (1 - eta) ** 2, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("hits", "verdict"), [(1000, "reproduced"), (5000, "reproduced"), (5050, "reproduced"), (5600, "contradicted")]
+)
+def test_only_an_interval_above_the_bound_breaks_it(hits: int, verdict: str) -> None:
+    assert PRINTED.judge([_variance(2, 0.5, hits)]).verdict == verdict  # the printed bound is 0.5
+
+
+def test_one_broken_setting_is_enough_and_is_named() -> None:
+    found = PRINTED.judge([_variance(8, 0.95, 0), _variance(3, 0.5, 3400)])
+    assert found.verdict == "contradicted"
+    assert "broken at D = 3" in found.note
+    assert CORRECTED.judge([_variance(3, 0.5, 3400)]).verdict == "reproduced"  # its bound is 0.34
+
+
+@pytest.mark.parametrize(("exponent", "verdict"), [(4.0, "reproduced"), (3.3, "reproduced"), (1.5, "contradicted")])
+def test_tail_exponent(exponent: float, verdict: str) -> None:
+    assert TAIL_EXPONENT.judge(_tail(4, exponent)).verdict == verdict
+
+
+def test_few_models_decide_nothing() -> None:
+    assert TAIL_EXPONENT.judge(_tail(4, 3.0, 1000)).verdict == "undecided"
+    assert TAIL_EXPONENT.judge([_variance(2, 0.5, 1)]).verdict == "undecided"
+    assert TAIL_BOUND.judge([_variance(2, 0.5, 1)]).verdict == "undecided"
+    assert PRINTED.judge(_tail(4, 3.0)).verdict == "undecided"
+
+
+def test_a_tail_above_its_bound_contradicts() -> None:
+    heavy = [{**row, "largest": [1000.0 * value for value in row["largest"]]} for row in _tail(6, 1.0)]
+    assert TAIL_BOUND.judge(heavy).verdict == "contradicted"
+    assert TAIL_BOUND.judge(_tail(4, 3.0)).verdict == "reproduced"
+
+
+def test_blowups_of_one_layer_are_those_of_the_probe() -> None:
+    found = STUDY.measure(Tail(4, 1, 3, 5), lambda done, total: None)["largest"]
+    assert found.shape == (5,)
+    assert (found > 0).all()
+    again = STUDY.measure(Tail(4, 1, 3, 5), lambda done, total: None)["largest"]
+    assert (found == again).all()
+    assert not (found == STUDY.measure(Tail(4, 1, 4, 5), lambda done, total: None)["largest"]).any()
+
+
+def test_every_scale_constructs() -> None:
+    assert {scale: len(STUDY.checked_trials(scale)) for scale in STUDY.scales} == {
+        "smoke": 35,
+        "laptop": 176,
+        "paper": 4144,
+    }

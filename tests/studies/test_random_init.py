@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import pytest
+from studies.harness import run
+
+import flipscope
+from flipscope.errors import InputError
+from flipscope.lab.study import Claim, Result, Table
+from flipscope.models.config import TransformerConfig
+from flipscope.models.transformer import Transformer
+from flipscope.studies.geometry._shared import flip_work, seed_of
+from flipscope.studies.geometry.random_init import INITS, PLANS, STUDY, Draw
+
+STRINGS, AVERAGES, MEAN = STUDY.claims
+SMALL = Draw("xavier_uniform", 6, 0, 20, 32, 0, 12, False)  # a sensitive one
+
+
+def _ignore(done: int, total: int) -> None:
+    pass
+
+
+def _model(init: str, counts: list[int], **fields: Any) -> dict[str, Any]:
+    """A row as `summarise` makes it, of a model with these sensitivities."""
+    row = {
+        "init": init,
+        "length": 100,
+        "strings": len(counts),
+        "average_sensitivity": float(np.mean(counts)),
+        "zero_share": float(np.mean(np.array(counts) == 0)),
+        "profile": np.bincount(counts, minlength=101).tolist(),
+        "screened": False,
+        **dict.fromkeys(("rechecked", "near_ties", "skipped", "audited", "wrong"), 0),
+    }
+    return row | fields
+
+
+def _table(models: int, counts: list[int], **fields: Any) -> Table:
+    return [_model(init, counts, **fields) for init in INITS for _ in range(models)]
+
+
+def _verdict(claim: Claim, table: Table) -> str:
+    return claim.judge(table).verdict
+
+
+def test_smoke_gives_one_row_a_model_and_honest_verdicts() -> None:
+    table, judgements, figures = run(STUDY, "smoke")
+    assert [row["init"] for row in table] == [init for init in INITS for _ in range(3)]
+    assert len({row["seed"] for row in table}) == len(table)
+    for row in table:
+        assert sum(row["profile"]) == row["strings"] >= 20
+        assert row["average_sensitivity"] == pytest.approx(
+            np.dot(range(row["length"] + 1), row["profile"]) / row["strings"]
+        )
+        assert row["zero_share"] == row["profile"][0] / row["strings"]
+        assert row["width"] <= 64
+        assert row["screened"] or row["skipped"] == row["audited"] == 0
+    assert any(row["screened"] and row["audited"] for row in table)
+    # Three models of each initialisation cannot decide anything, whatever they show.
+    assert {judgement.verdict for _, judgement in judgements} == {"undecided"}
+    assert [len(figure.panels) for figure in figures] == [4, 4]
+
+
+def test_pieces_of_a_model_are_the_model() -> None:
+    whole = STUDY.measure(SMALL, _ignore)
+    pieces = [dataclasses.replace(SMALL, first=first, count=count) for first, count in ((5, 7), (0, 5))]
+    parts = [Result(piece, STUDY.measure(piece, _ignore), 1.0) for piece in pieces]
+    (row,) = STUDY.summarise(parts)
+    assert row["profile"] == np.bincount(whole["counts"], minlength=21).tolist()
+    assert (row["strings"], row["seconds"]) == (12, 2.0)
+    counts = np.concatenate([parts[1].outcome["counts"], parts[0].outcome["counts"]])
+    assert counts.tolist() == whole["counts"].tolist()
+
+
+def test_what_is_measured_is_the_sensitivity_of_the_stated_model() -> None:
+    found = STUDY.measure(SMALL, _ignore)
+    model = Transformer(TransformerConfig.from_dict(found["config"]), scheme="xavier_uniform", seed=SMALL.seed)
+    plain = flipscope.sensitivity(model, SMALL.strings(), path="general", precision="float64")
+    assert found["counts"].tolist() == plain.tolist()
+    assert plain.any()
+
+
+def test_models_are_independent_and_share_the_strings_of_their_data_set() -> None:
+    assert seed_of(1, 2) != seed_of(1, 2, 0)
+    draws = [Draw(init, data, model, 20, 1024, 0, 4, False) for init in INITS for data in (0, 1) for model in (0, 1)]
+    assert len({draw.seed for draw in draws}) == len(draws)
+    strings = {(draw.init, draw.data_set, draw.strings().tobytes()) for draw in draws}
+    assert len(strings) == len({entry[2] for entry in strings}) == 8
+
+
+def test_a_trial_refuses_what_makes_no_sense() -> None:
+    for wrong in ({"count": 0}, {"first": -1}, {"widest": 8}, {"length": 0}, {"init": "pytorch"}):
+        with pytest.raises(InputError):
+            dataclasses.replace(SMALL, **wrong)
+
+
+def test_laptop_asks_at_least_what_it_must() -> None:
+    models: dict[tuple[str, int, int], list[Draw]] = defaultdict(list)
+    for trial in STUDY.trials("laptop"):
+        assert trial.length == 100
+        assert trial.widest == 1024
+        models[trial.init, trial.data_set, trial.model].append(trial)
+    assert {init: sum(key[0] == init for key in models) for init in INITS} == dict.fromkeys(INITS, 24)
+    assert len({(init, data) for init, data, _ in models}) == len(models)  # every model has strings of its own
+    asked = []
+    for pieces in models.values():
+        ends = [piece.first + piece.count for piece in pieces]
+        assert [piece.first for piece in pieces] == [0, *ends[:-1]]
+        assert len({piece.screened for piece in pieces}) == 1
+        assert pieces[0].screened == (ends[-1] == 100 and 100 * _seconds(pieces[0]) > PLANS["laptop"].seconds)
+        asked.append(ends[-1])
+    assert min(asked) == 100
+    assert max(asked) > 1000
+    # More strings where they are cheap.
+    dearness = [_seconds(pieces[0]) for pieces in models.values()]
+    assert (np.diff(np.array(asked)[np.argsort(dearness)]) <= 0).all()
+
+
+def _seconds(trial: Draw) -> float:
+    return dataclasses.replace(trial, first=0, count=1, screened=False).cost
+
+
+@pytest.mark.slow
+def test_paper_has_the_counts_of_the_paper_and_starts() -> None:
+    asked: dict[tuple[str, int, int], int] = defaultdict(int)
+    smallest: dict[str, Draw] = {}
+    for trial in STUDY.trials("paper"):
+        asked[trial.init, trial.data_set, trial.model] += trial.count
+        if trial.shape.width < 64:
+            smallest.setdefault(trial.init, trial)
+    assert len(asked) == 4 * 10 * 50
+    assert set(asked.values()) == {10_000}
+    for trial in smallest.values():
+        assert len(STUDY.measure(dataclasses.replace(trial, count=2), _ignore)["counts"]) == 2
+
+
+def test_cost_and_memory_grow_with_the_model() -> None:
+    draws = sorted(STUDY.trials("laptop"), key=lambda trial: flip_work(trial.shape, 100))
+    assert draws[0].memory < 1 << 30 < draws[-1].memory
+    assert draws[-1].cost > dataclasses.replace(draws[-1], count=1).cost
+    assert dataclasses.replace(draws[-1], screened=False).cost > 4 * draws[-1].cost
+
+
+def test_every_model_counts_the_same_however_many_strings_it_was_asked() -> None:
+    table = [_model("uniform", [0] * 90 + [7] * 10), _model("uniform", [7] * 1000)]
+    spectra, averages = STUDY.draw(table)
+    heights = spectra.panels[0].series[0].y
+    assert heights[0] == pytest.approx(0.45)
+    assert heights[7] == pytest.approx(0.55)
+    assert [place for place, height in enumerate(heights) if height] == [0, 7]
+    assert [place for place, height in enumerate(averages.panels[0].series[0].y) if height] == [0, 7]
+    # 10 models in which all strings are near 0, 10 with ten times as many strings that are not: half, not a tenth.
+    table = _table(10, [0] * 100) + _table(10, [90] * 1000)
+    assert STRINGS.judge(table).measured == pytest.approx(0.5)
+
+
+def test_claims_on_most_strings() -> None:
+    assert _verdict(STRINGS, _table(20, [0] * 90 + [5] * 5 + [60] * 5)) == "reproduced"
+    assert _verdict(STRINGS, _table(20, [0] * 10 + [6] * 90)) == "contradicted"
+    assert _verdict(STRINGS, _table(4, [0] * 100)) == "undecided"
+    # One initialisation is enough to contradict, and one without a model to leave it open.
+    mixed = [_model(init, [50 if init == "gaussian" else 0] * 100) for init in INITS for _ in range(20)]
+    found = STRINGS.judge(mixed)
+    assert found.verdict == "contradicted"
+    assert "gaussian" in found.quantity
+    assert _verdict(STRINGS, [row for row in _table(20, [0] * 100) if row["init"] != "gaussian"]) == "undecided"
+
+
+def test_claims_on_averages() -> None:
+    assert _verdict(AVERAGES, _table(20, [0] * 100)) == "reproduced"
+    assert _verdict(AVERAGES, _table(20, [1] * 100)) == "contradicted"
+    assert _verdict(AVERAGES, _table(3, [0] * 100)) == "undecided"
+    # A cluster, but a tail that is not thin: a quarter of the models at N/10.
+    assert _verdict(AVERAGES, _table(30, [0] * 100) + _table(10, [10] * 100)) == "contradicted"
+    assert _verdict(AVERAGES, _table(30, [0] * 100) + _table(10, [9] * 100)) == "reproduced"
+
+
+def test_claims_on_the_mean() -> None:
+    assert _verdict(MEAN, _table(24, [0] * 100)) == "reproduced"
+    assert _verdict(MEAN, _table(24, [50] * 100)) == "contradicted"
+    assert _verdict(MEAN, _table(10, [0] * 100)) == "undecided"
+    found = MEAN.judge(_table(24, [5] * 100))
+    assert found.measured == pytest.approx(0.1)  # in units of N/2 = 50
+
+
+def test_a_screen_that_guesses_wrong_decides_nothing() -> None:
+    good = _table(24, [0] * 100, screened=True, skipped=10_000, audited=100)
+    bad = _table(24, [0] * 100, screened=True, skipped=10_000, audited=100, wrong=2)
+    for claim in STUDY.claims:
+        assert _verdict(claim, good) == "reproduced"
+        assert "96 of 96 models screened, where 100% of the flips were guessed" in claim.judge(good).note
+        found = claim.judge(bad)
+        assert found.verdict == "undecided"
+        assert "of 9600 audited guesses 192 were wrong" in found.note
+    unaudited = [*_table(24, [0] * 100), _model("uniform", [0] * 100, screened=True, skipped=10_000, audited=50)]
+    assert _verdict(MEAN, unaudited) == "undecided"

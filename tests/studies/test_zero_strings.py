@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from studies.harness import run
+
+from flipscope.bounds.geometry import Threshold
+from flipscope.cube.sensitivity import zero_strings
+from flipscope.errors import InputError
+from flipscope.lab.study import Claim, Result, Table
+from flipscope.models.transformer import Transformer
+from flipscope.probes import flips
+from flipscope.studies.geometry import zero_strings as module
+from flipscope.studies.geometry._zero_claims import POISSON, growth
+from flipscope.studies.geometry.zero_strings import MAX_EXACT, PLANS, SHAPES, STUDY, Functions, Network
+
+FUNCTIONS, SHARES, THRESHOLD, VARIED, GROWTH = STUDY.claims
+LENGTHS = (8, 12, 16, 24, 40, 100)
+
+
+def _ignore(done: int, total: int) -> None:
+    pass
+
+
+def _network(seed: int, length: int, share: float, shape: int = 0, asked: int = 1000) -> Result:
+    """A model with this share of strings of sensitivity 0, as if it had been measured."""
+    trial = Network(*SHAPES[shape], seed, length, asked)
+    zeros = round(share * trial.asked)
+    outcome = {"zeros": zeros, "constant": zeros == trial.asked, "near_ties": 0}
+    return Result(trial, outcome, 0.0)
+
+
+def _table(models: int, share: Any, shapes: int = len(SHAPES), lengths: tuple[int, ...] = LENGTHS) -> Table:
+    """Models whose share of such strings is a function of the length."""
+    numbers = [(shape, seed, length) for shape in range(shapes) for seed in range(models) for length in lengths]
+    return STUDY.summarise([_network(seed, length, share(length), shape) for shape, seed, length in numbers])
+
+
+def _functions(having: int, of: int) -> Table:
+    zeros = np.array([1] * having + [0] * (of - having))
+    return STUDY.summarise([Result(Functions(16, 0, of), {"zeros": zeros}, 0.0)])
+
+
+def _verdict(claim: Claim, table: Table) -> str:
+    return claim.judge(table).verdict
+
+
+def test_smoke_has_both_kinds_of_rows_and_honest_verdicts() -> None:
+    table, judgements, figures = run(STUDY, "smoke")
+    plan = PLANS["smoke"]
+    networks = [row for row in table if row["kind"] == "network"]
+    assert len(networks) == len(SHAPES) * plan.models * len(plan.lengths)
+    assert len({tuple(row) for row in map(sorted, table)}) == 1  # the same names in every row
+    assert all(0 <= row["zeros"] <= row["asked"] for row in table)
+    assert [row["exact"] for row in networks[:3]] == [True, True, False]
+    (function,) = [row for row in table if row["kind"] == "function"]
+    assert sum(function["histogram"]) == plan.functions == function["asked"]
+    assert not any(judgement.verdict == "contradicted" for _, judgement in judgements)
+    assert {judgement.verdict for claim, judgement in judgements if claim is not FUNCTIONS} == {"undecided"}
+    assert [len(figure.panels) for figure in figures] == [2, 1]
+
+
+def test_a_seed_is_one_model_at_every_length_and_another_of_every_shape() -> None:
+    trials = [Network(*shape, seed, length, 10) for shape in SHAPES for seed in (0, 1) for length in (8, 40)]
+    assert len({trial.model_seed for trial in trials}) == len(SHAPES) * 2
+    with pytest.raises(InputError):
+        dataclasses.replace(trials[0], strings=0)
+
+
+def test_exhaustive_and_sampled_counts_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = Network(*SHAPES[1], 1, 8, 400)
+    exact = STUDY.measure(trial, _ignore)
+    model = Transformer(trial.config, scheme="uniform", seed=trial.model_seed)
+    assert exact["zeros"] == zero_strings(flips.truth_table(model, 8))
+    assert 0 < exact["zeros"] < 256
+    assert exact["constant"] is False
+    monkeypatch.setattr(module, "MAX_EXACT", 4)
+    sampled = STUDY.measure(trial, _ignore)
+    assert abs(sampled["zeros"] / 400 - exact["zeros"] / 256) < 5 * math.sqrt(0.25 / 400)
+
+
+def test_a_model_is_called_constant_only_if_all_answers_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Two far-apart halves of the strings with different answers: every sampled string has sensitivity 0.
+    trial = Network(*SHAPES[0], 0, 24, 30)
+
+    def none_flips(model: Any, strings: Any, **options: Any) -> Any:
+        return type("Found", (), {"counts": np.zeros(len(strings), int), "near_ties": 0})
+
+    class Halves(Transformer):
+        def forward(self, bits: Any) -> Any:
+            return bits[:, 0].float() - 0.5
+
+    class Same(Transformer):
+        def forward(self, bits: Any) -> Any:
+            return bits[:, 0].float() + 0.5
+
+    monkeypatch.setattr(module.flips, "measure", none_flips)
+    for kind, expected in ((Halves, False), (Same, True)):
+        monkeypatch.setattr(module, "Transformer", kind)
+        assert STUDY.measure(trial, _ignore) == {"zeros": 30, "constant": expected, "near_ties": 0}
+
+
+def test_random_functions_are_those_of_the_cube() -> None:
+    found = STUDY.measure(Functions(8, 3, 300), _ignore)["zeros"]
+    again = STUDY.measure(Functions(8, 4, 300), _ignore)["zeros"]
+    assert len(found) == 300
+    assert found.tolist() != again.tolist()
+    assert abs(found.mean() - 1) < 5 / math.sqrt(300)  # the expected number is 1 at every n
+    assert sum(POISSON) == pytest.approx(1, abs=1e-3)
+
+
+def test_claim_on_random_functions() -> None:
+    assert _verdict(FUNCTIONS, _functions(1264, 2000)) == "reproduced"
+    assert _verdict(FUNCTIONS, _functions(1100, 2000)) == "contradicted"
+    assert _verdict(FUNCTIONS, _functions(32, 50)) == "undecided"
+    assert _verdict(FUNCTIONS, _table(2, lambda n: 0.5)) == "undecided"
+
+
+def test_claim_that_the_share_does_not_vanish() -> None:
+    assert _verdict(SHARES, _table(40, lambda n: 0.8)) == "reproduced"
+    assert _verdict(SHARES, _table(80, lambda n: 0.0)) == "contradicted"
+    assert _verdict(SHARES, _table(3, lambda n: 0.8)) == "undecided"
+    # Still well above the floor, but it falls like 1/N.
+    assert _verdict(SHARES, _table(60, lambda n: 1.0 if n < 24 else 24 / n)) == "contradicted"
+    assert _verdict(SHARES, _table(40, lambda n: 0.8, lengths=(8, 16))) == "undecided"
+
+
+def test_claim_on_models_that_are_not_constant() -> None:
+    assert _verdict(VARIED, _table(40, lambda n: 0.8)) == "reproduced"
+    assert _verdict(VARIED, _table(80, lambda n: 0.001)) == "contradicted"
+    assert _verdict(VARIED, _table(12, lambda n: 0.12)) == "undecided"
+    constant = _table(40, lambda n: 1.0)
+    assert _verdict(SHARES, constant) == "reproduced"
+    assert _verdict(VARIED, constant) == "undecided"
+
+
+def test_claim_on_the_threshold_judges_the_theorem_s_models_only() -> None:
+    bound = Threshold(32, 2)
+    table = _table(40, lambda n: 0.5)
+    assert _verdict(THRESHOLD, table) == "reproduced"
+    assert THRESHOLD.judge(table).high == 1
+    assert [row["log2_threshold"] for row in table[:2]] == [bound.log2_at(8), bound.log2_at(12)]
+    # No such string in the sample: nothing is known of the number, and an asymptotic theorem is not contradicted.
+    found = THRESHOLD.judge(_table(40, lambda n: 0.0))
+    assert (found.verdict, found.measured) == ("undecided", 0.0)
+    assert "longer length" in found.note
+    other = [row for row in table if "D=16" in row["shape"] or row["eps"] > 0]
+    assert _verdict(THRESHOLD, other) == "undecided"
+
+
+def test_growth_is_told_from_the_better_line() -> None:
+    exponential = _table(1, lambda n: 0.5, shapes=1)
+    kind, rate = growth(exponential)
+    assert kind is True
+    assert rate == pytest.approx(1, abs=0.01)
+
+    def power(n: int) -> float:
+        return min(1.0, n**2 / 2.0**n)
+
+    rows = _table(1, power, shapes=1, lengths=(6, 8, 10, 12, 14, 16))
+    assert growth(rows)[0] is False
+    # A sample without such a string says nothing of their number.
+    assert growth(_table(1, lambda n: 0.5 if n <= MAX_EXACT else 0.0, shapes=1))[0] is None
+
+
+def test_claim_on_growth() -> None:
+    assert _verdict(GROWTH, _table(20, lambda n: 0.5)) == "reproduced"
+    lengths = (6, 8, 10, 12, 14, 16)
+    assert _verdict(GROWTH, _table(20, lambda n: min(1.0, n**2 / 2.0**n), lengths=lengths)) == "contradicted"
+    assert _verdict(GROWTH, _table(1, lambda n: 0.5, shapes=2)) == "undecided"
+    unknown = GROWTH.judge(_table(20, lambda n: 0.5 if n <= MAX_EXACT else 0.0))
+    assert (unknown.verdict, unknown.low, unknown.high) == ("undecided", 0.0, 1.0)
+    assert "constant at every length" in GROWTH.judge(_table(20, lambda n: 0.5)).note
+    assert _verdict(GROWTH, _table(20, lambda n: 1.0)) == "undecided"
+
+
+def test_scales_construct() -> None:
+    for scale, plan in PLANS.items():
+        trials = STUDY.trials(scale)
+        networks = [trial for trial in trials if isinstance(trial, Network)]
+        assert len(networks) == len(SHAPES) * plan.models * len(plan.lengths)
+        drawn = sum(trial.count for trial in trials if isinstance(trial, Functions))
+        assert drawn == plan.functions * len(plan.bits)
+    assert {Threshold(width, layers).exponent > 0 for _, width, layers, _ in SHAPES} == {True, False}
+    assert networks[0].length == 4
+    assert STUDY.measure(networks[0], _ignore)["zeros"] <= 16
+    assert networks[0].cost < networks[1].cost < networks[13].cost
