@@ -97,7 +97,7 @@ def _weakest_first(parts: list[Judgement]) -> list[Judgement]:
 
 
 def _judge_threshold(table: Table) -> Judgement:
-    rows = [r for r in network_rows(table) if r["preset"] == "recognizer" and r["exponent"] > 0]
+    rows = [r for r in network_rows(table) if r["preset"] == "recognizer" and r["eps"] == 0 and r["exponent"] > 0]
     last = _ends(rows)[1]
     if not last:
         return Judgement.without("no model of the theorem has been sampled")

@@ -124,7 +124,7 @@ class ZeroStrings(Study):
         "smoke": Scale("3 transformers of each of 4 shapes, N up to 24; 200 random functions of 8 bits", 0.1),
         "laptop": Scale("40 transformers of each of 4 shapes, N up to 150; 4,000 random functions of 8 to 16 bits", 10),
         "paper": Scale(
-            "500 transformers of each of 4 shapes, N up to 400; the paper proves this, without counts", 9_000
+            "500 transformers of each of 4 shapes, N up to 400; the paper proves this, without counts", 4_500
         ),
     }
     claims = CLAIMS
