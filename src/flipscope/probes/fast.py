@@ -15,11 +15,15 @@ from torch import Tensor
 
 from flipscope.errors import InputError
 from flipscope.models.transformer import Block, Transformer
-from flipscope.probes.deltas import Pairs, dense_layer, sparse_layer, sparse_pays
+from flipscope.probes.deltas import Pairs, sparse_layer, sparse_pays
+from flipscope.probes.finish import Finish, Workspace
 from flipscope.probes.first_layer import FirstLayer, Tables, make_tables
 from flipscope.probes.last_layer import LastLayer
+from flipscope.probes.middle_layer import MiddleLayer
+from flipscope.probes.mixed_rows import MixedTables, make_mixed_tables, mixable, mixed_states
 
 CHUNK_NUMBERS = 600_000  # hidden units of an MLP computed together: as many as stay in the cache
+STATES_NUMBERS = 1 << 23  # numbers of token states kept together where layers take them in small parts themselves
 TOLERANCE = 2.0**-24  # an attention weight below half a unit in the last place of float32 changes no sum
 
 
@@ -61,6 +65,12 @@ class FastEngine:
         self.tolerance = tolerance if deltas else 0.0
         self.length: int | None = None
         self._tables: Tables | None = None
+        self._mixed: MixedTables | None = None
+        self._space = Workspace()
+        with torch.inference_mode():
+            self._middle = [
+                MiddleLayer(self._block(number), self._space) for number in range(1, model.config.layers - 1)
+            ]
 
     @torch.inference_mode()
     def logits(self, strings: NDArray[np.uint8]) -> NDArray[np.floating]:
@@ -76,9 +86,14 @@ class FastEngine:
         """Logits of the strings [m] and of all their flips [m, N]."""
         bits = torch.from_numpy(np.ascontiguousarray(strings, np.uint8)).long()
         if self.length != bits.shape[1]:
-            self._tables, self.length = make_tables(self.model, bits.shape[1]), bits.shape[1]
+            self._prepare(bits.shape[1])
         pairs = [self._one_string(string) for string in bits]
         return torch.cat([base for base, _ in pairs]).numpy(), torch.stack([flipped for _, flipped in pairs]).numpy()
+
+    def _prepare(self, length: int) -> None:
+        first = self._block(0)
+        self._tables, self.length = make_tables(self.model, length), length
+        self._mixed = make_mixed_tables(first, self._tables, Finish(first, self._space)) if mixable(first) else None
 
     def _one_string(self, string: Tensor) -> tuple[Float[Tensor, " one"], Float[Tensor, " flip"]]:
         assert self._tables is not None
@@ -90,6 +105,8 @@ class FastEngine:
         last = LastLayer(self._block(-1), read)
         base = self._base_states(first)
         chunk = self._chunk(first.tokens)
+        if self._mixed is not None and all(layer.compiled for layer in self._middle):
+            chunk = max(chunk, STATES_NUMBERS // (first.tokens * self.model.config.width))
         changed = first.changed(flips, self.tolerance)
         if self.deltas and sparse_pays(changed, self.model.config.width):  # few tokens a flip: more flips together
             chunk = min(128, int(chunk / float(changed.float().mean())))
@@ -113,13 +130,12 @@ class FastEngine:
             flip, token = changed.nonzero(as_tuple=True)
             states = Pairs(len(flips), flip, token, first.finish(flips[flip], token))
         else:
-            states = first.everything(flips)
-        for number in range(1, self.model.config.layers - 1):
-            block = self._block(number)
+            states = first.everything(flips) if self._mixed is None else mixed_states(self._mixed, first, flips)
+        for number, layer in enumerate(self._middle, start=1):
             if isinstance(states, Pairs):
-                states = sparse_layer(block, states, base[number - 1], base[number], self.tolerance)
+                states = sparse_layer(layer.block, states, base[number - 1], base[number], self.tolerance)
             else:
-                states = dense_layer(block, states)
+                states = layer(states)
         rows = last.sparse(base[-1], states) if isinstance(states, Pairs) else last.dense(states)
         return self._head(rows)
 

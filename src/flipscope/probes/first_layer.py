@@ -82,6 +82,7 @@ class FirstLayer:
         config = block.config
         self.attention = block.attention
         rows, flipped = _rows(config.marker, string)
+        self.rows, self.flipped_rows = rows, flipped
         self.tokens, self.length = len(rows), len(string)
         self.offset = 1 if config.marker == "cls" else 0
         self.places = torch.arange(self.length) + self.offset  # token of each bit
@@ -172,7 +173,7 @@ class FirstLayer:
         own = tokens == self.places[flips]
         mixed[own] = self.own[flips[own]]
         x[own] = self.flipped_vector[flips[own]]
-        return x, self._with_bias(mixed)
+        return x, self.with_bias(mixed)
 
     @functools.cached_property
     def parts(self) -> Float[Tensor, "part width"]:
@@ -196,9 +197,10 @@ class FirstLayer:
         each, place = torch.arange(len(flips)), self.places[flips]
         mixed[each, place] = self.own[flips]
         x[each, place] = self.flipped_vector[flips]
-        return self.block.finish(x, self._with_bias(mixed))
+        return self.block.finish(x, self.with_bias(mixed))
 
-    def _with_bias(self, mixed: Tensor) -> Tensor:
+    def with_bias(self, mixed: Tensor) -> Tensor:
+        """What attention brings, with the bias of its output."""
         output = self.attention.output
         return mixed if output is None or output.bias is None else mixed + output.bias
 

@@ -46,7 +46,7 @@ from flipscope.probes.engine import (
 from flipscope.probes.fast import FastEngine
 from flipscope.probes.precision import Precision, TrustedSigns, trusted_signs, working_type
 from flipscope.probes.results import Flips, Measured, Spectrum, account, estimated
-from flipscope.probes.screen import Screening, first_order_changes, screened_changes
+from flipscope.probes.screen import Prover, Screening, first_order_changes, screened_changes
 
 MAX_EXHAUSTIVE_BITS = 20
 DEFAULT_STRINGS = 200
@@ -69,6 +69,7 @@ class Options(TypedDict, total=False):
     batch: int | None  # strings in one call of the general path (default: what is fastest)
     memory_limit: int  # bytes that a batch may take
     heuristic: bool  # skip flips that are unlikely to matter, with an audit: see `screen` (default False)
+    certified: bool  # skip flips that provably do not matter, while that is faster: see `certificate` (default False)
     progress: Progress | None  # called with (strings done, strings in all)
 
 
@@ -96,7 +97,7 @@ def sensitivity(
     """
     if not real:
         return measure(model, strings, **options).counts
-    for name in ("threshold", "heuristic"):
+    for name in ("threshold", "heuristic", "certified"):
         if name in options:
             raise InputError(f"{name} has no meaning for real=True, which looks at logits and not at answers")
     changes = logit_changes(model, strings, **options).astype(np.float64)
@@ -116,8 +117,8 @@ def logit_changes(model: Model, strings: object, **options: Unpack[Options]) -> 
     In float32 unless precision="float64" or the model itself says otherwise; nothing is checked.
     """
     _check_names(options)
-    if "threshold" in options or options.get("heuristic"):
-        raise InputError("threshold and heuristic have no meaning for changes of the logit")
+    if "threshold" in options or options.get("heuristic") or options.get("certified"):
+        raise InputError("threshold, heuristic and certified have no meaning for changes of the logit")
     bits = check_strings(strings)
     dtype = working_type(model, options.get("precision", "auto"))
     names = ("path", "inputs", "batch", "memory_limit")
@@ -270,8 +271,9 @@ def _asked_table(model: Model, n: int, options: Options) -> tuple[BooleanFunctio
     n = check_count("n", n)
     if n > MAX_EXHAUSTIVE_BITS:
         raise InputError(f"all strings of n={n} bits are too many (most: {MAX_EXHAUSTIVE_BITS} bits): sample some")
-    if options.get("heuristic"):
-        raise InputError("heuristic=True skips flips, but a truth table has none: leave it out")
+    for name in ("heuristic", "certified"):
+        if options.get(name):
+            raise InputError(f"{name}=True skips flips, but a truth table has none: leave it out")
     if options.get("path", "auto") == "auto":  # no flips are asked, so that there is nothing to gain
         options = {**options, "path": "general"}
     meter = _Meter(model, options)
@@ -295,8 +297,11 @@ class _Meter:
         self._start = time.perf_counter()
         self._heuristic = options.get("heuristic", False)
         _check_names(options)
-        chosen = {name: value for name, value in options.items() if name not in ("heuristic", "progress")}
+        _check_screens(options)
+        own = ("heuristic", "certified", "progress")
+        chosen = {name: value for name, value in options.items() if name not in own}
         self.signs: TrustedSigns = trusted_signs(model, **cast(Any, chosen))
+        self._prover = Prover(model) if options.get("certified") else None
         self._counts: list[NDArray[np.int64]] = []
         self._flipped: NDArray[np.int64] | None = None
         self._screening: Screening | None = None
@@ -312,9 +317,14 @@ class _Meter:
             self._screened(strings)
             report(len(strings))
         else:
-            for block in _blocks(self.signs.working, strings):
-                values, flipped = self.signs.flip_signs(block)
-                self._add(flipped != values[:, None])
+            # In small blocks where proofs are tried, for it is decided after each whether they pay.
+            step = _STRINGS if self._prover is not None else None
+            for block in _blocks(self.signs.working, strings, step):
+                if self._prover is not None:
+                    self._add(self._prover.changed(block, self.signs))
+                else:
+                    values, flipped = self.signs.flip_signs(block)
+                    self._add(flipped != values[:, None])
                 report(len(block))
         assert self._flipped is not None
         return Flips(counts=np.concatenate(self._counts), flipped=self._flipped, **account(self.account()))
@@ -329,6 +339,7 @@ class _Meter:
             rechecked=self.signs.rechecked,
             near_ties=self.signs.near_ties,
             screening=self._screening,
+            proven=None if self._prover is None else self._prover.outcome,
             seconds=time.perf_counter() - self._start,
         )
 
@@ -362,13 +373,20 @@ def _check_names(options: Options) -> None:
         raise TypeError(f"unknown keyword {unknown[0]!r}; known are {', '.join(sorted(known))}")
 
 
-def _blocks(engine: Engine, strings: Bits) -> Iterator[Bits]:
-    """The strings in blocks that are large enough for the engine, and small enough to see progress."""
+def _check_screens(options: Options) -> None:
+    if options.get("certified") and options.get("heuristic"):
+        raise InputError("heuristic=True and certified=True are two ways to skip flips: give one of them")
+    if options.get("certified") and options.get("precision") == "native":
+        raise InputError("certified=True proves signs of exact arithmetic, not the model's own: leave precision out")
+
+
+def _blocks(engine: Engine, strings: Bits, step: int | None = None) -> Iterator[Bits]:
+    """The strings in blocks of ``step``, or of what is enough for the engine and little enough to see progress."""
     first = min(_FIRST_BLOCK, len(strings))
     yield strings[:first]
-    step = _STRINGS
-    if isinstance(engine, GeneralEngine):
+    if step is None and isinstance(engine, GeneralEngine):
         step = max(1, _BATCHES * engine.batch // (strings.shape[1] + 1))
+    step = step or _STRINGS
     for start in range(first, len(strings), step):
         yield strings[start : start + step]
 

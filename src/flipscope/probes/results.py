@@ -18,7 +18,7 @@ from flipscope.cube.intervals import (
     proportions,
 )
 from flipscope.errors import InputError
-from flipscope.probes.screen import Screening
+from flipscope.probes.screen import Proven, Screening
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,6 +32,7 @@ class Measured:
     rechecked: int  # signs computed again
     near_ties: int  # undetermined signs, of strings and of flips
     screening: Screening | None  # what heuristic=True skipped, and what its audit found
+    proven: Proven | None = None  # what certified=True skipped
     seconds: float
 
     def how(self) -> dict[str, Any]:
@@ -54,6 +55,8 @@ class Measured:
                 "wrong": self.screening.wrong,
                 "error_rate": None if rate is None else rate.as_json(),
             }
+        if self.proven is not None:
+            told["certified"] = dataclasses.asdict(self.proven)
         return told
 
 
@@ -124,6 +127,7 @@ def joined(parts: Sequence[Flips]) -> Flips:
     if len({(part.length, part.path) for part in parts}) != 1:
         raise InputError("only strings of one length that were measured on one path can be put together")
     screenings = [part.screening for part in parts if part.screening is not None]
+    proofs = [part.proven for part in parts if part.proven is not None]
     return Flips(
         path=parts[0].path,
         precision=" and ".join(sorted({part.precision for part in parts})),
@@ -132,6 +136,7 @@ def joined(parts: Sequence[Flips]) -> Flips:
         rechecked=sum(part.rechecked for part in parts),
         near_ties=sum(part.near_ties for part in parts),
         screening=_joined_screening(screenings) if screenings else None,
+        proven=_joined_proofs(proofs) if proofs else None,
         seconds=sum(part.seconds for part in parts),
         counts=np.concatenate([part.counts for part in parts]),
         flipped=np.sum([part.flipped for part in parts], axis=0),
@@ -146,6 +151,15 @@ def _joined_screening(parts: Sequence[Screening]) -> Screening:
         audited=audited,
         wrong=wrong,
         error_rate=proportions([wrong], audited)[0] if audited else None,
+    )
+
+
+def _joined_proofs(parts: Sequence[Proven]) -> Proven:
+    return Proven(
+        flips=sum(part.flips for part in parts),
+        skipped=sum(part.skipped for part in parts),
+        tried=sum(part.tried for part in parts),
+        stopped=any(part.stopped for part in parts),
     )
 
 

@@ -1,13 +1,17 @@
-"""A heuristic screen: skip flips that cannot plausibly change the sign, and audit the skipping.
+"""Screens that skip flips: a heuristic one with an audit, and one by proof.
 
-Nothing here is a proof. All flips of a few pilot strings are computed first. Of every string then only the logit is
-computed: a logit many times larger than any change a flip made to a pilot string is taken to survive every flip. What
-remains is screened flip by flip with a first-order estimate, where the model has one, and only the rest is evaluated.
-At the end a random sample of what was skipped is evaluated after all, and the share of wrong guesses is reported.
+Heuristic (`screened_changes`): nothing of it is a proof. All flips of a few pilot strings are computed first. Of every
+string then only the logit is computed: a logit many times larger than any change a flip made to a pilot string is taken
+to survive every flip. What remains is screened flip by flip with a first-order estimate, where the model has one, and
+only the rest is evaluated. At the end a random sample of what was skipped is evaluated after all, and the share of
+wrong guesses is reported.
+
+By proof (`Prover`): flips that a `certificate` shows to leave the sign alone are skipped, as long as that saves time.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,6 +23,7 @@ from numpy.typing import NDArray
 from flipscope.cube.estimate import Estimate
 from flipscope.cube.intervals import proportions
 from flipscope.models.transformer import Transformer
+from flipscope.probes.certificate import Certificate, same_side, supports
 
 Bits = NDArray[np.uint8]
 Floats = NDArray[np.floating]
@@ -43,6 +48,16 @@ class Screening:
     audited: int
     wrong: int
     error_rate: Estimate | None  # of the guesses; None when nothing was skipped
+
+
+@dataclass(frozen=True)
+class Proven:
+    """How many flips were skipped because they provably leave the sign alone."""
+
+    flips: int  # of all strings
+    skipped: int
+    tried: int  # strings for which a proof was tried
+    stopped: bool  # whether it was given up, because it took longer than it saved
 
 
 def first_order_changes(model: Transformer, strings: Bits) -> Floats:
@@ -119,16 +134,28 @@ def _by_estimate(
         far = (np.abs(guess) > SAFETY * residual) & (np.abs(margin) > SAFETY * residual)[:, None]
         skipped[part] = far & (np.sign(guess) == np.sign(margin)[:, None])
     for string in part:
-        left = np.flatnonzero(~skipped[string])
-        if 2 * len(left) > strings.shape[1]:  # most flips are needed: all of them together are cheaper
-            base, every = flip_signs(strings[string : string + 1])
-            changed[string] = every[0] != base[0]
-            skipped[string] = False
-        elif len(left):
-            near = np.repeat(strings[string : string + 1], len(left) + 1, axis=0)
-            near[np.arange(len(left)), left] ^= 1
-            found = signs(near)
-            changed[string, left] = found[:-1] != found[-1]
+        _compute_rest(strings, string, signs, flip_signs, skipped, changed)
+
+
+def _compute_rest(
+    strings: Bits,
+    string: int,
+    signs: Callable[[Bits], NDArray[np.uint8]],
+    flip_signs: Callable[[Bits], tuple[NDArray[np.uint8], NDArray[np.uint8]]],
+    skipped: NDArray[np.bool_],
+    changed: NDArray[np.bool_],
+) -> None:
+    """Compute the flips of a string that are not skipped; all of them, and none skipped, where these are most."""
+    left = np.flatnonzero(~skipped[string])
+    if 2 * len(left) > strings.shape[1]:  # all of them together are cheaper
+        base, every = flip_signs(strings[string : string + 1])
+        changed[string] = every[0] != base[0]
+        skipped[string] = False
+    elif len(left):
+        near = np.repeat(strings[string : string + 1], len(left) + 1, axis=0)
+        near[np.arange(len(left)), left] ^= 1
+        found = signs(near)
+        changed[string, left] = found[:-1] != found[-1]
 
 
 def _audited(
@@ -152,3 +179,73 @@ def _audited(
     wrong = int((signs(near) != base_signs[string]).sum())
     rate = proportions([wrong], len(chosen), confidence)[0]
     return Screening(skipped.size, len(where), len(chosen), wrong, rate)
+
+
+# ---------------------------------------------------------------- by proof
+
+
+class Trusted(Protocol):
+    """What gives trusted signs, and within what distance of the threshold they are undetermined."""
+
+    threshold: float
+    tolerance: float
+
+    def signs(self, strings: Bits) -> Bits: ...
+
+    def flip_signs(self, strings: Bits) -> tuple[Bits, Bits]: ...
+
+
+class Prover:
+    """Which flips change the sign, without computing those that provably do not.
+
+    The first strings are computed, from which the trusted signs learn their tolerance; so are the next, to see how long
+    that takes. For all others a proof is tried, until all this has taken longer than computing would have.
+    """
+
+    def __init__(self, model: object) -> None:
+        self._certificate = Certificate(model) if isinstance(model, Transformer) and supports(model) else None
+        self._flips = self._skipped = self._tried = 0
+        self._computed = [0, 0.0]  # strings and seconds without proofs, after the first ones
+        self._proving = [0, 0.0]  # and with them
+        self._is_first, self._stopped = True, False
+
+    @property
+    def outcome(self) -> Proven:
+        """What was skipped so far."""
+        return Proven(self._flips, self._skipped, self._tried, self._stopped)
+
+    def changed(self, strings: Bits, trusted: Trusted) -> NDArray[np.bool_]:
+        """Which flips change the sign [string, position]."""
+        self._flips += strings.size
+        proving = self._certificate is not None and not self._stopped and self._computed[0] > 0
+        start = clock()
+        changed = self._proved(strings, trusted) if proving else _computed(strings, trusted)
+        account = self._proving if proving else self._computed
+        if not self._is_first:
+            account[0], account[1] = account[0] + len(strings), account[1] + clock() - start
+        self._is_first = False
+        if proving:
+            self._stopped = self._proving[1] / self._proving[0] > self._computed[1] / self._computed[0]
+        return changed
+
+    def _proved(self, strings: Bits, trusted: Trusted) -> NDArray[np.bool_]:
+        assert self._certificate is not None
+        base, low, high = self._certificate.intervals(strings)
+        skipped = same_side(base, low, high, trusted.threshold, trusted.tolerance)
+        changed = np.zeros(strings.shape, np.bool_)
+        for string in range(len(strings)):
+            _compute_rest(strings, string, trusted.signs, trusted.flip_signs, skipped, changed)
+        self._skipped += int(skipped.sum())
+        self._tried += len(strings)
+        return changed
+
+
+def _computed(strings: Bits, trusted: Trusted) -> NDArray[np.bool_]:
+    base, flipped = trusted.flip_signs(strings)
+    found: NDArray[np.bool_] = flipped != base[:, None]
+    return found
+
+
+def clock() -> float:
+    """Seconds, to compare what takes longer."""
+    return time.perf_counter()

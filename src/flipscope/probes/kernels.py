@@ -1,0 +1,280 @@
+"""The fast path's compiled loops in float32: attention, norms, and the first layer's mixtures.
+
+Matrix products are left to PyTorch; what stands between them is done here in one pass each, in the cache.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float32, Int64
+from numba import boolean, float32, int64, void
+
+from flipscope.cube.compiled import compiled
+from flipscope.probes.simd import (
+    LANES,
+    add,
+    divide,
+    exp,
+    larger,
+    load,
+    multiply,
+    multiply_add,
+    splat,
+    spread,
+    store,
+    subtract,
+)
+
+ROWS = 2 * LANES  # queries of one block: shorter strings cannot fill it
+KEYS = 4  # keys, and coordinates of values, whose sums are held in registers together
+TILE = 4 * LANES  # numbers of a mixture that are held in registers together
+_FLIPS = 16  # flips whose parts of a tile stay in the innermost cache
+
+_blocks, _matrix, _row, _number = float32[:, :, ::1], float32[:, ::1], float32[::1], float32
+_SUMS: Any = {"reassoc", "contract", "nsz"}  # sums may be reordered; infinity and NaN stay what they are
+_ZERO, _ONE, _NEVER = np.float32(0), np.float32(1), np.float32(-np.inf)
+
+
+@compiled(void(_matrix, _matrix, _row, _matrix, int64, int64, int64, int64))
+def softmax_attention(
+    query: Float32[np.ndarray, "inner row"],
+    key_value: Float32[np.ndarray, "row two_inner"],
+    query_bias: Float32[np.ndarray, " inner"],
+    out: Float32[np.ndarray, "inner row"],
+    tokens: int,
+    heads: int,
+    first: int,
+    last: int,
+) -> None:
+    """Attention (Eqs 8a-8c) of strings first .. last - 1, each of which has ``tokens`` rows, at least ROWS.
+
+    Queries and results stand in columns, so that a block of queries is a row of numbers; scores are computed for a
+    block with all keys, and stay in the cache until their values are added up. Queries are scaled already.
+    """
+    inner, across = query.shape
+    size = inner // heads
+    flat_query, flat_out = query.reshape(-1), out.reshape(-1)
+    groups, wide = (tokens + KEYS - 1) // KEYS, (size + KEYS - 1) // KEYS * KEYS
+    scores = np.zeros(groups * KEYS * ROWS, np.float32)  # [key, row]
+    keys = np.zeros(groups * KEYS * size, np.float32)  # [group, size, key]
+    shift = np.zeros(groups * KEYS, np.float32)
+    values = np.zeros(tokens * wide, np.float32)
+    block = np.zeros(size * ROWS, np.float32)
+    result = np.zeros(wide * ROWS, np.float32)
+    for string in range(first, last):
+        for head in range(heads):
+            left = head * size
+            for j in range(tokens):
+                row = key_value[string * tokens + j]
+                at = j // KEYS * KEYS * size + j % KEYS
+                total = _ZERO
+                for d in range(size):
+                    total += query_bias[left + d] * row[left + d]
+                    keys[at + d * KEYS] = row[left + d]
+                    values[j * wide + d] = row[inner + left + d]
+                shift[j] = total
+            for begin in range(0, tokens, ROWS):
+                # The last block ends with the last row and computes some rows again.
+                column = string * tokens + min(begin, tokens - ROWS)
+                for d in range(size):
+                    at = (left + d) * across + column
+                    store(block, d * ROWS, load(flat_query, at))
+                    store(block, d * ROWS + LANES, load(flat_query, at + LANES))
+                at = 0
+                for group in range(groups):
+                    j = group * KEYS
+                    a0, b0, c0, d0 = spread(shift, j), spread(shift, j + 1), spread(shift, j + 2), spread(shift, j + 3)
+                    a1, b1, c1, d1 = a0, b0, c0, d0
+                    for d in range(size):
+                        q0, q1 = load(block, d * ROWS), load(block, d * ROWS + LANES)
+                        x = spread(keys, at)
+                        a0, a1 = multiply_add(x, q0, a0), multiply_add(x, q1, a1)
+                        x = spread(keys, at + 1)
+                        b0, b1 = multiply_add(x, q0, b0), multiply_add(x, q1, b1)
+                        x = spread(keys, at + 2)
+                        c0, c1 = multiply_add(x, q0, c0), multiply_add(x, q1, c1)
+                        x = spread(keys, at + 3)
+                        d0, d1 = multiply_add(x, q0, d0), multiply_add(x, q1, d1)
+                        at += KEYS
+                    j *= ROWS
+                    store(scores, j, a0)
+                    store(scores, j + LANES, a1)
+                    store(scores, j + ROWS, b0)
+                    store(scores, j + ROWS + LANES, b1)
+                    store(scores, j + 2 * ROWS, c0)
+                    store(scores, j + 2 * ROWS + LANES, c1)
+                    store(scores, j + 3 * ROWS, d0)
+                    store(scores, j + 3 * ROWS + LANES, d1)
+                top0, top1 = splat(_NEVER), splat(_NEVER)
+                for at in range(0, tokens * ROWS, ROWS):
+                    top0, top1 = larger(load(scores, at), top0), larger(load(scores, at + LANES), top1)
+                total0, total1 = splat(_ZERO), splat(_ZERO)
+                for at in range(0, tokens * ROWS, ROWS):
+                    p0 = exp(subtract(load(scores, at), top0))
+                    p1 = exp(subtract(load(scores, at + LANES), top1))
+                    total0, total1 = add(total0, p0), add(total1, p1)
+                    store(scores, at, p0)
+                    store(scores, at + LANES, p1)
+                share0, share1 = divide(splat(_ONE), total0), divide(splat(_ONE), total1)
+                for d in range(0, wide, KEYS):
+                    a0, b0, c0, d0 = splat(_ZERO), splat(_ZERO), splat(_ZERO), splat(_ZERO)
+                    a1, b1, c1, d1 = a0, b0, c0, d0
+                    at = d
+                    for j in range(0, tokens * ROWS, ROWS):
+                        p0, p1 = load(scores, j), load(scores, j + LANES)
+                        x = spread(values, at)
+                        a0, a1 = multiply_add(x, p0, a0), multiply_add(x, p1, a1)
+                        x = spread(values, at + 1)
+                        b0, b1 = multiply_add(x, p0, b0), multiply_add(x, p1, b1)
+                        x = spread(values, at + 2)
+                        c0, c1 = multiply_add(x, p0, c0), multiply_add(x, p1, c1)
+                        x = spread(values, at + 3)
+                        d0, d1 = multiply_add(x, p0, d0), multiply_add(x, p1, d1)
+                        at += wide
+                    at = d * ROWS
+                    store(result, at, multiply(a0, share0))
+                    store(result, at + LANES, multiply(a1, share1))
+                    store(result, at + ROWS, multiply(b0, share0))
+                    store(result, at + ROWS + LANES, multiply(b1, share1))
+                    store(result, at + 2 * ROWS, multiply(c0, share0))
+                    store(result, at + 2 * ROWS + LANES, multiply(c1, share1))
+                    store(result, at + 3 * ROWS, multiply(d0, share0))
+                    store(result, at + 3 * ROWS + LANES, multiply(d1, share1))
+                for d in range(size):
+                    at = (left + d) * across + column
+                    store(flat_out, at, load(result, d * ROWS))
+                    store(flat_out, at + LANES, load(result, d * ROWS + LANES))
+
+
+@compiled(void(_matrix, _matrix, _row, _row, _row, _number), fastmath=_SUMS)
+def add_and_normalise(
+    x: Float32[np.ndarray, "row width"],
+    step: Float32[np.ndarray, "row width"],
+    step_bias: Float32[np.ndarray, " width"],
+    gain: Float32[np.ndarray, " width"],
+    bias: Float32[np.ndarray, " width"],
+    eps: float,
+) -> None:
+    """x becomes the layer norm of x + step + step_bias (Eqs 11-13), in place."""
+    rows, width = x.shape
+    for i in range(rows):
+        row, change = x[i], step[i]
+        total = _ZERO
+        for j in range(width):
+            number = row[j] + (change[j] + step_bias[j])
+            row[j] = number
+            total += number
+        mean = total / np.float32(width)
+        total = _ZERO
+        for j in range(width):
+            number = row[j] - mean
+            total += number * number
+        z = _ONE / np.sqrt(total / np.float32(width) + eps)
+        for j in range(width):
+            row[j] = (row[j] - mean) * z * gain[j] + bias[j]
+
+
+@compiled(void(_matrix, _row))
+def rectify(x: Float32[np.ndarray, "row width"], bias: Float32[np.ndarray, " width"]) -> None:
+    """x becomes the positive part of x + bias, in place; NaN stays NaN."""
+    rows, width = x.shape
+    for i in range(rows):
+        row = x[i]
+        for j in range(width):
+            number = row[j] + bias[j]
+            row[j] = _ZERO if number < _ZERO else number
+
+
+@compiled(void(_matrix, _blocks, _blocks, _blocks, boolean[:, :, ::1], int64[::1], int64[::1], int64, int64, _matrix))
+def mixtures(
+    base: Float32[np.ndarray, "token number"],
+    sums: Float32[np.ndarray, "tile part tile_size"],
+    values: Float32[np.ndarray, "tile part tile_size"],
+    shares: Float32[np.ndarray, "token flip three_heads"],
+    dominated: Bool[np.ndarray, "token flip head"],
+    old: Int64[np.ndarray, " flip"],
+    new: Int64[np.ndarray, " flip"],
+    first: int,
+    last: int,
+    out: Float32[np.ndarray, "pair number"],
+) -> None:
+    """For tokens first .. last - 1 under each flip: base + keep U + out v + in v', summed over heads (first_layer).
+
+    ``sums`` holds the sums of each token and head, then those without the dominating key; ``values`` those of the
+    tables, of which ``old`` and ``new`` are the rows that a flip takes out and puts in. Numbers come in tiles.
+    """
+    tokens, flips, heads = dominated.shape
+    size = base.shape[1]
+    flat_base, flat_out, flat_shares = base.reshape(-1), out.reshape(-1), shares.reshape(-1)
+    for tile in range(size // TILE):
+        some_sums, some_values = sums[tile].reshape(-1), values[tile].reshape(-1)
+        for begin in range(0, flips, _FLIPS):
+            for token in range(first, last):
+                for flip in range(begin, min(begin + _FLIPS, flips)):
+                    share = (token * flips + flip) * 3 * heads
+                    at = token * size + tile * TILE
+                    a, b = load(flat_base, at), load(flat_base, at + LANES)
+                    c, d = load(flat_base, at + 2 * LANES), load(flat_base, at + 3 * LANES)
+                    for head in range(heads):
+                        at = ((token + tokens * dominated[token, flip, head]) * heads + head) * TILE
+                        x = spread(flat_shares, share + head)
+                        a = multiply_add(x, load(some_sums, at), a)
+                        b = multiply_add(x, load(some_sums, at + LANES), b)
+                        c = multiply_add(x, load(some_sums, at + 2 * LANES), c)
+                        d = multiply_add(x, load(some_sums, at + 3 * LANES), d)
+                        at = (old[flip] * heads + head) * TILE
+                        x = spread(flat_shares, share + heads + head)
+                        a = multiply_add(x, load(some_values, at), a)
+                        b = multiply_add(x, load(some_values, at + LANES), b)
+                        c = multiply_add(x, load(some_values, at + 2 * LANES), c)
+                        d = multiply_add(x, load(some_values, at + 3 * LANES), d)
+                        at = (new[flip] * heads + head) * TILE
+                        x = spread(flat_shares, share + 2 * heads + head)
+                        a = multiply_add(x, load(some_values, at), a)
+                        b = multiply_add(x, load(some_values, at + LANES), b)
+                        c = multiply_add(x, load(some_values, at + 2 * LANES), c)
+                        d = multiply_add(x, load(some_values, at + 3 * LANES), d)
+                    at = ((token - first) * flips + flip) * size + tile * TILE
+                    store(flat_out, at, a)
+                    store(flat_out, at + LANES, b)
+                    store(flat_out, at + 2 * LANES, c)
+                    store(flat_out, at + 3 * LANES, d)
+
+
+@compiled(void(_matrix, _row, _row, _number, _row), fastmath=_SUMS)
+def normalise(
+    x: Float32[np.ndarray, "row width"],
+    gain: Float32[np.ndarray, " width"],
+    bias: Float32[np.ndarray, " width"],
+    eps: float,
+    z: Float32[np.ndarray, " row"],
+) -> None:
+    """x, whose rows have mean zero, becomes its layer norm, in place; z becomes that of Eq 12."""
+    rows, width = x.shape
+    for i in range(rows):
+        row = x[i]
+        total = _ZERO
+        for j in range(width):
+            total += row[j] * row[j]
+        factor = _ONE / np.sqrt(total / np.float32(width) + eps)
+        z[i] = factor
+        for j in range(width):
+            row[j] = row[j] * factor * gain[j] + bias[j]
+
+
+@compiled(void(_matrix, _row, _row, boolean))
+def scale_and_rectify(
+    x: Float32[np.ndarray, "row number"],
+    z: Float32[np.ndarray, " row"],
+    bias: Float32[np.ndarray, " number"],
+    rectified: bool,
+) -> None:
+    """x becomes z x + bias row by row, or the positive part of it, in place; NaN stays NaN."""
+    rows, width = x.shape
+    for i in range(rows):
+        row, factor = x[i], z[i]
+        for j in range(width):
+            number = row[j] * factor + bias[j]
+            row[j] = _ZERO if rectified and number < _ZERO else number

@@ -1,0 +1,82 @@
+"""A middle layer at every token of every flip, softmax attention by a kernel that never leaves the cache."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from flipscope.cube.compiled import in_parallel
+from flipscope.models.transformer import Block
+from flipscope.probes.deltas import dense_layer
+from flipscope.probes.finish import PART_ROWS, Finish, Workspace
+from flipscope.probes.first_layer import seen_by_attention
+from flipscope.probes.kernels import ROWS, softmax_attention
+
+
+class MiddleLayer:
+    """One block at every token; what the kernel does not know goes PyTorch's way (deltas.dense_layer)."""
+
+    def __init__(self, block: Block, space: Workspace) -> None:
+        self.space = space
+        self.block, self.attention, config = block, block.attention, block.config
+        self.compiled = (
+            config.attention == "softmax"
+            and not config.causal
+            and not config.mask_self
+            and self.attention.query.weight.dtype == torch.float32
+        )
+        self.finish = Finish(block, space) if self.compiled and Finish.supports(block) else None
+        if self.compiled:
+            self._prepare()
+
+    def _prepare(self) -> None:
+        attention, config = self.attention, self.block.config
+        scale = config.scale if attention.log_gain is None else config.scale * float(attention.log_gain.exp())
+        self.query = attention.query.weight.detach() * scale  # [inner, width]
+        self.key_value = torch.cat([attention.key.weight, attention.value.weight]).detach().T.contiguous()
+        self.query_bias = torch.zeros(len(self.query))
+        self.output = None if attention.output is None else attention.output.weight.detach().T.contiguous()
+        self.bias = torch.zeros(config.width)
+        # A key's bias adds the same to all logits of a row, which softmax does not notice; weights sum to one, so that
+        # a value's bias is added once.
+        if attention.query.bias is not None:
+            self.query_bias = attention.query.bias.detach() * scale
+        if attention.value.bias is not None:
+            bias = attention.value.bias.detach()
+            self.bias = bias.unflatten(0, (config.heads, -1)).sum(dim=0) if self.output is None else bias @ self.output
+        if attention.output is not None and attention.output.bias is not None:
+            self.bias = self.bias + attention.output.bias.detach()
+
+    def __call__(self, states: Float[Tensor, "flip token width"]) -> Float[Tensor, "flip token width"]:
+        """The layer's output; the states may be overwritten."""
+        if not self.compiled or states.shape[1] < ROWS:
+            return dense_layer(self.block, states)
+        some = max(1, PART_ROWS // states.shape[1])
+        for part in states.split(some):
+            self._part(part)
+        return states
+
+    def _part(self, states: Float[Tensor, "flip token width"]) -> None:
+        rows = states.flatten(0, 1)
+        brought = self._attend(seen_by_attention(self.block, rows), len(states))
+        if self.finish is not None:
+            self.finish(rows, brought, self.bias)
+        else:
+            rows.copy_(self.block.finish(rows, brought.add_(self.bias)))
+
+    def _attend(self, rows: Float[Tensor, "row width"], strings: int) -> Float[Tensor, "row width"]:
+        """What attention brings to each row, but for the bias."""
+        config, inner = self.block.config, len(self.query)
+        query = torch.mm(self.query, rows.T, out=self.space.take("query", inner, len(rows)))
+        key_value = torch.mm(rows, self.key_value, out=self.space.take("key_value", len(rows), 2 * inner))
+        mixed = self.space.take("mixed", inner, len(rows))
+        given = (query.numpy(), key_value.numpy(), self.query_bias.numpy(), mixed.numpy(), len(rows) // strings)
+        if torch.get_num_threads() == 1:
+            softmax_attention(*given, config.heads, 0, strings)
+        else:
+            in_parallel(lambda first, last: softmax_attention(*given, config.heads, first, last), strings, 1)
+        if self.output is None:
+            heads: Tensor = mixed.unflatten(0, (config.heads, -1))  # [head, width, row]
+            return heads.sum(dim=0).T.contiguous()
+        return torch.mm(mixed.T, self.output, out=self.space.take("step", len(rows), config.width))

@@ -1,0 +1,166 @@
+"""Eight float32 numbers as one value inside compiled loops, for what the compiler does not vectorise by itself.
+
+LLVM turns these into whatever instructions the processor has. Arrays are flat and contiguous, indices are trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import float32, int64, njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, register_model
+
+LANES = 8
+_FLOATS = ir.VectorType(ir.FloatType(), LANES)
+_INTEGERS = ir.VectorType(ir.IntType(32), LANES)
+
+
+class Vector(types.Type):  # type: ignore[misc]
+    """The type of eight numbers."""
+
+    def __init__(self) -> None:
+        super().__init__(name="FlipscopeVector")
+
+
+vector = Vector()
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, _FLOATS)
+
+
+def _pointer(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
+    return builder.gep(context.make_array(kind)(context, builder, array).data, [index])
+
+
+def _in_every_lane(builder: Any, number: Any) -> Any:
+    empty = ir.Constant(_FLOATS, ir.Undefined)
+    one = builder.insert_element(empty, number, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(one, empty, ir.Constant(_INTEGERS, [0] * LANES))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def load(_typing: Any, array: Any, _index: Any) -> Any:
+    """Eight numbers from an index on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = _pointer(context, builder, signature.args[0], *arguments)
+        found = builder.load(builder.bitcast(place, _FLOATS.as_pointer()))
+        found.align = 4
+        return found
+
+    return vector(array, int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def store(_typing: Any, array: Any, _index: Any, _value: Any) -> Any:
+    """Write eight numbers from an index on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = _pointer(context, builder, signature.args[0], *arguments[:2])
+        builder.store(arguments[2], builder.bitcast(place, _FLOATS.as_pointer())).align = 4
+        return context.get_dummy_value()
+
+    return types.none(array, int64, vector), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def spread(_typing: Any, array: Any, _index: Any) -> Any:
+    """The number at an index, in every lane."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _in_every_lane(builder, builder.load(_pointer(context, builder, signature.args[0], *arguments)))
+
+    return vector(array, int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def splat(_typing: Any, _number: Any) -> Any:
+    """A number in every lane."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return _in_every_lane(builder, arguments[0])
+
+    return vector(float32), generate
+
+
+def _binary(instruction: str) -> Any:
+    def typed(_typing: Any, _a: Any, _b: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            return getattr(builder, instruction)(*arguments)
+
+        return vector(vector, vector), generate
+
+    return intrinsic(typed)
+
+
+add: Callable[[Any, Any], Any] = _binary("fadd")
+subtract: Callable[[Any, Any], Any] = _binary("fsub")
+multiply: Callable[[Any, Any], Any] = _binary("fmul")
+divide: Callable[[Any, Any], Any] = _binary("fdiv")
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def multiply_add(_typing: Any, _a: Any, _b: Any, _c: Any) -> Any:
+    """a * b + c, with one rounding where the processor can."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(_FLOATS, [_FLOATS] * 3)
+        name = f"llvm.fmuladd.v{LANES}f32"
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+
+    return vector(vector, vector, vector), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def larger(_typing: Any, _a: Any, _b: Any) -> Any:
+    """a where a > b, else b: also where one of them is NaN."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.select(builder.fcmp_ordered(">", *arguments), *arguments)
+
+    return vector(vector, vector), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _power_of_two(_typing: Any, _shifted: Any) -> Any:
+    """2^n from 1.5 * 2^23 + n, whose lowest bits are n."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        bits = builder.bitcast(arguments[0], _INTEGERS)
+        exponent = builder.add(bits, ir.Constant(_INTEGERS, [127] * LANES))
+        return builder.bitcast(builder.shl(exponent, ir.Constant(_INTEGERS, [23] * LANES)), _FLOATS)
+
+    return vector(vector), generate
+
+
+_ROUNDER = np.float32(1.5 * 2**23)  # adding it rounds to an integer, which the lowest bits then hold
+_LOWEST = np.float32(-87.0)  # e^-87 is the last that is no subnormal number
+_LOG2_E = np.float32(1.44269504088896341)
+_LN2_HIGH, _LN2_LOW = np.float32(-0.693359375), np.float32(2.12194440e-4)  # -ln 2 in two parts, the first of few bits
+# e^r = 1 + r + r^2 P(r) for |r| <= ln(2) / 2, to 2e-8; the coefficients are those of Cephes' expf.
+_P5, _P4, _P3 = np.float32(1.9875691500e-4), np.float32(1.3981999507e-3), np.float32(8.3334519073e-3)
+_P2, _P1, _P0 = np.float32(4.1665795894e-2), np.float32(1.6666665459e-1), np.float32(5.0000001201e-1)
+_ONE = np.float32(1.0)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def exp(x: Any) -> Any:
+    """e^x for x <= 0 to float32's rounding; below -87 it is e^-87, and NaN stays NaN."""
+    x = larger(splat(_LOWEST), x)
+    shifted = multiply_add(x, splat(_LOG2_E), splat(_ROUNDER))
+    n = subtract(shifted, splat(_ROUNDER))
+    r = multiply_add(n, splat(_LN2_LOW), multiply_add(n, splat(_LN2_HIGH), x))
+    p = multiply_add(splat(_P5), r, splat(_P4))
+    p = multiply_add(p, r, splat(_P3))
+    p = multiply_add(p, r, splat(_P2))
+    p = multiply_add(p, r, splat(_P1))
+    p = multiply_add(p, r, splat(_P0))
+    p = multiply_add(p, multiply(r, r), add(r, splat(_ONE)))
+    return multiply(p, _power_of_two(shifted))

@@ -1,0 +1,223 @@
+"""The compiled layers in float32 against the same layers in float64: as exact as PyTorch's own."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from numba import float32, njit, void
+
+from flipscope.models.config import TransformerConfig, encoder
+from flipscope.models.transformer import Transformer
+from flipscope.probes import kernels, middle_layer, simd
+from flipscope.probes.fast import FastEngine
+from flipscope.probes.finish import Finish, Workspace
+from flipscope.probes.first_layer import FirstLayer, make_tables
+from flipscope.probes.middle_layer import MiddleLayer
+from flipscope.probes.mixed_rows import make_mixed_tables, mixable, mixed_states
+
+SCHEMES = ("uniform", "gaussian", "xavier_normal", "pytorch")
+BASE = encoder(32, 3, 4, ffn_width=64)
+CHOICES: dict[str, dict[str, object]] = {
+    "as it is": {},
+    "norm once": {"norm": "once"},
+    "norm first": {"norm": "pre"},
+    "no norm": {"norm": "none"},
+    "plain norm": {"affine": False},
+    "eps 0": {"eps": 0.0},
+    "gelu": {"activation": "gelu"},
+    "gelu_tanh": {"activation": "gelu_tanh"},
+    "no bias": {"qkv_bias": False},
+    "learned scale": {"learned_scale": True},
+    "sharp": {"logit_scale": 30.0},
+    "odd heads": {"heads": 3, "head_size": 5},
+    "full heads": {"heads": 2, "head_size": 32, "combine": "sum"},
+    "sum block": {"heads": 2, "head_size": 32, "combine": "sum", "block": "sum", "norm": "once"},
+    "width 40": {"width": 40, "ffn_width": 24},
+    "relu attention": {"attention": "relu"},
+    "linear attention": {"attention": "linear"},
+    "causal": {"causal": True},
+    "mask self": {"mask_self": True},
+}
+UNKNOWN = {"relu attention", "linear attention", "causal", "mask self"}  # to the attention kernel
+
+
+def configured(choice: str) -> TransformerConfig:
+    return dataclasses.replace(BASE, **CHOICES[choice])
+
+
+def in_float64(model: Transformer) -> Transformer:
+    exact = Transformer(model.config, seed=None, dtype=torch.float64)
+    exact.load_state_dict({name: tensor.double() for name, tensor in model.state_dict().items()}, assign=True)
+    return exact.eval()
+
+
+def assert_as_exact(found: torch.Tensor, plain: torch.Tensor, exact: torch.Tensor) -> None:
+    """The error against float64 is at most ten times that of plain float32, or of one rounding."""
+    rounding = max(float((plain - exact).abs().max()), float(exact.abs().max()) * 2.0**-24)
+    assert float((found - exact).abs().max()) <= 10 * rounding
+
+
+@njit([void(float32[::1], float32[::1])])
+def exponentials(x, out):
+    for at in range(0, len(x), simd.LANES):
+        simd.store(out, at, simd.exp(simd.load(x, at)))
+
+
+def test_exp_is_rounded_as_well_as_numpys():
+    x = -np.random.default_rng(0).exponential(20, 80_000).astype(np.float32)
+    x = np.concatenate([x[x >= -87], np.linspace(-1, 0, 8001, dtype=np.float32)])
+    x = np.append(x[: len(x) // 8 * 8 - 8], np.zeros(8, np.float32))
+    out = np.empty_like(x)
+    exponentials(x, out)
+    exact = np.exp(x.astype(np.float64))
+    assert np.abs(out / exact - 1).max() < 1.5e-7
+    assert (out[-8:] == 1).all()
+
+
+def test_exp_of_far_numbers_and_nan():
+    x = np.array([-88, -1e30, -np.inf, np.nan, 0, -87, -50, -3e38], np.float32)
+    out = np.empty_like(x)
+    exponentials(x, out)
+    assert np.isnan(out[3])
+    assert (out[[0, 1, 2, 7]] <= 2e-38).all()
+    assert (out[[0, 1, 2, 7]] >= 0).all()
+    assert out[4] == 1
+
+
+@pytest.mark.parametrize("tokens", [16, 17, 31, 32, 33, 101])
+@pytest.mark.parametrize(("heads", "size"), [(1, 1), (3, 5), (4, 8), (2, 32)])
+@pytest.mark.parametrize("scale", [0.3, 20.0])
+def test_attention_by_the_definition(tokens, heads, size, scale):
+    stream = torch.Generator().manual_seed(tokens * size)
+    query, key, value = torch.randn((3, 5, heads, tokens, size), generator=stream)
+    bias = scale * torch.randn((heads, size), generator=stream)
+    query = query * scale
+    inner, rows = heads * size, 5 * tokens
+    columns = query.permute(1, 3, 0, 2).reshape(inner, rows).contiguous()
+    both = torch.cat([x.transpose(1, 2).reshape(rows, inner) for x in (key, value)], dim=1).contiguous()
+    out = torch.full((inner, rows), torch.nan)
+    for first, last in ((0, 2), (2, 5)):
+        kernels.softmax_attention(
+            columns.numpy(), both.numpy(), bias.flatten().numpy(), out.numpy(), tokens, heads, first, last
+        )
+    found = out.unflatten(0, (heads, size)).unflatten(2, (5, tokens)).permute(2, 0, 3, 1)
+
+    def attended(dtype: torch.dtype) -> torch.Tensor:
+        scores = (query.to(dtype) + bias.to(dtype)[:, None]) @ key.to(dtype).transpose(-2, -1)
+        return scores.softmax(dim=-1) @ value.to(dtype)
+
+    assert_as_exact(found, attended(torch.float32), attended(torch.float64))
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_middle_layer_is_as_exact_as_the_blocks_own(choice, scheme, monkeypatch):
+    monkeypatch.setattr(middle_layer, "PART_ROWS", 3 * 20)  # three strings, then the rest
+    model = Transformer(configured(choice), scheme=scheme, seed=4).eval()
+    states = torch.randn((5, 20, model.config.width), generator=torch.Generator().manual_seed(1))
+    with torch.inference_mode():
+        plain, exact = model.blocks[1](states), in_float64(model).blocks[1](states.double())
+        layer = MiddleLayer(model.blocks[1], Workspace())
+        assert layer.compiled == (choice not in UNKNOWN)
+        found = layer(states.clone())
+    assert_as_exact(found, plain, exact)
+
+
+def test_float64_and_short_strings_go_pytorchs_way():
+    for dtype, tokens in ((torch.float64, 20), (torch.float32, kernels.ROWS - 1)):
+        model = Transformer(BASE, seed=4, dtype=dtype).eval()
+        states = torch.randn((2, tokens, 32), dtype=dtype, generator=torch.Generator().manual_seed(1))
+        with torch.inference_mode():
+            found = MiddleLayer(model.blocks[1], Workspace())(states)
+            torch.testing.assert_close(found, model.blocks[1](states))
+
+
+def test_several_threads_give_the_same():
+    model = Transformer(BASE, seed=4).eval()
+    states = torch.randn((9, 20, 32), generator=torch.Generator().manual_seed(1))
+    with torch.inference_mode():
+        alone = MiddleLayer(model.blocks[1], Workspace())(states.clone())
+        torch.set_num_threads(2)
+        torch.testing.assert_close(MiddleLayer(model.blocks[1], Workspace())(states.clone()), alone)
+
+
+@pytest.mark.parametrize("where", [0, 19])
+def test_nan_is_not_swallowed(where):
+    model = Transformer(BASE, seed=4).eval()
+    states = torch.randn((2, 20, 32), generator=torch.Generator().manual_seed(1))
+    states[1, where, 3] = torch.nan
+    with torch.inference_mode():
+        found = MiddleLayer(model.blocks[1], Workspace())(states)
+    assert found[0].isfinite().all()
+    assert found[1].isnan().all()  # every row attends to the broken one
+
+
+def test_rectifying_keeps_nan():
+    bias, z = np.array([1, -1, 0.5], np.float32), np.ones(2, np.float32)
+    x = np.array([[-2, 3, np.nan], [0, 0, -0.5]], np.float32)
+    expected = np.array([[0, 2, np.nan], [1, 0, 0]], np.float32)
+    first, second, third = x.copy(), x.copy(), x.copy()
+    kernels.rectify(first, bias)
+    kernels.scale_and_rectify(second, z, bias, True)
+    kernels.scale_and_rectify(third, 2 * z, bias, False)
+    np.testing.assert_array_equal(first, expected)
+    np.testing.assert_array_equal(second, expected)
+    np.testing.assert_array_equal(third, 2 * x + bias)
+
+
+MIXED = ("as it is", "norm once", "plain norm", "gelu", "gelu_tanh", "no bias", "sharp", "relu attention", "causal")
+
+
+@pytest.mark.parametrize("choice", MIXED)
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("marker", ["eos", "cls"])
+def test_the_first_layer_from_mixtures(choice, scheme, marker, monkeypatch):
+    monkeypatch.setattr("flipscope.probes.mixed_rows.PART_ROWS", 3 * 8)  # three tokens at a time
+    config = dataclasses.replace(configured(choice), marker=marker, readout="last")
+    model = Transformer(config, scheme=scheme, seed=2).eval()
+    string = torch.from_numpy(np.random.default_rng(0).integers(0, 2, 20))
+    flips = torch.tensor([0, 3, 4, 7, 11, 12, 18, 19])
+    near = string.repeat(len(flips), 1)
+    near[torch.arange(len(flips)), flips] ^= 1
+    exact = in_float64(model)
+    with torch.inference_mode():
+        block, tables = model.blocks[0], make_tables(model, 20)
+        assert mixable(block)
+        first = FirstLayer(block, tables, string)
+        found = mixed_states(make_mixed_tables(block, tables, Finish(block, Workspace())), first, flips)
+        plain, true = block(model.embed(near)), exact.blocks[0](exact.embed(near))
+    assert_as_exact(found, plain, true)
+
+
+def test_what_mixtures_are_not_for():
+    for fields in ({"norm": "pre"}, {"eps": 0.0}, {"ffn_width": 40}, {"heads": 16, "head_size": 2}):
+        assert not mixable(Transformer(dataclasses.replace(BASE, **fields), seed=0).blocks[0])
+    assert not mixable(Transformer(BASE, seed=0, dtype=torch.float64).blocks[0])
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_logits_are_as_exact_as_the_plain_forwards(choice):
+    for seed, scheme in enumerate(SCHEMES):
+        model = Transformer(configured(choice), scheme=scheme, seed=seed).eval()
+        strings = np.random.default_rng(seed).integers(0, 2, (2, 25), np.uint8)
+        near = torch.from_numpy(np.concatenate([row ^ np.eye(25, dtype=np.uint8) for row in strings])).long()
+        with torch.inference_mode():
+            plain, exact = model(near), in_float64(model)(near)
+        if not plain.isfinite().all():
+            continue  # attention without softmax or norm can overflow float32
+        found = FastEngine(model, deltas=False).flip_logits(strings)[1]
+        assert_as_exact(torch.from_numpy(found).flatten(), plain, exact)
+
+
+def test_memory_is_kept_from_string_to_string():
+    engine = FastEngine(Transformer(BASE, scheme="gaussian", seed=1), deltas=False)
+    strings = np.random.default_rng(3).integers(0, 2, (3, 30), np.uint8)
+    together = copy.deepcopy(engine.flip_logits(strings))
+    alone = [engine.flip_logits(strings[row : row + 1])[1][0] for row in (2, 1, 0)]
+    np.testing.assert_array_equal(together[1], alone[::-1])
+    engine.flip_logits(strings[:, :18])
+    np.testing.assert_array_equal(engine.flip_logits(strings)[1], together[1])
