@@ -124,6 +124,8 @@ def _account(found: Measured) -> str:
         sentence += (
             "." if rate is None else f", of {found.screening.audited:,} audited {found.screening.wrong:,} wrongly."
         )
+    if found.proven is not None:
+        sentence += f" Certified: {found.proven.skipped:,} of {found.proven.flips:,} flips were skipped."
     return sentence
 
 

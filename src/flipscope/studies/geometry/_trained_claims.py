@@ -32,8 +32,11 @@ def _each(rows: Table, judge: Callable[[dict[str, Any], float], Judgement], what
     if not rows:
         return Judgement.without(what)
     confidence = 1 - 0.05 / len(rows)
-    found = all_of([judge(row, confidence) for row in rows])
-    return Judgement(found.verdict, found.quantity, found.measured, found.low, found.high, f"{len(rows)} models")
+    parts = [judge(row, confidence) for row in rows]
+    found = all_of(parts)
+    passed = sum(part.verdict == "reproduced" for part in parts)
+    note = f"so for {passed} of {len(rows)} models; shown is the one that decides"
+    return Judgement(found.verdict, found.quantity, found.measured, found.low, found.high, note)
 
 
 def _judge_learned(*languages: str) -> Callable[[Table], Judgement]:
@@ -92,7 +95,8 @@ def _judge_failures(table: Table) -> Judgement:
         name: [row["average_sensitivity"] for row in rows_of(failed, name)]
         for name in sorted({row["language"] for row in failed})
     }
-    note = "; ".join(f"{name}: mean average sensitivity {np.mean(values):.3g}" for name, values in parts.items())
+    said = ", ".join(f"{name.replace('_', ' ')} {np.mean(values):.3g}" for name, values in parts.items())
+    note = f"mean average sensitivity by language: {said}"
     return at_least(found, 0.5, f"share of the {len(failed)} models that failed with average sensitivity near 0", note)
 
 

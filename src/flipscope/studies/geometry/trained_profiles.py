@@ -18,6 +18,8 @@ from flipscope.studies.geometry._trained_claims import CLAIMS, LEARNED, named, r
 from flipscope.studies.geometry._training import Name, Training, strings_of
 from flipscope.training.fit import evaluate, fit, random_training
 
+LEARNED_LABEL, FAILED_LABEL = f"models that learned it (above {LEARNED})", "models that did not"
+
 
 class TrainedProfiles(Study):
     """What training makes of the bias towards low sensitivity."""
@@ -92,7 +94,7 @@ class TrainedProfiles(Study):
         kinds = sorted({(row["language"], row["relevant"], row["length"]) for row in table})
         spectra = [_spectrum_panel(table, *kind) for kind in kinds]
         averages = _averages_panel(table, kinds)
-        caption = "Share of all strings of all models at each sensitivity, on a log scale."
+        caption = "Share of the strings of all models together at each sensitivity, on a log scale."
         return [
             Figure("trained-spectra", "Sensitivity spectra after training", caption, spectra, where="Figs 3, 5, 6, 7"),
             Figure(
@@ -170,14 +172,21 @@ def _title(language: str, relevant: int, length: int) -> str:
 
 
 def _spectrum_panel(table: Table, language: str, relevant: int, length: int) -> Panel:
+    """The strings of all models together, of those that learned the language apart from those that did not."""
     rows = [row for row in rows_of(table, language) if (row["relevant"], row["length"]) == (relevant, length)]
+    learned = [row for row in rows if row["accuracy"] > LEARNED]
     series = []
-    for row in sorted(rows, key=lambda row: (row["heads"] * row["head_size"], row["seed"])):
-        heights = [count / row["strings"] if count else None for count in row["profile"]]
-        width = row["heads"] * row["head_size"]
-        label = f"width {width}, seed {row['seed']}: accuracy {row['accuracy']:.3f}"
-        series.append(Series(label, list(range(length + 1)), heights, "bars"))
-    return Panel(_title(language, relevant, length), "sensitivity s(x)", "share of strings", series, y_log=True)
+    for colour, (label, own) in enumerate(
+        ((LEARNED_LABEL, learned), (FAILED_LABEL, [row for row in rows if row not in learned]))
+    ):
+        if own:
+            total = sum(row["strings"] for row in own)
+            counts = np.sum([row["profile"] for row in own], axis=0)
+            heights = [float(count) / total if count else None for count in counts]
+            series.append(Series(label, list(range(length + 1)), heights, "bars", colour=colour))
+    title = f"{_title(language, relevant, length)}: {len(learned)} of {len(rows)} learned"
+    lowest = 0.5 / sum(row["strings"] for row in rows)
+    return Panel(title, "sensitivity s(x)", "share of strings", series, y_log=True, y_range=(lowest, 1.5))
 
 
 def _averages_panel(table: Table, kinds: Sequence[tuple[str, int, int]]) -> Panel:
@@ -189,10 +198,10 @@ def _averages_panel(table: Table, kinds: Sequence[tuple[str, int, int]]) -> Pane
                 point = (float(place), row["average_sensitivity"], f"{named(row)}: accuracy {row['accuracy']:.3f}")
                 (learned if row["accuracy"] > LEARNED else others).append(point)
     series = []
-    for label, points in ((f"accuracy above {LEARNED}", learned), ("not learned", others)):
+    for colour, (label, points) in enumerate(((LEARNED_LABEL, learned), (FAILED_LABEL, others))):
         x, y, hover = ([point[axis] for point in points] for axis in range(3))
-        series.append(Series(label, x, y, "points", hover=hover))  # type: ignore[arg-type]
-    names = [_title(*kind).replace(", N", "\nN") for kind in kinds]
+        series.append(Series(label, x, y, "points", colour=colour, hover=hover))  # type: ignore[arg-type]
+    names = [f"{language.replace('_', ' ')} {relevant or ''}".strip() for language, relevant, _ in kinds]
     half = Rule(max(length for _, _, length in kinds) / 2, "N/2, as of a random function")
     return Panel("", "", "average sensitivity", series, categories=names, rules=(half,))
 
