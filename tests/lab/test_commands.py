@@ -42,14 +42,14 @@ def test_run_studies_and_status(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     _install(monkeypatch, example_studies.Blinks())
     (row,) = _json(capsys, "studies")
     assert {"name", "paper", "figures", "scales", "state"} <= set(row)
-    assert (row["state"], row["scales"]["smoke"]["trials"]) == ("not run", 200)
+    assert (row["state"], row["scales"]["smoke"]) == ("not run", {"note": "all of it", "minutes": 0.1})
     assert not Path("results").exists()  # looking leaves nothing behind
 
     found = _json(capsys, "run", "blinks", "--scale", "smoke", "--workers", "0", "--limit", "3")
     assert list(found)[:6] == ["study", "scale", "trials", "failed", "seconds", "claims"]
     assert list(found["claims"][0])[:6] == ["claim", "paper", "measured", "low", "high", "verdict"]
     assert (found["done"], found["trials"], found["complete"]) == (3, 200, False)
-    assert _json(capsys, "studies")[0]["state"] == "partly done: smoke 3 of 200"
+    assert _json(capsys, "studies")[0]["state"] == "partly done, smoke: 3 of 200"
     (state,) = _json(capsys, "status")
     assert (state["study"], state["done"], state["total"]) == ("blinks", 3, 200)
     assert state["state"] != "running"
@@ -170,7 +170,15 @@ def test_an_interrupt_says_what_is_kept() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(0.04, "0.0 s"), (3.21, "3.2 s"), (42, "42 s"), (600, "10 min"), (7300, "2 h 2 min"), (400_000, "4 days")],
+    [
+        (0.04, "0.0 s"),
+        (3.21, "3.2 s"),
+        (42, "42 s"),
+        (600, "10 min"),
+        (7300, "2 h 2 min"),
+        (36_000, "10 h"),
+        (400_000, "4 days"),
+    ],
 )
 def test_spans(seconds: float, said: str) -> None:
     assert span(seconds) == said

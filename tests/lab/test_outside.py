@@ -55,7 +55,7 @@ def test_the_study_of_the_guide_is_short() -> None:
 def test_it_is_listed_run_and_reported_by_name(outside: Path) -> None:
     listed = {row["name"]: row for row in json.loads(_flipscope(outside, "studies", "--json"))}
     assert listed["juntas"]["state"] == "not run"
-    assert listed["juntas"]["scales"]["smoke"]["trials"] == 10
+    assert listed["juntas"]["scales"]["laptop"]["minutes"] == 0.2
     assert "random-init" in listed
 
     first = json.loads(_flipscope(outside, "run", "juntas", "--scale", "smoke", "--workers", "2", "--json"))
@@ -86,7 +86,7 @@ def test_an_edited_study_does_not_reuse_old_results(tmp_path: Path) -> None:
     file.write_text(_code().replace("Bars: 95 %", "Whiskers: 95 %"))
     kept = json.loads(_flipscope(tmp_path, "run", "juntas:STUDY", "--scale", "smoke", "--workers", "0", "--json"))
     assert kept["reused"] == 10
-    file.write_text(_code().replace("zero_strings(f) / 2**LENGTH", "1 - zero_strings(f) / 2**LENGTH"))
+    file.write_text(_code().replace("zero_strings(f) / 2**LENGTH", "zero_strings(f) / 2 ** (LENGTH + 1)"))
     anew = json.loads(_flipscope(tmp_path, "run", "juntas:STUDY", "--scale", "smoke", "--workers", "0", "--json"))
     assert anew["reused"] == 0
 

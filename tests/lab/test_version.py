@@ -105,7 +105,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         for name in [name for name in sys.modules if name.partition(".")[0] == "versioned"]:
             del sys.modules[name]
         importlib.invalidate_caches()
-        for cached in (version._parsed, version._source, version._class_version):
+        for cached in (version._parsed, version._source, version._module, version._class_version):
             cached.cache_clear()
         sys.dont_write_bytecode = True
         study: Study = importlib.import_module("versioned.study").STUDY

@@ -194,7 +194,8 @@ def test_the_first_layer_from_mixtures(choice, scheme, marker, monkeypatch):
 
 
 def test_what_mixtures_are_not_for():
-    for fields in ({"norm": "pre"}, {"eps": 0.0}, {"ffn_width": 40}, {"heads": 16, "head_size": 2}):
+    many = {"width": 128, "heads": 32}
+    for fields in ({"norm": "pre"}, {"eps": 0.0}, {"ffn_width": 40}, {"heads": 16, "head_size": 2}, many):
         assert not mixable(Transformer(dataclasses.replace(BASE, **fields), seed=0).blocks[0])
     assert not mixable(Transformer(BASE, seed=0, dtype=torch.float64).blocks[0])
 

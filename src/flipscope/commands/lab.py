@@ -18,7 +18,7 @@ from flipscope.lab.driver import run_study
 from flipscope.lab.runner import open_runner
 from flipscope.lab.store import RunState, Store
 from flipscope.lab.study import Study
-from flipscope.lab.version import code_version, trial_key
+from flipscope.lab.version import code_version
 
 
 def run_run(arguments: argparse.Namespace) -> int:
@@ -107,41 +107,36 @@ def run_studies(arguments: argparse.Namespace) -> int:
 
 
 def _row(name: str, store: Store | None) -> dict[str, Any]:
-    """What there is to know of one study; one that cannot be loaded does not hide the others."""
+    """What there is to know of one study; one that cannot be loaded does not hide the others.
+
+    No trial is made for it: a study for a cluster has tens of thousands.
+    """
     try:
         study = registry.find(name)
         code = code_version(study)
-        trials = {scale: study.checked_trials(scale) for scale in study.scales}
     except InputError as error:
         return {"name": name, "paper": None, "figures": [], "scales": {}, "state": "broken", "error": str(error)}
-    done = {}
-    for scale, wanted in trials.items():
-        keys = [trial_key(study, trial, code) for trial in wanted]
-        done[scale] = len(store.done(keys)) if store is not None else 0
-    scales = {
-        scale: {"note": made.note, "minutes": made.minutes, "trials": len(trials[scale]), "done": done[scale]}
-        for scale, made in study.scales.items()
-    }
-    runs = store.runs(name) if store is not None else []
     return {
         "name": name,
         "paper": study.paper,
         "title": study.title,
         "figures": list(study.figures),
-        "scales": scales,
-        "state": _state(scales, runs),
+        "scales": {scale: dataclasses.asdict(made) for scale, made in study.scales.items()},
+        "state": _state(store.runs(name) if store is not None else [], code),
     }
 
 
-def _state(scales: dict[str, dict[str, Any]], runs: list[RunState]) -> str:
-    """In words: where the latest run stands, or the largest scale that is done."""
-    if runs and runs[0].state == "running":
-        return f"running {runs[0].scale}: {runs[0].done} of {runs[0].total}"
-    full = [name for name, scale in scales.items() if scale["done"] == scale["trials"]]
-    if full:
-        return f"done at scale {full[-1]}"
-    begun = [f"{name} {scale['done']} of {scale['trials']}" for name, scale in scales.items() if scale["done"]]
-    return f"partly done: {', '.join(begun)}" if begun else "not run"
+def _state(runs: list[RunState], code: str) -> str:
+    """In words: where the latest run stands."""
+    if not runs:
+        return "not run"
+    latest = runs[0]
+    progress = f"{latest.scale}: {latest.done:,} of {latest.total:,}"
+    if latest.state == "running":
+        return f"running {progress}"
+    if latest.code != code:
+        return f"{latest.scale} measured with other code"
+    return f"done at scale {latest.scale}" if latest.done == latest.total else f"partly done, {progress}"
 
 
 def run_status(arguments: argparse.Namespace) -> int:

@@ -83,10 +83,16 @@ def _whole(module: str, own_package: str, seen: dict[str, str]) -> None:
     """Add a module and everything it imports from flipscope or the study's package."""
     if module in seen:
         return
+    seen[module], imported = _module(module, own_package)
+    for name in imported:
+        _whole(name, own_package, seen)
+
+
+@functools.cache
+def _module(module: str, own_package: str) -> tuple[str, tuple[str, ...]]:
+    """The hash of a module's code, and what it imports of the packages that count."""
     tree = _parsed(module)
-    seen[module] = _hash(ast.unparse(tree))
-    for imported in _imports([tree], module, own_package):
-        _whole(imported, own_package, seen)
+    return _hash(ast.unparse(tree)), tuple(_imports([tree], module, own_package))
 
 
 def _imports(nodes: Iterable[ast.AST], module: str, own_package: str) -> Iterator[str]:

@@ -37,6 +37,94 @@ _SUMS: Any = {"reassoc", "contract", "nsz"}  # sums may be reordered; infinity a
 _ZERO, _ONE, _NEVER = np.float32(0), np.float32(1), np.float32(-np.inf)
 
 
+@compiled(void(_row, _row, _row, _row, int64))
+def _scores(
+    block: Float32[np.ndarray, " size_row"],
+    keys: Float32[np.ndarray, " group_size_key"],
+    shift: Float32[np.ndarray, " key"],
+    scores: Float32[np.ndarray, " key_row"],
+    size: int,
+) -> None:
+    """Attention logits (Eq 8a) of a block of rows with all keys, and ``shift`` of each key."""
+    at = 0
+    for j in range(0, len(shift), KEYS):
+        a0, b0, c0, d0 = spread(shift, j), spread(shift, j + 1), spread(shift, j + 2), spread(shift, j + 3)
+        a1, b1, c1, d1 = a0, b0, c0, d0
+        for d in range(size):
+            q0, q1 = load(block, d * ROWS), load(block, d * ROWS + LANES)
+            x = spread(keys, at)
+            a0, a1 = multiply_add(x, q0, a0), multiply_add(x, q1, a1)
+            x = spread(keys, at + 1)
+            b0, b1 = multiply_add(x, q0, b0), multiply_add(x, q1, b1)
+            x = spread(keys, at + 2)
+            c0, c1 = multiply_add(x, q0, c0), multiply_add(x, q1, c1)
+            x = spread(keys, at + 3)
+            d0, d1 = multiply_add(x, q0, d0), multiply_add(x, q1, d1)
+            at += KEYS
+        to = j * ROWS
+        store(scores, to, a0)
+        store(scores, to + LANES, a1)
+        store(scores, to + ROWS, b0)
+        store(scores, to + ROWS + LANES, b1)
+        store(scores, to + 2 * ROWS, c0)
+        store(scores, to + 2 * ROWS + LANES, c1)
+        store(scores, to + 3 * ROWS, d0)
+        store(scores, to + 3 * ROWS + LANES, d1)
+
+
+@compiled(void(_row, int64, _row))
+def _exponentials(scores: Float32[np.ndarray, " key_row"], tokens: int, share: Float32[np.ndarray, " row"]) -> None:
+    """Scores become the softmax's numerators (Eq 8b), ``share`` one over their sum."""
+    top0, top1 = splat(_NEVER), splat(_NEVER)
+    for at in range(0, tokens * ROWS, ROWS):
+        top0, top1 = larger(load(scores, at), top0), larger(load(scores, at + LANES), top1)
+    total0, total1 = splat(_ZERO), splat(_ZERO)
+    for at in range(0, tokens * ROWS, ROWS):
+        p0, p1 = exp(subtract(load(scores, at), top0)), exp(subtract(load(scores, at + LANES), top1))
+        total0, total1 = add(total0, p0), add(total1, p1)
+        store(scores, at, p0)
+        store(scores, at + LANES, p1)
+    store(share, 0, divide(splat(_ONE), total0))
+    store(share, LANES, divide(splat(_ONE), total1))
+
+
+@compiled(void(_row, _row, _row, int64, _row))
+def _averages(
+    scores: Float32[np.ndarray, " key_row"],
+    share: Float32[np.ndarray, " row"],
+    values: Float32[np.ndarray, " key_size"],
+    tokens: int,
+    result: Float32[np.ndarray, " size_row"],
+) -> None:
+    """The block's weighted sums of the values (Eq 8c)."""
+    wide = len(values) // tokens
+    share0, share1 = load(share, 0), load(share, LANES)
+    for d in range(0, wide, KEYS):
+        a0, b0, c0, d0 = splat(_ZERO), splat(_ZERO), splat(_ZERO), splat(_ZERO)
+        a1, b1, c1, d1 = a0, b0, c0, d0
+        at = d
+        for j in range(0, tokens * ROWS, ROWS):
+            p0, p1 = load(scores, j), load(scores, j + LANES)
+            x = spread(values, at)
+            a0, a1 = multiply_add(x, p0, a0), multiply_add(x, p1, a1)
+            x = spread(values, at + 1)
+            b0, b1 = multiply_add(x, p0, b0), multiply_add(x, p1, b1)
+            x = spread(values, at + 2)
+            c0, c1 = multiply_add(x, p0, c0), multiply_add(x, p1, c1)
+            x = spread(values, at + 3)
+            d0, d1 = multiply_add(x, p0, d0), multiply_add(x, p1, d1)
+            at += wide
+        to = d * ROWS
+        store(result, to, multiply(a0, share0))
+        store(result, to + LANES, multiply(a1, share1))
+        store(result, to + ROWS, multiply(b0, share0))
+        store(result, to + ROWS + LANES, multiply(b1, share1))
+        store(result, to + 2 * ROWS, multiply(c0, share0))
+        store(result, to + 2 * ROWS + LANES, multiply(c1, share1))
+        store(result, to + 3 * ROWS, multiply(d0, share0))
+        store(result, to + 3 * ROWS + LANES, multiply(d1, share1))
+
+
 @compiled(void(_matrix, _matrix, _row, _matrix, int64, int64, int64, int64))
 def softmax_attention(
     query: Float32[np.ndarray, "inner row"],
@@ -56,16 +144,15 @@ def softmax_attention(
     inner, across = query.shape
     size = inner // heads
     flat_query, flat_out = query.reshape(-1), out.reshape(-1)
-    groups, wide = (tokens + KEYS - 1) // KEYS, (size + KEYS - 1) // KEYS * KEYS
-    scores = np.zeros(groups * KEYS * ROWS, np.float32)  # [key, row]
-    keys = np.zeros(groups * KEYS * size, np.float32)  # [group, size, key]
-    shift = np.zeros(groups * KEYS, np.float32)
-    values = np.zeros(tokens * wide, np.float32)
-    block = np.zeros(size * ROWS, np.float32)
-    result = np.zeros(wide * ROWS, np.float32)
+    filled, wide = (tokens + KEYS - 1) // KEYS * KEYS, (size + KEYS - 1) // KEYS * KEYS
+    scores, shift = np.zeros(filled * ROWS, np.float32), np.zeros(filled, np.float32)
+    keys, values = np.zeros(filled * size, np.float32), np.zeros(tokens * wide, np.float32)
+    block, result = np.zeros(size * ROWS, np.float32), np.zeros(wide * ROWS, np.float32)
+    share = np.zeros(ROWS, np.float32)
     for string in range(first, last):
         for head in range(heads):
             left = head * size
+            # Copied: rows that are a power of two apart would compete for a few places of the cache.
             for j in range(tokens):
                 row = key_value[string * tokens + j]
                 at = j // KEYS * KEYS * size + j % KEYS
@@ -82,66 +169,9 @@ def softmax_attention(
                     at = (left + d) * across + column
                     store(block, d * ROWS, load(flat_query, at))
                     store(block, d * ROWS + LANES, load(flat_query, at + LANES))
-                at = 0
-                for group in range(groups):
-                    j = group * KEYS
-                    a0, b0, c0, d0 = spread(shift, j), spread(shift, j + 1), spread(shift, j + 2), spread(shift, j + 3)
-                    a1, b1, c1, d1 = a0, b0, c0, d0
-                    for d in range(size):
-                        q0, q1 = load(block, d * ROWS), load(block, d * ROWS + LANES)
-                        x = spread(keys, at)
-                        a0, a1 = multiply_add(x, q0, a0), multiply_add(x, q1, a1)
-                        x = spread(keys, at + 1)
-                        b0, b1 = multiply_add(x, q0, b0), multiply_add(x, q1, b1)
-                        x = spread(keys, at + 2)
-                        c0, c1 = multiply_add(x, q0, c0), multiply_add(x, q1, c1)
-                        x = spread(keys, at + 3)
-                        d0, d1 = multiply_add(x, q0, d0), multiply_add(x, q1, d1)
-                        at += KEYS
-                    j *= ROWS
-                    store(scores, j, a0)
-                    store(scores, j + LANES, a1)
-                    store(scores, j + ROWS, b0)
-                    store(scores, j + ROWS + LANES, b1)
-                    store(scores, j + 2 * ROWS, c0)
-                    store(scores, j + 2 * ROWS + LANES, c1)
-                    store(scores, j + 3 * ROWS, d0)
-                    store(scores, j + 3 * ROWS + LANES, d1)
-                top0, top1 = splat(_NEVER), splat(_NEVER)
-                for at in range(0, tokens * ROWS, ROWS):
-                    top0, top1 = larger(load(scores, at), top0), larger(load(scores, at + LANES), top1)
-                total0, total1 = splat(_ZERO), splat(_ZERO)
-                for at in range(0, tokens * ROWS, ROWS):
-                    p0 = exp(subtract(load(scores, at), top0))
-                    p1 = exp(subtract(load(scores, at + LANES), top1))
-                    total0, total1 = add(total0, p0), add(total1, p1)
-                    store(scores, at, p0)
-                    store(scores, at + LANES, p1)
-                share0, share1 = divide(splat(_ONE), total0), divide(splat(_ONE), total1)
-                for d in range(0, wide, KEYS):
-                    a0, b0, c0, d0 = splat(_ZERO), splat(_ZERO), splat(_ZERO), splat(_ZERO)
-                    a1, b1, c1, d1 = a0, b0, c0, d0
-                    at = d
-                    for j in range(0, tokens * ROWS, ROWS):
-                        p0, p1 = load(scores, j), load(scores, j + LANES)
-                        x = spread(values, at)
-                        a0, a1 = multiply_add(x, p0, a0), multiply_add(x, p1, a1)
-                        x = spread(values, at + 1)
-                        b0, b1 = multiply_add(x, p0, b0), multiply_add(x, p1, b1)
-                        x = spread(values, at + 2)
-                        c0, c1 = multiply_add(x, p0, c0), multiply_add(x, p1, c1)
-                        x = spread(values, at + 3)
-                        d0, d1 = multiply_add(x, p0, d0), multiply_add(x, p1, d1)
-                        at += wide
-                    at = d * ROWS
-                    store(result, at, multiply(a0, share0))
-                    store(result, at + LANES, multiply(a1, share1))
-                    store(result, at + ROWS, multiply(b0, share0))
-                    store(result, at + ROWS + LANES, multiply(b1, share1))
-                    store(result, at + 2 * ROWS, multiply(c0, share0))
-                    store(result, at + 2 * ROWS + LANES, multiply(c1, share1))
-                    store(result, at + 3 * ROWS, multiply(d0, share0))
-                    store(result, at + 3 * ROWS + LANES, multiply(d1, share1))
+                _scores(block, keys, shift, scores, size)
+                _exponentials(scores, tokens, share)
+                _averages(scores, share, values, tokens, result)
                 for d in range(size):
                     at = (left + d) * across + column
                     store(flat_out, at, load(result, d * ROWS))

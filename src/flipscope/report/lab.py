@@ -68,10 +68,7 @@ def studies_page(rows: Sequence[dict[str, Any]]) -> RenderableType:
             continue
         about = Text(row["name"], style="cyan")
         about.append(f"\n{row['title']}", style="dim")
-        costs = (
-            f"{name}: {scale['trials']:,} trials, about {span(60 * scale['minutes'])}"
-            for name, scale in row["scales"].items()
-        )
+        costs = (f"{name}: about {span(60 * scale['minutes'])}" for name, scale in row["scales"].items())
         where = "\n".join([row["paper"], *row["figures"]])
         table.add_row(about, where, "\n".join(costs), row["state"])
     return table
@@ -119,4 +116,8 @@ def span(seconds: float) -> str:
     if whole < 120:
         return f"{whole} min"
     hours = whole // 60
-    return f"{hours} h {whole % 60} min" if hours < 48 else f"{hours // 24} days"
+    return (
+        f"{hours} h" + (f" {whole % 60} min" if hours < 10 and whole % 60 else "")
+        if hours < 48
+        else f"{hours // 24} days"
+    )
