@@ -227,27 +227,29 @@ def _row(pieces: Sequence[Result]) -> dict[str, object]:
 
 def _spectrum_panel(table: Table, init: Init) -> Panel:
     rows = [row for row in table if row["init"] == init]
-    length = table[0]["length"]
-    shares = np.zeros(length + 1)
+    shares = np.zeros(table[0]["length"] + 1)
     for row in rows:
         shares += np.array(row["profile"]) / row["strings"] / len(rows)
-    return _panel(init, f"{len(rows)} transformers", "sensitivity", "share of strings", shares, length)
+    lowest = min(1 / row["strings"] for row in table) / max(1, len(rows)) / 2  # below one string of one model
+    return _panel(init, len(rows), "sensitivity", "share of strings", shares, lowest)
 
 
 def _averages_panel(table: Table, init: Init) -> Panel:
     rows = [row for row in table if row["init"] == init]
-    length = table[0]["length"]
-    bins = np.bincount([int(row["average_sensitivity"]) for row in rows], minlength=length + 1)
-    shares = bins / max(1, len(rows))
-    return _panel(init, f"{len(rows)} transformers", "average sensitivity", "share of transformers", shares, length)
+    bins = np.bincount([int(row["average_sensitivity"]) for row in rows], minlength=table[0]["length"] + 1)
+    models = max(1, len(rows))
+    return _panel(init, len(rows), "average sensitivity", "share of transformers", bins / models, 0.5 / models)
 
 
-def _panel(init: Init, label: str, x: str, y: str, shares: NDArray[np.float64], length: int) -> Panel:
+def _panel(init: Init, models: int, x: str, y: str, shares: NDArray[np.float64], lowest: float) -> Panel:
+    length = len(shares) - 1
+    title = f"{init.replace('_', ' ').capitalize()}, {models} transformers"
     heights = [float(share) or None for share in shares]
     hover = [f"{place}: {share:.3g}" for place, share in enumerate(shares)]
-    bars = Series(label, list(range(length + 1)), heights, "bars", colour=INITS.index(init), hover=hover)
+    bars = Series(title, list(range(length + 1)), heights, "bars", colour=INITS.index(init), hover=hover)
     rules = (Rule(length / 2, "random function", axis="x"),)
-    return Panel(init.replace("_", " "), x, y, [bars], y_log=True, x_range=(-1, length + 1), rules=rules)
+    x_range, y_range = (-1.0, length + 1.0), (lowest, 1.5)
+    return Panel(title, x, y, [bars], y_log=True, x_range=x_range, y_range=y_range, rules=rules)
 
 
 STUDY = RandomInit()

@@ -31,7 +31,7 @@ class TrainedProfiles(Study):
     scales = {
         "smoke": Scale("First, Majority and Parity at N = 16, one small model each", 0.5),
         "laptop": Scale(
-            "N = 100, widths 16 and 32, 2 layers, 3 models a shape and language; random languages N = 40", 40
+            "N = 100, widths 16 and 32, 2 layers, 3 models a shape and language; random languages N = 40", 30
         ),
         "paper": Scale("App. F.2: N = 100, random shapes, 10 models a language, m in {5, 10, 20, 50}", 500_000),
     }
