@@ -46,7 +46,9 @@ def _verdict(name: str, *rows: Any) -> str:
     ],
 )
 def test_learned(name: str, language: str, accuracy: float, verdict: str) -> None:
-    assert _verdict(name, _row(language, 1.0, {0: 1}, seed=1), _row(language, accuracy, {0: 1})) == verdict
+    good = [_row(language, 1.0, {0: 1}, seed=seed) for seed in (1, 2)]
+    assert _verdict(name, *good, _row(language, accuracy, {0: 1})) == verdict
+    assert _verdict(name, *good) == "undecided"  # two models say little of every model
     assert _verdict(name, _row("parity", 0.5, {0: 1})) == "undecided"
 
 
@@ -55,7 +57,8 @@ def test_learned(name: str, language: str, accuracy: float, verdict: str) -> Non
     ("name", "language"), [("Parity is not learned", "parity"), ("sparse parities are not learned", "sparse_parity")]
 )
 def test_not_learned(name: str, language: str, accuracy: float, verdict: str) -> None:
-    assert _verdict(name, _row(language, 0.5, {0: 1}, seed=1), _row(language, accuracy, {0: 1})) == verdict
+    bad = [_row(language, 0.5, {0: 1}, seed=seed) for seed in (1, 2)]
+    assert _verdict(name, *bad, _row(language, accuracy, {0: 1})) == verdict
 
 
 @pytest.mark.parametrize(
@@ -69,7 +72,8 @@ def test_not_learned(name: str, language: str, accuracy: float, verdict: str) ->
 )
 def test_spectrum(name: str, language: str, relevant: int, there: dict[int, float], elsewhere: int) -> None:
     good = _row(language, 1.0, {**there, elsewhere: 0.1}, relevant)
-    assert _verdict(name, good) == "reproduced"
+    assert _verdict(name, good, good, good) == "reproduced"
+    assert _verdict(name, good) == "undecided"
     mixed = {sensitivity: share * 0.8 / 0.9 for sensitivity, share in there.items()}
     assert _verdict(name, _row(language, 1.0, {**mixed, elsewhere: 0.2}, relevant)) == "undecided"
     assert _verdict(name, good, _row(language, 1.0, {elsewhere: 1.0}, relevant)) == "contradicted"

@@ -14,6 +14,7 @@ from flipscope.lab.verdict import Judgement, all_of, at_least, at_most
 LEARNED = 0.99  # accuracy from which on a language counts as learned
 CHANCE = 0.6  # accuracy up to which it counts as not learned at all
 GATHERED = 0.8  # share of the strings that must lie where the spectrum is said to cluster
+FEWEST = 3  # models that a claim on every model needs
 NEAR_ZERO = 0.1  # of N: average sensitivity up to which that of a model that failed is near 0
 
 
@@ -36,7 +37,10 @@ def _each(rows: Table, judge: Callable[[dict[str, Any], float], Judgement], what
     found = all_of(parts)
     passed = sum(part.verdict == "reproduced" for part in parts)
     note = f"so for {passed} of {len(rows)} models; shown is the one that decides"
-    return Judgement(found.verdict, found.quantity, found.measured, found.low, found.high, note)
+    verdict = found.verdict
+    if verdict == "reproduced" and len(rows) < FEWEST:
+        verdict, note = "undecided", f"{note}; of every model, fewer than {FEWEST} tell nothing"
+    return Judgement(verdict, found.quantity, found.measured, found.low, found.high, note)
 
 
 def _judge_learned(*languages: str) -> Callable[[Table], Judgement]:
