@@ -32,11 +32,17 @@ def _table(slope: float, noise: float = 0.01, models: int = 12, eps: float = 1.0
 
 @pytest.mark.parametrize(
     ("slope", "noise", "verdict"),
-    [(-1.0, 0.01, "reproduced"), (-0.5, 0.01, "contradicted"), (-1.5, 0.01, "contradicted"), (-1.0, 1.0, "undecided")],
+    [(-1.0, 0.01, "reproduced"), (-0.5, 0.01, "undecided"), (-1.5, 0.01, "reproduced"), (-1.0, 1.0, "undecided")],
 )
 def test_slope(slope: float, noise: float, verdict: str) -> None:
     assert MEAN.judge(_table(slope, noise)).verdict == verdict
     assert LARGEST.judge(_table(slope, noise)).verdict == verdict
+
+
+def test_a_slower_fall_says_that_the_theorem_is_asymptotic() -> None:
+    found = LARGEST.judge(_table(-0.5))
+    assert "lengths up to 64: slower there" in found.note
+    assert found.measured == pytest.approx(-0.5, abs=0.02)
 
 
 def test_few_models_or_no_eps_decide_nothing() -> None:
@@ -84,6 +90,6 @@ def test_influence_is_that_of_the_definition() -> None:
 def test_every_scale_constructs() -> None:
     assert {scale: len(STUDY.checked_trials(scale)) for scale in STUDY.scales} == {
         "smoke": 36 * 2,
-        "laptop": 12 * 5 * 4 * 2,
+        "laptop": 24 * 5 * 4 * 2,
         "paper": 60 * 8 * 4 * 2,
     }

@@ -134,7 +134,7 @@ class LowVariance(Study):
     figures = ("Fig 2",)
     scales = {
         "smoke": Scale("D = 2, 5; 4,000 vectors a setting; 150 models", 0.1),
-        "laptop": Scale("D = 2 to 16, 1,000,000 vectors a setting; 48,000 models of width 3 to 6", 4),
+        "laptop": Scale("D = 2 to 16, 1,000,000 vectors a setting; 48,000 models of width 3 to 6", 2),
         "paper": Scale("D = 2 to 32, 100,000,000 vectors a setting; 1,000,000 models (the paper measures none)", 900),
     }
     claims = (
