@@ -30,6 +30,7 @@ Preset = Literal["recognizer", "encoder"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
 MAX_EXACT = 16  # bits: up to here all strings are asked
 BLOCK = 500  # random functions in one trial
+BESIDES = 2e10  # multiply-adds of the half second in which a model is built and its precision checked
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,9 @@ class Network(Trial):
 
     @property
     def cost(self) -> float:
-        """Multiply-adds; of all strings each is asked once, of a sample every flip as well."""
+        """Multiply-adds, and what a trial takes besides; of a sample of strings every flip is asked as well."""
         work = flip_work(self.config, self.length)
-        return self.asked * (work / (self.length + 1) if self.length <= MAX_EXACT else work)
+        return BESIDES + self.asked * (work / (self.length + 1) if self.length <= MAX_EXACT else work)
 
 
 @dataclass(frozen=True)
