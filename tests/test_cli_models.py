@@ -327,7 +327,14 @@ def test_wrong_random_models(run: Flipscope, arguments: list[str], sentence: str
 def test_an_interrupt_ends_the_workers() -> None:
     command = [sys.executable, "-m", "flipscope.cli", "random-model", "--count", "2", "--strings", "100000"]
     command += ["--workers", "2"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        # A job in the background of a script ignores interrupts, and would hand that on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     tasks = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     children = waited_for(lambda: found if len(found := tasks.read_text().split()) >= 3 else None)  # a tracker, too
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does

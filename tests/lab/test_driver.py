@@ -323,6 +323,8 @@ def test_ctrl_c_ends_the_workers_and_the_next_call_resumes(tmp_path: Path) -> No
         env=environment(),
         stderr=subprocess.PIPE,
         start_new_session=True,
+        # A job in the background of a script ignores interrupts, and would hand that on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with contextlib.closing(process.stderr):  # type: ignore[arg-type]
         deadline = time.monotonic() + 60
