@@ -224,7 +224,7 @@ class _Flight:
         except _imported("distributed").KilledWorker as error:
             yield self._after_death(job, error)
             return
-        except concurrent.futures.CancelledError as error:
+        except (concurrent.futures.CancelledError, OSError) as error:  # OSError: the connection broke
             raise _lost() from error
         except Exception as error:
             raise InputError(
