@@ -2,6 +2,7 @@
 
 Goals: profile at n = 24 at least 50 times as fast as the fastest rival (rivals give the average only, which is less
 work), n = 28 in under a second; transform within 2.5 times the fastest C library and under 10 times a plain copy.
+The parser is timed too, on the longest formulas it takes (goal: under a second each).
 Run with: make bench
 """
 
@@ -10,11 +11,13 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from _timing import medians, milliseconds
 
+from flipscope.cube.expression import parse
 from flipscope.cube.kernels import profile_counts
 from flipscope.cube.structure import unpack
 from flipscope.cube.walsh import transform, transform_table
@@ -87,6 +90,14 @@ def main() -> None:
     print(f"  ours over a copy: {seconds[ours] / seconds['plain copy of the same array']:.1f} (goal under 10)")
     if "fht_cpu (C, in place)" in seconds:
         print(f"  ours over the C library: {seconds[ours] / seconds['fht_cpu (C, in place)']:.2f} (goal 2.5 or less)")
+
+    longest = {
+        "10,000 variables": "^".join(f"x{i}" for i in range(1, 10_001)),
+        "7,300 negations": "&".join(["~x1"] * 7_300),
+    }
+    print("\nParser, longest formulas (goal under 1000 ms)")
+    for name, spent in medians({name: partial(parse, text) for name, text in longest.items()}, repeats=3).items():
+        print(f"  {name:44s} {milliseconds(spent):>10s}")
 
 
 if __name__ == "__main__":

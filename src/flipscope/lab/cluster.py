@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import gc
 import importlib
 import logging
 import pickle
@@ -90,15 +91,12 @@ class Cluster:
                 )
             target = self._open.enter_context(slurm_cluster(self._slurm))
             target.adapt(minimum_jobs=self._slurm.jobs, maximum_jobs=self._slurm.jobs)  # those that end are replaced
-        distributed = _imported("distributed")
-        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what it says, we say in a sentence
-        try:
-            self._client = distributed.Client(target, timeout=CONNECT_SECONDS, set_as_default=False)
-        except (OSError, ValueError, concurrent.futures.TimeoutError) as error:
+        self._client = _connected(target)
+        if self._client is None:
             self._open.close()
             raise InputError(
                 f"no Dask scheduler answers at {self._address}: start one with dask scheduler, or correct --cluster"
-            ) from error
+            )
         self._open.enter_context(self._client)
         return self
 
@@ -114,6 +112,20 @@ class Cluster:
         workers = self._slurm.jobs * self._slurm.cores if self._slurm is not None else 1
         with contextlib.closing(_Flight(self._client, jobs, AHEAD * workers)) as flight:
             yield from flight.events()
+
+
+def _connected(target: Any) -> Any:
+    """A client of the scheduler, or None if there is no answer.
+
+    Dask leaves a client that found no scheduler to the garbage collector. If that closes it while the next one is
+    being made, the two wait for each other's lock for ever: so it is collected now.
+    """
+    distributed = _imported("distributed")
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what it says, we say in a sentence
+    with contextlib.suppress(OSError, ValueError, concurrent.futures.TimeoutError):
+        return distributed.Client(target, timeout=CONNECT_SECONDS, set_as_default=False)
+    gc.collect()
+    return None
 
 
 class _Flight:
