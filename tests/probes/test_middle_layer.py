@@ -61,6 +61,13 @@ def assert_as_exact(found: torch.Tensor, plain: torch.Tensor, exact: torch.Tenso
     assert float((found - exact).abs().max()) <= 10 * rounding
 
 
+def near(flips: int, tokens: int, width: int, distance: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """States of a string, and those of flips at about this distance, relative to their size."""
+    stream = torch.Generator().manual_seed(1)
+    base = torch.randn((tokens, width), generator=stream)
+    return base, base + distance * torch.randn((flips, tokens, width), generator=stream)
+
+
 @njit([void(float32[::1], float32[::1])])
 def exponentials(x, out):
     for at in range(0, len(x), simd.LANES):
@@ -118,13 +125,14 @@ def test_attention_by_the_definition(tokens, heads, size, scale):
 def test_a_middle_layer_is_as_exact_as_the_blocks_own(choice, scheme, monkeypatch):
     monkeypatch.setattr(middle_layer, "PART_ROWS", 3 * 20)  # three strings, then the rest
     model = Transformer(configured(choice), scheme=scheme, seed=4).eval()
-    states = torch.randn((5, 20, model.config.width), generator=torch.Generator().manual_seed(1))
-    with torch.inference_mode():
-        plain, exact = model.blocks[1](states), in_float64(model).blocks[1](states.double())
-        layer = MiddleLayer(model.blocks[1], Workspace())
-        assert layer.compiled == (choice not in UNKNOWN)
-        found = layer(states.clone())
-    assert_as_exact(found, plain, exact)
+    for flips in (5, 41):  # too few for blocks of lanes, and some more than whole blocks
+        base, states = near(flips, 20, model.config.width, 0.1)
+        with torch.inference_mode():
+            plain, exact = model.blocks[1](states), in_float64(model).blocks[1](states.double())
+            layer = MiddleLayer(model.blocks[1], Workspace())
+            assert layer.compiled == (choice not in UNKNOWN)
+            found = layer(states.clone(), base)
+        assert_as_exact(found, plain, exact)
 
 
 def test_float64_and_short_strings_go_pytorchs_way():
@@ -132,27 +140,28 @@ def test_float64_and_short_strings_go_pytorchs_way():
         model = Transformer(BASE, seed=4, dtype=dtype).eval()
         states = torch.randn((2, tokens, 32), dtype=dtype, generator=torch.Generator().manual_seed(1))
         with torch.inference_mode():
-            found = MiddleLayer(model.blocks[1], Workspace())(states)
+            found = MiddleLayer(model.blocks[1], Workspace())(states, states[0])
             torch.testing.assert_close(found, model.blocks[1](states))
 
 
 def test_several_threads_give_the_same():
     model = Transformer(BASE, seed=4).eval()
-    states = torch.randn((9, 20, 32), generator=torch.Generator().manual_seed(1))
+    base, states = near(45, 20, 32, 0.1)
     with torch.inference_mode():
-        alone = MiddleLayer(model.blocks[1], Workspace())(states.clone())
+        alone = MiddleLayer(model.blocks[1], Workspace())(states.clone(), base)
         torch.set_num_threads(2)
-        torch.testing.assert_close(MiddleLayer(model.blocks[1], Workspace())(states.clone()), alone)
+        torch.testing.assert_close(MiddleLayer(model.blocks[1], Workspace())(states.clone(), base), alone)
 
 
 @pytest.mark.parametrize("where", [0, 19])
-def test_nan_is_not_swallowed(where):
+@pytest.mark.parametrize("flips", [2, 32])
+def test_nan_is_not_swallowed(where, flips):
     model = Transformer(BASE, seed=4).eval()
-    states = torch.randn((2, 20, 32), generator=torch.Generator().manual_seed(1))
+    base, states = near(flips, 20, 32, 0.1)
     states[1, where, 3] = torch.nan
     with torch.inference_mode():
-        found = MiddleLayer(model.blocks[1], Workspace())(states)
-    assert found[0].isfinite().all()
+        found = MiddleLayer(model.blocks[1], Workspace())(states, base)
+    assert found[torch.arange(flips) != 1].isfinite().all()
     assert found[1].isnan().all()  # every row attends to the broken one
 
 
@@ -175,12 +184,13 @@ MIXED = ("as it is", "norm once", "plain norm", "gelu", "gelu_tanh", "no bias", 
 @pytest.mark.parametrize("choice", MIXED)
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("marker", ["eos", "cls"])
-def test_the_first_layer_from_mixtures(choice, scheme, marker, monkeypatch):
-    monkeypatch.setattr("flipscope.probes.mixed_rows.PART_ROWS", 3 * 8)  # three tokens at a time
+@pytest.mark.parametrize("flips", [[0, 3, 4, 7, 11, 12, 18, 19], [*range(20)]], ids=["few", "all"])
+def test_the_first_layer_from_mixtures(choice, scheme, marker, flips, monkeypatch):
+    monkeypatch.setattr("flipscope.probes.mixed_rows.PART_ROWS", 3 * len(flips))  # three tokens at a time
     config = dataclasses.replace(configured(choice), marker=marker, readout="last")
     model = Transformer(config, scheme=scheme, seed=2).eval()
     string = torch.from_numpy(np.random.default_rng(0).integers(0, 2, 20))
-    flips = torch.tensor([0, 3, 4, 7, 11, 12, 18, 19])
+    flips = torch.tensor(flips)
     near = string.repeat(len(flips), 1)
     near[torch.arange(len(flips)), flips] ^= 1
     exact = in_float64(model)

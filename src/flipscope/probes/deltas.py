@@ -72,12 +72,11 @@ def sparse_layer(
     block: Block,
     pairs: Pairs,
     before: Float[Tensor, "token width"],
-    after: Float[Tensor, "token width"],
     tolerance: float,
-) -> Pairs | Float[Tensor, "flip token width"]:
-    """A middle layer at the tokens that changed or attend to one that did; all states once those are most.
+) -> Pairs | None:
+    """A middle layer at the tokens that changed or attend to one that did; None once those are most.
 
-    ``before`` and ``after`` are the unflipped string's states around the layer.
+    ``before`` are the unflipped string's states before the layer.
     """
     attention = block.attention
     projections = (attention.query, attention.key, attention.value)
@@ -87,7 +86,7 @@ def sparse_layer(
     visible = attention.visible(before[None])
     now = pairs.mask(len(before)) | _touched(attention, query_base, key_base, key_new, pairs, visible, tolerance)
     if not sparse_pays(now, before.shape[-1]):
-        return dense_layer(block, pairs.spread(before))
+        return None
     query, key, value = (
         _replaced(old, part, pairs)
         for old, part in ((query_base, query_new), (key_base, key_new), (value_base, value_new))

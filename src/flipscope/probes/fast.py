@@ -23,7 +23,7 @@ from flipscope.probes.middle_layer import MiddleLayer
 from flipscope.probes.mixed_rows import MixedTables, make_mixed_tables, mixable, mixed_states
 
 CHUNK_NUMBERS = 600_000  # hidden units of an MLP computed together: as many as stay in the cache
-STATES_NUMBERS = 1 << 23  # numbers of token states kept together where layers take them in small parts themselves
+STATES_NUMBERS = 1 << 24  # numbers of token states kept together where layers take them in small parts themselves
 TOLERANCE = 2.0**-24  # an attention weight below half a unit in the last place of float32 changes no sum
 
 
@@ -131,11 +131,12 @@ class FastEngine:
             states = Pairs(len(flips), flip, token, first.finish(flips[flip], token))
         else:
             states = first.everything(flips) if self._mixed is None else mixed_states(self._mixed, first, flips)
-        for number, layer in enumerate(self._middle, start=1):
+        for layer, before in zip(self._middle, base, strict=False):  # the last layer's states are the last of base
             if isinstance(states, Pairs):
-                states = sparse_layer(layer.block, states, base[number - 1], base[number], self.tolerance)
+                fewer = sparse_layer(layer.block, states, before, self.tolerance)
+                states = layer(states.spread(before), before) if fewer is None else fewer
             else:
-                states = layer(states)
+                states = layer(states, before)
         rows = last.sparse(base[-1], states) if isinstance(states, Pairs) else last.dense(states)
         return self._head(rows)
 

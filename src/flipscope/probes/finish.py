@@ -55,12 +55,16 @@ class Finish:
             and block.mlp.up.weight.dtype == torch.float32
         )
 
-    def __call__(self, x: Float[Tensor, "row width"], brought: Float[Tensor, "row width"], bias: Tensor) -> None:
-        """x becomes the layer's output where it was its input and attention brought ``brought + bias``."""
+    def enter(self, x: Float[Tensor, "row width"], brought: Float[Tensor, "row width"], bias: Tensor) -> None:
+        """x becomes the MLP's input where it was the layer's and attention brought ``brought + bias``."""
         if self.norm1 is None:
             x.add_(brought).add_(bias)
         else:
             _add(x, brought, bias, self.norm1)
+
+    def leave(self, x: Float[Tensor, "row width"]) -> None:
+        """x becomes the layer's output where it was the MLP's input."""
+        brought = self.space.take("step", *x.shape)
         hidden = torch.mm(x, self.up, out=self.space.take("hidden", len(x), self.up.shape[1]))
         if self.relu:
             rectify(hidden.numpy(), self.up_bias.numpy())
@@ -78,7 +82,12 @@ class Finish:
         _add(x, step, self.down_bias, self.norm2)
 
 
-def _add(x: Tensor, step: Tensor, bias: Tensor, norm: LayerNorm) -> None:
+def affine(norm: LayerNorm) -> tuple[np.ndarray, np.ndarray]:
+    """The gain and the shift of a norm, also where it has none."""
     gain = np.ones(norm.width, np.float32) if norm.weight is None else norm.weight.detach().numpy()
     shift = np.zeros(norm.width, np.float32) if norm.bias is None else norm.bias.detach().numpy()
-    add_and_normalise(x.numpy(), step.numpy(), bias.numpy(), gain, shift, norm.eps)
+    return gain, shift
+
+
+def _add(x: Tensor, step: Tensor, bias: Tensor, norm: LayerNorm) -> None:
+    add_and_normalise(x.numpy(), step.numpy(), bias.numpy(), *affine(norm), norm.eps)

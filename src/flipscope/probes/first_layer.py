@@ -147,10 +147,14 @@ class FirstLayer:
 
     def changed(self, flips: Tensor, tolerance: float) -> Bool[Tensor, "flip token"]:
         """Tokens whose attention gives or gave the flipped key a weight of at least the tolerance."""
-        weight = torch.maximum(self.old_weight, self.new_weight)[:, :, flips].amax(dim=0)  # [token, flip]
-        changed: Tensor = torch.ge(weight.T, tolerance)
-        changed[torch.arange(len(flips)), self.places[flips]] = True
+        changed: Tensor = torch.ge(self.felt(flips).T, tolerance)
         return changed
+
+    def felt(self, flips: Tensor) -> Float[Tensor, "token flip"]:
+        """The largest weight that a token's attention gives or gave to the flipped key; the flipped token's is inf."""
+        weight = torch.maximum(self.old_weight, self.new_weight)[:, :, flips].amax(dim=0)
+        weight[self.places[flips], torch.arange(len(flips))] = torch.inf
+        return weight
 
     def pairs(self, flips: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """The layer's input and what attention brings, for pairs (flip, token)."""

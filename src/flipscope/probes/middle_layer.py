@@ -12,6 +12,8 @@ from flipscope.probes.deltas import dense_layer
 from flipscope.probes.finish import PART_ROWS, Finish, Workspace
 from flipscope.probes.first_layer import seen_by_attention
 from flipscope.probes.kernels import ROWS, softmax_attention
+from flipscope.probes.rectified import Rectified
+from flipscope.probes.relu_kernels import BLOCK
 
 
 class MiddleLayer:
@@ -27,6 +29,7 @@ class MiddleLayer:
             and self.attention.query.weight.dtype == torch.float32
         )
         self.finish = Finish(block, space) if self.compiled and Finish.supports(block) else None
+        self.rectified = Rectified(block, self.finish) if self.finish and Rectified.supports(block) else None
         if self.compiled:
             self._prepare()
 
@@ -48,22 +51,32 @@ class MiddleLayer:
         if attention.output is not None and attention.output.bias is not None:
             self.bias = self.bias + attention.output.bias.detach()
 
-    def __call__(self, states: Float[Tensor, "flip token width"]) -> Float[Tensor, "flip token width"]:
-        """The layer's output; the states may be overwritten."""
+    def __call__(
+        self, states: Float[Tensor, "flip token width"], base: Float[Tensor, "token width"]
+    ) -> Float[Tensor, "flip token width"]:
+        """The layer's output, where ``base`` are the unflipped string's states; ``states`` may be overwritten."""
         if not self.compiled or states.shape[1] < ROWS:
             return dense_layer(self.block, states)
+        rectified = self.rectified if len(states) >= BLOCK else None
         some = max(1, PART_ROWS // states.shape[1])
         for part in states.split(some):
-            self._part(part)
+            rows, brought = self._brought(part)
+            if self.finish is None:
+                rows.copy_(self.block.finish(rows, brought.add_(self.bias)))
+            else:
+                self.finish.enter(rows, brought, self.bias)
+                if rectified is None:
+                    self.finish.leave(rows)
+        if rectified is not None and self.finish is not None:
+            centre, brought = self._brought(base[None].clone())
+            self.finish.enter(centre, brought, self.bias)
+            rectified(states, centre)
         return states
 
-    def _part(self, states: Float[Tensor, "flip token width"]) -> None:
+    def _brought(self, states: Float[Tensor, "flip token width"]) -> tuple[Tensor, Tensor]:
+        """The states in rows, and what attention brings to each, but for the bias."""
         rows = states.flatten(0, 1)
-        brought = self._attend(seen_by_attention(self.block, rows), len(states))
-        if self.finish is not None:
-            self.finish(rows, brought, self.bias)
-        else:
-            rows.copy_(self.block.finish(rows, brought.add_(self.bias)))
+        return rows, self._attend(seen_by_attention(self.block, rows), len(states))
 
     def _attend(self, rows: Float[Tensor, "row width"], strings: int) -> Float[Tensor, "row width"]:
         """What attention brings to each row, but for the bias."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -17,6 +18,8 @@ from flipscope.models.transformer import Block
 from flipscope.probes.finish import PART_ROWS, Finish
 from flipscope.probes.first_layer import FirstLayer, Tables
 from flipscope.probes.kernels import TILE, mixtures, normalise, scale_and_rectify
+from flipscope.probes.rectified import Rectified, blocks_of
+from flipscope.probes.relu_kernels import BLOCK
 
 MOST_HEADS = 16  # at 100 bits 16 heads gain 5 % or more (widths 64, 128), 32 heads lose 3-12 % (widths 128, 256)
 WIDTH_OF_HEADS = 4  # narrower heads mix nearly as many vectors, three a head, as the product adds up, one a coordinate
@@ -27,6 +30,7 @@ class MixedTables:
     """The tables' vectors as the MLP sees them, and the MLP's first matrix times them."""
 
     finish: Finish
+    rectified: Rectified | None
     vector: Float[Tensor, "row width"]
     value: Float[Tensor, "tile part size"]  # part: row, head
     matrix: Float[Tensor, "width hidden"]
@@ -57,7 +61,8 @@ def make_mixed_tables(block: Block, tables: Tables, finish: Finish) -> MixedTabl
     matrix = (mlp.up.weight * gain).T.contiguous()
     bias = mlp.up.bias + mlp.up.weight @ shift
     tiles = (_tiles(value), _tiles(value @ matrix))
-    return MixedTables(finish, vector, tiles[0], matrix, vector @ matrix, tiles[1], bias, gain, shift)
+    rectified = Rectified(block, finish) if Rectified.supports(block) else None
+    return MixedTables(finish, rectified, vector, tiles[0], matrix, vector @ matrix, tiles[1], bias, gain, shift)
 
 
 def _tiles(x: Float[Tensor, "part number"]) -> Float[Tensor, "tile part size"]:
@@ -88,13 +93,14 @@ def mixed_states(tables: MixedTables, first: FirstLayer, flips: Tensor) -> Float
     moved_up = moved @ tables.matrix
     old, new = (rows[flips].numpy() for rows in (first.rows[first.places], first.flipped_rows))
     places = first.places[flips]
+    order = first.felt(flips).argsort(dim=1).numpy()  # rows that change little together, and those that change most
     y = finish.space.take("y", tokens, count, width)
     z = torch.ones(tokens * count)
     block = max(1, PART_ROWS // count)
     for begin in range(0, tokens, block):
         end = min(begin + block, tokens)
         rows, scale = y[begin:end].flatten(0, 1), z[begin * count : end * count].numpy()
-        units, step = (finish.space.take(name, len(rows), n) for name, n in (("hidden", hidden_width), ("step", width)))
+        units = finish.space.take("hidden", len(rows), hidden_width)
         some = (shares, dominated, old, new, begin, end)
         mixtures(base.numpy(), sums.numpy(), tables.value.numpy(), *some, rows.numpy())
         mixtures(base_up.numpy(), sums_up.numpy(), tables.value_up.numpy(), *some, units.numpy())
@@ -104,5 +110,10 @@ def mixed_states(tables: MixedTables, first: FirstLayer, flips: Tensor) -> Float
         if finish.norm1 is not None:
             normalise(rows.numpy(), tables.gain.numpy(), tables.shift.numpy(), finish.norm1.eps, scale)
         scale_and_rectify(units.numpy(), scale, tables.bias.numpy(), finish.relu)
-        finish.add(rows, torch.mm(finish.activated(units), finish.down, out=step))
+        if tables.rectified is None or count < BLOCK:
+            step = finish.space.take("step", len(rows), width)
+            finish.add(rows, torch.mm(finish.activated(units), finish.down, out=step))
+        else:
+            numbers = np.arange(len(rows)).reshape(-1, count)  # [token, flip]
+            tables.rectified.add(rows, units, blocks_of(numbers, order[begin:end]))
     return finish.space.take("states", count, tokens, width).copy_(y.transpose(0, 1))

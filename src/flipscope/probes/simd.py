@@ -129,6 +129,69 @@ def larger(_typing: Any, _a: Any, _b: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def square_root(_typing: Any, _a: Any) -> Any:
+    """The square root of each number."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(_FLOATS, [_FLOATS])
+        name = f"llvm.sqrt.v{LANES}f32"
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+
+    return vector(vector), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def any_nonzero(_typing: Any, _a: Any) -> Any:
+    """1 if some lane is not zero (NaN is not), else 0."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        lanes = builder.fcmp_unordered("!=", arguments[0], ir.Constant(_FLOATS, [0.0] * LANES))
+        mask = builder.bitcast(lanes, ir.IntType(LANES))
+        return builder.zext(builder.icmp_unsigned("!=", mask, ir.Constant(ir.IntType(LANES), 0)), ir.IntType(64))
+
+    return int64(vector), generate
+
+
+def _shuffle(chosen: list[int]) -> Any:
+    """Lanes of a (0 to 7) and b (8 to 15) in a new order."""
+
+    def typed(_typing: Any, _a: Any, _b: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            return builder.shuffle_vector(*arguments, ir.Constant(_INTEGERS, chosen))
+
+        return vector(vector, vector), generate
+
+    return intrinsic(typed)
+
+
+_ones_low: Any = _shuffle([0, 8, 1, 9, 4, 12, 5, 13])
+_ones_high: Any = _shuffle([2, 10, 3, 11, 6, 14, 7, 15])
+_twos_low: Any = _shuffle([0, 1, 8, 9, 4, 5, 12, 13])
+_twos_high: Any = _shuffle([2, 3, 10, 11, 6, 7, 14, 15])
+_fours_low: Any = _shuffle([0, 1, 2, 3, 8, 9, 10, 11])
+_fours_high: Any = _shuffle([4, 5, 6, 7, 12, 13, 14, 15])
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def turned(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
+    """The columns of eight rows of eight numbers."""
+    ab0, ab1, cd0, cd1 = _ones_low(a, b), _ones_high(a, b), _ones_low(c, d), _ones_high(c, d)
+    ef0, ef1, gh0, gh1 = _ones_low(e, f), _ones_high(e, f), _ones_low(g, h), _ones_high(g, h)
+    p0, p1, p2, p3 = _twos_low(ab0, cd0), _twos_high(ab0, cd0), _twos_low(ab1, cd1), _twos_high(ab1, cd1)
+    q0, q1, q2, q3 = _twos_low(ef0, gh0), _twos_high(ef0, gh0), _twos_low(ef1, gh1), _twos_high(ef1, gh1)
+    return (
+        _fours_low(p0, q0),
+        _fours_low(p1, q1),
+        _fours_low(p2, q2),
+        _fours_low(p3, q3),
+        _fours_high(p0, q0),
+        _fours_high(p1, q1),
+        _fours_high(p2, q2),
+        _fours_high(p3, q3),
+    )
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def _power_of_two(_typing: Any, _shifted: Any) -> Any:
     """2^n from 1.5 * 2^23 + n, whose lowest bits are n."""
 
