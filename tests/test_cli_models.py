@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from waiting import LIMIT, waited_for
 
 from flipscope.cli import main
 from flipscope.commands import models as commands
@@ -338,19 +338,10 @@ def test_an_interrupt_ends_the_workers() -> None:
     tasks = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     children = waited_for(lambda: found if len(found := tasks.read_text().split()) >= 3 else None)  # a tracker, too
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=LIMIT)
     assert (process.returncode, out) == (130, b"")
     assert err.decode() == "flipscope: interrupted.\n"
     waited_for(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
-
-
-def waited_for(what: Callable[[], Any]) -> Any:
-    """What it returns when that becomes true, within half a minute."""
-    for _ in range(300):
-        if found := what():
-            return found
-        time.sleep(0.1)
-    raise AssertionError("it did not happen")
 
 
 # ---------------------------------------------------------------- blowup

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lab.example_studies import Blinks, environment
+from lab.example_studies import HOLD, Blinks, environment
+from waiting import LIMIT, waited_for
 
 from flipscope.lab.driver import judged, run_study
 from flipscope.lab.runner import InProcess
@@ -23,10 +24,11 @@ from flipscope.lab.version import trial_key
 KILLS = 20
 
 
-def start(folder: Path) -> subprocess.Popen[bytes]:
+def start(folder: Path, hold: Path) -> subprocess.Popen[bytes]:
     """A driver in a session of its own, so that its workers are found whatever becomes of it."""
     code = f"from lab.example_studies import Blinks, drive; drive(Blinks(), {str(folder)!r})"
-    return subprocess.Popen([sys.executable, "-c", code], env=environment(), start_new_session=True)
+    variables = {**environment(), HOLD: str(hold)}
+    return subprocess.Popen([sys.executable, "-c", code], env=variables, start_new_session=True)
 
 
 def members(session: int) -> list[int]:
@@ -50,14 +52,18 @@ def stored(store: Store, study: Blinks) -> int:
 def test_chaos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study, folder, chance = Blinks(), tmp_path / "chaos", random.Random(20)
     sessions, counts = [], []
+    hold = tmp_path / "hold"
+    hold.touch()  # however slowly this process kills, none of the drivers is done before
     with Store(folder) as store:
         for kill in range(KILLS):
-            process = start(folder)
+            process = start(folder, hold)
             sessions.append(process.pid)
             # At any moment: most often while trials run, now and then before the workers are there.
             wanted = (counts[-1] if counts else 0) + chance.choice([0, 1, 2, 5, 9, 12])
-            deadline = time.monotonic() + 30
-            while stored(store, study) < min(wanted, 190) and time.monotonic() < deadline and process.poll() is None:
+            deadline = time.monotonic() + LIMIT
+            while stored(store, study) < min(wanted, 190):
+                assert process.poll() is None
+                assert time.monotonic() < deadline
                 time.sleep(0.005)
             time.sleep(chance.uniform(0, 0.06))
             victims = members(process.pid)
@@ -71,16 +77,14 @@ def test_chaos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                     os.kill(victim, signal.SIGKILL)
                 if kill % 3 == 1:
                     time.sleep(chance.uniform(0, 0.03))
-            assert process.wait(30) == -signal.SIGKILL
+            assert process.wait(LIMIT) == -signal.SIGKILL
             counts.append(stored(store, study))
         assert counts == sorted(counts)  # nothing that was stored is gone
         assert 0 < counts[KILLS // 2] < 200
-        last = start(folder)
-        assert last.wait(60) == 0
-        deadline = time.monotonic() + 10
-        while any(map(members, [*sessions, last.pid])) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not any(map(members, [*sessions, last.pid])), "a worker has outlived its driver"
+        hold.unlink()
+        last = start(folder, hold)
+        assert last.wait(LIMIT) == 0
+        waited_for(lambda: not any(map(members, [*sessions, last.pid])))  # no worker outlives its driver
 
         keys = [trial_key(study, trial) for trial in study.trials("smoke")]
         rows = store.rows("blinks")

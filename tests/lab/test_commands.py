@@ -150,7 +150,8 @@ def test_a_plain_view_is_quiet_at_first_and_then_says_a_line_now_and_then(monkey
     assert stream.getvalue() == "deeds smoke: 2 of 4 trials, 1 failed, 1 retried, 15 s each, about 10 s left\n"
 
 
-def test_a_terminal_gets_a_live_view() -> None:
+def test_a_terminal_gets_a_live_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")  # a dumb one cannot go back to what it has written
     stream = _Terminal()
     with Live(stream) as watch:
         _follow(watch)

@@ -8,13 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lab.example_studies import Blinks, Deed, Deeds, environment
+from waiting import LIMIT, waited_for
 
 from flipscope.errors import InputError
 from flipscope.lab import driver
@@ -226,7 +226,7 @@ class Scripted:
                     yield Started(job.key, "here")
                     yield Finished(job.key, {"value": 1.0}, 0.5, 1, {"host": "elsewhere"})
                 else:
-                    time.sleep(step)
+                    step()
                     yield Idle()
         finally:
             self.closed = True
@@ -277,7 +277,23 @@ def test_a_full_disk_stops_the_run_with_its_sentence(store: Store, monkeypatch: 
     assert (run.reused, run.complete) == (2, True)
 
 
+class Clock:
+    """Goes on by a millisecond whenever it is looked at, and as it is told."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 0.001
+        return self.now
+
+    def pause(self) -> None:
+        self.now += 0.3
+
+
 def test_beats_and_verdicts_on_the_way(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(driver, "time", clock)
     monkeypatch.setattr(driver, "BEAT_SECONDS", 0.0)  # at every event
     study = Deeds(*(Deed("nothing", number) for number in range(30)))
     beats: list[dict[str, Any]] = []
@@ -291,11 +307,16 @@ def test_beats_and_verdicts_on_the_way(store: Store, monkeypatch: pytest.MonkeyP
     notes = Notes(store)
     with pytest.raises(KeyboardInterrupt):
         run_study(
-            study, "smoke", store, Scripted("finish", 0.2, *["finish"] * 28, 0.3, KeyboardInterrupt()), watch=notes
+            study,
+            "smoke",
+            store,
+            Scripted("finish", clock.pause, *["finish"] * 28, clock.pause, KeyboardInterrupt()),
+            watch=notes,
         )
     assert not any(isinstance(event, Idle) for event in notes.heard)
     assert notes.verdicts[0] == ["undecided"]
     assert notes.verdicts[-1] == ["reproduced"]
+    assert len(notes.verdicts) < 29  # judging takes no more than its share of the time
     assert {beat["done"] for beat in beats} >= {0, 1, 29}
     running = [trial for beat in beats for trial in beat.get("running", ())]
     assert {trial["trial"]["what"] for trial in running} == {"nothing"}
@@ -327,11 +348,9 @@ def test_ctrl_c_ends_the_workers_and_the_next_call_resumes(tmp_path: Path) -> No
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with contextlib.closing(process.stderr):  # type: ignore[arg-type]
-        deadline = time.monotonic() + 60
-        while not (mark.exists() and mark.read_text()) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        waited_for(lambda: mark.exists() and mark.read_text())
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=LIMIT)
     assert err.decode().rstrip().endswith("KeyboardInterrupt")
     assert "SpawnProcess" not in err.decode()  # no word from the workers
     assert not Path(f"/proc/{mark.read_text()}").exists()

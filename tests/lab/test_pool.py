@@ -9,8 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from lab.example_studies import Deed, Deeds, Numbers, die, double, echo, environment, riddle, strange
+from waiting import LIMIT, waited_for
 
 from flipscope.errors import InputError
 from flipscope.lab import pool, resources
@@ -27,6 +27,7 @@ from flipscope.lab.events import Advanced, Event, Failed, Finished, Idle, Retrie
 from flipscope.lab.pool import Queue, Task, WorkerError, run_tasks, work
 from flipscope.lab.runner import InProcess, Job, Pool, Runner, open_runner
 from flipscope.lab.study import Study
+from flipscope.lab.worker import REPORT_SECONDS
 
 
 def jobs_of(study: Study) -> list[Job]:
@@ -42,14 +43,6 @@ def ends(events: Sequence[Event]) -> dict[str, Finished | Failed]:
     found = [event for event in events if isinstance(event, Finished | Failed)]
     assert len({event.key for event in found}) == len(found)
     return {event.key: event for event in found}
-
-
-def waited_for(what: Callable[[], Any]) -> Any:
-    for _ in range(600):
-        if found := what():
-            return found
-        time.sleep(0.05)
-    raise AssertionError("it did not happen")
 
 
 def alive(pid: int) -> bool:
@@ -138,7 +131,8 @@ def test_a_trial_that_prints_does_not_disturb_standard_output(capfd: pytest.Capt
 def test_progress_streams_back() -> None:
     events = events_of(Pool(1), Deed("report"))
     shares = [event.share for event in events if isinstance(event, Advanced)]
-    assert 2 <= len(shares) <= 7
+    took = ends(events)["0"].seconds
+    assert 2 <= len(shares) <= took / REPORT_SECONDS  # of the eight that the trial makes in 0.8 seconds or more
     assert shares == sorted(set(shares))
     assert all(0 < share <= 1 for share in shares)
 
@@ -176,11 +170,14 @@ def test_a_worker_killed_from_outside(tmp_path: Path) -> None:
     with contextlib.closing(Pool(1).run(jobs_of(Deeds(Deed("wait", where=str(mark)))))) as events:
         while not mark.exists():
             assert isinstance(next(events), Started | Idle)
-        os.kill(int(waited_for(mark.read_text)), signal.SIGKILL)
+        worker = int(waited_for(mark.read_text))
+        os.kill(worker, signal.SIGKILL)
+        waited_for(lambda: not alive(worker))
         Path(f"{mark}.go").touch()
         assert [type(event) for event in events if not isinstance(event, Idle)] == [Retried, Started, Finished]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 def test_closing_ends_the_workers(tmp_path: Path) -> None:
     marks = [tmp_path / str(number) for number in range(2)]
     with contextlib.closing(Pool(2).run(jobs_of(Deeds(*(Deed("hang", where=str(mark)) for mark in marks))))) as events:
@@ -198,7 +195,7 @@ def run_script(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     script = folder / "script.py"
     script.write_text(text)
     return subprocess.run(
-        [sys.executable, str(script)], env=environment(), capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, str(script)], env=environment(), capture_output=True, text=True, timeout=LIMIT, check=False
     )
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from report.colours import contrast, least_difference
 from report.pages import FIGURE, claim, page, study
+from waiting import LIMIT
 
 from flipscope.errors import InputError
 from flipscope.lab.verdict import Judgement
@@ -441,7 +442,7 @@ def test_the_page_works_in_a_browser(tmp_path: Path) -> None:
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
     flags += ["--disable-background-networking", "--disable-component-update", f"--user-data-dir={tmp_path / 'user'}"]
     command = ["chromium", *flags, "--window-size=800,900", "--dump-dom", (tmp_path / "r.html").as_uri()]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=True)
     found = re.search(r"<output>(.*?)</output>", run.stdout)
     assert found is not None
     assert json.loads(found[1].replace("&gt;", ">").replace("&lt;", "<").replace("&amp;", "&")) == {

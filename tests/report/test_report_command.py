@@ -18,6 +18,7 @@ from flipscope.lab.plots import Figure, Panel, Series
 from flipscope.lab.runner import InProcess
 from flipscope.lab.store import Store
 from flipscope.lab.study import Study
+from flipscope.lab.version import code_version, trial_key
 
 
 @pytest.fixture
@@ -90,6 +91,19 @@ def test_the_latest_scale_is_shown_unless_another_is_asked_for(results: Path) ->
     report(results, "tiny", scale="laptop")
     assert "Scale laptop: a hundred numbers" in text(results)
     assert "<code>flipscope run tiny --scale laptop</code>" in text(results)
+
+
+def test_every_machine_is_told_and_nothing_is_read_twice(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measure(results, limit=60)
+    code = code_version(STUDY)
+    with Store(results) as store:
+        for trial in STUDY.trials("laptop")[60:]:
+            machine = {"host": f"host-{trial.hash}", "cpu": "An abacus", "cores": 9}  # a name tells a reader nothing
+            store.put(trial_key(STUDY, trial, code), "tiny", trial.content(), code, {"square": 1}, 0.1, machine=machine)
+    monkeypatch.setattr(Store, "get", None)
+    report(results)
+    assert "(60 trials); An abacus, 9 cores (40 trials)<" in text(results)
+    assert "host-" not in text(results)
 
 
 def test_part_of_a_study_is_reported_as_a_part(

@@ -4,30 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from flipscope.lab.plots import Figure
 from flipscope.lab.study import Claim, Result, Study, Table
 from flipscope.lab.verdict import Judgement
 
 
 def run(study: Study, scale: str) -> tuple[Table, list[tuple[Claim, Judgement]], Sequence[Figure]]:
-    """The table of all trials of a scale, each claim's judgement, and the figures."""
-    results = measured(study, scale)
+    """The table of all trials of a scale, each claim's judgement, and the figures; every progress report is checked."""
+    results = [Result(trial, study.measure(trial, _check_progress), 0.0) for trial in study.checked_trials(scale)]
     table = study.summarise(results)
     return table, study.judge(table), study.draw(table)
-
-
-def measured(study: Study, scale: str) -> list[Result]:
-    """All trials of a scale with what they gave, on one thread; every progress report is checked."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return [
-            Result(trial, study.measure(trial, _check_progress), seconds=0.0) for trial in study.checked_trials(scale)
-        ]
-    finally:
-        torch.set_num_threads(before)
 
 
 def _check_progress(done: int, total: int) -> None:

@@ -18,7 +18,7 @@ from flipscope.lab import registry
 from flipscope.lab.driver import Run, judged
 from flipscope.lab.plots import Figure
 from flipscope.lab.store import RunState, Store
-from flipscope.lab.study import Study
+from flipscope.lab.study import Study, Trial
 from flipscope.lab.version import code_version, trial_key
 from flipscope.report.charts import FORMATS, chart_data, file_stems, render
 from flipscope.report.files import write_bytes
@@ -119,11 +119,12 @@ def _page(study: Study, store: Store, scale: str | None) -> StudyPage:
         again = repeat_command(study, chosen)
         raise InputError(f"there are no results of {study.name} at scale {chosen}: {why}; run it with {again}")
     figures, notes = _drawn(study, run)
-    machines, finished = _provenance(study, run, store)
+    trials = study.checked_trials(chosen)
+    machines, finished = _provenance(study, trials, store)
     return StudyPage(
         run,
         figures,
-        settings_of([trial.content() for trial in study.checked_trials(chosen)]),
+        settings_of([trial.content() for trial in trials]),
         machines,
         code_version(study),
         (latest.command if latest is not None else "") or repeat_command(study, chosen),
@@ -152,16 +153,17 @@ def _drawn(study: Study, run: Run) -> tuple[list[Figure], list[str]]:
     return figures, []
 
 
-def _provenance(study: Study, run: Run, store: Store) -> tuple[list[str], str]:
+def _provenance(study: Study, trials: Sequence[Trial], store: Store) -> tuple[list[str], str]:
     """What the trials were measured on, in words, and when the last was done."""
     code = code_version(study)
-    keys = store.done(trial_key(study, trial, code) for trial in study.checked_trials(run.scale))
-    records = [record for record in (store.get(key, check=False) for key in sorted(keys)) if record is not None]
-    machines = Counter(_machine_text(record.machine) for record in records)
+    origins = store.machines(trial_key(study, trial, code) for trial in trials)
+    machines: Counter[str] = Counter()
+    for origin in origins:  # several may read the same
+        machines[_machine_text(origin.machine)] += origin.trials
     said = [text if len(machines) == 1 else f"{text} ({count:,} trials)" for text, count in machines.most_common(5)]
     if len(machines) > 5:
         said.append(f"{len(machines) - 5} more machines")
-    finished = max((record.finished for record in records), default="")
+    finished = max((origin.finished for origin in origins), default="")
     return said, finished[:16].replace("T", " ") + " UTC" if finished else ""
 
 

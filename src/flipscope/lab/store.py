@@ -31,36 +31,45 @@ from flipscope.lab.version import code_version, trial_key
 
 DATABASE = schema.DATABASE  # the file that makes a folder a store
 SILENCE = 600.0  # seconds without a beat after which a driver on another machine is taken for dead
+_TRIED = "key, study, trial, code, seconds, finished, attempts"
 _AMONG = "key IN (SELECT value FROM json_each(?))"  # one statement for any number of keys
 
 
 @dataclass(frozen=True)
-class Record:
-    """A done trial as it is stored."""
+class Tried:
+    """A trial that was run, however it ended."""
 
     key: str
     study: str
     trial: dict[str, Any]
     code: str
-    outcome: dict[str, Any]
     seconds: float
     finished: str  # ISO 8601, UTC
-    machine: dict[str, Any]
     attempts: int
 
 
 @dataclass(frozen=True)
-class Failure:
+class Record(Tried):
+    """A done trial as it is stored."""
+
+    outcome: dict[str, Any]
+    machine: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Failure(Tried):
     """A trial that raised, and where."""
 
-    key: str
-    study: str
-    trial: dict[str, Any]
-    code: str
     traceback: str
-    seconds: float
-    finished: str
-    attempts: int
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A machine that done trials were measured on."""
+
+    machine: dict[str, Any]
+    trials: int
+    finished: str  # when the last of them was
 
 
 @dataclass(frozen=True)
@@ -141,8 +150,8 @@ class Store:
         if not self.writable:
             raise InputError(f"{self.folder} cannot be written: use another --results")
         with schema.said(self.path):
-            self._database.execute("BEGIN IMMEDIATE")
             try:
+                self._database.execute("BEGIN IMMEDIATE")  # in here: an interrupt may come as soon as it is done
                 yield self._database
                 self._database.execute("COMMIT")
             except BaseException:
@@ -226,24 +235,15 @@ class Store:
     def get(self, key: str, *, check: bool = True) -> Record | None:
         """The stored trial, or None; InputError if its arrays are missing or, with `check`, changed."""
         rows = self._read(
-            "SELECT study, trial, code, outcome, arrays, seconds, finished, document, attempts "
+            f"SELECT {_TRIED}, outcome, arrays, document "
             "FROM results JOIN machines ON machine = machines.id WHERE key = ?",
             key,
         )
         if not rows:
             return None
-        study, trial, code, document, name, seconds, finished, where, attempts = rows[0]
-        return Record(
-            key,
-            study,
-            outcomes.decode(trial),
-            code,
-            outcomes.join(document, self._arrays(key, study, name, check)),
-            seconds,
-            finished,
-            outcomes.decode(where),
-            attempts,
-        )
+        _, study, trial, code, seconds, finished, attempts, document, name, where = rows[0]
+        outcome, place = outcomes.join(document, self._arrays(key, study, name, check)), outcomes.decode(where)
+        return Record(key, study, outcomes.decode(trial), code, seconds, finished, attempts, outcome, place)
 
     def _arrays(self, key: str, study: str, name: str | None, check: bool) -> dict[str, outcomes.Array]:
         try:
@@ -273,11 +273,19 @@ class Store:
         if keys is not None:
             where, values = f"{where} AND {_AMONG}", [*values, _listed(keys)]
         rows = self._read(
-            "SELECT key, study, trial, code, traceback, seconds, finished, attempts FROM failures "
-            f"WHERE {where} ORDER BY finished, rowid",
+            f"SELECT {_TRIED}, traceback FROM failures WHERE {where} ORDER BY finished, rowid",
             *values,
         )
         return [Failure(key, name, outcomes.decode(trial), *rest) for key, name, trial, *rest in rows]
+
+    def machines(self, keys: Iterable[str]) -> list[Origin]:
+        """What those of the trials that are done were measured on, the machine of most of them first."""
+        rows = self._read(
+            "SELECT document, count(*), max(finished) FROM results JOIN machines ON machine = machines.id "
+            f"WHERE {_AMONG} GROUP BY machine ORDER BY count(*) DESC, machine",
+            _listed(keys),
+        )
+        return [Origin(outcomes.decode(document), *rest) for document, *rest in rows]
 
     # ---------------------------------------------------------------- tables
 

@@ -154,10 +154,15 @@ def digest(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+_KNOWN: dict[type[Trial], dict[str, Any]] = {}
+
+
 def _fields(kind: type[Trial]) -> dict[str, Any]:
     """The fields of a kind of trial with their types."""
-    hints = typing.get_type_hints(kind)
-    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+    if kind not in _KNOWN:  # to find them takes longer than all else that is done when a trial is made
+        hints = typing.get_type_hints(kind)
+        _KNOWN[kind] = {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+    return _KNOWN[kind]
 
 
 def _fits(value: object, kind: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from flipscope.cube.intervals import proportions
+from flipscope.cube.intervals import Estimate, proportions
 from flipscope.lab.study import Claim, Table
 from flipscope.lab.verdict import Judgement, all_of, at_least, at_most
 
@@ -43,24 +43,17 @@ def _each(rows: Table, judge: Callable[[dict[str, Any], float], Judgement], what
     return Judgement(verdict, found.quantity, found.measured, found.low, found.high, note)
 
 
-def _judge_learned(*languages: str) -> Callable[[Table], Judgement]:
+def _judge_accuracy(
+    compared: Callable[[Estimate, float, str], Judgement], limit: float, language: str
+) -> Callable[[Table], Judgement]:
+    """Whether the test accuracy of every model, compared with the limit, is as claimed."""
+
     def judge(table: Table) -> Judgement:
         def one(row: dict[str, Any], confidence: float) -> Judgement:
             found = proportions([row["correct"]], row["tested"], confidence)[0]
-            return at_least(found, LEARNED, f"accuracy on {named(row)}")
+            return compared(found, limit, f"accuracy on {named(row)}")
 
-        return _each(rows_of(table, *languages), one, "no model was trained on it")
-
-    return judge
-
-
-def _judge_failed(*languages: str) -> Callable[[Table], Judgement]:
-    def judge(table: Table) -> Judgement:
-        def one(row: dict[str, Any], confidence: float) -> Judgement:
-            found = proportions([row["correct"]], row["tested"], confidence)[0]
-            return at_most(found, CHANCE, f"accuracy on {named(row)}")
-
-        return _each(rows_of(table, *languages), one, "no model was trained on it")
+        return _each(rows_of(table, language), one, "no model was trained on it")
 
     return judge
 
@@ -113,7 +106,7 @@ CLAIMS = (
         "Fig 5",
         "every model trained on First learns it",
         f"test accuracy above {LEARNED} in every model",
-        _judge_learned("first"),
+        _judge_accuracy(at_least, LEARNED, "first"),
     ),
     Claim("First sits at 1", "Fig 5", "its sensitivities cluster at 1", _SPECTRUM, _judge_spectrum("first")),
     Claim(
@@ -121,7 +114,7 @@ CLAIMS = (
         "Fig 5",
         "every model trained on Majority learns it",
         f"test accuracy above {LEARNED} in every model",
-        _judge_learned("majority"),
+        _judge_accuracy(at_least, LEARNED, "majority"),
     ),
     Claim(
         "Majority sits at 0 and N/2",
@@ -135,14 +128,14 @@ CLAIMS = (
         "Fig 5",
         "models trained on Parity do not reach it",
         f"test accuracy at most {CHANCE} in every model",
-        _judge_failed("parity"),
+        _judge_accuracy(at_most, CHANCE, "parity"),
     ),
     Claim(
         "sparse majorities are learned",
         "Figs 6, 7",
         "sparse majorities mirror Majority",
         f"test accuracy above {LEARNED} in every model",
-        _judge_learned("sparse_majority"),
+        _judge_accuracy(at_least, LEARNED, "sparse_majority"),
     ),
     Claim(
         "and sit at 0 and m/2",
@@ -156,7 +149,7 @@ CLAIMS = (
         "Figs 6, 7",
         "sparse parities mirror Parity",
         f"test accuracy at most {CHANCE} in every model",
-        _judge_failed("sparse_parity"),
+        _judge_accuracy(at_most, CHANCE, "sparse_parity"),
     ),
     Claim(
         "failures sit at 0",

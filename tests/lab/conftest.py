@@ -1,0 +1,28 @@
+"""Stores to test with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flipscope.lab import schema
+from flipscope.lab.store import Store
+
+
+@pytest.fixture
+def local_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the tests are run on."""
+    monkeypatch.setattr(schema, "on_local_disk", lambda _: True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def kept(folder: Path) -> Iterator[Store]:
+    with Store(folder) as made:
+        yield made

@@ -1,0 +1,84 @@
+"""What the tests of the store share: a study, ways to fill and to ask a store, processes of their own."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from flipscope.errors import InputError
+from flipscope.lab.store import Store
+from flipscope.lab.study import Scale, Study, Trial
+
+OUTCOME = {"mean": 0.5, "worst": math.inf, "count": 10**40, "names": ["é"], "weights": np.arange(12.0).reshape(3, 4)}
+
+
+@dataclass(frozen=True)
+class Toss(Trial):
+    size: int
+    kind: str = "a"
+
+
+class Tosses(Study):
+    name = "tosses"
+    paper = "000"
+    title = "Tosses"
+    scales: ClassVar = {"smoke": Scale("a few", 0.1)}
+    claims = ()
+
+    def trials(self, scale: str) -> list[Toss]:
+        return [Toss(size) for size in range(4)]
+
+    def measure(self, trial: Any, progress: Any) -> dict[str, Any]:
+        return {"size": trial.size, "bits": np.arange(trial.size)}
+
+    def summarise(self, results: Any) -> list[dict[str, Any]]:
+        return []
+
+
+STUDY = Tosses()
+
+
+def put(to: Store, key: str = "k", outcome: Any = OUTCOME, **options: Any) -> None:
+    to.put(key, "tosses", {"size": 3}, "c0de", outcome, 1.5, **options)
+
+
+def refused(match: str, call: Any, *arguments: Any, **options: Any) -> str:
+    """The one sentence with which a call is refused."""
+    with pytest.raises(InputError, match=match) as caught:
+        call(*arguments, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Whatever is in a folder, except what SQLite keeps in memory."""
+    found = [path for path in folder.rglob("*") if path.is_file() and not path.name.endswith("-shm")]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
+def start(script: str, *arguments: object) -> subprocess.Popen[str]:
+    """A process of its own that runs a script."""
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+WRITER = """
+import sys
+import numpy as np
+from flipscope.lab.store import Store
+
+folder, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+with Store(folder) as store:
+    print("ready", flush=True)
+    for number in range(first, last):
+        store.put(f"k{number}", "tosses", {"n": number}, "c", {"n": number, "x": np.arange(number)}, 1.0)
+        print(number, flush=True)
+print("end", flush=True)
+"""

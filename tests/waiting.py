@@ -1,0 +1,19 @@
+"""How tests wait: for something to be so, however busy the machine is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+LIMIT = 300  # seconds after which it is taken for granted that it will not happen
+
+
+def waited_for(what: Callable[[], Any]) -> Any:
+    """What it returns when that becomes true."""
+    deadline = time.monotonic() + LIMIT
+    while True:
+        if found := what():
+            return found
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
