@@ -17,12 +17,13 @@ from typing import Any
 
 import pytest
 from lab.example_studies import Blinks, Deed, Deeds, Numbers, environment
+from waiting import waited_for
 
 from flipscope.errors import InputError
 from flipscope.lab import cluster as module
 from flipscope.lab.cluster import Cluster, Slurm
 from flipscope.lab.driver import run_study
-from flipscope.lab.events import Advanced, Event, Failed, Finished, Retried, Started
+from flipscope.lab.events import Advanced, Event, Failed, Finished, Idle, Retried, Started
 from flipscope.lab.runner import InProcess, Job, Pool, open_runner
 from flipscope.lab.store import Store
 from flipscope.lab.study import Study
@@ -306,8 +307,139 @@ def test_jobs_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--memory-limit 3.00GiB" in script
     with pytest.raises(InputError, match="jobs must be"):
         Slurm(jobs=0)
+    with pytest.raises(InputError, match="memory must be a size such as 4GiB, not 'nonsense'"):
+        module.slurm_cluster(Slurm(memory="nonsense"))
     with pytest.raises(InputError, match="give one of --cluster, --slurm"):
         Cluster("tcp://127.0.0.1:1", options)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(InputError, match="its command sbatch is not here"), open_runner(slurm={"jobs": 2}):
         pass
+
+
+def test_files_of_dask_add_to_the_jobs_of_slurm() -> None:
+    dask = pytest.importorskip("dask")
+    pytest.importorskip("dask_jobqueue", reason="needs the extra cluster")
+    written = {
+        "jobqueue.slurm.job-script-prologue": ["module load python"],
+        "jobqueue.slurm.scheduler-options": {"port": 0, "host": "127.0.0.1"},
+    }
+    with dask.config.set(written), module.slurm_cluster(Slurm()) as cluster:
+        script = cluster.job_script()
+        assert cluster.scheduler_address.startswith("tcp://127.0.0.1:")
+    assert "module load python" in script
+    assert "export OMP_NUM_THREADS=1" in script
+
+
+def test_ctrl_c_means_the_same_with_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("dask_jobqueue", reason="needs the extra cluster")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "dask_jobqueue"]:
+        monkeypatch.delitem(sys.modules, name)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with module.slurm_cluster(Slurm()):
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+# ---------------------------------------------------------------- a Slurm of three scripts
+
+_SBATCH = """
+import os, subprocess, sys, pathlib
+folder = pathlib.Path(__file__).parent
+calls = len(list(folder.glob("call*")))
+(folder / f"call{calls}").touch()
+if str(calls) in os.environ["REFUSED"].split():
+    sys.exit("sbatch: error: invalid partition specified: nowhere\\nsbatch: error: Batch job submission failed")
+if os.environ["REFUSED"] != "none begins":
+    with open(folder / f"{calls}.out", "w") as output:
+        text = pathlib.Path(sys.argv[1]).read_text()
+        job = subprocess.Popen(["bash", "-c", text], stdout=output, stderr=output, start_new_session=True)
+    (folder / f"job{calls}").write_text(str(job.pid))
+print("Submitted batch job", calls)
+"""
+_SCANCEL = """
+import os, pathlib, signal, sys
+os.killpg(int((pathlib.Path(__file__).parent / f"job{sys.argv[1]}").read_text()), signal.SIGKILL)
+"""
+_SQUEUE = """
+import os, pathlib
+for job in pathlib.Path(__file__).parent.glob("job*"):
+    try:
+        os.killpg(int(job.read_text()), 0)
+        print(job.name[3:])
+    except ProcessLookupError:
+        pass
+"""
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with Slurm's commands; REFUSED has the calls of sbatch that are refused."""
+    pytest.importorskip("dask_jobqueue", reason="needs the extra cluster")
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    for name, code in {"sbatch": _SBATCH, "scancel": _SCANCEL, "squeue": _SQUEUE}.items():
+        (folder / name).write_text(f"#!{sys.executable}\n{code}")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+    monkeypatch.setenv("REFUSED", "")
+    monkeypatch.setattr(module, "LOST_SECONDS", 2.0)
+    return folder
+
+
+def alive(slurm: Path) -> list[str]:
+    return subprocess.run([slurm / "squeue"], capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_a_job_of_several_workers_that_ends_is_replaced(slurm: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    deeds = [Deed("wait", where=str(mark), weight=9.0), *(Deed("nothing", number) for number in range(5))]
+    found: list[Event] = []
+    quiet = 0  # seconds in which the job has worked and was looked at
+    with open_runner(slurm={"jobs": 1, "cores": 2, "memory": "2GiB"}) as runner:
+        for event in runner.run(jobs_of(Deeds(*deeds))):
+            found.append(event)
+            quiet += mark.exists() and isinstance(event, Idle)
+            if quiet == 2 and not Path(f"{mark}.go").exists():
+                subprocess.run([slurm / "scancel", "0"], check=True)
+                Path(f"{mark}.go").touch()
+    assert [type(event) for event in ends(found)] == [Finished] * 6
+    assert (slurm / "job1").exists()
+    waited_for(lambda: not alive(slurm))
+
+
+def test_slurm_refuses_all_jobs(
+    slurm: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("REFUSED", "0 1")
+    refused = pytest.raises(InputError, match="Slurm refuses the jobs: invalid partition specified: nowhere; Batch job")
+    with refused, open_runner(slurm={"jobs": 2}) as runner:
+        list(runner.run(jobs_of(Deeds(Deed("nothing")))))
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_slurm_refuses_a_job(
+    slurm: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("REFUSED", "0")
+    mark = tmp_path / "mark"
+    with open_runner(slurm={"jobs": 2, "memory": "1GiB"}) as runner:
+        events = []
+        for event in runner.run(jobs_of(Deeds(Deed("wait", where=str(mark)), Deed("nothing")))):
+            events.append(event)
+            if len(alive(slurm)) == 2:  # it was asked again
+                Path(f"{mark}.go").touch()
+    assert [type(event) for event in ends(events)] == [Finished] * 2
+    assert "Slurm refused 1 of 2 jobs (invalid partition" in caplog.text
+    waited_for(lambda: not alive(slurm))
+
+
+def test_jobs_of_slurm_that_end_at_once(slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REFUSED", "none begins")
+    ended = pytest.raises(
+        InputError, match=r"the Slurm jobs end before their workers call: the output of job 0 says why"
+    )
+    with ended, open_runner(slurm={"jobs": 1}) as runner:
+        list(runner.run(jobs_of(Deeds(Deed("nothing")))))

@@ -11,15 +11,18 @@ import contextlib
 import gc
 import importlib
 import logging
+import os
 import pickle
 import queue
 import shutil
+import signal
+import subprocess
 import threading
 import time
 import traceback
 import uuid
 from collections import Counter, deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal
@@ -36,6 +39,7 @@ from flipscope.lab.worker import reporter
 
 CONNECT_SECONDS = 5
 FETCH_SECONDS = 30
+LOST_SECONDS = 60.0  # that workers are missing, until Slurm is asked for their jobs; Dask itself waits 15
 AHEAD = 2  # trials that Dask holds for each thread of its workers
 
 
@@ -58,15 +62,107 @@ class Slurm:
 def slurm_cluster(options: Slurm) -> Any:
     """Dask's cluster of Slurm jobs; none is started yet."""
     jobqueue = _imported("dask_jobqueue")
+    configured = _imported("dask").config.get("jobqueue.slurm")
     given = {name: getattr(options, name) for name in ("queue", "account", "walltime")}
+    try:
+        _imported("dask.utils").parse_bytes(options.memory)
+    except ValueError:
+        raise InputError(f"memory must be a size such as 4GiB, not {options.memory!r}") from None
     return jobqueue.SLURMCluster(
+        job_cls=_job_class(),
         cores=options.cores,
         processes=options.cores,
         memory=options.memory,
         # Dask's own default, to trim, doubles torch's time; what stands in the environment goes before it.
-        job_script_prologue=[f"export {name}={value}" for name, value in ENVIRONMENT.items()],
+        job_script_prologue=[
+            *(f"export {name}={value}" for name, value in ENVIRONMENT.items()),
+            *(configured.get("job-script-prologue") or ()),
+        ],
+        # Any port: the usual one may be another's, on a machine that many share.
+        scheduler_options={"dashboard_address": ":0", **(configured.get("scheduler-options") or {})},
         **{name: value for name, value in given.items() if value is not None},
     )
+
+
+def _job_class() -> Any:
+    """Dask's job of Slurm, which keeps why sbatch refused it: Dask prints a traceback and waits for it for ever."""
+    base = _imported("dask_jobqueue").slurm.SLURMJob
+    status = _imported("distributed").Status
+
+    async def start(self: Any) -> None:
+        try:
+            await base.start(self)
+        except RuntimeError as error:
+            lines = str(error).rpartition("stderr:")[2].strip().splitlines()
+            self.refusal = "; ".join(line.removeprefix("sbatch: error: ") for line in lines) or "sbatch failed"
+            self.status = status.running  # as far as Dask is concerned
+
+    async def close(self: Any) -> None:
+        await base.close(self)
+        self.status = status.closed  # Dask asserts it of every job that somebody still knows, and never says it
+
+    return type("SlurmJob", (base,), {"start": start, "close": close, "refusal": None})
+
+
+class _SlurmJobs:
+    """Looks after the jobs of a cluster: Dask replaces neither those of several workers, nor those that never began."""
+
+    def __init__(self, cluster: Any, threads: int) -> None:
+        self._cluster = cluster
+        self._wanted = threads
+        self._looked = time.monotonic()
+        self._worked = False  # whether a worker has called since all jobs were replaced
+        self._told = False
+
+    def check(self, threads: int) -> None:
+        """Replace the jobs that have ended; raise if no worker works and none will come."""
+        jobs = dict(self._cluster.workers)
+        refusals = [job.refusal for job in jobs.values() if job.refusal is not None]
+        if refusals and not threads and len(refusals) == len(jobs):
+            raise InputError(f"Slurm refuses the jobs: {refusals[0]}")
+        if refusals and not self._told:
+            logging.getLogger("flipscope").warning(
+                "Slurm refused %d of %d jobs (%s); going on with the others", len(refusals), len(jobs), refusals[0]
+            )
+            self._told = True
+        self._worked |= threads > 0
+        if threads >= self._wanted:
+            self._looked = time.monotonic()
+        elif time.monotonic() - self._looked > LOST_SECONDS:
+            self._replace(jobs, threads)
+            self._looked = time.monotonic()
+
+    def _replace(self, jobs: dict[str, Any], threads: int) -> None:
+        queued = _queued()
+        if queued is None:
+            return
+        ended = {name: job for name, job in jobs.items() if job.job_id not in queued}
+        if ended and not threads and len(ended) == len(jobs):
+            if not self._worked:
+                number = max(int(job.job_id) for job in jobs.values() if job.job_id is not None)
+                raise InputError(
+                    f"the Slurm jobs end before their workers call: the output of job {number} says why "
+                    f"(slurm-{number}.out here, unless Dask's files name another folder)"
+                )
+            self._worked = False
+        for name, job in ended.items():
+            self._cluster.loop.add_callback(self._forget, name, job)
+
+    async def _forget(self, name: str, job: Any) -> None:
+        """Let Dask, in its own thread, miss a job: it sends another."""
+        if self._cluster.workers.get(name) is job:
+            del self._cluster.workers[name]
+            await job.close()
+
+
+def _queued() -> set[str] | None:
+    """The numbers of our jobs that wait or run; None if Slurm does not answer."""
+    command = ["squeue", "--noheader", "--format=%A", f"--user={os.getuid()}"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=FETCH_SECONDS)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return set(answer.stdout.split())
 
 
 class Cluster:
@@ -80,6 +176,7 @@ class Cluster:
         self._address, self._slurm = address, slurm
         self._open = contextlib.ExitStack()
         self._client: Any = None
+        self._check: Callable[[int], None] = lambda threads: None
         self.name = f"the cluster {address}" if slurm is None else f"{slurm.jobs} Slurm jobs"
 
     def __enter__(self) -> Cluster:
@@ -90,6 +187,7 @@ class Cluster:
                     "--slurm needs Slurm, and its command sbatch is not here: run it where jobs are sent from"
                 )
             target = self._open.enter_context(slurm_cluster(self._slurm))
+            self._check = _SlurmJobs(target, self._slurm.jobs * self._slurm.cores).check
             target.adapt(minimum_jobs=self._slurm.jobs, maximum_jobs=self._slurm.jobs)  # those that end are replaced
         self._client = _connected(target)
         if self._client is None:
@@ -110,7 +208,7 @@ class Cluster:
         if self._client is None:
             raise InputError("the cluster is not connected: use it in a with statement")
         workers = self._slurm.jobs * self._slurm.cores if self._slurm is not None else 1
-        with contextlib.closing(_Flight(self._client, jobs, AHEAD * workers)) as flight:
+        with contextlib.closing(_Flight(self._client, jobs, AHEAD * workers, self._check)) as flight:
             yield from flight.events()
 
 
@@ -131,8 +229,9 @@ def _connected(target: Any) -> Any:
 class _Flight:
     """The trials of a run that wait here, and those that Dask has."""
 
-    def __init__(self, client: Any, jobs: Sequence[Job], least: int) -> None:
+    def __init__(self, client: Any, jobs: Sequence[Job], least: int, check: Callable[[int], None]) -> None:
         self._client = client
+        self._check = check  # whether workers will come
         self._least = least  # trials to hand out while there are no workers yet
         self._waiting = deque(sorted(jobs, key=lambda job: -job.trial.cost))
         self._flying: dict[str, tuple[Job, Any]] = {}
@@ -182,6 +281,7 @@ class _Flight:
         self._looked = time.monotonic()
         self._threads = sum(worker["nthreads"] for worker in workers.values())
         self._memory = {address: worker["memory_limit"] for address, worker in workers.items()}
+        self._check(self._threads)
 
     def _submit(self) -> None:
         """Hand out trials, as many as the workers will soon ask for."""
@@ -299,10 +399,15 @@ def _lost() -> InputError:
 
 def _imported(package: str) -> Any:
     """A package of the extra `cluster`."""
+    interrupted = signal.getsignal(signal.SIGINT)
     try:
         return importlib.import_module(package)
     except ImportError:
         raise InputError("a cluster needs Dask: pip install 'flipscope[cluster]'") from None
+    finally:
+        # dask_jobqueue lets Ctrl-C end the process with code 0.
+        if signal.getsignal(signal.SIGINT) is not interrupted:
+            signal.signal(signal.SIGINT, interrupted)
 
 
 # ---------------------------------------------------------------- on a worker

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -107,10 +107,13 @@ class FastEngine:
         chunk = self._chunk(first.tokens)
         if self._mixed is not None and all(layer.compiled for layer in self._middle):
             chunk = max(chunk, STATES_NUMBERS // (first.tokens * self.model.config.width))
-        changed = first.changed(flips, self.tolerance)
-        if self.deltas and sparse_pays(changed, self.model.config.width):  # few tokens a flip: more flips together
-            chunk = min(128, int(chunk / float(changed.float().mean())))
-        logits = [self._flips(first, part, base, last) for part in flips.split(chunk)]
+        changed = first.changed(flips, self.tolerance) if self.deltas else None  # [flip, token]
+        if changed is not None and sparse_pays(changed, self.model.config.width):
+            chunk = min(128, int(chunk / float(changed.float().mean())))  # few tokens a flip: more flips together
+        logits = [
+            self._flips(first, part, None if changed is None else changed[part], base, last)
+            for part in flips.split(chunk)
+        ]
         return self._head(last.dense(base[-1][None])), torch.cat(logits)
 
     def _base_states(self, first: FirstLayer) -> list[Float[Tensor, "token width"]]:
@@ -122,11 +125,17 @@ class FastEngine:
             states.append(x[0])
         return states
 
-    def _flips(self, first: FirstLayer, flips: Tensor, base: list[Tensor], last: LastLayer) -> Float[Tensor, " flip"]:
-        """Logits of a chunk of flips."""
+    def _flips(
+        self,
+        first: FirstLayer,
+        flips: Tensor,
+        changed: Bool[Tensor, "flip token"] | None,
+        base: list[Tensor],
+        last: LastLayer,
+    ) -> Float[Tensor, " flip"]:
+        """Logits of a chunk of flips, where only the tokens ``changed`` are to be computed, or all of them."""
         states: Pairs | Tensor
-        changed = first.changed(flips, self.tolerance)  # [flip, token]
-        if self.deltas and sparse_pays(changed, self.model.config.width):
+        if changed is not None and sparse_pays(changed, self.model.config.width):
             flip, token = changed.nonzero(as_tuple=True)
             states = Pairs(len(flips), flip, token, first.finish(flips[flip], token))
         else:

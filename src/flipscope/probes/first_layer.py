@@ -69,12 +69,16 @@ def _projected(attention: Attention, value: Float[Tensor, "row head size"]) -> F
     return torch.einsum("rhs,whs->rhw", value, weight)
 
 
+DOMINATED = 2.0  # a row's sum of weights, relative to the largest, below which one key has more than half of them
+
+
 class FirstLayer:
     """The first layer of one string under all its flips, from the tables.
 
     Row r attends to key j with weight E_rj / Z_r and brings U_r / Z_r. Under flip i, what it brings is
     keep_ri U_r + out_ri v_i + in_ri v'_i. When i is the key that dominates row r, taking it out of the sums would
-    cancel; the sums without the dominating key are computed afresh and stand in for U_r and Z_r.
+    cancel; the sums without the dominating key are computed afresh and stand in for U_r and Z_r. If no key has more
+    than half of a row's weight, nothing dominates.
     """
 
     def __init__(self, block: Block, tables: Tables, string: Tensor) -> None:
@@ -113,26 +117,31 @@ class FirstLayer:
             return
         top, where = scores.max(dim=-1)  # [head, token]
         weights = (scores - top[..., None]).exp()
-        rest_scores = scores.scatter(-1, where[..., None], -torch.inf)
-        rest_top = rest_scores.max(dim=-1).values  # -inf where a row sees one key only
-        rest = (rest_scores - rest_top.nan_to_num(neginf=0.0)[..., None]).exp()
-        total, rest_total = weights.sum(-1), rest.sum(-1)
+        total = weights.sum(-1)
         old = weights[:, :, self.places]  # [head, token, flip]
-        dominated = where[..., None] == self.places  # [head, token, flip]
-        peak = torch.where(dominated, rest_top[..., None], top[..., None])
-        left = torch.where(dominated, rest_total[..., None], total[..., None] - old)
+        peak, left = top[..., None], total[..., None] - old
+        self.sums = self.rest_sums = _mix(weights, self.value)  # [token, head, width]
+        self.dominating = None
+        if bool((total < DOMINATED).any()):
+            rest_scores = scores.scatter(-1, where[..., None], -torch.inf)
+            rest_top = rest_scores.max(dim=-1).values  # -inf where a row sees one key only
+            rest = (rest_scores - rest_top.nan_to_num(neginf=0.0)[..., None]).exp()
+            self.dominating = where[..., None] == self.places  # [head, token, flip]
+            peak = torch.where(self.dominating, rest_top[..., None], peak)
+            left = torch.where(self.dominating, rest.sum(-1)[..., None], left)
+            self.rest_sums = _mix(rest, self.value)
         both = torch.maximum(peak, new_key)
         shrink, grow = (peak - both).exp(), (new_key - both).exp()
         bottom = shrink * left + grow
-        blind = new_key == -torch.inf  # a row that does not see the key keeps what it has
-        self.keep = torch.where(blind, 1 / total[..., None], shrink / bottom)
-        self.put = torch.where(blind, 0.0, grow / bottom)
-        self.out = torch.where(blind | dominated, 0.0, -shrink * old / bottom)
+        self.keep, self.put, self.out = shrink / bottom, grow / bottom, -shrink * old / bottom
+        if self.dominating is not None:
+            self.out = torch.where(self.dominating, 0.0, self.out)
+        if self.hidden is not None:  # a row that does not see the key keeps what it has
+            blind = new_key == -torch.inf
+            self.keep = torch.where(blind, 1 / total[..., None], self.keep)
+            self.put, self.out = torch.where(blind, 0.0, self.put), torch.where(blind, 0.0, self.out)
         self.old_weight = old / total[..., None]
         self.new_weight = self.put
-        self.sums = _mix(weights, self.value)  # [token, head, width]
-        self.rest_sums = _mix(rest, self.value)
-        self.dominating = dominated
 
     def _own_rows(self, scores: Float[Tensor, "head flip row"], rows: Tensor, flipped: Tensor) -> None:
         """What the flipped token itself receives: its query and one of its keys are new."""

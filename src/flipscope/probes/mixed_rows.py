@@ -23,6 +23,7 @@ from flipscope.probes.relu_kernels import BLOCK
 
 MOST_HEADS = 16  # at 100 bits 16 heads gain 5 % or more (widths 64, 128), 32 heads lose 3-12 % (widths 128, 256)
 WIDTH_OF_HEADS = 4  # narrower heads mix nearly as many vectors, three a head, as the product adds up, one a coordinate
+RECTIFIED_WIDTH = 128  # of narrower rows, turning the units on their side takes as long as leaving out those off saves
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ def make_mixed_tables(block: Block, tables: Tables, finish: Finish) -> MixedTabl
     matrix = (mlp.up.weight * gain).T.contiguous()
     bias = mlp.up.bias + mlp.up.weight @ shift
     tiles = (_tiles(value), _tiles(value @ matrix))
-    rectified = Rectified(block, finish) if Rectified.supports(block) else None
+    pays = vector.shape[1] >= RECTIFIED_WIDTH
+    rectified = Rectified(block, finish) if pays and Rectified.supports(block) else None
     return MixedTables(finish, rectified, vector, tiles[0], matrix, vector @ matrix, tiles[1], bias, gain, shift)
 
 
@@ -75,25 +77,35 @@ def _seen(finish: Finish, x: Tensor) -> Tensor:
     return x if finish.norm1 is None else x - x.mean(dim=-1, keepdim=True)
 
 
+def _chosen(x: Tensor, flips: Tensor) -> Tensor:
+    """The flips, in increasing order, of x [..., flip]; if none is left out they are a slice, which copies nothing."""
+    first, last = int(flips[0]), int(flips[-1]) + 1
+    return x[..., first:last] if last - first == len(flips) else x[..., flips]
+
+
 def mixed_states(tables: MixedTables, first: FirstLayer, flips: Tensor) -> Float[Tensor, "flip token width"]:
     """The first layer's output at every token, for each flip."""
     finish, tokens, count = tables.finish, first.tokens, len(flips)
     width, hidden_width = tables.matrix.shape
     # [3 head, token, flip] -> [token, flip, 3 head]
-    shares = torch.cat([first.keep, first.out, first.put])[:, :, flips].permute(1, 2, 0).contiguous().numpy()
+    parts = [_chosen(part, flips) for part in (first.keep, first.out, first.put)]
+    shares = torch.cat(parts).permute(1, 2, 0).contiguous().numpy()
     heads = shares.shape[2] // 3
     if first.dominating is None:
         dominated = torch.zeros((tokens, count, heads), dtype=torch.bool).numpy()
     else:
-        dominated = first.dominating[:, :, flips].permute(1, 2, 0).contiguous().numpy()
-    sums = _seen(finish, torch.cat([first.sums, first.rest_sums]).flatten(0, 1))  # [part, width]
+        dominated = _chosen(first.dominating, flips).permute(1, 2, 0).contiguous().numpy()
+    sums = first.sums if first.dominating is None else torch.cat([first.sums, first.rest_sums])
+    sums = _seen(finish, sums.flatten(0, 1))  # [part, width]
     base, base_up = tables.vector[first.rows], tables.vector_up[first.rows]
     sums, sums_up = _tiles(sums), _tiles(sums @ tables.matrix)
     moved = _seen(finish, first.with_bias(first.flipped_vector[flips] + first.own[flips]))  # [flip, width]
     moved_up = moved @ tables.matrix
     old, new = (rows[flips].numpy() for rows in (first.rows[first.places], first.flipped_rows))
     places = first.places[flips]
-    order = first.felt(flips).argsort(dim=1).numpy()  # rows that change little together, and those that change most
+    rectified = tables.rectified if count >= BLOCK else None
+    if rectified is not None:  # rows that change little stand together, and those that change most
+        order = first.felt(flips).argsort(dim=1).numpy()
     y = finish.space.take("y", tokens, count, width)
     z = torch.ones(tokens * count)
     block = max(1, PART_ROWS // count)
@@ -110,10 +122,10 @@ def mixed_states(tables: MixedTables, first: FirstLayer, flips: Tensor) -> Float
         if finish.norm1 is not None:
             normalise(rows.numpy(), tables.gain.numpy(), tables.shift.numpy(), finish.norm1.eps, scale)
         scale_and_rectify(units.numpy(), scale, tables.bias.numpy(), finish.relu)
-        if tables.rectified is None or count < BLOCK:
+        if rectified is None:
             step = finish.space.take("step", len(rows), width)
             finish.add(rows, torch.mm(finish.activated(units), finish.down, out=step))
         else:
             numbers = np.arange(len(rows)).reshape(-1, count)  # [token, flip]
-            tables.rectified.add(rows, units, blocks_of(numbers, order[begin:end]))
+            rectified.add(rows, units, blocks_of(numbers, order[begin:end]))
     return finish.space.take("states", count, tokens, width).copy_(y.transpose(0, 1))
