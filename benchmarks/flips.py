@@ -5,15 +5,17 @@
   (ii') the same tuned: the last layer only where it is read
   (iii) the fast path: exact algebra alone, and with deltas
 
-One thread each side, CPU seconds, the least of a few interleaved repetitions. Heads 4, FFN --ffn times the width.
+One thread each side, CPU seconds, the least of a few interleaved repetitions. Heads 4, FFN --ffn times the width. The
+last column is the largest error of (iii)'s logits against float64, over that of (ii)'s (goal: at most 10).
 Run with: make bench, or python benchmarks/flips.py [--quick] [--ffn 4] [--part grid|mix|screen|exhaustive]
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import torch
@@ -91,7 +93,7 @@ def grid(widths: tuple[int, ...], layers: tuple[int, ...], ffn: int, repeats: in
         f"{'width':>5} {'layers':>6} {'init':>14} {'(i) s':>8} {'(ii) s':>8} {'peak':>5} {'(ii)′ s':>8} {'exact s':>8}",
         end="",
     )
-    print(f" {'deltas s':>8} | {'ii/exact':>8} {'ii/deltas':>9} {'ii′/deltas':>10} {'i/deltas':>8}  goals")
+    print(f" {'deltas s':>8} | {'ii/exact':>8} {'ii/deltas':>9} {'ii′/deltas':>10} {'i/deltas':>8} {'error':>6}  goals")
     for width in widths:
         for depth in (*layers, 3) if width == 512 else layers:
             for scheme in SCHEMES:
@@ -109,8 +111,8 @@ def grid(widths: tuple[int, ...], layers: tuple[int, ...], ffn: int, repeats: in
                     f"{width:5d} {depth:6d} {scheme:>14} {seconds['rival']:8.3f} {seconds['plain']:8.3f} {share:5.0%} "
                     f"{seconds['tuned']:8.3f} {seconds['exact']:8.3f} {seconds['deltas']:8.3f} | "
                     f"{seconds['plain'] / seconds['exact']:8.2f} {seconds['plain'] / seconds['deltas']:9.2f} "
-                    f"{seconds['tuned'] / seconds['deltas']:10.2f} {seconds['rival'] / seconds['deltas']:8.1f}  "
-                    + ", ".join(goals),
+                    f"{seconds['tuned'] / seconds['deltas']:10.2f} {seconds['rival'] / seconds['deltas']:8.1f} "
+                    f"{seconds['error']:6.2f}  " + ", ".join(goals),
                     flush=True,
                 )
 
@@ -133,7 +135,17 @@ def _sides(model: Transformer, repeats: int) -> dict[str, float]:
         "tuned": min(seconds[f"tuned{batch}"] for batch in BATCHES),
         "exact": seconds["exact"],
         "deltas": seconds["deltas"],
+        "error": _error(model, string, (exact, deltas)),
     }
+
+
+def _error(model: Transformer, string: np.ndarray, engines: Iterable[FastEngine]) -> float:
+    """The largest error of the engines' logits against float64, over that of plain forwards in float32."""
+    bits = neighbours(string[0])
+    exact = every_position(copy.deepcopy(model).double(), bits, 17).numpy()
+    plain = np.abs(every_position(model, bits, 17).numpy() - exact).max()
+    found = [np.append(flipped[0], base) for base, flipped in (engine.flip_logits(string) for engine in engines)]
+    return float(max(np.abs(logits - exact).max() for logits in found) / plain)
 
 
 def screen(strings_count: int, repeats: int) -> None:

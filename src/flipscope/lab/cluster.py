@@ -141,7 +141,7 @@ class _SlurmJobs:
             if not self._worked:
                 number = max(int(job.job_id) for job in jobs.values() if job.job_id is not None)
                 raise InputError(
-                    f"the Slurm jobs end before their workers call: the output of job {number} says why "
+                    "the Slurm jobs ended before their workers called: they were cancelled, or their output says why "
                     f"(slurm-{number}.out here, unless Dask's files name another folder)"
                 )
             self._worked = False
