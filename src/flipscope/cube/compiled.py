@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import multiprocessing
 import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
@@ -18,7 +20,21 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def compiled(*signatures: Any, fastmath: bool = False) -> Callable[[Function], Function]:
     """Decorator: compile for these signatures now (or load the cached machine code)."""
-    return cast(Callable[[Function], Function], njit(list(signatures), nogil=True, cache=True, fastmath=fastmath))
+
+    def decorate(function: Function) -> Function:
+        found = njit(list(signatures), nogil=True, cache=True, fastmath=fastmath)(function)
+        if found.stats.cache_misses:
+            _say()
+        return cast(Function, found)
+
+    return decorate
+
+
+@functools.lru_cache(maxsize=1)
+def _say() -> None:
+    """Tell a user who waits at a terminal what for, once."""
+    if sys.stderr is not None and sys.stderr.isatty() and multiprocessing.parent_process() is None:
+        print("flipscope: compiling its loops, up to half a minute, once on this machine", file=sys.stderr)
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -93,7 +93,7 @@ class Rectified:
         flips, tokens, width = x.shape
         flat = x.view(-1, width).numpy()
         away = np.empty(len(flat), np.float32)
-        _on_all(partial(distances, flat, centre.numpy(), 1, away), len(flat))
+        _on_all(partial(distances, flat, centre.numpy(), away), len(flat))
         rows = np.arange(flips * tokens).reshape(flips, tokens).T  # [token, flip]
         blocks = blocks_of(rows, away[rows].argsort(axis=1, kind="stable"))
         inside = torch.addmm(self.up_bias, centre, self.up.T).numpy()  # [token, unit]

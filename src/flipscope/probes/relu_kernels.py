@@ -34,9 +34,8 @@ from flipscope.probes.simd import (
 BLOCK = 2 * LANES  # rows of a block, one a lane
 GROUP = 6  # units, or coordinates, whose sums are held in registers together
 
-_cube, _matrix, _row = float32[:, :, ::1], float32[:, ::1], float32[::1]
-_whole_cube, _whole_matrix, _whole_row = int64[:, :, ::1], int64[:, ::1], int64[::1]
-_number = float32
+_cube, _matrix, _row, _number = float32[:, :, ::1], float32[:, ::1], float32[::1], float32
+_whole_matrix = int64[:, ::1]
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
@@ -335,20 +334,19 @@ def put_blocks(
                 store(flat, chosen[half + 7] * width + column, h)
 
 
-@compiled(void(_matrix, _matrix, int64, _row, int64, int64))
+@compiled(void(_matrix, _matrix, _row, int64, int64))
 def distances(
     x: Float32[np.ndarray, "row width"],
     centre: Float32[np.ndarray, "token width"],
-    each: int,
     out: Float32[np.ndarray, " row"],
     first: int,
     last: int,
 ) -> None:
-    """How far rows first .. last - 1 are from the centre of their token, which is (row // each) % tokens."""
+    """How far rows first .. last - 1, of one token after the other again and again, are from their token's centre."""
     flat, centres, width = x.reshape(-1), centre.reshape(-1), x.shape[1]
     eight = np.zeros(LANES, np.float32)
     for row in range(first, last):
-        token = (row // each) % len(centre)
+        token = row % len(centre)
         total = splat(_ZERO)
         for column in range(0, width, LANES):
             number = subtract(load(flat, row * width + column), load(centres, token * width + column))
