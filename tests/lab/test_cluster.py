@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import itertools
 import logging
 import os
@@ -16,18 +17,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.cluster_events import ends, jobs_of
 from lab.example_studies import Blinks, Deed, Deeds, Numbers, environment
 from waiting import waited_for
 
 from flipscope.errors import InputError
 from flipscope.lab import cluster as module
-from flipscope.lab.cluster import Cluster, Slurm
+from flipscope.lab.cluster import Cluster
 from flipscope.lab.driver import run_study
-from flipscope.lab.events import Advanced, Event, Failed, Finished, Idle, Retried, Started
+from flipscope.lab.events import Advanced, Event, Failed, Finished, Retried, Started
 from flipscope.lab.runner import InProcess, Job, Pool, open_runner
 from flipscope.lab.store import Store
-from flipscope.lab.study import Study
 from flipscope.lab.version import trial_key
+from flipscope.lab.worker import REPORT_SECONDS
 
 distributed = pytest.importorskip("distributed", reason="needs the extra cluster")
 
@@ -55,20 +57,9 @@ def unused_tcp_address() -> str:
         return f"tcp://127.0.0.1:{taken.getsockname()[1]}"
 
 
-def jobs_of(study: Study) -> list[Job]:
-    return [Job(trial_key(study, trial), study, trial) for trial in study.trials("smoke")]
-
-
 def events_of(address: str, *deeds: Deed) -> list[Event]:
     with Cluster(address) as runner:
         return list(runner.run(jobs_of(Deeds(*deeds))))
-
-
-def ends(events: Sequence[Event]) -> list[Any]:
-    """How each trial ended, those that failed first."""
-    found = [event for event in events if isinstance(event, Finished | Failed)]
-    assert len({event.key for event in found}) == len(found)
-    return sorted(found, key=lambda event: isinstance(event, Finished))
 
 
 def test_the_same_numbers_everywhere_to_the_last_bit(address: str, tmp_path: Path) -> None:
@@ -108,6 +99,7 @@ def test_a_worker_killed_in_the_middle_of_a_trial(address: str, tmp_path: Path) 
                 if begun and mark.exists() and mark.read_text() and not victims:
                     victims.append(int(mark.read_text()))
                     os.kill(victims[0], signal.SIGKILL)
+                    waited_for(lambda: not Path(f"/proc/{victims[0]}").exists())  # at once where there is no /proc
                     Path(f"{mark}.go").touch()
                 if isinstance(event, Finished):
                     measured.append(event.key)
@@ -143,7 +135,7 @@ def test_failures_and_progress(address: str, capfd: pytest.CaptureFixture[str]) 
         assert sentence in texts
     assert isinstance(found[4], Finished)
     shares = [event.share for event in events if isinstance(event, Advanced)]
-    assert 1 <= len(shares) <= 7
+    assert 1 <= len(shares) <= found[4].seconds / REPORT_SECONDS
     assert shares == sorted(shares)
     assert len({event.key for event in events if isinstance(event, Started)}) == 5
     assert not any(isinstance(event, Retried) for event in events)
@@ -281,163 +273,13 @@ if __name__ == "__main__":
 
 
 def test_without_dask_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = module.importlib.import_module
+    real = importlib.import_module
 
     def absent(name: str) -> Any:
         if name in ("distributed", "dask_jobqueue"):
             raise ImportError(name)
         return real(name)
 
-    monkeypatch.setattr(module.importlib, "import_module", absent)
+    monkeypatch.setattr(importlib, "import_module", absent)
     with pytest.raises(InputError, match=r"pip install 'flipscope\[cluster\]'"), Cluster("tcp://127.0.0.1:1"):
         pass
-
-
-def test_jobs_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("dask_jobqueue", reason="needs the extra cluster")
-    options = Slurm(jobs=3, queue="long", account="lab", walltime="02:00:00", memory="6GiB", cores=2)
-    with module.slurm_cluster(options) as cluster:
-        script = cluster.job_script()
-    for line in ("#SBATCH -p long", "#SBATCH -A lab", "#SBATCH -t 02:00:00", "#SBATCH --cpus-per-task=2"):
-        assert line in script
-    assert "export MALLOC_TRIM_THRESHOLD_=1099511627776" in script
-    assert "export OMP_NUM_THREADS=1" in script
-    assert "--nthreads 1" in script
-    assert "--nworkers 2" in script
-    assert "--memory-limit 3.00GiB" in script
-    with pytest.raises(InputError, match="jobs must be"):
-        Slurm(jobs=0)
-    with pytest.raises(InputError, match="memory must be a size such as 4GiB, not 'nonsense'"):
-        module.slurm_cluster(Slurm(memory="nonsense"))
-    with pytest.raises(InputError, match="give one of --cluster, --slurm"):
-        Cluster("tcp://127.0.0.1:1", options)
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(InputError, match="its command sbatch is not here"), open_runner(slurm={"jobs": 2}):
-        pass
-
-
-def test_files_of_dask_add_to_the_jobs_of_slurm() -> None:
-    dask = pytest.importorskip("dask")
-    pytest.importorskip("dask_jobqueue", reason="needs the extra cluster")
-    written = {
-        "jobqueue.slurm.job-script-prologue": ["module load python"],
-        "jobqueue.slurm.scheduler-options": {"port": 0, "host": "127.0.0.1"},
-    }
-    with dask.config.set(written), module.slurm_cluster(Slurm()) as cluster:
-        script = cluster.job_script()
-        assert cluster.scheduler_address.startswith("tcp://127.0.0.1:")
-    assert "module load python" in script
-    assert "export OMP_NUM_THREADS=1" in script
-
-
-def test_ctrl_c_means_the_same_with_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("dask_jobqueue", reason="needs the extra cluster")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "dask_jobqueue"]:
-        monkeypatch.delitem(sys.modules, name)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with module.slurm_cluster(Slurm()):
-            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-# ---------------------------------------------------------------- a Slurm of three scripts
-
-_SBATCH = """
-import os, subprocess, sys, pathlib
-folder = pathlib.Path(__file__).parent
-calls = len(list(folder.glob("call*")))
-(folder / f"call{calls}").touch()
-if str(calls) in os.environ["REFUSED"].split():
-    sys.exit("sbatch: error: invalid partition specified: nowhere\\nsbatch: error: Batch job submission failed")
-if os.environ["REFUSED"] != "none begins":
-    with open(folder / f"{calls}.out", "w") as output:
-        text = pathlib.Path(sys.argv[1]).read_text()
-        job = subprocess.Popen(["bash", "-c", text], stdout=output, stderr=output, start_new_session=True)
-    (folder / f"job{calls}").write_text(str(job.pid))
-print("Submitted batch job", calls)
-"""
-_SCANCEL = """
-import os, pathlib, signal, sys
-os.killpg(int((pathlib.Path(__file__).parent / f"job{sys.argv[1]}").read_text()), signal.SIGKILL)
-"""
-_SQUEUE = """
-import os, pathlib
-for job in pathlib.Path(__file__).parent.glob("job*"):
-    try:
-        os.killpg(int(job.read_text()), 0)
-        print(job.name[3:])
-    except ProcessLookupError:
-        pass
-"""
-
-
-@pytest.fixture
-def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with Slurm's commands; REFUSED has the calls of sbatch that are refused."""
-    pytest.importorskip("dask_jobqueue", reason="needs the extra cluster")
-    folder = tmp_path / "slurm"
-    folder.mkdir()
-    for name, code in {"sbatch": _SBATCH, "scancel": _SCANCEL, "squeue": _SQUEUE}.items():
-        (folder / name).write_text(f"#!{sys.executable}\n{code}")
-        (folder / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
-    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
-    monkeypatch.setenv("REFUSED", "")
-    monkeypatch.setattr(module, "LOST_SECONDS", 2.0)
-    return folder
-
-
-def alive(slurm: Path) -> list[str]:
-    return subprocess.run([slurm / "squeue"], capture_output=True, text=True, check=True).stdout.split()
-
-
-def test_a_job_of_several_workers_that_ends_is_replaced(slurm: Path, tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    deeds = [Deed("wait", where=str(mark), weight=9.0), *(Deed("nothing", number) for number in range(5))]
-    found: list[Event] = []
-    quiet = 0  # seconds in which the job has worked and was looked at
-    with open_runner(slurm={"jobs": 1, "cores": 2, "memory": "2GiB"}) as runner:
-        for event in runner.run(jobs_of(Deeds(*deeds))):
-            found.append(event)
-            quiet += mark.exists() and isinstance(event, Idle)
-            if quiet == 2 and not Path(f"{mark}.go").exists():
-                subprocess.run([slurm / "scancel", "0"], check=True)
-                Path(f"{mark}.go").touch()
-    assert [type(event) for event in ends(found)] == [Finished] * 6
-    assert (slurm / "job1").exists()
-    waited_for(lambda: not alive(slurm))
-
-
-def test_slurm_refuses_all_jobs(
-    slurm: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("REFUSED", "0 1")
-    refused = pytest.raises(InputError, match="Slurm refuses the jobs: invalid partition specified: nowhere; Batch job")
-    with refused, open_runner(slurm={"jobs": 2}) as runner:
-        list(runner.run(jobs_of(Deeds(Deed("nothing")))))
-    assert "Traceback" not in capfd.readouterr().err
-
-
-def test_slurm_refuses_a_job(
-    slurm: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("REFUSED", "0")
-    mark = tmp_path / "mark"
-    with open_runner(slurm={"jobs": 2, "memory": "1GiB"}) as runner:
-        events = []
-        for event in runner.run(jobs_of(Deeds(Deed("wait", where=str(mark)), Deed("nothing")))):
-            events.append(event)
-            if len(alive(slurm)) == 2:  # it was asked again
-                Path(f"{mark}.go").touch()
-    assert [type(event) for event in ends(events)] == [Finished] * 2
-    assert "Slurm refused 1 of 2 jobs (invalid partition" in caplog.text
-    waited_for(lambda: not alive(slurm))
-
-
-def test_jobs_of_slurm_that_end_at_once(slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("REFUSED", "none begins")
-    ended = pytest.raises(InputError, match=r"ended before their workers called: .* \(slurm-0\.out here")
-    with ended, open_runner(slurm={"jobs": 1}) as runner:
-        list(runner.run(jobs_of(Deeds(Deed("nothing")))))

@@ -77,6 +77,10 @@ def test_it_runs_from_the_folder_it_is_in(tmp_path: Path) -> None:
     (tmp_path / "juntas.py").write_text(_code())
     found = json.loads(_flipscope(tmp_path, "run", "juntas:STUDY", "--scale", "smoke", "--json"))
     assert found["trials"] == 10
+    page = _flipscope(tmp_path, "run", "juntas:STUDY", "--scale", "smoke")
+    assert "The figures: flipscope report juntas:STUDY --results results" in page
+    _flipscope(tmp_path, "report", "juntas:STUDY", "--results", "results", "-o", "juntas.html")
+    assert "flipscope run juntas:STUDY --scale smoke" in (tmp_path / "juntas.html").read_text("utf-8")
 
 
 def test_an_edited_study_does_not_reuse_old_results(tmp_path: Path) -> None:

@@ -46,14 +46,16 @@ def test_a_probability_is_counted_right() -> None:
     ("hits", "verdict"), [(1000, "reproduced"), (5000, "reproduced"), (5050, "reproduced"), (5600, "contradicted")]
 )
 def test_only_an_interval_above_the_bound_breaks_it(hits: int, verdict: str) -> None:
-    assert PRINTED.judge([_variance(2, 0.5, hits)]).verdict == verdict  # the printed bound is 0.5
+    others = [_variance(width, 0.5, 0) for width in range(3, 10)]
+    assert PRINTED.judge([_variance(2, 0.5, hits), *others]).verdict == verdict  # the printed bound is 0.5
 
 
 def test_one_broken_setting_is_enough_and_is_named() -> None:
     found = PRINTED.judge([_variance(8, 0.95, 0), _variance(3, 0.5, 3400)])
     assert found.verdict == "contradicted"
     assert "broken at D = 3" in found.note
-    assert CORRECTED.judge([_variance(3, 0.5, 3400)]).verdict == "reproduced"  # its bound is 0.34
+    others = [_variance(width, 0.5, 0) for width in range(4, 11)]
+    assert CORRECTED.judge([_variance(3, 0.5, 3400), *others]).verdict == "reproduced"  # its bound is 0.34
 
 
 @pytest.mark.parametrize(("exponent", "verdict"), [(4.0, "reproduced"), (3.3, "reproduced"), (1.5, "contradicted")])
@@ -65,7 +67,13 @@ def test_few_models_decide_nothing() -> None:
     assert TAIL_EXPONENT.judge(_tail(4, 3.0, 1000)).verdict == "undecided"
     assert TAIL_EXPONENT.judge([_variance(2, 0.5, 1)]).verdict == "undecided"
     assert TAIL_BOUND.judge([_variance(2, 0.5, 1)]).verdict == "undecided"
+    assert TAIL_BOUND.judge(_tail(4, 3.0, 99)).verdict == "undecided"
     assert PRINTED.judge(_tail(4, 3.0)).verdict == "undecided"
+
+
+def test_few_settings_show_no_bound_to_hold() -> None:
+    assert CORRECTED.judge([_variance(width, 0.5, 0) for width in range(3, 10)]).verdict == "undecided"
+    assert CORRECTED.judge([_variance(width, 0.5, 0) for width in range(3, 11)]).verdict == "reproduced"
 
 
 def test_a_tail_above_its_bound_contradicts() -> None:

@@ -62,13 +62,7 @@ def run_run(arguments: argparse.Namespace) -> int:
 
 def repeat_command(study: Study, scale: str) -> str:
     """What to type to get the same results again."""
-    return shlex.join(["flipscope", "run", _address(study), "--scale", scale])
-
-
-def _address(study: Study) -> str:
-    if study.name in registry.names():
-        return study.name
-    return f"{type(study).__module__}:STUDY"
+    return shlex.join(["flipscope", "run", registry.address(study), "--scale", scale])
 
 
 def _slurm(arguments: argparse.Namespace) -> dict[str, Any] | None:

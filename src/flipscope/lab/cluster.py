@@ -9,14 +9,10 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import gc
-import importlib
 import logging
-import os
 import pickle
 import queue
 import shutil
-import signal
-import subprocess
 import threading
 import time
 import traceback
@@ -27,142 +23,18 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal
 
-from flipscope.cube.intervals import check_count
 from flipscope.errors import InputError
 from flipscope.lab.events import Advanced, Event, Failed, Finished, Idle, Retried, Started
 from flipscope.lab.machine import machine
 from flipscope.lab.pool import ATTEMPTS, IDLE_SECONDS, too_large
-from flipscope.lab.resources import ENVIRONMENT, stay_with_one_thread
+from flipscope.lab.resources import stay_with_one_thread
 from flipscope.lab.runner import Job, measured
+from flipscope.lab.slurm import FETCH_SECONDS, Slurm, SlurmJobs, imported, slurm_cluster
 from flipscope.lab.version import code_version
 from flipscope.lab.worker import reporter
 
 CONNECT_SECONDS = 5
-FETCH_SECONDS = 30
-LOST_SECONDS = 60.0  # that workers are missing, until Slurm is asked for their jobs; Dask itself waits 15
 AHEAD = 2  # trials that Dask holds for each thread of its workers
-
-
-@dataclass(frozen=True)
-class Slurm:
-    """What Slurm is asked for: so many jobs, each of some workers of one core; what is left out, Dask's files say."""
-
-    jobs: int = 1
-    queue: str | None = None
-    account: str | None = None
-    walltime: str | None = None
-    memory: str = "4GiB"  # of a job
-    cores: int = 1  # of a job: as many workers
-
-    def __post_init__(self) -> None:
-        check_count("jobs", self.jobs)
-        check_count("cores", self.cores)
-
-
-def slurm_cluster(options: Slurm) -> Any:
-    """Dask's cluster of Slurm jobs; none is started yet."""
-    jobqueue = _imported("dask_jobqueue")
-    configured = _imported("dask").config.get("jobqueue.slurm")
-    given = {name: getattr(options, name) for name in ("queue", "account", "walltime")}
-    try:
-        _imported("dask.utils").parse_bytes(options.memory)
-    except ValueError:
-        raise InputError(f"memory must be a size such as 4GiB, not {options.memory!r}") from None
-    return jobqueue.SLURMCluster(
-        job_cls=_job_class(),
-        cores=options.cores,
-        processes=options.cores,
-        memory=options.memory,
-        # Dask's own default, to trim, doubles torch's time; what stands in the environment goes before it.
-        job_script_prologue=[
-            *(f"export {name}={value}" for name, value in ENVIRONMENT.items()),
-            *(configured.get("job-script-prologue") or ()),
-        ],
-        # Any port: the usual one may be another's, on a machine that many share.
-        scheduler_options={"dashboard_address": ":0", **(configured.get("scheduler-options") or {})},
-        **{name: value for name, value in given.items() if value is not None},
-    )
-
-
-def _job_class() -> Any:
-    """Dask's job of Slurm, which keeps why sbatch refused it: Dask prints a traceback and waits for it for ever."""
-    base = _imported("dask_jobqueue").slurm.SLURMJob
-    status = _imported("distributed").Status
-
-    async def start(self: Any) -> None:
-        try:
-            await base.start(self)
-        except RuntimeError as error:
-            lines = str(error).rpartition("stderr:")[2].strip().splitlines()
-            self.refusal = "; ".join(line.removeprefix("sbatch: error: ") for line in lines) or "sbatch failed"
-            self.status = status.running  # as far as Dask is concerned
-
-    async def close(self: Any) -> None:
-        await base.close(self)
-        self.status = status.closed  # Dask asserts it of every job that somebody still knows, and never says it
-
-    return type("SlurmJob", (base,), {"start": start, "close": close, "refusal": None})
-
-
-class _SlurmJobs:
-    """Looks after the jobs of a cluster: Dask replaces neither those of several workers, nor those that never began."""
-
-    def __init__(self, cluster: Any, threads: int) -> None:
-        self._cluster = cluster
-        self._wanted = threads
-        self._looked = time.monotonic()
-        self._worked = False  # whether a worker has called since all jobs were replaced
-        self._told = False
-
-    def check(self, threads: int) -> None:
-        """Replace the jobs that have ended; raise if no worker works and none will come."""
-        jobs = dict(self._cluster.workers)
-        refusals = [job.refusal for job in jobs.values() if job.refusal is not None]
-        if refusals and not threads and len(refusals) == len(jobs):
-            raise InputError(f"Slurm refuses the jobs: {refusals[0]}")
-        if refusals and not self._told:
-            logging.getLogger("flipscope").warning(
-                "Slurm refused %d of %d jobs (%s); going on with the others", len(refusals), len(jobs), refusals[0]
-            )
-            self._told = True
-        self._worked |= threads > 0
-        if threads >= self._wanted:
-            self._looked = time.monotonic()
-        elif time.monotonic() - self._looked > LOST_SECONDS:
-            self._replace(jobs, threads)
-            self._looked = time.monotonic()
-
-    def _replace(self, jobs: dict[str, Any], threads: int) -> None:
-        queued = _queued()
-        if queued is None:
-            return
-        ended = {name: job for name, job in jobs.items() if job.job_id not in queued}
-        if ended and not threads and len(ended) == len(jobs):
-            if not self._worked:
-                number = max(int(job.job_id) for job in jobs.values() if job.job_id is not None)
-                raise InputError(
-                    "the Slurm jobs ended before their workers called: they were cancelled, or their output says why "
-                    f"(slurm-{number}.out here, unless Dask's files name another folder)"
-                )
-            self._worked = False
-        for name, job in ended.items():
-            self._cluster.loop.add_callback(self._forget, name, job)
-
-    async def _forget(self, name: str, job: Any) -> None:
-        """Let Dask, in its own thread, miss a job: it sends another."""
-        if self._cluster.workers.get(name) is job:
-            del self._cluster.workers[name]
-            await job.close()
-
-
-def _queued() -> set[str] | None:
-    """The numbers of our jobs that wait or run; None if Slurm does not answer."""
-    command = ["squeue", "--noheader", "--format=%A", f"--user={os.getuid()}"]
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=FETCH_SECONDS)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return set(answer.stdout.split())
 
 
 class Cluster:
@@ -187,7 +59,7 @@ class Cluster:
                     "--slurm needs Slurm, and its command sbatch is not here: run it where jobs are sent from"
                 )
             target = self._open.enter_context(slurm_cluster(self._slurm))
-            self._check = _SlurmJobs(target, self._slurm.jobs * self._slurm.cores).check
+            self._check = SlurmJobs(target, self._slurm.jobs * self._slurm.cores).check
             target.adapt(minimum_jobs=self._slurm.jobs, maximum_jobs=self._slurm.jobs)  # those that end are replaced
         self._client = _connected(target)
         if self._client is None:
@@ -218,7 +90,7 @@ def _connected(target: Any) -> Any:
     Dask leaves a client that found no scheduler to the garbage collector. If that closes it while the next one is
     being made, the two wait for each other's lock for ever: so it is collected now.
     """
-    distributed = _imported("distributed")
+    distributed = imported("distributed")
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what it says, we say in a sentence
     with contextlib.suppress(OSError, ValueError, concurrent.futures.TimeoutError):
         return distributed.Client(target, timeout=CONNECT_SECONDS, set_as_default=False)
@@ -333,7 +205,7 @@ class _Flight:
         except concurrent.futures.TimeoutError:  # its worker died with the result: Dask measures it again
             self._await(key, future)
             return
-        except _imported("distributed").KilledWorker as error:
+        except imported("distributed").KilledWorker as error:
             yield self._after_death(job, error)
             return
         except (concurrent.futures.CancelledError, OSError) as error:  # OSError: the connection broke
@@ -356,7 +228,8 @@ class _Flight:
         if times < ATTEMPTS:
             self._waiting.appendleft(job)
             return Retried(job.key, "the workers that held it died")
-        return Failed(job.key, f"the worker died {times} times, perhaps for want of memory: {error}", 0.0, times)
+        why = "perhaps for want of memory, or of its job's time"
+        return Failed(job.key, f"the worker died {times} times, {why}: {error}", 0.0, times)
 
 
 @dataclass(frozen=True)
@@ -397,19 +270,6 @@ def _lost() -> InputError:
     return InputError("the Dask scheduler was lost; what was measured is stored: run it again to go on")
 
 
-def _imported(package: str) -> Any:
-    """A package of the extra `cluster`."""
-    interrupted = signal.getsignal(signal.SIGINT)
-    try:
-        return importlib.import_module(package)
-    except ImportError:
-        raise InputError("a cluster needs Dask: pip install 'flipscope[cluster]'") from None
-    finally:
-        # dask_jobqueue lets Ctrl-C end the process with code 0.
-        if signal.getsignal(signal.SIGINT) is not interrupted:
-            signal.signal(signal.SIGINT, interrupted)
-
-
 # ---------------------------------------------------------------- on a worker
 
 
@@ -444,7 +304,7 @@ _room = _Room()
 
 def _measure(packed: bytes, code: str, topic: str) -> Reply:
     """What one trial gives, or why it gives nothing."""
-    worker = _imported("distributed").get_worker()
+    worker = imported("distributed").get_worker()
     try:
         job: Job = pickle.loads(packed)
         ours = code_version(job.study)

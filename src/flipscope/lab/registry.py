@@ -38,6 +38,15 @@ def find(name: str) -> Study:
     return found
 
 
+def address(study: Study) -> str:
+    """What `find` finds the study by: its name, or where it stands if it is not installed."""
+    if study.name in names():
+        return study.name
+    module = type(study).__module__
+    variables = vars(sys.modules[module]).items()
+    return f"{module}:{next((name for name, value in variables if value is study), 'STUDY')}"
+
+
 def _loaded(entry: EntryPoint, name: str) -> Study:
     try:
         found = entry.load()

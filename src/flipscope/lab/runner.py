@@ -91,14 +91,15 @@ def open_runner(
 ) -> Iterator[Runner]:
     """The runner that was asked for, until it is no longer needed.
 
-    A cluster by its address, jobs of Slurm (lab/cluster.py has the options), or this machine; 0 workers: this process.
+    A cluster by its address, jobs of Slurm (lab/slurm.py has the options), or this machine; 0 workers: this process.
     """
     if cluster is None and slurm is None:
         yield InProcess() if workers == 0 else Pool(workers)
         return
     if workers is not None:
         raise InputError("workers are processes of this machine: with a cluster, leave --workers out")
-    from flipscope.lab.cluster import Cluster, Slurm
+    from flipscope.lab.cluster import Cluster
+    from flipscope.lab.slurm import Slurm
 
     with Cluster(cluster, None if slurm is None else Slurm(**slurm)) as runner:
         yield runner

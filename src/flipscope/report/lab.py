@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flipscope.lab.driver import Run
+from flipscope.lab.registry import address
 from flipscope.lab.store import RunState
 from flipscope.lab.study import Claim
 from flipscope.lab.verdict import Judgement
@@ -28,7 +29,7 @@ def run_page(run: Run, results: str) -> RenderableType:
     parts: list[RenderableType] = [claims_table(run.judgements), Text(), Text(", ".join(told) + ".", style="dim")]
     if run.failed:
         parts.append(Text(f"What failed: flipscope results {run.study.name} --failed --results {results}", style="dim"))
-    parts.append(Text(f"The figures: flipscope report {run.study.name} --results {results}", style="dim"))
+    parts.append(Text(f"The figures: flipscope report {address(run.study)} --results {results}", style="dim"))
     title = f"{run.study.name} (paper {run.study.paper}), scale {run.scale}"
     return Panel(Group(*parts), title=title, title_align="left", padding=(1, 2))
 

@@ -26,6 +26,7 @@ BLOCK = 1 << 16  # vectors drawn at once
 RATIOS = (0.2, 0.5, 0.8, 0.95)  # of sqrt(D) eta to rho
 LENGTH = 16  # of the strings whose blowup is measured
 TAIL = 0.01  # share of the models that make the tail
+SETTINGS, MODELS = 8, 100  # fewer of these show no bound to hold, though one can break it
 SLACK = 0.8  # the interval of a tail exponent may reach down to this part of D - 1
 
 
@@ -80,7 +81,7 @@ def _judge_bound(bound: Callable[[int, float, float], float]) -> Callable[[Table
         broken = sorted({row["width"] for quotient, row in found if quotient.low > 1})
         note = f"largest at D = {row['width']}, sqrt(D) eta/rho = {row['ratio']}; {len(found)} settings"
         note += f"; broken at D = {', '.join(map(str, broken))}" if broken else "; broken nowhere"
-        verdict: Verdict = "contradicted" if broken else "reproduced"
+        verdict: Verdict = "contradicted" if broken else "undecided" if len(found) < SETTINGS else "reproduced"
         return Judgement(verdict, "probability over bound", worst.value, worst.low, worst.high, note)
 
     return judge
@@ -120,7 +121,8 @@ def _judge_tail_bound(table: Table) -> Judgement:
     if not quotients:
         return Judgement.without("no blowup was measured")
     worst = max(quotients, key=lambda quotient: quotient.low)
-    verdict: Verdict = "contradicted" if worst.low > 1 else "reproduced"
+    few = min(map(len, tails.values())) < MODELS
+    verdict: Verdict = "contradicted" if worst.low > 1 else "undecided" if few else "reproduced"
     note = f"{len(quotients)} levels and shapes"
     return Judgement(verdict, "probability of a larger blowup over its bound", worst.value, worst.low, worst.high, note)
 

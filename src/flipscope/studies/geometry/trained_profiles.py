@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -45,6 +46,7 @@ class TrainedProfiles(Study):
         width = trial.heads * trial.head_size
         config = encoder(width=width, layers=trial.layers, heads=trial.heads, ffn_width=trial.ffn_multiple * width)
         model = Transformer(config, scheme=trial.init, seed=trial.seed)
+        steps = trial.max_epochs * math.ceil(len(data["train"].bits) / trial.batch)
         fitted = fit(
             model,
             data["train"],
@@ -53,7 +55,7 @@ class TrainedProfiles(Study):
             learning_rate=trial.learning_rate,
             seed=trial.seed,
             max_epochs=trial.max_epochs,
-            progress=lambda epoch: progress(epoch.number, trial.max_epochs),
+            callback=lambda moment: progress(moment.step, steps),  # an epoch of a large model takes minutes
         )
         tested = evaluate(model, data["test"])
         found = flips.measure(model, data["test"].bits[: trial.strings])
