@@ -68,18 +68,26 @@ class FastEngine:
         self._mixed: MixedTables | None = None
         self._space = Workspace()
         with torch.inference_mode():
-            self._middle = [
-                MiddleLayer(self._block(number), self._space) for number in range(1, model.config.layers - 1)
-            ]
+            self._layers = [MiddleLayer(self._block(number), self._space) for number in range(model.config.layers - 1)]
+        self._middle = self._layers[1:]
 
     @torch.inference_mode()
     def logits(self, strings: NDArray[np.uint8]) -> NDArray[np.floating]:
-        """The model's logit for each string, by its plain forward."""
+        """The model's logit for each string, every token of which is computed."""
         bits = torch.from_numpy(np.ascontiguousarray(strings, np.uint8))
-        step = self._chunk(bits.shape[1])
-        parts = [self.model(bits[start : start + step]) for start in range(0, len(bits), step)]
+        parts = [self._plain(some) for some in bits.split(self._chunk(bits.shape[1]))]
         found: NDArray[np.floating] = torch.cat(parts).numpy()
         return found
+
+    def _plain(self, bits: Tensor) -> Float[Tensor, " string"]:
+        states = self.model.embed(bits)
+        for layer in self._layers:
+            states = layer(states, None)
+        return self._head(LastLayer(self._block(-1), self._read(states.shape[1])).dense(states))
+
+    def _read(self, tokens: int) -> int:
+        """The position that is read."""
+        return 0 if self.model.config.readout == "first" else tokens - 1
 
     @torch.inference_mode()
     def flip_logits(self, strings: NDArray[np.uint8]) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
@@ -98,7 +106,7 @@ class FastEngine:
     def _one_string(self, string: Tensor) -> tuple[Float[Tensor, " one"], Float[Tensor, " flip"]]:
         assert self._tables is not None
         first = FirstLayer(self._block(0), self._tables, string)
-        read = 0 if self.model.config.readout == "first" else first.tokens - 1
+        read = self._read(first.tokens)
         flips = torch.arange(len(string))
         if self.model.config.layers == 1:
             return self.model(string[None]), self._head(first.finish(flips, torch.full_like(flips, read)))

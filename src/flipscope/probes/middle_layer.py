@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -29,7 +31,6 @@ class MiddleLayer:
             and self.attention.query.weight.dtype == torch.float32
         )
         self.finish = Finish(block, space) if self.compiled and Finish.supports(block) else None
-        self.rectified = Rectified(block, self.finish) if self.finish and Rectified.supports(block) else None
         if self.compiled:
             self._prepare()
 
@@ -51,13 +52,21 @@ class MiddleLayer:
         if attention.output is not None and attention.output.bias is not None:
             self.bias = self.bias + attention.output.bias.detach()
 
+    @functools.cached_property
+    def rectified(self) -> Rectified | None:
+        """The MLP for flips of one string, if it is one whose units can be left out."""
+        return Rectified(self.block, self.finish) if self.finish and Rectified.supports(self.block) else None
+
     def __call__(
-        self, states: Float[Tensor, "flip token width"], base: Float[Tensor, "token width"]
+        self, states: Float[Tensor, "flip token width"], base: Float[Tensor, "token width"] | None
     ) -> Float[Tensor, "flip token width"]:
-        """The layer's output, where ``base`` are the unflipped string's states; ``states`` may be overwritten."""
+        """The layer's output, where ``base`` are the states of the string that these are flips of, or None.
+
+        ``states`` may be overwritten.
+        """
         if not self.compiled or states.shape[1] < ROWS:
             return dense_layer(self.block, states)
-        rectified = self.rectified if len(states) >= BLOCK else None
+        rectified = self.rectified if base is not None and len(states) >= BLOCK else None
         some = max(1, PART_ROWS // states.shape[1])
         for part in states.split(some):
             rows, brought = self._brought(part)
@@ -67,7 +76,7 @@ class MiddleLayer:
                 self.finish.enter(rows, brought, self.bias)
                 if rectified is None:
                     self.finish.leave(rows)
-        if rectified is not None and self.finish is not None:
+        if rectified is not None and self.finish is not None and base is not None:
             centre, brought = self._brought(base[None].clone())
             self.finish.enter(centre, brought, self.bias)
             rectified(states, centre)
