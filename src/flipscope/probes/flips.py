@@ -274,8 +274,6 @@ def _asked_table(model: Model, n: int, options: Options) -> tuple[BooleanFunctio
     for name in ("heuristic", "certified"):
         if options.get(name):
             raise InputError(f"{name}=True skips flips, but a truth table has none: leave it out")
-    if options.get("path", "auto") == "auto":  # no flips are asked, so that there is nothing to gain
-        options = {**options, "path": "general"}
     meter = _Meter(model, options)
     total = 1 << n
     report = _reporter(options, total)
