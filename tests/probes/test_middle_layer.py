@@ -224,6 +224,20 @@ def test_logits_are_as_exact_as_the_plain_forwards(choice):
         assert_as_exact(torch.from_numpy(found).flatten(), plain, exact)
 
 
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("layers", [1, 2, 4])
+def test_plain_logits_are_as_exact_as_the_models(choice, layers):
+    for marker, readout in (("eos", "last"), ("cls", "first")):
+        config = dataclasses.replace(configured(choice), layers=layers, marker=marker, readout=readout)
+        model = Transformer(config, scheme="xavier_normal", seed=layers).eval()
+        strings = np.random.default_rng(layers).integers(0, 2, (40, 25), np.uint8)
+        bits = torch.from_numpy(strings).long()
+        with torch.inference_mode():
+            plain, exact = model(bits), in_float64(model)(bits)
+        found = FastEngine(model).logits(strings)
+        assert_as_exact(torch.from_numpy(found), plain, exact)
+
+
 def test_memory_is_kept_from_string_to_string():
     engine = FastEngine(Transformer(BASE, scheme="gaussian", seed=1), deltas=False)
     strings = np.random.default_rng(3).integers(0, 2, (3, 30), np.uint8)

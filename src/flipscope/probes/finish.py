@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from flipscope.cube.compiled import in_parallel
 from flipscope.models.transformer import Block, LayerNorm
 from flipscope.probes.kernels import add_and_normalise, rectify
 
@@ -28,6 +30,14 @@ class Workspace:
         if name not in self._kept or self._kept[name].numel() < size:
             self._kept[name] = torch.empty(size)
         return self._kept[name][:size].view(shape)
+
+
+def on_cores(work: Callable[[int, int], None], size: int) -> None:
+    """Call work(first, last) on pieces of range(size), on as many cores as PyTorch may use."""
+    if torch.get_num_threads() == 1:
+        work(0, size)
+    else:
+        in_parallel(work, size, 1)
 
 
 class Finish:

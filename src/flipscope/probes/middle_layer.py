@@ -8,10 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from flipscope.cube.compiled import in_parallel
 from flipscope.models.transformer import Block
 from flipscope.probes.deltas import dense_layer
-from flipscope.probes.finish import PART_ROWS, Finish, Workspace
+from flipscope.probes.finish import PART_ROWS, Finish, Workspace, on_cores
 from flipscope.probes.first_layer import seen_by_attention
 from flipscope.probes.kernels import ROWS, softmax_attention
 from flipscope.probes.rectified import Rectified
@@ -94,10 +93,7 @@ class MiddleLayer:
         key_value = torch.mm(rows, self.key_value, out=self.space.take("key_value", len(rows), 2 * inner))
         mixed = self.space.take("mixed", inner, len(rows))
         given = (query.numpy(), key_value.numpy(), self.query_bias.numpy(), mixed.numpy(), len(rows) // strings)
-        if torch.get_num_threads() == 1:
-            softmax_attention(*given, config.heads, 0, strings)
-        else:
-            in_parallel(lambda first, last: softmax_attention(*given, config.heads, first, last), strings, 1)
+        on_cores(functools.partial(softmax_attention, *given, config.heads), strings)
         if self.output is None:
             heads: Tensor = mixed.unflatten(0, (config.heads, -1))  # [head, width, row]
             return heads.sum(dim=0).T.contiguous()

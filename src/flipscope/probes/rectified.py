@@ -6,7 +6,6 @@ the rows are so near to the unflipped string's that the unit cannot be on, its p
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,9 +14,8 @@ import torch
 from jaxtyping import Float, Float32, Int64
 from torch import Tensor
 
-from flipscope.cube.compiled import in_parallel
 from flipscope.models.transformer import Block
-from flipscope.probes.finish import Finish, Workspace, affine
+from flipscope.probes.finish import Finish, Workspace, affine, on_cores
 from flipscope.probes.relu_kernels import (
     BLOCK,
     GROUP,
@@ -93,7 +91,7 @@ class Rectified:
         flips, tokens, width = x.shape
         flat = x.view(-1, width).numpy()
         away = np.empty(len(flat), np.float32)
-        _on_all(partial(distances, flat, centre.numpy(), away), len(flat))
+        on_cores(partial(distances, flat, centre.numpy(), away), len(flat))
         rows = np.arange(flips * tokens).reshape(flips, tokens).T  # [token, flip]
         blocks = blocks_of(rows, away[rows].argsort(axis=1, kind="stable"))
         inside = torch.addmm(self.up_bias, centre, self.up.T).numpy()  # [token, unit]
@@ -113,14 +111,14 @@ class Rectified:
         for begin in range(0, len(blocks), self.together):
             some = self._taken(x.numpy(), blocks[begin : begin + self.together])
             given = (hidden.numpy(), some.rows, some.values, some.active, self.part, some.starts)
-            _on_all(partial(active_units, *given), len(some.rows))
+            on_cores(partial(active_units, *given), len(some.rows))
             self._put(x.numpy(), some)
 
     def _taken(self, x: np.ndarray, rows: np.ndarray) -> _Blocks:
         count, hidden = len(rows), len(self.up)
         turned = self.space.take("turned", count, self.groups * GROUP * BLOCK).numpy()
         values = self.space.take("values", count, (hidden + 1) * BLOCK).numpy()
-        _on_all(partial(take_blocks, x, rows, turned), count)
+        on_cores(partial(take_blocks, x, rows, turned), count)
         active, starts = np.empty((count, hidden + 1), np.int64), np.zeros((count, self.parts + 1), np.int64)
         return _Blocks(rows, turned, values, active, starts)
 
@@ -128,23 +126,15 @@ class Rectified:
         """Find the units that are on, computing those that may be."""
         units, starts = np.empty_like(some.active), np.empty_like(some.starts)
         may_be = (inside, self.norms.numpy(), radius, token, units, self.part, starts)
-        _on_all(partial(possible_units, *may_be), len(units))
+        on_cores(partial(possible_units, *may_be), len(units))
         given = (some.turned, self.up.numpy(), self.up_bias.numpy(), units, starts)
         for part in range(self.parts):
-            _on_all(partial(hidden_units, *given, some.values, some.active, some.starts, part), len(units))
+            on_cores(partial(hidden_units, *given, some.values, some.active, some.starts, part), len(units))
 
     def _put(self, x: np.ndarray, some: _Blocks) -> None:
         """The layer's output at the rows of some blocks whose units are found."""
         found, count = (some.values, some.active, some.starts), len(some.rows)
         for part in range(self.parts):
-            _on_all(partial(add_units, *found, self.down.numpy(), part, self.part, some.turned), count)
+            on_cores(partial(add_units, *found, self.down.numpy(), part, self.part, some.turned), count)
         after = (self.down_bias.numpy(), *affine(self.norm), self.norm.eps)
-        _on_all(partial(put_blocks, some.turned, *after, some.rows, x), count)
-
-
-def _on_all(work: Callable[[int, int], None], size: int) -> None:
-    """Do it here, or on all cores where PyTorch does."""
-    if torch.get_num_threads() == 1:
-        work(0, size)
-    else:
-        in_parallel(work, size, 1)
+        on_cores(partial(put_blocks, some.turned, *after, some.rows, x), count)
