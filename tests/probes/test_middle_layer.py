@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 from numba import float32, njit, void
+from probes.exactness import assert_as_exact, in_float64
 
 from flipscope.models.config import TransformerConfig, encoder
 from flipscope.models.transformer import Transformer
-from flipscope.probes import kernels, middle_layer, simd
+from flipscope.probes import kernels, lanes, middle_layer, simd
 from flipscope.probes.fast import FastEngine
 from flipscope.probes.finish import Finish, Workspace
 from flipscope.probes.first_layer import FirstLayer, make_tables
@@ -49,18 +50,6 @@ def configured(choice: str) -> TransformerConfig:
     return dataclasses.replace(BASE, **CHOICES[choice])
 
 
-def in_float64(model: Transformer) -> Transformer:
-    exact = Transformer(model.config, seed=None, dtype=torch.float64)
-    exact.load_state_dict({name: tensor.double() for name, tensor in model.state_dict().items()}, assign=True)
-    return exact.eval()
-
-
-def assert_as_exact(found: torch.Tensor, plain: torch.Tensor, exact: torch.Tensor) -> None:
-    """The error against float64 is at most ten times that of plain float32, or of one rounding."""
-    rounding = max(float((plain - exact).abs().max()), float(exact.abs().max()) * 2.0**-24)
-    assert float((found - exact).abs().max()) <= 10 * rounding
-
-
 def near(flips: int, tokens: int, width: int, distance: float) -> tuple[torch.Tensor, torch.Tensor]:
     """States of a string, and those of flips at about this distance, relative to their size."""
     stream = torch.Generator().manual_seed(1)
@@ -69,29 +58,31 @@ def near(flips: int, tokens: int, width: int, distance: float) -> tuple[torch.Te
 
 
 @njit([void(float32[::1], float32[::1])])
-def exponentials(x, out):
+def powers_of_two(x, out):
     for at in range(0, len(x), simd.LANES):
-        simd.store(out, at, simd.exp(simd.load(x, at)))
+        simd.store(out, at, simd.power_of_two(simd.load(x, at)))
 
 
-def test_exp_is_rounded_as_well_as_numpys():
-    x = -np.random.default_rng(0).exponential(20, 80_000).astype(np.float32)
-    x = np.concatenate([x[x >= -87], np.linspace(-1, 0, 8001, dtype=np.float32)])
+def test_powers_of_two_are_rounded_as_well_as_numpys():
+    x = -np.random.default_rng(0).exponential(30, 80_000).astype(np.float32)
+    x = np.concatenate([x[x >= -125], np.linspace(-1, 0, 8001, dtype=np.float32)])
     x = np.append(x[: len(x) // 8 * 8 - 8], np.zeros(8, np.float32))
     out = np.empty_like(x)
-    exponentials(x, out)
-    exact = np.exp(x.astype(np.float64))
+    powers_of_two(x, out)
+    exact = np.exp2(x.astype(np.float64))
     assert np.abs(out / exact - 1).max() < 1.5e-7
     assert (out[-8:] == 1).all()
+    whole = -np.arange(120, dtype=np.float32)
+    powers_of_two(whole, out[:120])
+    np.testing.assert_array_equal(out[:120], np.exp2(whole))
 
 
-def test_exp_of_far_numbers_and_nan():
-    x = np.array([-88, -1e30, -np.inf, np.nan, 0, -87, -50, -3e38], np.float32)
+def test_powers_of_far_numbers_and_nan():
+    x = np.array([-126, -1e30, -np.inf, np.nan, 0, -125, -50, -3e38], np.float32)
     out = np.empty_like(x)
-    exponentials(x, out)
+    powers_of_two(x, out)
     assert np.isnan(out[3])
-    assert (out[[0, 1, 2, 7]] <= 2e-38).all()
-    assert (out[[0, 1, 2, 7]] >= 0).all()
+    assert (out[[0, 1, 2, 5, 7]] == 2.0**-125).all()
     assert out[4] == 1
 
 
@@ -104,12 +95,19 @@ def test_attention_by_the_definition(tokens, heads, size, scale):
     bias = scale * torch.randn((heads, size), generator=stream)
     query = query * scale
     inner, rows = heads * size, 5 * tokens
-    columns = query.permute(1, 3, 0, 2).reshape(inner, rows).contiguous()
+    columns = simd.LOG2_E * query.permute(1, 3, 0, 2).reshape(inner, rows).contiguous()
     both = torch.cat([x.transpose(1, 2).reshape(rows, inner) for x in (key, value)], dim=1).contiguous()
     out = torch.full((inner, rows), torch.nan)
     for first, last in ((0, 2), (2, 5)):
         kernels.softmax_attention(
-            columns.numpy(), both.numpy(), bias.flatten().numpy(), out.numpy(), tokens, heads, first, last
+            columns.numpy(),
+            both.numpy(),
+            (simd.LOG2_E * bias).flatten().numpy(),
+            out.numpy(),
+            tokens,
+            heads,
+            first,
+            last,
         )
     found = out.unflatten(0, (heads, size)).unflatten(2, (5, tokens)).permute(2, 0, 3, 1)
 
@@ -210,6 +208,13 @@ def test_what_mixtures_are_not_for():
     assert not mixable(Transformer(BASE, seed=0, dtype=torch.float64).blocks[0])
 
 
+@pytest.fixture(params=[0, lanes.WIDEST], ids=["wide", "narrow"])
+def _both_kinds_of_loops(request, monkeypatch):
+    """Once as if every model were too wide for lanes."""
+    monkeypatch.setattr(lanes, "WIDEST", request.param)
+
+
+@pytest.mark.usefixtures("_both_kinds_of_loops")
 @pytest.mark.parametrize("choice", CHOICES)
 def test_logits_are_as_exact_as_the_plain_forwards(choice):
     for seed, scheme in enumerate(SCHEMES):
@@ -224,6 +229,7 @@ def test_logits_are_as_exact_as_the_plain_forwards(choice):
         assert_as_exact(torch.from_numpy(found).flatten(), plain, exact)
 
 
+@pytest.mark.usefixtures("_both_kinds_of_loops")
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("layers", [1, 2, 4])
 def test_plain_logits_are_as_exact_as_the_models(choice, layers):
@@ -238,6 +244,7 @@ def test_plain_logits_are_as_exact_as_the_models(choice, layers):
         assert_as_exact(torch.from_numpy(found), plain, exact)
 
 
+@pytest.mark.usefixtures("_both_kinds_of_loops")
 def test_memory_is_kept_from_string_to_string():
     engine = FastEngine(Transformer(BASE, scheme="gaussian", seed=1), deltas=False)
     strings = np.random.default_rng(3).integers(0, 2, (3, 30), np.uint8)

@@ -2,7 +2,8 @@
 
 One string and its N flips share almost everything. The first layer comes from tables (first_layer), the middle layers
 are computed only at tokens that feel the flip (deltas), the last layer only where it is read (last_layer). Without
-``deltas`` every token is computed, and the logits are those of the plain forward up to rounding.
+``deltas`` every token is computed, and the logits are those of the plain forward up to rounding. Narrow models have
+loops of their own (lanes), in which computing every token takes no longer than finding those that feel the flip.
 """
 
 from __future__ import annotations
@@ -15,15 +16,19 @@ from torch import Tensor
 
 from flipscope.errors import InputError
 from flipscope.models.transformer import Block, Transformer
+from flipscope.probes import lanes
 from flipscope.probes.deltas import Pairs, sparse_layer, sparse_pays
 from flipscope.probes.finish import Finish, Workspace
 from flipscope.probes.first_layer import FirstLayer, Tables, make_tables
+from flipscope.probes.lanes import Lanes
 from flipscope.probes.last_layer import LastLayer
 from flipscope.probes.middle_layer import MiddleLayer
 from flipscope.probes.mixed_rows import MixedTables, make_mixed_tables, mixable, mixed_states
 
 CHUNK_NUMBERS = 600_000  # hidden units of an MLP computed together: as many as stay in the cache
 STATES_NUMBERS = 1 << 24  # numbers of token states kept together where layers take them in small parts themselves
+LANES_NUMBERS = 1 << 20  # numbers of token states of strings that are computed together in lanes
+NEVER_SPARSE = 128  # up to this width lanes compute every token as fast as deltas a few of them
 TOLERANCE = 2.0**-24  # an attention weight below half a unit in the last place of float32 changes no sum
 
 
@@ -68,6 +73,7 @@ class FastEngine:
         self._mixed: MixedTables | None = None
         self._space = Workspace()
         with torch.inference_mode():
+            self._lanes = Lanes(self.model, self._space) if lanes.supports(self.model) else None
             self._layers = [MiddleLayer(self._block(number), self._space) for number in range(model.config.layers - 1)]
         self._middle = self._layers[1:]
 
@@ -75,12 +81,17 @@ class FastEngine:
     def logits(self, strings: NDArray[np.uint8]) -> NDArray[np.floating]:
         """The model's logit for each string, every token of which is computed."""
         bits = torch.from_numpy(np.ascontiguousarray(strings, np.uint8))
-        parts = [self._plain(some) for some in bits.split(self._chunk(bits.shape[1]))]
+        chunk = self._chunk(bits.shape[1])
+        if self._lanes is not None:
+            chunk = max(chunk, LANES_NUMBERS // (bits.shape[1] * self.model.config.width))
+        parts = [self._plain(some) for some in bits.split(chunk)]
         found: NDArray[np.floating] = torch.cat(parts).numpy()
         return found
 
     def _plain(self, bits: Tensor) -> Float[Tensor, " string"]:
         states = self.model.embed(bits)
+        if self._lanes is not None:
+            return self._head(self._lanes.plain(states, self._read(states.shape[1])))
         for layer in self._layers:
             states = layer(states, None)
         return self._head(LastLayer(self._block(-1), self._read(states.shape[1])).dense(states))
@@ -101,28 +112,42 @@ class FastEngine:
     def _prepare(self, length: int) -> None:
         first = self._block(0)
         self._tables, self.length = make_tables(self.model, length), length
-        self._mixed = make_mixed_tables(first, self._tables, Finish(first, self._space)) if mixable(first) else None
+        if self._lanes is not None:
+            self._lanes.prepare(self._tables)
+        elif mixable(first):
+            self._mixed = make_mixed_tables(first, self._tables, Finish(first, self._space))
 
     def _one_string(self, string: Tensor) -> tuple[Float[Tensor, " one"], Float[Tensor, " flip"]]:
         assert self._tables is not None
+        width = self.model.config.width
+        if self._lanes is not None and (width <= NEVER_SPARSE or not self.deltas):
+            return self._by_lanes(self._lanes, string)
         first = FirstLayer(self._block(0), self._tables, string)
         read = self._read(first.tokens)
         flips = torch.arange(len(string))
         if self.model.config.layers == 1:
             return self.model(string[None]), self._head(first.finish(flips, torch.full_like(flips, read)))
+        changed = first.changed(flips, self.tolerance) if self.deltas else None  # [flip, token]
+        few = changed is not None and sparse_pays(changed, width)
+        if self._lanes is not None and not few:
+            return self._by_lanes(self._lanes, string)
         last = LastLayer(self._block(-1), read)
         base = self._base_states(first)
         chunk = self._chunk(first.tokens)
         if self._mixed is not None and all(layer.compiled for layer in self._middle):
-            chunk = max(chunk, STATES_NUMBERS // (first.tokens * self.model.config.width))
-        changed = first.changed(flips, self.tolerance) if self.deltas else None  # [flip, token]
-        if changed is not None and sparse_pays(changed, self.model.config.width):
+            chunk = max(chunk, STATES_NUMBERS // (first.tokens * width))
+        if changed is not None and few:
             chunk = min(128, int(chunk / float(changed.float().mean())))  # few tokens a flip: more flips together
         logits = [
             self._flips(first, part, None if changed is None else changed[part], base, last)
             for part in flips.split(chunk)
         ]
         return self._head(last.dense(base[-1][None])), torch.cat(logits)
+
+    def _by_lanes(self, loops: Lanes, string: Tensor) -> tuple[Float[Tensor, " one"], Float[Tensor, " flip"]]:
+        tokens = len(string) + (self.model.config.marker != "none")
+        logits = self._head(loops.flips(string, self._read(tokens)))
+        return logits[-1:], logits[:-1]
 
     def _base_states(self, first: FirstLayer) -> list[Float[Tensor, "token width"]]:
         """The states of the string itself after each layer but the last."""

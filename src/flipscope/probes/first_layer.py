@@ -45,7 +45,7 @@ def make_tables(model: Transformer, length: int) -> Tables:
     return Tables(vector, scores, _projected(attention, value))
 
 
-def _rows(marker: str, string: Tensor) -> tuple[Tensor, Tensor]:
+def string_rows(marker: str, string: Tensor) -> tuple[Tensor, Tensor]:
     """Table rows of the string's tokens in order of position, and of the flipped bits."""
     bit_rows = 2 * torch.arange(len(string)) + string
     if marker == "none":
@@ -85,7 +85,7 @@ class FirstLayer:
         self.block = block
         config = block.config
         self.attention = block.attention
-        rows, flipped = _rows(config.marker, string)
+        rows, flipped = string_rows(config.marker, string)
         self.rows, self.flipped_rows = rows, flipped
         self.tokens, self.length = len(rows), len(string)
         self.offset = 1 if config.marker == "cls" else 0

@@ -16,11 +16,11 @@ from flipscope.probes.simd import (
     LANES,
     add,
     divide,
-    exp,
     larger,
     load,
     multiply,
     multiply_add,
+    power_of_two,
     splat,
     spread,
     store,
@@ -80,7 +80,8 @@ def _exponentials(scores: Float32[np.ndarray, " key_row"], tokens: int, share: F
         top0, top1 = larger(load(scores, at), top0), larger(load(scores, at + LANES), top1)
     total0, total1 = splat(_ZERO), splat(_ZERO)
     for at in range(0, tokens * ROWS, ROWS):
-        p0, p1 = exp(subtract(load(scores, at), top0)), exp(subtract(load(scores, at + LANES), top1))
+        p0 = power_of_two(subtract(load(scores, at), top0))
+        p1 = power_of_two(subtract(load(scores, at + LANES), top1))
         total0, total1 = add(total0, p0), add(total1, p1)
         store(scores, at, p0)
         store(scores, at + LANES, p1)
@@ -139,7 +140,8 @@ def softmax_attention(
     """Attention (Eqs 8a-8c) of strings first .. last - 1, each of which has ``tokens`` rows, at least ROWS.
 
     Queries and results stand in columns, so that a block of queries is a row of numbers; scores are computed for a
-    block with all keys, and stay in the cache until their values are added up. Queries are scaled already.
+    block with all keys, and stay in the cache until their values are added up. Queries are scaled already, such that
+    weights are powers of two.
     """
     inner, across = query.shape
     size = inner // heads

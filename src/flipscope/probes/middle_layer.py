@@ -15,6 +15,7 @@ from flipscope.probes.first_layer import seen_by_attention
 from flipscope.probes.kernels import ROWS, softmax_attention
 from flipscope.probes.rectified import Rectified
 from flipscope.probes.relu_kernels import BLOCK
+from flipscope.probes.simd import LOG2_E
 
 
 class MiddleLayer:
@@ -36,6 +37,7 @@ class MiddleLayer:
     def _prepare(self) -> None:
         attention, config = self.attention, self.block.config
         scale = config.scale if attention.log_gain is None else config.scale * float(attention.log_gain.exp())
+        scale *= LOG2_E  # the kernel's weights are powers of two
         self.query = attention.query.weight.detach() * scale  # [inner, width]
         self.key_value = torch.cat([attention.key.weight, attention.value.weight]).detach().T.contiguous()
         self.query_bias = torch.zeros(len(self.query))

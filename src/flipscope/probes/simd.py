@@ -5,6 +5,7 @@ LLVM turns these into whatever instructions the processor has. Arrays are flat a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
 LANES = 8
+LOG2_E = math.log2(math.e)  # what turns logarithms into those to base 2
 _FLOATS = ir.VectorType(ir.FloatType(), LANES)
 _INTEGERS = ir.VectorType(ir.IntType(32), LANES)
 
@@ -152,6 +154,18 @@ def any_nonzero(_typing: Any, _a: Any) -> Any:
     return int64(vector), generate
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def any_reaches(_typing: Any, _a: Any, _low_a: Any, _b: Any, _low_b: Any, _c: Any, _low_c: Any) -> Any:
+    """1 if some lane of a, b or c is not below its bound (NaN is not), else 0."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        a, b, c = (builder.fcmp_unordered(">=", *arguments[i : i + 2]) for i in (0, 2, 4))
+        mask = builder.bitcast(builder.or_(a, builder.or_(b, c)), ir.IntType(LANES))
+        return builder.zext(builder.icmp_unsigned("!=", mask, ir.Constant(ir.IntType(LANES), 0)), ir.IntType(64))
+
+    return int64(vector, vector, vector, vector, vector, vector), generate
+
+
 def _shuffle(chosen: list[int]) -> Any:
     """Lanes of a (0 to 7) and b (8 to 15) in a new order."""
 
@@ -192,38 +206,34 @@ def turned(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> An
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _power_of_two(_typing: Any, _shifted: Any) -> Any:
-    """2^n from 1.5 * 2^23 + n, whose lowest bits are n."""
+def _times_power(_typing: Any, _a: Any, _shifted: Any) -> Any:
+    """a * 2^n from 1.5 * 2^23 + n, whose lowest bits are n: added to the exponent of a, which must have room."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        bits = builder.bitcast(arguments[0], _INTEGERS)
-        exponent = builder.add(bits, ir.Constant(_INTEGERS, [127] * LANES))
-        return builder.bitcast(builder.shl(exponent, ir.Constant(_INTEGERS, [23] * LANES)), _FLOATS)
+        a, n = (builder.bitcast(argument, _INTEGERS) for argument in arguments)
+        return builder.bitcast(builder.add(a, builder.shl(n, ir.Constant(_INTEGERS, [23] * LANES))), _FLOATS)
 
-    return vector(vector), generate
+    return vector(vector, vector), generate
 
 
 _ROUNDER = np.float32(1.5 * 2**23)  # adding it rounds to an integer, which the lowest bits then hold
-_LOWEST = np.float32(-87.0)  # e^-87 is the last that is no subnormal number
-_LOG2_E = np.float32(1.44269504088896341)
-_LN2_HIGH, _LN2_LOW = np.float32(-0.693359375), np.float32(2.12194440e-4)  # -ln 2 in two parts, the first of few bits
-# e^r = 1 + r + r^2 P(r) for |r| <= ln(2) / 2, to 2e-8; the coefficients are those of Cephes' expf.
-_P5, _P4, _P3 = np.float32(1.9875691500e-4), np.float32(1.3981999507e-3), np.float32(8.3334519073e-3)
-_P2, _P1, _P0 = np.float32(4.1665795894e-2), np.float32(1.6666665459e-1), np.float32(5.0000001201e-1)
+_LOWEST = np.float32(-125.0)  # 2^-125 is no subnormal number, nor is 2^-0.5 times it
+# 2^f = 1 + f P(f) for |f| <= 1/2, to 5e-9: P interpolates at Chebyshev's nodes.
+_P5, _P4, _P3 = np.float32(1.5453163e-4), np.float32(1.33908636e-3), np.float32(9.61808256e-3)
+_P2, _P1, _P0 = np.float32(5.55035711e-2), np.float32(0.240226508), np.float32(0.693147188)
 _ONE = np.float32(1.0)
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def exp(x: Any) -> Any:
-    """e^x for x <= 0 to float32's rounding; below -87 it is e^-87, and NaN stays NaN."""
+def power_of_two(x: Any) -> Any:
+    """2^x for x <= 0 to float32's rounding; below -125 it is 2^-125, and NaN stays NaN."""
     x = larger(splat(_LOWEST), x)
-    shifted = multiply_add(x, splat(_LOG2_E), splat(_ROUNDER))
-    n = subtract(shifted, splat(_ROUNDER))
-    r = multiply_add(n, splat(_LN2_LOW), multiply_add(n, splat(_LN2_HIGH), x))
-    p = multiply_add(splat(_P5), r, splat(_P4))
-    p = multiply_add(p, r, splat(_P3))
-    p = multiply_add(p, r, splat(_P2))
-    p = multiply_add(p, r, splat(_P1))
-    p = multiply_add(p, r, splat(_P0))
-    p = multiply_add(p, multiply(r, r), add(r, splat(_ONE)))
-    return multiply(p, _power_of_two(shifted))
+    shifted = add(x, splat(_ROUNDER))
+    f = subtract(x, subtract(shifted, splat(_ROUNDER)))
+    p = multiply_add(splat(_P5), f, splat(_P4))
+    p = multiply_add(p, f, splat(_P3))
+    p = multiply_add(p, f, splat(_P2))
+    p = multiply_add(p, f, splat(_P1))
+    p = multiply_add(p, f, splat(_P0))
+    p = multiply_add(p, f, splat(_ONE))
+    return _times_power(p, shifted)

@@ -1,0 +1,239 @@
+"""The fast path of narrow models: eight strings at once, one a lane, in compiled loops from first layer to last.
+
+A narrow layer takes less time than PyTorch's calls and the moves of numbers between them. Here the states of eight
+strings stand beside each other from the first layer to the row that is read. Flips of one string are such strings,
+whose first layer comes from tables, and the string itself is one more.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32
+from torch import Tensor
+
+from flipscope.models.transformer import Block, LayerNorm, Transformer
+from flipscope.probes.finish import Finish, Workspace, affine, on_cores
+from flipscope.probes.first_layer import Tables, string_rows
+from flipscope.probes.lane_first import TILE, first_layer, first_shares, own_shares
+from flipscope.probes.lane_kernels import PACK, TOKENS, UNITS, last_layer, middle_layer
+from flipscope.probes.simd import LANES, LOG2_E
+
+WIDEST = 256  # wider layers are computed as fast, or faster, by PyTorch's products
+ROUNDED_BITS = 25  # what is left out of a sum of weights is less than 2^-25 of it, which rounding would swallow
+
+States = Float32[np.ndarray, "group token_width_lane"]
+
+
+def supports(model: Transformer) -> bool:
+    """Whether these loops know the model, and are faster than the others."""
+    config, block = model.config, model.blocks[0]
+    assert isinstance(block, Block)
+    return (
+        config.layers >= 2
+        and config.attention == "softmax"
+        and not config.causal
+        and not config.mask_self
+        and block.attention.output is not None
+        and Finish.supports(block)
+        and block.mlp is not None
+        and block.mlp.activation == "relu"
+        and config.width <= WIDEST
+        and config.width % PACK == 0
+        and config.hidden_width % TILE == 0
+        and config.key_width % UNITS == 0
+    )
+
+
+class Lanes:
+    """Rows at the read-out, in float32, of a model that is supported."""
+
+    def __init__(self, model: Transformer, space: Workspace) -> None:
+        self.blocks = [block for block in model.blocks if isinstance(block, Block)]
+        self.layers = [_Middle(block) for block in self.blocks[:-1]]
+        self.last = _Last(self.blocks[-1])
+        self.space = space
+        self.first: _First | None = None
+
+    def prepare(self, tables: Tables) -> None:
+        """Take the first layer of flips from these tables from now on."""
+        self.first = _First(self.blocks[0], tables, self.space)
+
+    def flips(self, string: Tensor, read: int) -> Float[Tensor, "flips_and_one width"]:
+        """The last layer's rows under each flip of the string, and last that of the string itself."""
+        assert self.first is not None
+        states, tokens = self.first(string)
+        for layer in self.layers[1:]:
+            layer(states, tokens)
+        return self.last(states, tokens, read)[: len(string) + 1]
+
+    def plain(self, x: Float[Tensor, "string token width"], read: int) -> Float[Tensor, "string width"]:
+        """The last layer's rows of strings that are embedded."""
+        strings, tokens, width = x.shape
+        groups = -(-strings // LANES)
+        states = self.space.take("lanes", groups, -(-tokens // TOKENS) * TOKENS, width, LANES).zero_()
+        some = strings // LANES
+        # [group * lane, token, width] -> [group, lane, token, width] -> [group, token, width, lane]
+        states[:some, :tokens] = x[: some * LANES].unflatten(0, (-1, LANES)).permute(0, 2, 3, 1)
+        if some < groups:
+            states[some, :tokens, :, : strings - some * LANES] = x[some * LANES :].permute(1, 2, 0)
+        flat = states.flatten(1).numpy()
+        for layer in self.layers:
+            layer(flat, tokens)
+        return self.last(flat, tokens, read)[:strings]
+
+
+def _packed(matrix: Float[Tensor, "unit input"], count: int = UNITS) -> Float32[np.ndarray, " pack_input_unit"]:
+    """A matrix in packs of so many units."""
+    packs: np.ndarray = matrix.detach().unflatten(0, (-1, count)).transpose(1, 2).contiguous().numpy()
+    return packs.reshape(-1)
+
+
+def _bias(bias: Tensor | None, size: int) -> Tensor:
+    return torch.zeros(size) if bias is None else bias.detach()
+
+
+class _Layer:
+    """What all layers share: a block's weights in the order of the kernels."""
+
+    def __init__(self, block: Block) -> None:
+        self.attention, self.config, mlp = block.attention, block.config, block.mlp
+        assert mlp is not None
+        assert self.attention.output is not None
+        assert isinstance(block.norm2, LayerNorm)
+        self.eps, self.norm_first = block.norm2.eps, block.norm1 is not None
+        self.output, self.output_bias = self.attention.output.weight.detach(), self.attention.output.bias
+        self.up, self.up_bias = mlp.up.weight.detach(), mlp.up.bias.detach()
+        self.down = (_packed(mlp.down.weight, PACK), mlp.down.bias.detach().numpy())
+        self.norms = (*affine(block.norm1 or block.norm2), *affine(block.norm2))
+
+    def heads(self, name: str) -> tuple[Float[Tensor, "head size width"], Float[Tensor, "head size"]]:
+        """The weights and biases of queries, keys or values, head by head."""
+        given, scale, shape = getattr(self.attention, name), 1.0, (self.config.heads, self.config.key_width)
+        if name == "query":  # scaled, and for weights that are powers of two
+            scale = self.config.scale * LOG2_E
+            if self.attention.log_gain is not None:
+                scale *= float(self.attention.log_gain.exp())
+        weight, bias = given.weight.detach() * scale, _bias(given.bias, len(given.weight)) * scale
+        return weight.unflatten(0, shape), bias.unflatten(0, shape)
+
+    def after(self, bias: Tensor) -> tuple[np.ndarray, ...]:
+        """The weights from attention's output on, which has this bias."""
+        return _packed(self.output), bias.numpy(), _packed(self.up), self.up_bias.numpy(), *self.down, *self.norms
+
+
+class _Middle(_Layer):
+    """A layer at every token."""
+
+    def __init__(self, block: Block) -> None:
+        super().__init__(block)
+        every = [self.heads(name) for name in ("query", "key", "value")]
+        weight, bias = (torch.stack([pair[i] for pair in every], dim=1) for i in (0, 1))  # [head, 3, size, ...]
+        given = (_packed(weight.flatten(0, 2)), bias.flatten().numpy())
+        self.weights = (*given, *self.after(_bias(self.output_bias, self.config.width)))
+
+    def __call__(self, states: States, tokens: int) -> None:
+        """States become the layer's output."""
+        least = ROUNDED_BITS + math.log2(tokens)
+        given = (states, tokens, self.config.heads, least, self.weights, self.eps, self.norm_first)
+        on_cores(partial(middle_layer, *given), len(states))
+
+
+class _Last(_Layer):
+    """A layer at the token that is read, keys and values never projected (last_layer.LastLayer)."""
+
+    def __init__(self, block: Block) -> None:
+        super().__init__(block)
+        (query, query_bias), (key, _), (value, value_bias) = (self.heads(name) for name in ("query", "key", "value"))
+        # A key's bias adds the same to all logits of a row, which softmax does not notice; weights sum to one, so that
+        # a value's bias is added once.
+        bias = _bias(self.output_bias, self.config.width) + self.output @ value_bias.flatten()
+        self.weights = (_packed(query.flatten(0, 1)), query_bias.flatten().numpy(), *self.after(bias))
+        self.absorbed = _packed(key.transpose(1, 2).flatten(0, 1))  # of [head * width, size]
+        self.value = _packed(value.flatten(0, 1))  # of [head * size, width]
+
+    def __call__(self, states: States, tokens: int, read: int) -> Float[Tensor, "string width"]:
+        """The layer's output at the token that is read, for every lane."""
+        width = self.config.width
+        out = np.empty((len(states), width * LANES), np.float32)
+        given = (states, tokens, read, self.config.heads, self.weights, self.absorbed, self.value)
+        on_cores(partial(last_layer, *given, self.eps, self.norm_first, out), len(states))
+        # [group, width, lane] -> [group, lane, width] -> [group * lane, width]
+        rows: Tensor = torch.from_numpy(out).unflatten(1, (width, LANES)).transpose(1, 2).flatten(0, 1)
+        return rows
+
+
+class _First(_Layer):
+    """The first layer of a string's flips, and of the string itself, from the tables of strings of one length."""
+
+    def __init__(self, block: Block, tables: Tables, space: Workspace) -> None:
+        super().__init__(block)
+        self.space = space
+        gain, shift = (torch.from_numpy(part) for part in self.norms[:2])
+        if not self.norm_first:
+            gain, shift = torch.ones_like(gain), torch.zeros_like(shift)
+        self.matrix = (self.up * gain).T.contiguous()
+        up_bias = self.up_bias + self.up @ shift
+        self.finish = (up_bias.numpy(), *self.down, gain.numpy(), shift.numpy(), *self.norms[2:])
+        self.scores = tables.scores * LOG2_E
+        self.vector = self._numbers(tables.vector + _bias(self.output_bias, self.config.width))
+        self.value = self._numbers(tables.value).transpose(0, 1).contiguous()  # [head, row, number]
+        self.length = len(tables.vector) // 2
+        self.groups = -(-(self.length + 1) // LANES)
+        bits = self.value[:, : 2 * self.length].unflatten(1, (-1, 2))  # [head, position, bit, number]
+        lanes = bits.new_zeros((len(bits), self.groups * LANES, *bits.shape[2:]))  # the string itself moves nothing
+        lanes[:, : self.length] = bits
+        # [head, group * lane, bit, number] -> [head, group, lane, bit, number] -> [bit, group, head, number, lane]
+        self.lanes = lanes.unflatten(1, (-1, LANES)).permute(3, 1, 0, 4, 2).contiguous()
+
+    def _numbers(self, x: Float[Tensor, "*part width"]) -> Float[Tensor, "*part number"]:
+        """What the MLP sees, and its first matrix times that.
+
+        A norm before the MLP takes the mean away from every mixture: so it is taken away here.
+        """
+        seen = x - x.mean(dim=-1, keepdim=True) if self.norm_first else x
+        return torch.cat([seen, seen @ self.matrix], dim=-1)
+
+    def __call__(self, string: Tensor) -> tuple[States, int]:
+        """The layer's output at every token in every lane, and the number of tokens."""
+        rows, flipped = string_rows(self.config.marker, string)
+        heads, tokens, width = self.config.heads, len(rows), self.config.width
+        offset = int(self.config.marker == "cls")
+        shares = [self.space.take(name, heads, tokens, self.groups * LANES) for name in ("keep", "out", "put")]
+        weights, rest = self.space.take("weights", heads, tokens, tokens), torch.zeros(heads, tokens, tokens)
+        rare, rare_keep = torch.empty(heads, tokens, dtype=torch.long), torch.empty(heads, tokens)
+        found = (*(part.numpy() for part in (weights, rest, *shares)),)
+        given = (self.scores.numpy(), rows.numpy(), flipped.numpy(), offset)
+        on_cores(partial(first_shares, *given, found, rare.numpy(), rare_keep.numpy()), heads)
+        value = self.value[:, rows]
+        sums = rest_sums = torch.bmm(weights, value)  # [head, token, number]
+        if bool((rare >= 0).any()):
+            rest_sums = torch.bmm(rest, value)
+        room = -(-tokens // TOKENS) * TOKENS
+        states = self.space.take("lanes", self.groups, room * width * LANES)
+        states[:, tokens * width * LANES :] = 0.0
+        mixed = (*(part.numpy() for part in (*shares, sums, rest_sums, *self._moved(string))),)
+        own = self._own(rows, flipped, offset, value)
+        some = (states.numpy(), self.vector[rows].numpy(), mixed, rare.numpy(), rare_keep.numpy(), own.numpy(), offset)
+        on_cores(partial(first_layer, *some, self.finish, self.eps, self.norm_first), self.groups)
+        return states.numpy(), tokens
+
+    def _moved(self, string: Tensor) -> tuple[Tensor, Tensor]:
+        """The values that each lane's flip takes out, and those that it puts in [group, head, number_lane]."""
+        ones = torch.zeros(self.groups * LANES, dtype=torch.bool)
+        ones[: self.length] = string.bool()
+        of_lane = ones.view(self.groups, 1, 1, LANES)
+        zero, one = self.lanes
+        return torch.where(of_lane, one, zero).flatten(2), torch.where(of_lane, zero, one).flatten(2)
+
+    def _own(self, rows: Tensor, flipped: Tensor, offset: int, value: Tensor) -> Float[Tensor, "flip number"]:
+        """What the flipped tokens themselves become."""
+        weights = self.space.take("own", len(value), len(flipped), len(rows))
+        new = self.space.take("own_new", len(value), len(flipped))
+        given = (self.scores.numpy(), rows.numpy(), flipped.numpy(), offset)
+        on_cores(partial(own_shares, *given, weights.numpy(), new.numpy()), len(value))
+        brought = torch.bmm(weights, value).addcmul_(new[..., None], self.value[:, flipped])
+        return brought.sum(dim=0).add_(self.vector[flipped])
