@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SENTENCE = "compiling its loops, up to half a minute, once on this machine"
+SENTENCE = "compiling its loops, up to a minute, once on this machine"
 CODE = """
 from numba import int64
 from flipscope.cube.compiled import compiled

@@ -95,6 +95,15 @@ def test_strings_as_long_as_the_papers(length, scheme):
     )
 
 
+@pytest.mark.parametrize("numbers", [1, 33 * 32 * LANES, 70 * 32 * LANES])
+def test_groups_in_several_parts_are_the_same(numbers, monkeypatch):
+    engine = FastEngine(Transformer(BASE, scheme="gaussian", seed=4))
+    strings = np.random.default_rng(1).integers(0, 2, (2, 31), np.uint8)  # four groups with room for 33 tokens
+    together = all_logits(engine, strings)
+    monkeypatch.setattr(lanes, "STATES_NUMBERS", numbers)
+    assert torch.equal(all_logits(engine, strings), together)
+
+
 @pytest.mark.parametrize("marker", ["eos", "cls", "none"])
 def test_a_dominating_key_is_taken_out_without_cancellation(marker):
     """Attention so hard that every token has one key: without it, the weights of all others are far below rounding."""

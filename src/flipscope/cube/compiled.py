@@ -34,7 +34,7 @@ def compiled(*signatures: Any, fastmath: bool = False) -> Callable[[Function], F
 def _say() -> None:
     """Tell a user who waits at a terminal what for, once."""
     if sys.stderr is not None and sys.stderr.isatty() and multiprocessing.parent_process() is None:
-        print("flipscope: compiling its loops, up to half a minute, once on this machine", file=sys.stderr)
+        print("flipscope: compiling its loops, up to a minute, once on this machine", file=sys.stderr)
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -20,13 +20,12 @@ from flipscope.probes import lanes
 from flipscope.probes.deltas import Pairs, sparse_layer, sparse_pays
 from flipscope.probes.finish import Finish, Workspace
 from flipscope.probes.first_layer import FirstLayer, Tables, make_tables
-from flipscope.probes.lanes import Lanes
+from flipscope.probes.lanes import STATES_NUMBERS, Lanes
 from flipscope.probes.last_layer import LastLayer
 from flipscope.probes.middle_layer import MiddleLayer
 from flipscope.probes.mixed_rows import MixedTables, make_mixed_tables, mixable, mixed_states
 
 CHUNK_NUMBERS = 600_000  # hidden units of an MLP computed together: as many as stay in the cache
-STATES_NUMBERS = 1 << 24  # numbers of token states kept together where layers take them in small parts themselves
 LANES_NUMBERS = 1 << 20  # numbers of token states of strings that are computed together in lanes
 NEVER_SPARSE = 128  # up to this width lanes compute every token as fast as deltas a few of them
 TOLERANCE = 2.0**-24  # an attention weight below half a unit in the last place of float32 changes no sum

@@ -184,7 +184,9 @@ _mixed, _finish = types.UniTuple(_cube, 7), types.UniTuple(_row, 7)
 
 
 @compiled(
-    void(_matrix, _matrix, _mixed, _whole_matrix, _matrix, _matrix, int64, _finish, _number, boolean, int64, int64)
+    void(
+        _matrix, _matrix, _mixed, _whole_matrix, _matrix, _matrix, int64, _finish, _number, boolean, int64, int64, int64
+    )
 )
 def first_layer(
     states: Float32[np.ndarray, "group token_width_lane"],
@@ -197,10 +199,11 @@ def first_layer(
     finish: Arrays,
     eps: float,
     norm_first: bool,
+    begin: int,
     first: int,
     last: int,
 ) -> None:
-    """The first layer's output at every token, for groups first .. last - 1.
+    """The first layer's output at every token, for ``states`` first .. last - 1, which begin with group ``begin``.
 
     ``mixed`` are the shares keep, out and put [head, token, lane], the sums and those without a rare flip's key
     [head, token, number], and the values that a lane's flip takes out and puts in [group, head, number_lane].
@@ -211,8 +214,8 @@ def first_layer(
     flips, width, hidden = len(own), len(down_bias), len(up_bias)
     x, active = np.zeros(numbers * LANES, np.float32), np.zeros(hidden, np.int64)
     share = splat(_ONE / np.float32(width))
-    for group in range(first, last):
-        into = states[group]
+    for place in range(first, last):
+        group, into = begin + place, states[place]
         for token in range(tokens):
             for number in range(0, numbers, TILE):
                 _mix_tile(base[token], number, keep, out, put, sums, old, new, group, token, x)
@@ -226,7 +229,7 @@ def first_layer(
             if 0 <= flip < flips and flip // LANES == group:
                 for number in range(numbers):
                     x[number * LANES + flip % LANES] = own[flip, number]
-            begin, z = token * width * LANES, splat(_ONE)
+            at, z = token * width * LANES, splat(_ONE)
             if norm_first:
                 total = splat(_ZERO)
                 for i in range(0, width * LANES, LANES):
@@ -234,9 +237,9 @@ def first_layer(
                 z = divide(splat(_ONE), square_root(multiply_add(total, share, splat(eps))))
             for i in range(width):
                 normal = multiply_add(multiply(load(x, i * LANES), z), spread(gain1, i), spread(shift1, i))
-                store(into, begin + i * LANES, normal)
+                store(into, at + i * LANES, normal)
             for unit in range(hidden):
-                at = (width + unit) * LANES
-                store(x, at, multiply_add(load(x, at), z, spread(up_bias, unit)))
-            add_units(x, width * LANES, hidden, down, down_bias, into, begin, active)
-            normalise(into, begin, width, gain2, shift2, eps)
+                of = (width + unit) * LANES
+                store(x, of, multiply_add(load(x, of), z, spread(up_bias, unit)))
+            add_units(x, width * LANES, hidden, down, down_bias, into, at, active)
+            normalise(into, at, width, gain2, shift2, eps)

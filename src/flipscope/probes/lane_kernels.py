@@ -177,25 +177,20 @@ def _numerators(
     Those of keys whose every logit is ``least`` or more below the largest are left out. ``top`` becomes one over the
     sums.
     """
-    top0, top1, top2 = load(top, 0), load(top, LANES), load(top, 2 * LANES)
-    low0, low1, low2 = subtract(top0, splat(least)), subtract(top1, splat(least)), subtract(top2, splat(least))
+    low0, low1 = subtract(load(top, 0), splat(least)), subtract(load(top, LANES), splat(least))
+    low2 = subtract(load(top, 2 * LANES), splat(least))
     count = 0
     for j in range(tokens):
         at = j * TOKENS * LANES
         keys[count] = j
         count += any_reaches(load(scores, at), low0, load(scores, at + LANES), low1, load(scores, at + 2 * LANES), low2)
-    total0, total1, total2 = splat(_ZERO), splat(_ZERO), splat(_ZERO)
-    for k in range(count):
-        at, to = keys[k] * TOKENS * LANES, k * TOKENS * LANES
-        p0, p1 = power_of_two(subtract(load(scores, at), top0)), power_of_two(subtract(load(scores, at + LANES), top1))
-        p2 = power_of_two(subtract(load(scores, at + 2 * LANES), top2))
-        total0, total1, total2 = add(total0, p0), add(total1, p1), add(total2, p2)
-        store(scores, to, p0)
-        store(scores, to + LANES, p1)
-        store(scores, to + 2 * LANES, p2)
-    store(top, 0, divide(splat(_ONE), total0))
-    store(top, LANES, divide(splat(_ONE), total1))
-    store(top, 2 * LANES, divide(splat(_ONE), total2))
+    for query in range(0, TOKENS * LANES, LANES):
+        most, total = load(top, query), splat(_ZERO)
+        for k in range(count):
+            p = power_of_two(subtract(load(scores, keys[k] * TOKENS * LANES + query), most))
+            store(scores, k * TOKENS * LANES + query, p)
+            total = add(total, p)
+        store(top, query, divide(splat(_ONE), total))
     return count
 
 

@@ -8,6 +8,7 @@ whose first layer comes from tables, and the string itself is one more.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -23,6 +24,7 @@ from flipscope.probes.lane_kernels import PACK, TOKENS, UNITS, last_layer, middl
 from flipscope.probes.simd import LANES, LOG2_E
 
 WIDEST = 256  # wider layers are computed as fast, or faster, by PyTorch's products
+STATES_NUMBERS = 1 << 24  # numbers of token states kept together
 ROUNDED_BITS = 25  # what is left out of a sum of weights is less than 2^-25 of it, which rounding would swallow
 
 States = Float32[np.ndarray, "group token_width_lane"]
@@ -65,10 +67,12 @@ class Lanes:
     def flips(self, string: Tensor, read: int) -> Float[Tensor, "flips_and_one width"]:
         """The last layer's rows under each flip of the string, and last that of the string itself."""
         assert self.first is not None
-        states, tokens = self.first(string)
-        for layer in self.layers[1:]:
-            layer(states, tokens)
-        return self.last(states, tokens, read)[: len(string) + 1]
+        tokens, rows = self.first.tokens, []
+        for states in self.first(string):
+            for layer in self.layers[1:]:
+                layer(states, tokens)
+            rows.append(self.last(states, tokens, read))
+        return torch.cat(rows)[: len(string) + 1]
 
     def plain(self, x: Float[Tensor, "string token width"], read: int) -> Float[Tensor, "string width"]:
         """The last layer's rows of strings that are embedded."""
@@ -181,7 +185,7 @@ class _First(_Layer):
         self.scores = tables.scores * LOG2_E
         self.vector = self._numbers(tables.vector + _bias(self.output_bias, self.config.width))
         self.value = self._numbers(tables.value).transpose(0, 1).contiguous()  # [head, row, number]
-        self.length = len(tables.vector) // 2
+        self.length, self.tokens = len(tables.vector) // 2, (len(tables.vector) + 1) // 2  # there may be a marker
         self.groups = -(-(self.length + 1) // LANES)
         bits = self.value[:, : 2 * self.length].unflatten(1, (-1, 2))  # [head, position, bit, number]
         lanes = bits.new_zeros((len(bits), self.groups * LANES, *bits.shape[2:]))  # the string itself moves nothing
@@ -197,10 +201,10 @@ class _First(_Layer):
         seen = x - x.mean(dim=-1, keepdim=True) if self.norm_first else x
         return torch.cat([seen, seen @ self.matrix], dim=-1)
 
-    def __call__(self, string: Tensor) -> tuple[States, int]:
-        """The layer's output at every token in every lane, and the number of tokens."""
+    def __call__(self, string: Tensor) -> Iterator[States]:
+        """The layer's output at every token in every lane, a few groups at a time, in the same memory."""
         rows, flipped = string_rows(self.config.marker, string)
-        heads, tokens, width = self.config.heads, len(rows), self.config.width
+        heads, tokens, width = self.config.heads, self.tokens, self.config.width
         offset = int(self.config.marker == "cls")
         shares = [self.space.take(name, heads, tokens, self.groups * LANES) for name in ("keep", "out", "put")]
         weights, rest = self.space.take("weights", heads, tokens, tokens), torch.zeros(heads, tokens, tokens)
@@ -212,14 +216,18 @@ class _First(_Layer):
         sums = rest_sums = torch.bmm(weights, value)  # [head, token, number]
         if bool((rare >= 0).any()):
             rest_sums = torch.bmm(rest, value)
-        room = -(-tokens // TOKENS) * TOKENS
-        states = self.space.take("lanes", self.groups, room * width * LANES)
-        states[:, tokens * width * LANES :] = 0.0
         mixed = (*(part.numpy() for part in (*shares, sums, rest_sums, *self._moved(string))),)
         own = self._own(rows, flipped, offset, value)
-        some = (states.numpy(), self.vector[rows].numpy(), mixed, rare.numpy(), rare_keep.numpy(), own.numpy(), offset)
-        on_cores(partial(first_layer, *some, self.finish, self.eps, self.norm_first), self.groups)
-        return states.numpy(), tokens
+        some = (self.vector[rows].numpy(), mixed, rare.numpy(), rare_keep.numpy(), own.numpy(), offset)
+        room = -(-tokens // TOKENS) * TOKENS
+        together = max(1, STATES_NUMBERS // (room * width * LANES))
+        for begin in range(0, self.groups, together):
+            count = min(together, self.groups - begin)
+            states = self.space.take("lanes", count, room * width * LANES)
+            states[:, tokens * width * LANES :] = 0.0
+            done = (self.finish, self.eps, self.norm_first, begin)
+            on_cores(partial(first_layer, states.numpy(), *some, *done), count)
+            yield states.numpy()
 
     def _moved(self, string: Tensor) -> tuple[Tensor, Tensor]:
         """The values that each lane's flip takes out, and those that it puts in [group, head, number_lane]."""
