@@ -6,7 +6,9 @@
   (iii) the fast path: exact algebra alone, and with deltas
 
 One thread each side, CPU seconds, the least of a few interleaved repetitions. Heads 4, FFN --ffn times the width. The
-last column is the largest error of (iii)'s logits against float64, over that of (ii)'s (goal: at most 10).
+column "i/peak" is what (i) over (iii) would be if the products of the middle layers, for every token and flip, ran at
+the full speed of a large matrix product and all else took no time; "error" is the largest error of (iii)'s logits
+against float64, over that of (ii)'s (goal: at most 10).
 Run with: make bench, or python benchmarks/flips.py [--quick] [--ffn 4] [--part grid|mix|screen|exhaustive]
 """
 
@@ -85,27 +87,30 @@ def gemm_peak() -> float:
 
 
 def multiply_adds(config: TransformerConfig) -> float:
-    """Multiply-adds of (ii) for one string and its flips."""
+    """Multiply-adds of (ii) for one layer of one string and its flips."""
     tokens = LENGTH + 1
     per_token = 4 * config.width**2 + 2 * config.width * config.hidden_width + 2 * tokens * config.width
-    return tokens * tokens * config.layers * per_token
+    return tokens * tokens * per_token
 
 
 def grid(widths: tuple[int, ...], layers: tuple[int, ...], ffn: int, repeats: int) -> None:
     """The table of widths, layers and initialisations."""
     peak = gemm_peak()
     print(f"GEMM peak of one thread: {peak / 1e9:.0f} G multiply-adds a second; FFN {ffn} x width\n")
-    print(
-        f"{'width':>5} {'layers':>6} {'init':>14} {'(i) s':>8} {'(ii) s':>8} {'peak':>5} {'(ii)′ s':>8} {'exact s':>8}",
-        end="",
+    titles = (
+        "width:5 layers:6 init:14 (i)_s:8 (ii)_s:8 peak:5 (ii)′_s:8 exact_s:8 deltas_s:8 |:1 ii/exact:8 ii/deltas:9 "
     )
-    print(f" {'deltas s':>8} | {'ii/exact':>8} {'ii/deltas':>9} {'ii′/deltas':>10} {'i/deltas':>8} {'error':>6}  goals")
+    titles += "ii′/deltas:10 i/deltas:8 i/peak:6 error:6"
+    columns = [title.replace("_", " ").split(":") for title in titles.split()]
+    print(" ".join(name.rjust(int(size)) for name, size in columns) + "  goals")
     for width in widths:
         for depth in (*layers, 3) if width == 512 else layers:
             for scheme in SCHEMES:
                 config = encoder(width, depth, 4, ffn_width=ffn * width)
                 seconds = _sides(Transformer(config, scheme=scheme, seed=1).eval(), repeats)
-                share = multiply_adds(config) / seconds["plain"] / peak
+                share = depth * multiply_adds(config) / seconds["plain"] / peak
+                middle = (depth - 2) * multiply_adds(config) / peak
+                limit = seconds["rival"] / middle if middle else float("inf")
                 goals = []
                 if (width, depth) in EXACT_GOALS:
                     goals.append(f"exact {EXACT_GOALS[width, depth]}")
@@ -118,7 +123,7 @@ def grid(widths: tuple[int, ...], layers: tuple[int, ...], ffn: int, repeats: in
                     f"{seconds['tuned']:8.3f} {seconds['exact']:8.3f} {seconds['deltas']:8.3f} | "
                     f"{seconds['plain'] / seconds['exact']:8.2f} {seconds['plain'] / seconds['deltas']:9.2f} "
                     f"{seconds['tuned'] / seconds['deltas']:10.2f} {seconds['rival'] / seconds['deltas']:8.1f} "
-                    f"{seconds['error']:6.2f}  " + ", ".join(goals),
+                    f"{limit:6.1f} {seconds['error']:6.2f}  " + ", ".join(goals),
                     flush=True,
                 )
 
