@@ -1,4 +1,4 @@
-"""Every probe is tested on one thread: the suite runs its workers side by side."""
+"""Every probe is tested on one thread: the suite runs its workers side by side; and what fixtures they share."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from flipscope.probes import lanes
+
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
@@ -14,3 +16,9 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(params=[0, lanes.WIDEST], ids=["wide", "narrow"])
+def both_kinds_of_loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once as if every model were too wide for lanes."""
+    monkeypatch.setattr(lanes, "WIDEST", request.param)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -159,3 +162,94 @@ def test_what_is_not_supported_is_refused():
         assert not supports(model)
         with pytest.raises(InputError, match="fast path"):
             FastEngine(model)
+
+
+@pytest.mark.parametrize("layers", [0, 1, 2, 3])
+def test_layers_without_an_mlp(layers):
+    model = Transformer(dataclasses.replace(encoder(32, 3, 4, ffn_width=64), mlp_layers=layers), seed=1).eval()
+    strings = np.random.default_rng(0).integers(0, 2, (3, 20), np.uint8)
+    np.testing.assert_allclose(FastEngine(model).flip_logits(strings)[1], plain(model, strings)[1], atol=1e-5)
+
+
+@pytest.mark.usefixtures("both_kinds_of_loops")
+@pytest.mark.parametrize("constant", [1.1, 33.3, 1234.567])
+def test_layers_that_only_shift(constant):
+    """A norm takes a shift away, exactly: what is left of its rounding would be blown up where nothing else is."""
+    config = dataclasses.replace(encoder(32, 4, 4, ffn_width=64), positions="none")
+    model = Transformer(config, scheme="xavier_normal", seed=1).eval()
+    with torch.no_grad():
+        model.embedding.symbol.weight.fill_(constant)
+        for block in model.blocks:
+            for linear in (block.attention.output, block.mlp.down):
+                linear.weight.zero_()
+                linear.bias.fill_(constant)
+    strings = np.random.default_rng(0).integers(0, 2, (3, 20), np.uint8)
+    engine, expected = FastEngine(model), plain(model, strings)
+    for found in (engine.flip_logits(strings)[1], engine.logits(strings)):
+        np.testing.assert_allclose(found, expected[0][0], atol=1e-6)
+
+
+@pytest.mark.usefixtures("both_kinds_of_loops")
+def test_a_norm_that_overflows_is_reported():
+    model = Transformer(encoder(32, 3, 4, ffn_width=64), seed=1).eval()
+    with torch.no_grad():
+        model.blocks[1].mlp.down.bias.mul_(1e24)
+    with pytest.raises(InputError, match="NaN"):
+        measure(model, np.zeros((2, 20), np.uint8))
+
+
+@pytest.fixture(name="narrow_and_strings")
+def _narrow_and_strings():
+    model = Transformer(encoder(32, 3, 4, ffn_width=64), scheme="gaussian", seed=1).eval()
+    return model, np.random.default_rng(0).integers(0, 2, (3, 20), np.uint8)
+
+
+@pytest.mark.usefixtures("both_kinds_of_loops")
+def test_weights_that_change_later_do_not_count(narrow_and_strings):
+    model, strings = narrow_and_strings
+    engine = FastEngine(model)
+    before = engine.flip_logits(strings)[1].copy()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.3)
+    np.testing.assert_array_equal(engine.flip_logits(strings)[1], before)
+
+
+@pytest.mark.usefixtures("both_kinds_of_loops")
+def test_threads_may_share_an_engine(narrow_and_strings):
+    model, strings = narrow_and_strings
+    engine = FastEngine(model)
+    expected = {length: engine.flip_logits(strings[:, :length])[1].copy() for length in (20, 17)}
+    with ThreadPoolExecutor(4) as pool:
+        lengths = [20, 17] * 10
+        every = [*pool.map(lambda length: engine.flip_logits(strings[:, :length])[1], lengths)]
+    for length, found in zip(lengths, every, strict=True):
+        np.testing.assert_array_equal(found, expected[length])
+
+
+@pytest.mark.usefixtures("both_kinds_of_loops")
+def test_engines_can_be_copied(narrow_and_strings):
+    model, strings = narrow_and_strings
+    engine = FastEngine(model)
+    expected = engine.flip_logits(strings)[1].copy()
+    for other in (copy.deepcopy(engine), pickle.loads(pickle.dumps(engine))):
+        np.testing.assert_array_equal(other.flip_logits(strings)[1], expected)
+
+
+@pytest.mark.usefixtures("both_kinds_of_loops")
+def test_models_of_every_make(narrow_and_strings):
+    """Parameters that are not contiguous, or were made in inference mode, and another number type by default."""
+    model, strings = narrow_and_strings
+    expected = FastEngine(model).flip_logits(strings)[1]
+    spread = copy.deepcopy(model)
+    for parameter in spread.parameters():
+        parameter.data = torch.stack([parameter.data, parameter.data], dim=-1)[..., 0]
+    with torch.inference_mode():
+        frozen = Transformer(model.config, scheme="gaussian", seed=1).eval()
+    for other in (spread, frozen):
+        np.testing.assert_array_equal(FastEngine(other).flip_logits(strings)[1], expected)
+    torch.set_default_dtype(torch.float64)
+    try:
+        np.testing.assert_array_equal(FastEngine(model).flip_logits(strings)[1], expected)
+    finally:
+        torch.set_default_dtype(torch.float32)

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from probes.exactness import assert_as_exact, in_float64
+from probes.exactness import assert_logits_as_exact
 
 from flipscope.models.config import TransformerConfig, encoder
 from flipscope.models.transformer import Transformer
@@ -60,11 +60,6 @@ def neighbours(strings: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(near.reshape(-1, length)).long()
 
 
-def by_definition(model: Transformer, bits: torch.Tensor) -> torch.Tensor:
-    with torch.inference_mode():
-        return model(bits)
-
-
 def all_logits(engine: FastEngine, strings: np.ndarray) -> torch.Tensor:
     base, flipped = engine.flip_logits(strings)
     return torch.from_numpy(np.concatenate([flipped, base[:, None]], axis=1)).flatten()
@@ -79,9 +74,8 @@ def test_flips_by_the_definition(seed):
     engine = FastEngine(model)
     assert engine._lanes is not None
     bits = neighbours(strings)
-    plain, exact = by_definition(model, bits), by_definition(in_float64(model), bits)
-    assert_as_exact(all_logits(engine, strings), plain, exact)
-    assert_as_exact(torch.from_numpy(engine.logits(bits.numpy().astype(np.uint8))), plain, exact)
+    assert_logits_as_exact(all_logits(engine, strings), model, bits)
+    assert_logits_as_exact(torch.from_numpy(engine.logits(bits.numpy().astype(np.uint8))), model, bits)
 
 
 @pytest.mark.parametrize("length", [100, 103])
@@ -89,10 +83,7 @@ def test_flips_by_the_definition(seed):
 def test_strings_as_long_as_the_papers(length, scheme):
     model = Transformer(encoder(64, 3, 4), scheme=scheme, seed=2).eval()
     strings = np.random.default_rng(0).integers(0, 2, (2, length), np.uint8)
-    bits = neighbours(strings)
-    assert_as_exact(
-        all_logits(FastEngine(model), strings), by_definition(model, bits), by_definition(in_float64(model), bits)
-    )
+    assert_logits_as_exact(all_logits(FastEngine(model), strings), model, neighbours(strings))
 
 
 @pytest.mark.parametrize("numbers", [1, 33 * 32 * LANES, 70 * 32 * LANES])
@@ -110,10 +101,7 @@ def test_a_dominating_key_is_taken_out_without_cancellation(marker):
     config = dataclasses.replace(BASE, logit_scale=300.0, marker=marker)
     model = Transformer(config, scheme="gaussian", seed=1).eval()
     strings = np.random.default_rng(1).integers(0, 2, (4, 30), np.uint8)
-    bits = neighbours(strings)
-    assert_as_exact(
-        all_logits(FastEngine(model), strings), by_definition(model, bits), by_definition(in_float64(model), bits)
-    )
+    assert_logits_as_exact(all_logits(FastEngine(model), strings), model, neighbours(strings))
 
 
 def test_several_threads_give_the_same():
@@ -202,14 +190,12 @@ def test_between_deltas_and_lanes(monkeypatch):
     monkeypatch.setattr(fast, "NEVER_SPARSE", 0)
     model = Transformer(encoder(64, 3, 2), scheme="gaussian", seed=3).eval()
     strings = np.random.default_rng(0).integers(0, 2, (3, 40), np.uint8)
-    bits = neighbours(strings)
-    plain, exact = by_definition(model, bits), by_definition(in_float64(model), bits)
     for few in (False, True):
         monkeypatch.setattr(fast, "sparse_pays", lambda _changed, _width, few=few: few)
         engine = FastEngine(model)
         by_lanes = Mock(side_effect=engine._by_lanes)
         monkeypatch.setattr(engine, "_by_lanes", by_lanes)
-        assert_as_exact(all_logits(engine, strings), plain, exact)
+        assert_logits_as_exact(all_logits(engine, strings), model, neighbours(strings))
         assert by_lanes.call_count == (0 if few else 3)
 
 
@@ -217,6 +203,8 @@ def test_what_lanes_are_not_for():
     sums = {"heads": 2, "head_size": 32, "combine": "sum"}
     others: tuple[dict[str, object], ...] = (
         {"layers": 1},
+        {"mlp_layers": 1},
+        {"mlp_layers": 2},
         {"norm": "pre"},
         {"norm": "none"},
         {"eps": 0.0},

@@ -13,7 +13,7 @@ from probes.exactness import assert_as_exact, in_float64
 
 from flipscope.models.config import TransformerConfig, encoder
 from flipscope.models.transformer import Transformer
-from flipscope.probes import kernels, lanes, middle_layer, simd
+from flipscope.probes import kernels, lane_kernels, middle_layer, relu_kernels, simd
 from flipscope.probes.fast import FastEngine
 from flipscope.probes.finish import Finish, Workspace
 from flipscope.probes.first_layer import FirstLayer, make_tables
@@ -163,6 +163,45 @@ def test_nan_is_not_swallowed(where, flips):
     assert found[1].isnan().all()  # every row attends to the broken one
 
 
+def normalised_by_kernels(x: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Layer norms of sixteen rows with gain 2 and shift 1 by each of the compiled norms, eps 1e-5."""
+    width = x.shape[1]
+    gain, shift, zero = np.full(width, 2, np.float32), np.ones(width, np.float32), np.zeros(width, np.float32)
+    by_rows = x.numpy().copy()
+    kernels.add_and_normalise(by_rows, np.zeros_like(by_rows), zero, gain, shift, 1e-5)
+    turned, blocks = x.T.reshape(1, -1).contiguous().numpy().copy(), np.empty((16, width), np.float32)
+    relu_kernels.put_blocks(turned, zero, gain, shift, 1e-5, np.arange(16).reshape(1, 16), blocks, 0, 1)
+    lanes = x[:8].T.contiguous().flatten().numpy().copy()
+    lane_kernels.normalise(lanes, 0, width, gain, shift, 1e-5)
+    found = {"rows": by_rows, "blocks": blocks, "lanes": lanes.reshape(width, 8).T.copy()}
+    return {name: torch.from_numpy(array) for name, array in found.items()}
+
+
+@pytest.mark.parametrize("constant", [1.1, -33.3, 1234.567, 1.1e6])
+@pytest.mark.parametrize("width", [8, 64, 512])
+def test_rows_of_equal_numbers_become_zero(constant, width):
+    for name, found in normalised_by_kernels(torch.full((16, width), constant)).items():
+        assert (found == 1).all(), name
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e5])
+@pytest.mark.parametrize("width", [8, 64, 512])
+def test_norms_of_rows_far_from_zero_are_as_exact_as_pytorchs(offset, width):
+    x = offset + torch.randn((16, width), generator=torch.Generator().manual_seed(1))
+    layer = torch.nn.functional.layer_norm
+    exact = 2 * layer(x.double(), (width,), eps=1e-5) + 1
+    plain = 2 * layer(x, (width,), eps=1e-5) + 1
+    for name, found in normalised_by_kernels(x).items():
+        rounding = max(float((plain - exact).abs().max()), 2.0**-22)
+        assert float((found - exact[: len(found)]).abs().max()) <= 5 * rounding, name
+
+
+def test_a_variance_that_overflows_is_not_swallowed():
+    x = torch.randn((16, 32), generator=torch.Generator().manual_seed(1))
+    for name, found in normalised_by_kernels(1e25 * x).items():
+        assert found.isnan().all(), name
+
+
 def test_rectifying_keeps_nan():
     bias, z = np.array([1, -1, 0.5], np.float32), np.ones(2, np.float32)
     x = np.array([[-2, 3, np.nan], [0, 0, -0.5]], np.float32)
@@ -208,13 +247,7 @@ def test_what_mixtures_are_not_for():
     assert not mixable(Transformer(BASE, seed=0, dtype=torch.float64).blocks[0])
 
 
-@pytest.fixture(params=[0, lanes.WIDEST], ids=["wide", "narrow"])
-def _both_kinds_of_loops(request, monkeypatch):
-    """Once as if every model were too wide for lanes."""
-    monkeypatch.setattr(lanes, "WIDEST", request.param)
-
-
-@pytest.mark.usefixtures("_both_kinds_of_loops")
+@pytest.mark.usefixtures("both_kinds_of_loops")
 @pytest.mark.parametrize("choice", CHOICES)
 def test_logits_are_as_exact_as_the_plain_forwards(choice):
     for seed, scheme in enumerate(SCHEMES):
@@ -229,7 +262,7 @@ def test_logits_are_as_exact_as_the_plain_forwards(choice):
         assert_as_exact(torch.from_numpy(found).flatten(), plain, exact)
 
 
-@pytest.mark.usefixtures("_both_kinds_of_loops")
+@pytest.mark.usefixtures("both_kinds_of_loops")
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("layers", [1, 2, 4])
 def test_plain_logits_are_as_exact_as_the_models(choice, layers):
@@ -244,7 +277,7 @@ def test_plain_logits_are_as_exact_as_the_models(choice, layers):
         assert_as_exact(torch.from_numpy(found), plain, exact)
 
 
-@pytest.mark.usefixtures("_both_kinds_of_loops")
+@pytest.mark.usefixtures("both_kinds_of_loops")
 def test_memory_is_kept_from_string_to_string():
     engine = FastEngine(Transformer(BASE, scheme="gaussian", seed=1), deltas=False)
     strings = np.random.default_rng(3).integers(0, 2, (3, 30), np.uint8)

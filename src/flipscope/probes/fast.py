@@ -8,6 +8,9 @@ loops of their own (lanes), in which computing every token takes no longer than 
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
@@ -45,7 +48,10 @@ def supports(model: object) -> bool:
 
 
 class FastEngine:
-    """Logits of strings and of all their one-bit flips, by tables, deltas and an absorbed last layer."""
+    """Logits of strings and of all their one-bit flips, by tables, deltas and an absorbed last layer.
+
+    Threads that share an engine wait for each other: it has one set of memory.
+    """
 
     path = "fast"
 
@@ -62,7 +68,8 @@ class FastEngine:
                 "the fast path needs flipscope's own transformer on bits, read at its first or last position."
             )
         self.model = Transformer(model.config, seed=None, dtype=dtype)
-        weights = {name: tensor.detach().to(dtype) for name, tensor in model.state_dict().items()}
+        # Copied: the caller may go on training.
+        weights = {name: tensor.to(dtype, copy=True).contiguous() for name, tensor in model.state_dict().items()}
         self.model.load_state_dict(weights, assign=True)
         self.model.eval()
         self.deltas = deltas
@@ -71,10 +78,17 @@ class FastEngine:
         self._tables: Tables | None = None
         self._mixed: MixedTables | None = None
         self._space = Workspace()
+        self._lock = threading.Lock()
         with torch.inference_mode():
             self._lanes = Lanes(self.model, self._space) if lanes.supports(self.model) else None
             self._layers = [MiddleLayer(self._block(number), self._space) for number in range(model.config.layers - 1)]
         self._middle = self._layers[1:]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
 
     @torch.inference_mode()
     def logits(self, strings: NDArray[np.uint8]) -> NDArray[np.floating]:
@@ -83,7 +97,8 @@ class FastEngine:
         chunk = self._chunk(bits.shape[1])
         if self._lanes is not None:
             chunk = max(chunk, LANES_NUMBERS // (bits.shape[1] * self.model.config.width))
-        parts = [self._plain(some) for some in bits.split(chunk)]
+        with self._lock:
+            parts = [self._plain(some) for some in bits.split(chunk)]
         found: NDArray[np.floating] = torch.cat(parts).numpy()
         return found
 
@@ -103,9 +118,10 @@ class FastEngine:
     def flip_logits(self, strings: NDArray[np.uint8]) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Logits of the strings [m] and of all their flips [m, N]."""
         bits = torch.from_numpy(np.ascontiguousarray(strings, np.uint8)).long()
-        if self.length != bits.shape[1]:
-            self._prepare(bits.shape[1])
-        pairs = [self._one_string(string) for string in bits]
+        with self._lock:
+            if self.length != bits.shape[1]:
+                self._prepare(bits.shape[1])
+            pairs = [self._one_string(string) for string in bits]
         return torch.cat([base for base, _ in pairs]).numpy(), torch.stack([flipped for _, flipped in pairs]).numpy()
 
     def _prepare(self, length: int) -> None:

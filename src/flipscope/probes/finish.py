@@ -28,7 +28,7 @@ class Workspace:
         """Numbers of this shape that hold anything, the same memory for the same name each time."""
         size = math.prod(shape)
         if name not in self._kept or self._kept[name].numel() < size:
-            self._kept[name] = torch.empty(size)
+            self._kept[name] = torch.empty(size, dtype=torch.float32)
         return self._kept[name][:size].view(shape)
 
 

@@ -189,21 +189,33 @@ def add_and_normalise(
     bias: Float32[np.ndarray, " width"],
     eps: float,
 ) -> None:
-    """x becomes the layer norm of x + step + step_bias (Eqs 11-13), in place."""
+    """x becomes the layer norm of x + step + step_bias (Eqs 11-13), in place.
+
+    The mean is that of differences from the first number, so that equal numbers have a variance of exactly zero, and is
+    corrected by the mean of what is left.
+    """
     rows, width = x.shape
     for i in range(rows):
         row, change = x[i], step[i]
+        first = row[0] + (change[0] + step_bias[0])
+        for j in range(width):
+            row[j] = row[j] + (change[j] + step_bias[j])
         total = _ZERO
         for j in range(width):
-            number = row[j] + (change[j] + step_bias[j])
+            number = row[j] - first
             row[j] = number
             total += number
         mean = total / np.float32(width)
-        total = _ZERO
+        left, total = _ZERO, _ZERO
         for j in range(width):
             number = row[j] - mean
+            left += number
             total += number * number
-        z = _ONE / np.sqrt(total / np.float32(width) + eps)
+        left /= np.float32(width)
+        variance = total / np.float32(width) - left * left
+        variance = (_ZERO if variance < _ZERO else variance) + eps
+        z = np.sqrt(variance) / variance  # NaN where the variance has overflowed
+        mean += left
         for j in range(width):
             row[j] = (row[j] - mean) * z * gain[j] + bias[j]
 
@@ -290,7 +302,8 @@ def normalise(
         total = _ZERO
         for j in range(width):
             total += row[j] * row[j]
-        factor = _ONE / np.sqrt(total / np.float32(width) + eps)
+        variance = total / np.float32(width) + eps
+        factor = np.sqrt(variance) / variance  # NaN where the variance has overflowed
         z[i] = factor
         for j in range(width):
             row[j] = row[j] * factor * gain[j] + bias[j]

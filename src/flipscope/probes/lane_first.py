@@ -16,14 +16,13 @@ from flipscope.cube.compiled import compiled
 from flipscope.probes.lane_kernels import add_units, normalise
 from flipscope.probes.simd import (
     LANES,
-    divide,
+    inverse_root,
     load,
     multiply,
     multiply_add,
     power_of_two,
     splat,
     spread,
-    square_root,
     store,
 )
 
@@ -96,6 +95,7 @@ def first_shares(
                 kept[i], taken[i], given[i] = _ONE / total, _ZERO, _ZERO
             flip = where - offset
             rare[head, token] = -1
+            rest[head, token] = _ZERO
             if total < _TWO and 0 <= flip < flips and tokens > 1:
                 rare[head, token] = flip
                 seen[where] = _NEVER
@@ -234,7 +234,7 @@ def first_layer(
                 total = splat(_ZERO)
                 for i in range(0, width * LANES, LANES):
                     total = multiply_add(load(x, i), load(x, i), total)
-                z = divide(splat(_ONE), square_root(multiply_add(total, share, splat(eps))))
+                z = inverse_root(multiply_add(total, share, splat(eps)))
             for i in range(width):
                 normal = multiply_add(multiply(load(x, i * LANES), z), spread(gain1, i), spread(shift1, i))
                 store(into, at + i * LANES, normal)

@@ -21,6 +21,7 @@ from flipscope.probes.simd import (
     any_nonzero,
     any_reaches,
     divide,
+    inverse_root,
     larger,
     load,
     multiply,
@@ -28,7 +29,6 @@ from flipscope.probes.simd import (
     power_of_two,
     splat,
     spread,
-    square_root,
     store,
     subtract,
 )
@@ -242,16 +242,23 @@ def normalise(
     shift: Float32[np.ndarray, " width"],
     eps: float,
 ) -> None:
-    """The numbers of one token, from ``first`` on, become their layer norm (Eqs 11-13), in place."""
-    share = splat(_ONE / np.float32(width))
-    total = splat(_ZERO)
+    """The numbers of one token, from ``first`` on, become their layer norm (Eqs 11-13), in place.
+
+    The mean is that of differences from the first number, so that equal numbers have a variance of exactly zero, and is
+    corrected by the mean of what is left.
+    """
+    share, one, total = splat(_ONE / np.float32(width)), load(x, first), splat(_ZERO)
     for i in range(width):
-        total = add(total, load(x, first + i * LANES))
-    mean, total = multiply(total, share), splat(_ZERO)
+        number = subtract(load(x, first + i * LANES), one)
+        store(x, first + i * LANES, number)
+        total = add(total, number)
+    mean, left, total = multiply(total, share), splat(_ZERO), splat(_ZERO)
     for i in range(width):
         number = subtract(load(x, first + i * LANES), mean)
-        total = multiply_add(number, number, total)
-    z = divide(splat(_ONE), square_root(multiply_add(total, share, splat(eps))))
+        left, total = add(left, number), multiply_add(number, number, total)
+    left = multiply(left, share)
+    variance = larger(splat(_ZERO), subtract(multiply(total, share), multiply(left, left)))
+    mean, z = add(mean, left), inverse_root(add(variance, splat(eps)))
     for i in range(width):
         number = multiply(subtract(load(x, first + i * LANES), mean), z)
         store(x, first + i * LANES, multiply_add(number, spread(gain, i), spread(shift, i)))

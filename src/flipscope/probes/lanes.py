@@ -32,17 +32,15 @@ States = Float32[np.ndarray, "group token_width_lane"]
 
 def supports(model: Transformer) -> bool:
     """Whether these loops know the model, and are faster than the others."""
-    config, block = model.config, model.blocks[0]
-    assert isinstance(block, Block)
+    config, blocks = model.config, [block for block in model.blocks if isinstance(block, Block)]
     return (
         config.layers >= 2
         and config.attention == "softmax"
         and not config.causal
         and not config.mask_self
-        and block.attention.output is not None
-        and Finish.supports(block)
-        and block.mlp is not None
-        and block.mlp.activation == "relu"
+        and config.combine == "project"
+        and all(Finish.supports(block) for block in blocks)
+        and config.activation == "relu"
         and config.width <= WIDEST
         and config.width % PACK == 0
         and config.hidden_width % TILE == 0
@@ -97,7 +95,7 @@ def _packed(matrix: Float[Tensor, "unit input"], count: int = UNITS) -> Float32[
 
 
 def _bias(bias: Tensor | None, size: int) -> Tensor:
-    return torch.zeros(size) if bias is None else bias.detach()
+    return torch.zeros(size, dtype=torch.float32) if bias is None else bias.detach()
 
 
 class _Layer:
@@ -198,7 +196,7 @@ class _First(_Layer):
 
         A norm before the MLP takes the mean away from every mixture: so it is taken away here.
         """
-        seen = x - x.mean(dim=-1, keepdim=True) if self.norm_first else x
+        seen = (x.double() - x.double().mean(dim=-1, keepdim=True)).float() if self.norm_first else x
         return torch.cat([seen, seen @ self.matrix], dim=-1)
 
     def __call__(self, string: Tensor) -> Iterator[States]:
@@ -207,8 +205,8 @@ class _First(_Layer):
         heads, tokens, width = self.config.heads, self.tokens, self.config.width
         offset = int(self.config.marker == "cls")
         shares = [self.space.take(name, heads, tokens, self.groups * LANES) for name in ("keep", "out", "put")]
-        weights, rest = self.space.take("weights", heads, tokens, tokens), torch.zeros(heads, tokens, tokens)
-        rare, rare_keep = torch.empty(heads, tokens, dtype=torch.long), torch.empty(heads, tokens)
+        weights, rest = (self.space.take(name, heads, tokens, tokens) for name in ("weights", "rest"))
+        rare, rare_keep = torch.empty(heads, tokens, dtype=torch.long), self.space.take("rare_keep", heads, tokens)
         found = (*(part.numpy() for part in (weights, rest, *shares)),)
         given = (self.scores.numpy(), rows.numpy(), flipped.numpy(), offset)
         on_cores(partial(first_shares, *given, found, rare.numpy(), rare_keep.numpy()), heads)

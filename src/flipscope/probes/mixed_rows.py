@@ -56,7 +56,7 @@ def make_mixed_tables(block: Block, tables: Tables, finish: Finish) -> MixedTabl
     assert mlp is not None
     vector = tables.vector if output is None or output.bias is None else tables.vector + output.bias
     vector, value = _seen(finish, vector), _seen(finish, tables.value.flatten(0, 1))
-    gain, shift = torch.ones(vector.shape[1]), torch.zeros(vector.shape[1])
+    gain, shift = torch.ones_like(vector[0]), torch.zeros_like(vector[0])
     if norm is not None and norm.weight is not None and norm.bias is not None:
         gain, shift = norm.weight.detach(), norm.bias.detach()
     matrix = (mlp.up.weight * gain).T.contiguous()
@@ -74,7 +74,7 @@ def _tiles(x: Float[Tensor, "part number"]) -> Float[Tensor, "tile part size"]:
 
 def _seen(finish: Finish, x: Tensor) -> Tensor:
     """Centred, if a norm comes before the MLP: it would take the mean away from every mixture."""
-    return x if finish.norm1 is None else x - x.mean(dim=-1, keepdim=True)
+    return x if finish.norm1 is None else (x.double() - x.double().mean(dim=-1, keepdim=True)).float()
 
 
 def _chosen(x: Tensor, flips: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ def mixed_states(tables: MixedTables, first: FirstLayer, flips: Tensor) -> Float
     if rectified is not None:  # rows that change little stand together, and those that change most
         order = first.felt(flips).argsort(dim=1).numpy()
     y = finish.space.take("y", tokens, count, width)
-    z = torch.ones(tokens * count)
+    z = torch.ones(tokens * count, dtype=torch.float32)
     block = max(1, PART_ROWS // count)
     for begin in range(0, tokens, block):
         end = min(begin + block, tokens)

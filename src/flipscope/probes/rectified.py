@@ -72,7 +72,7 @@ class Rectified:
         self.norms = torch.linalg.vector_norm(self.up, dim=1) * (1 + self.rounding)
         self.part = min(hidden, max(8 * GROUP, _PART_BYTES // (4 * width) // LANES * LANES))
         self.parts, self.groups = -(-hidden // self.part), -(-width // GROUP)
-        down = torch.zeros(self.parts * self.part, self.groups * GROUP)
+        down = torch.zeros(self.parts * self.part, self.groups * GROUP, dtype=torch.float32)
         down[:hidden, :width] = mlp.down.weight.detach().T
         # [part, unit, group, six] -> [part, group, unit, six]
         down = down.view(self.parts, self.part, self.groups, GROUP).transpose(1, 2).contiguous()

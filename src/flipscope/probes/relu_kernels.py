@@ -18,14 +18,13 @@ from flipscope.probes.simd import (
     LANES,
     add,
     any_nonzero,
-    divide,
+    inverse_root,
     larger,
     load,
     multiply,
     multiply_add,
     splat,
     spread,
-    square_root,
     store,
     subtract,
     turned,
@@ -303,16 +302,19 @@ def put_blocks(
     for block in range(first, last):
         y, chosen = sums[block], rows[block]
         for half in range(0, BLOCK, LANES):
-            total = splat(_ZERO)
+            # The mean of differences from the first number, corrected: equal numbers have a variance of exactly zero.
+            one, total = add(load(y, half), spread(bias, 0)), splat(_ZERO)
             for column in range(width):
-                number = add(load(y, column * BLOCK + half), spread(bias, column))
+                number = subtract(add(load(y, column * BLOCK + half), spread(bias, column)), one)
                 store(y, column * BLOCK + half, number)
                 total = add(total, number)
-            mean, total = multiply(total, share), splat(_ZERO)
+            mean, left, total = multiply(total, share), splat(_ZERO), splat(_ZERO)
             for column in range(width):
                 number = subtract(load(y, column * BLOCK + half), mean)
-                total = multiply_add(number, number, total)
-            z = divide(splat(_ONE), square_root(multiply_add(total, share, splat(eps))))
+                left, total = add(left, number), multiply_add(number, number, total)
+            left = multiply(left, share)
+            variance = larger(splat(_ZERO), subtract(multiply(total, share), multiply(left, left)))
+            mean, z = add(mean, left), inverse_root(add(variance, splat(eps)))
             for column in range(0, width, LANES):
                 a, b, c, d, e, f, g, h = turned(
                     _normal(y, column, half, mean, z, gain, shift),

@@ -142,6 +142,12 @@ def square_root(_typing: Any, _a: Any) -> Any:
     return vector(vector), generate
 
 
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def inverse_root(x: Any) -> Any:
+    """1 / sqrt(x) as sqrt(x) / x: a variance that has overflowed gives NaN, not zero."""
+    return divide(square_root(x), x)
+
+
 @intrinsic  # type: ignore[untyped-decorator]
 def any_nonzero(_typing: Any, _a: Any) -> Any:
     """1 if some lane is not zero (NaN is not), else 0."""
