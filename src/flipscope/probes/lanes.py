@@ -222,7 +222,7 @@ class _First(_Layer):
         for begin in range(0, self.groups, together):
             count = min(together, self.groups - begin)
             states = self.space.take("lanes", count, room * width * LANES)
-            states[:, tokens * width * LANES :] = 0.0
+            states[:, tokens * width * LANES :] = 0.0  # nobody reads what becomes of it, but odd numbers could be slow
             done = (self.finish, self.eps, self.norm_first, begin)
             on_cores(partial(first_layer, states.numpy(), *some, *done), count)
             yield states.numpy()
