@@ -110,7 +110,7 @@ def grid(widths: tuple[int, ...], layers: tuple[int, ...], ffn: int, repeats: in
                 seconds = _sides(Transformer(config, scheme=scheme, seed=1).eval(), repeats)
                 share = depth * multiply_adds(config) / seconds["plain"] / peak
                 middle = (depth - 2) * multiply_adds(config) / peak
-                limit = seconds["rival"] / middle if middle else float("inf")
+                limit = f"{seconds['rival'] / middle:.1f}" if middle else "-"
                 goals = []
                 if (width, depth) in EXACT_GOALS:
                     goals.append(f"exact {EXACT_GOALS[width, depth]}")
@@ -123,7 +123,7 @@ def grid(widths: tuple[int, ...], layers: tuple[int, ...], ffn: int, repeats: in
                     f"{seconds['tuned']:8.3f} {seconds['exact']:8.3f} {seconds['deltas']:8.3f} | "
                     f"{seconds['plain'] / seconds['exact']:8.2f} {seconds['plain'] / seconds['deltas']:9.2f} "
                     f"{seconds['tuned'] / seconds['deltas']:10.2f} {seconds['rival'] / seconds['deltas']:8.1f} "
-                    f"{limit:6.1f} {seconds['error']:6.2f}  " + ", ".join(goals),
+                    f"{limit:>6} {seconds['error']:6.2f}  " + ", ".join(goals),
                     flush=True,
                 )
 
