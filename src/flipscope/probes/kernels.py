@@ -191,18 +191,14 @@ def add_and_normalise(
 ) -> None:
     """x becomes the layer norm of x + step + step_bias (Eqs 11-13), in place.
 
-    The mean is that of differences from the first number, so that equal numbers have a variance of exactly zero, and is
-    corrected by the mean of what is left.
+    The mean is corrected by the mean of what is left, so that equal numbers become exactly zero.
     """
     rows, width = x.shape
     for i in range(rows):
         row, change = x[i], step[i]
-        first = row[0] + (change[0] + step_bias[0])
-        for j in range(width):
-            row[j] = row[j] + (change[j] + step_bias[j])
         total = _ZERO
         for j in range(width):
-            number = row[j] - first
+            number = row[j] + (change[j] + step_bias[j])
             row[j] = number
             total += number
         mean = total / np.float32(width)

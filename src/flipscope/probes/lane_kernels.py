@@ -244,14 +244,11 @@ def normalise(
 ) -> None:
     """The numbers of one token, from ``first`` on, become their layer norm (Eqs 11-13), in place.
 
-    The mean is that of differences from the first number, so that equal numbers have a variance of exactly zero, and is
-    corrected by the mean of what is left.
+    The mean is corrected by the mean of what is left, so that equal numbers become exactly zero.
     """
-    share, one, total = splat(_ONE / np.float32(width)), load(x, first), splat(_ZERO)
+    share, total = splat(_ONE / np.float32(width)), splat(_ZERO)
     for i in range(width):
-        number = subtract(load(x, first + i * LANES), one)
-        store(x, first + i * LANES, number)
-        total = add(total, number)
+        total = add(total, load(x, first + i * LANES))
     mean, left, total = multiply(total, share), splat(_ZERO), splat(_ZERO)
     for i in range(width):
         number = subtract(load(x, first + i * LANES), mean)

@@ -302,10 +302,10 @@ def put_blocks(
     for block in range(first, last):
         y, chosen = sums[block], rows[block]
         for half in range(0, BLOCK, LANES):
-            # The mean of differences from the first number, corrected: equal numbers have a variance of exactly zero.
-            one, total = add(load(y, half), spread(bias, 0)), splat(_ZERO)
+            # The mean is corrected by the mean of what is left, so that equal numbers become exactly zero.
+            total = splat(_ZERO)
             for column in range(width):
-                number = subtract(add(load(y, column * BLOCK + half), spread(bias, column)), one)
+                number = add(load(y, column * BLOCK + half), spread(bias, column))
                 store(y, column * BLOCK + half, number)
                 total = add(total, number)
             mean, left, total = multiply(total, share), splat(_ZERO), splat(_ZERO)
