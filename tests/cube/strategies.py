@@ -239,6 +239,40 @@ def _overlapping(draw: Draw, n: int) -> Built:
     return Built(functions.gate(values, parts), tabulate(value, n), f"gate({values}, tables on {wheres})")
 
 
+@st.composite
+def repeated(draw: Draw, n: int) -> Built:
+    """A gate over a part, its twin or complement, and another part: the first may cancel, and lose its variables."""
+    order = draw(st.permutations(range(n)))
+    size = draw(st.integers(min(2, n), n))
+    values = draw(st.lists(st.integers(0, 1), min_size=size, max_size=size))
+    values.append(1 - values[0])  # not constant
+    table = tabulate(lambda x: values[sum(x[p] for p in order[:size])], n)
+    once, again = (BooleanFunction.symmetric(values).extend(n, order[:size]) for _ in range(2))
+    parts = [Built(once, table, f"symmetric {values} on {order[:size]}")]
+    if draw(st.booleans()):
+        parts.append(Built(~again, [1 - v for v in table], "its complement"))
+    else:
+        parts.append(Built(again, table, "itself"))
+    apart = order[size:] if draw(st.booleans()) else order[size - 1 :]  # or sharing a variable with it
+    if apart:
+        other = draw(built(len(apart), depth=0))
+        placed = tabulate(lambda x: other.table[index_of(x[p] for p in apart)], n)
+        parts.append(Built(other.f.extend(n, apart), placed, f"{other.how} on {apart}"))
+    whole = _grouped(draw, parts)
+    return _grouped(draw, [whole, *parts[1:]]) if draw(st.booleans()) else whole
+
+
+def _grouped(draw: Draw, children: list[Built]) -> Built:
+    """And, or, exclusive or, their complements, and now and then another symmetric function of the children."""
+    k = len(children)
+    known = [[0] * k + [1], [0] + [1] * k, [i % 2 for i in range(k + 1)]]
+    any_vector = st.lists(st.integers(0, 1), min_size=k + 1, max_size=k + 1)
+    values = draw(st.sampled_from([*known, [1 - v for v in draw(st.sampled_from(known))], draw(any_vector)]))
+    table = [values[sum(column)] for column in zip(*(child.table for child in children), strict=True)]
+    names = ", ".join(child.how for child in children)
+    return Built(functions.gate(values, [child.f for child in children]), table, f"gate({values}, {names})")
+
+
 @cache
 def built(n: int, depth: int = 2) -> st.SearchStrategy[Built]:
     """A function of n bits by any construction, nested up to this depth."""
@@ -247,7 +281,7 @@ def built(n: int, depth: int = 2) -> st.SearchStrategy[Built]:
         return st.one_of(plain)
     nested = [_junta(n), _combined(n, depth), _gate(n, depth), _composed(n, depth), _permuted(n, depth)]
     smaller = [_restricted(n, depth)] if n <= 8 else []  # its table has more bits
-    return st.one_of([*plain, *nested, _disjoint(n, depth), _overlapping(n), *smaller])
+    return st.one_of([*plain, *nested, _disjoint(n, depth), _overlapping(n), repeated(n), *smaller])
 
 
 def any_function(least: int = 1, most: int = 10, depth: int = 2) -> st.SearchStrategy[Built]:

@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 from cube import reference
 from cube.messages import one_sentence
+from cube.strategies import Built, repeated
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from flipscope.cube import functions, sensitivity, spectrum
+from flipscope.cube.expression import parse
 from flipscope.cube.functions import BooleanFunction, gate
 from flipscope.cube.spectrum import RealSpectrum, symmetric_coefficients
 
@@ -162,6 +166,48 @@ def test_bent_functions_are_flat() -> None:
         assert spectrum.spectral_norm(f) == 2**k
         assert spectrum.degree(f) == 2 * k
         assert spectrum.coefficient(f, range(2 * k)) == Fraction((-1) ** k, 2**k)
+
+
+# ---------------------------------------------------------------- parts that fold to constants or lose variables
+
+FOLDING = [
+    "x1 -> x2 -> x1",  # 1 everywhere, which shows only when the parts are joined
+    "maj(x1..x3) ^ ~maj(x1..x3) ^ (x4 & x5)",
+    "(maj(x1..x3) & ~maj(x1..x3)) | (x4 & x5)",
+    "mux(x6, x1 -> x2 -> x1, x4 ^ x5)",
+    "maj(x1 -> x2 -> x1, x3 & x4, x5 -> x6 -> x5)",
+    "maj(x1..x3) ^ maj(x1..x3)",
+    "(x1 | x2) ^ (x2 | x1) ^ x2",
+    "(x1 & (x2 | x3)) ^ (x1 & (x2 | x3)) ^ (x2 & x3)",
+    "table(0b1100)",  # reads x2 only
+    "table(0b1111, n=2) & x3",
+]
+
+
+@pytest.mark.parametrize("text", FOLDING)
+def test_every_coefficient_of_functions_that_lose_variables(text: str) -> None:
+    f = parse(text)
+    table = f.table().tolist()
+    expected = reference.coefficients(table)
+    for size in range(f.n + 1):
+        for chosen in itertools.combinations(range(f.n), size):
+            assert spectrum.coefficient(f, chosen) == expected.get(chosen, 0)
+    assert_same_spectrum(f, BooleanFunction.from_table(table))
+    assert sensitivity.profile(f) == reference.profile(table)
+    assert sensitivity.influences(f) == reference.influences(table)
+
+
+@settings(max_examples=150)
+@given(st.integers(2, 5).flatmap(repeated))
+def test_every_coefficient_where_parts_come_again_and_cancel(case: Built) -> None:
+    expected = reference.scaled_coefficients(case.table)
+    for chosen, value in zip(reference.strings(case.n), expected, strict=True):
+        positions = [j for j, bit in enumerate(chosen) if bit]
+        assert spectrum.coefficient(case.f, positions) == Fraction(value, 2**case.n)
+    assert spectrum.weight_by_degree(case.f) == reference.weight_by_degree(case.table)
+    assert spectrum.sparsity(case.f) == sum(map(bool, expected))
+    assert sensitivity.profile(case.f) == reference.profile(case.table)
+    assert sensitivity.influences(case.f) == reference.influences(case.table)
 
 
 # ---------------------------------------------------------------- the level inequality

@@ -259,17 +259,18 @@ def coefficient(f: BooleanFunction, positions: Iterable[int]) -> Fraction:
     if not chosen <= set(f.support):
         return Fraction(0)
     found = analyse(f.node, _CoefficientAnalysis(chosen))
-    return Fraction(found.value, 1 << found.bits)
+    # Parts that cancel take their variables with them: a set with such a variable has no coefficient.
+    return Fraction(found.value, 1 << found.bits) if found.met == len(chosen) else Fraction(0)
 
 
 @dataclass(frozen=True)
 class _Single:
-    """One part's coefficient at the wanted set and at the empty set, over 2^bits."""
+    """One part's coefficient at the wanted set's share of its variables and at the empty set, over 2^bits."""
 
     bits: int
     value: int
     mean: int
-    touched: bool  # whether the wanted set meets this part
+    met: int  # how many of the wanted positions are among this part's variables
 
 
 class _CoefficientAnalysis:
@@ -282,16 +283,16 @@ class _CoefficientAnalysis:
         self.chosen = chosen
 
     def constant(self, value: int) -> _Single:
-        return _Single(0, 1 - 2 * value, 1 - 2 * value, False)
+        return _Single(0, 1 - 2 * value, 1 - 2 * value, 0)
 
     def symmetric(self, values: Bits, positions: tuple[int, ...]) -> _Single:
         n, size = len(positions), len(self.chosen.intersection(positions))
         kind = Symmetric(values).kind
         if kind in ("xor", "xnor"):
             sign = 1 if kind == "xor" else -1
-            return _Single(n, (sign << n) if size == n else 0, 0, size > 0)
+            return _Single(n, (sign << n) if size == n else 0, 0, size)
         by_size = symmetric_coefficients(values)
-        return _Single(n, by_size[size], by_size[0], size > 0)
+        return _Single(n, by_size[size], by_size[0], size)
 
     def table(self, words: Words, positions: tuple[int, ...]) -> _Single:
         width, inside = len(positions), [p for p in positions if p in self.chosen]
@@ -301,17 +302,17 @@ class _CoefficientAnalysis:
         mixed = table_words(apply(xor_kernel(2), [leaf, character]), positions=positions)
         repeats = 1 << max(0, 6 - width)
         ones, mixed_ones = (int(np.bitwise_count(w).sum(dtype=np.int64)) // repeats for w in (words, mixed))
-        return _Single(width, total - 2 * mixed_ones, total - 2 * ones, bool(inside))
+        return _Single(width, total - 2 * mixed_ones, total - 2 * ones, len(inside))
 
     def combine(self, outer: Bits, parts: Sequence[_Single]) -> _Single:
         k, bits = len(parts), sum(part.bits for part in parts)
         factors = _factors(outer, parts)
-        touched = sum(1 << i for i, part in enumerate(parts) if part.touched)
+        touched = sum(1 << i for i, part in enumerate(parts) if part.met)
         value = factors[touched]
         for part in parts:
-            if part.touched:
+            if part.met:
                 value *= part.value
-        return _Single(bits, value >> k, factors[0] >> k, touched > 0)
+        return _Single(bits, value >> k, factors[0] >> k, sum(part.met for part in parts))
 
 
 def coefficients(f: BooleanFunction) -> dict[tuple[int, ...], Fraction]:
