@@ -91,6 +91,40 @@ def test_noise_stability_of_majority_approaches_the_arcsine_law() -> None:
         assert gaps[2] < 2e-3
 
 
+NOISY = {
+    "majority": functions.majority(101),
+    "parity": functions.parity(1000),
+    "even parity": ~functions.parity(6),
+    "conjunction": functions.conjunction(20),
+    "random table": functions.random(9, 4),
+    "table": BooleanFunction.from_table(0b10010111, 3),
+    "junta": functions.sparse_majority(7, 5000),
+    "parts": parse("maj(x1..x5) ^ tribes(3, x6..x14) ^ x15"),
+    "gate of parts": parse("maj(x1 & x2, x3 ^ x4, maj(x5..x7), x8, x9)"),
+    "cancelled parts": parse("maj(x1..x3) ^ ~maj(x1..x3) ^ (x4 & x5)"),
+    "constant": BooleanFunction.constant(1, 4),
+}
+CHANCES = (0.0, 1e-300, 1e-17, 1e-8, 0.01, 0.3, 0.5 - 2**-54, 0.5, 0.5 + 2**-53, 0.8, 1 - 1e-8, 1 - 2**-53, 1.0)
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_noise_sensitivity_keeps_its_digits_at_every_chance(name: str) -> None:
+    """Against the sum of W_d (1 - (1 - 2 delta)^d) / 2 in fractions, where nothing is rounded."""
+    f = NOISY[name]
+    weights = [(d, weight) for d, weight in enumerate(spectrum.weight_by_degree(f)) if weight]
+    for delta in CHANCES:
+        rho = 1 - 2 * Fraction(delta)
+        expected = float(sum((weight * (1 - rho**d) / 2 for d, weight in weights), Fraction(0)))
+        assert spectrum.noise_sensitivity(f, delta) == pytest.approx(expected, rel=1e-13, abs=0)
+
+
+def test_noise_sensitivity_of_few_flips_is_average_sensitivity_times_their_chance() -> None:
+    for f in (functions.majority(101), functions.parity(10_000), functions.random(8, 1).extend(2000)):
+        for delta in (1e-300, 1e-17):
+            expected = float(sensitivity.average_sensitivity(f)) * delta
+            assert spectrum.noise_sensitivity(f, delta) == pytest.approx(expected, rel=1e-12, abs=0)
+
+
 def test_weights_of_thousands_of_bits_stay_exact() -> None:
     f = functions.majority(2001)
     weights = spectrum.weight_floats(f)

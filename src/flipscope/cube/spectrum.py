@@ -244,7 +244,15 @@ def noise_sensitivity(f: BooleanFunction, delta: float) -> float:
     """NS_delta(f) = P(f(x) != f(y)) when y is x with every bit flipped with probability delta."""
     if not (isinstance(delta, Real) and 0 <= delta <= 1):
         raise InputError(f"a flip probability is between 0 and 1; delta = {delta} is not.")
-    return 0.5 - 0.5 * noise_stability(f, 1 - 2 * delta)
+    # The sum of P(an odd number of the bits of S is flipped) f^(S)^2: only positive terms, so that no digit cancels.
+    return math.fsum(_odd_chance(d, delta) * w for d, w in enumerate(weight_floats(f)) if d and w)
+
+
+def _odd_chance(count: int, delta: float) -> float:
+    """(1 - (1 - 2 delta)^count) / 2, the probability of an odd number of flips, to the last digits at any delta."""
+    rare = float(min(delta, 1 - delta))  # of flipping or of not flipping: the difference is exact above a half
+    chance = -math.expm1(count * math.log1p(-2 * rare)) / 2 if rare < 0.5 else 0.5
+    return 1 - chance if count % 2 and delta > 0.5 else chance
 
 
 def _checked_rho(rho: float) -> float:
