@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -168,17 +169,58 @@ def split_mix(word: int) -> int:
     return word ^ word >> 31
 
 
+def agreement(a: Sequence[int], b: Sequence[int]) -> int:
+    return sum(x == y for x, y in zip(a, b, strict=False))
+
+
+def test_a_seed_of_another_length_gives_another_random_function() -> None:
+    """Of n and n + 1 bits with one seed, the values on common strings agree half of the time, not always."""
+    seeds, n = range(100), 8
+    for make in (functions.random, functions.random_symmetric):
+        tables = [[make(n + more, seed).table()[: 2**n].tolist() for seed in seeds] for more in (0, 1, 2)]
+        if make is functions.random_symmetric:  # one value for each number of ones
+            tables = [[[table[2**ones - 1] for ones in range(n + 1)] for table in every] for every in tables]
+        total = sum(map(len, tables[0]))
+        for other in tables[1:]:
+            same = sum(map(agreement, tables[0], other))
+            assert abs(same - total / 2) < 3 * math.sqrt(total)  # six standard deviations
+
+
+def test_positions_of_another_length_are_drawn_anew() -> None:
+    for make in (functions.sparse_parity, functions.sparse_majority, functions.random_junta):
+        pairs = np.array([(make(1, 1000, s).support[0], make(1, 2000, s).support[0] / 2) for s in range(100)])
+        assert abs(np.corrcoef(pairs.T)[0, 1]) < 0.5
+        assert len({(make(3, 50, s).support, make(3, 51, s).support) for s in range(5)}) == 5
+        kept = sum(len({*make(3, 50, s).support} & {*make(4, 50, s).support}) for s in range(50))
+        assert kept < 50 * 3 / 2  # a quarter of a position is expected, not three
+
+
+def test_random_juntas_of_another_length_have_another_function() -> None:
+    def inner(n: int, seed: int) -> list[int]:
+        f = functions.random_junta(5, n, seed)
+        return f.restrict({p: 0 for p in range(n) if p not in f.support}).table().tolist()
+
+    same = sum(agreement(inner(9, seed), inner(10, seed)) for seed in range(40))
+    assert abs(same - 40 * 16) < 3 * math.sqrt(40 * 32)
+
+
 @pytest.mark.parametrize("n", [1, 5, 6, 7, 11])
-@pytest.mark.parametrize("seed", [0, 1, 2**64 - 1, 2**70 + 3])
-def test_random_values_are_a_published_hash_of_seed_and_string(n: int, seed: int) -> None:
-    start = split_mix(seed % 2**64)
+@pytest.mark.parametrize("seed", [0, 1, 2**64 - 1])
+def test_random_values_are_a_published_hash_of_length_seed_and_string(n: int, seed: int) -> None:
+    start = split_mix(split_mix(n) ^ seed)
     assert functions.random(n, seed).table().tolist() == [split_mix(start ^ x) >> 63 for x in range(2**n)]
+
+
+def test_every_bit_of_a_long_seed_counts() -> None:
+    start = split_mix(split_mix(split_mix(9) ^ 3) ^ 64)
+    assert functions.random(9, 2**70 + 3).table().tolist() == [split_mix(start ^ x) >> 63 for x in range(2**9)]
+    assert functions.random(9, 2**64) != functions.random(9, 0)
 
 
 def test_random_values_of_long_strings_chain_the_hash() -> None:
     rows = np.random.default_rng(1).integers(0, 2, (20, 150), np.uint8)
     for row, value in zip(rows, functions.random(150, seed=9)(rows), strict=True):
-        state = split_mix(9)
+        state = split_mix(split_mix(150) ^ 9)
         for first in range(0, 150, 64):
             state = split_mix(state ^ sum(int(bit) << j for j, bit in enumerate(row[first : first + 64])))
         assert value == state >> 63

@@ -307,6 +307,19 @@ def test_a_newer_format_asks_for_an_upgrade(tmp_path: Path) -> None:
         BooleanFunction.load(path)
 
 
+def test_a_random_function_of_the_first_format_was_another_one(tmp_path: Path) -> None:
+    """Its name and seed are kept, not its values, and format 1 meant other values by them."""
+    path = tmp_path / "f.npz"
+    spec = node(kernel={"zoo": "random", "arguments": {"n": 3, "seed": 1}}, positions=[0, 1, 2])
+    path.write_bytes(described(spec))
+    with one_sentence("older flipscope"):
+        BooleanFunction.load(path)
+    path.write_bytes(described({**spec, "version": storage.VERSION}))
+    assert BooleanFunction.load(path) == functions.random(3, 1)
+    path.write_bytes(described(node(kernel={"zoo": "address", "arguments": {"k": 1}}, positions=[0, 1, 2])))
+    assert BooleanFunction.load(path) == functions.address(1)
+
+
 def test_what_is_described_by_hand_is_read(tmp_path: Path) -> None:
     path = tmp_path / "f.npz"
     path.write_bytes(described(node(kernel={"symmetric": "a", "arity": 3}, positions=[0, 1, 2]), a=PARITY))

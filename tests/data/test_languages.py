@@ -101,6 +101,12 @@ def test_random_language_has_coins_for_labels() -> None:
     assert not np.array_equal(random_language(40, 10_000, seed=8).labels, language.labels)
 
 
+def test_random_language_of_another_length_is_another_one() -> None:
+    short, long = random_language(40, 1_000, seed=7), random_language(41, 1_000, seed=7)
+    assert abs(int((short.labels == long.labels).sum()) - 500) < 100  # six standard deviations
+    assert abs(float((short.bits == long.bits[:, :40]).mean()) - 0.5) < 0.02
+
+
 def test_random_language_of_the_whole_cube() -> None:
     assert len(set(words(random_language(5, 32, seed=0)))) == 32
 

@@ -418,12 +418,12 @@ def threshold(k: int, n: int) -> BooleanFunction:
 
 def sparse_parity(m: int, n: int, seed: int = 0) -> BooleanFunction:
     """Parity of m positions chosen at random."""
-    return parity(_checked_part(m, n)).extend(n, _positions(m, n, seed))
+    return parity(_checked_part(m, n)).extend(n, _positions(m, n, _stream(seed, m, n)))
 
 
 def sparse_majority(m: int, n: int, seed: int = 0) -> BooleanFunction:
     """Majority of m positions chosen at random."""
-    return majority(_checked_part(m, n)).extend(n, _positions(m, n, seed))
+    return majority(_checked_part(m, n)).extend(n, _positions(m, n, _stream(seed, m, n)))
 
 
 def tribes(n: int, width: int | None = None) -> BooleanFunction:
@@ -460,7 +460,11 @@ def address(k: int) -> BooleanFunction:
 def random(n: int, seed: int = 0) -> BooleanFunction:
     """A uniformly random function, the same for the same seed on any machine: every value is a hash of the string."""
     n, seed = checked_bits(n), _checked_seed(seed)
-    start = _mix(np.array([seed % 2**64], np.uint64))[0]
+    state = np.zeros(1, np.uint64)
+    # The length is hashed as well: else the function of n bits would be the one of n + 1 whose last bit is 0.
+    for word in (n, *(seed >> low & (2**64 - 1) for low in range(0, max(1, seed.bit_length()), 64))):
+        state = _mix(state ^ np.uint64(word))
+    start = state[0]
 
     def value(bits: Bits) -> Bits:
         padded = np.zeros((len(bits), -(-n // 64) * 64), np.uint8)
@@ -479,13 +483,15 @@ def random(n: int, seed: int = 0) -> BooleanFunction:
 
 def random_symmetric(n: int, seed: int = 0) -> BooleanFunction:
     """A symmetric function with a uniformly random value vector."""
-    generator = np.random.default_rng(_checked_seed(seed))
-    return BooleanFunction.symmetric(generator.integers(0, 2, checked_bits(n) + 1))
+    n = checked_bits(n)
+    return BooleanFunction.symmetric(_stream(seed, n).integers(0, 2, n + 1))
 
 
 def random_junta(m: int, n: int, seed: int = 0) -> BooleanFunction:
     """A uniformly random function of m positions chosen at random."""
-    return random(_checked_part(m, n), seed).extend(n, _positions(m, n, seed))
+    stream = _stream(seed, _checked_part(m, n), n)
+    positions = _positions(m, n, stream)
+    return random(m, int(stream.integers(2**63))).extend(n, positions)
 
 
 def _checked_part(m: int, n: int) -> int:
@@ -495,9 +501,13 @@ def _checked_part(m: int, n: int) -> int:
     return number
 
 
-def _positions(m: int, n: int, seed: int) -> list[int]:
-    chosen = np.random.default_rng(_checked_seed(seed)).choice(n, size=m, replace=False)
-    return sorted(int(position) for position in chosen)
+def _stream(seed: int, *sizes: int) -> np.random.Generator:
+    """A random stream for each seed and sizes: with the seed alone, neighbouring sizes would get similar functions."""
+    return np.random.default_rng((*map(operator.index, sizes), _checked_seed(seed)))
+
+
+def _positions(m: int, n: int, stream: np.random.Generator) -> list[int]:
+    return sorted(int(position) for position in stream.choice(n, size=m, replace=False))
 
 
 def _mix(words: Words) -> Words:

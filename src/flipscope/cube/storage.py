@@ -32,7 +32,7 @@ from flipscope.cube.structure import (
 )
 from flipscope.errors import InputError
 
-VERSION = 1
+VERSION = 2  # 1: random functions are named by their seed, and the values meant by it were others
 ZOO_CALLS: dict[str, Callable[..., BooleanFunction]] = {"address": functions.address, "random": functions.random}
 # Everything that unzipping, numpy and the reading below raise on bytes that are not what was written.
 _DAMAGE = (
@@ -84,7 +84,13 @@ def load(path: Path) -> BooleanFunction:
                 raise InputError(
                     f"{path} was written by a newer flipscope (format {structure['version']}); upgrade to read it."
                 )
-            return BooleanFunction(structure["n"], _read_nodes(structure["nodes"], arrays))
+            specs = structure["nodes"]
+            if structure["version"] < 2 and any(spec.get("kernel", {}).get("zoo") == "random" for spec in specs):
+                raise InputError(
+                    f"{path} holds a random function of an older flipscope, which meant other values by the same "
+                    "seed; make the function anew."
+                )
+            return BooleanFunction(structure["n"], _read_nodes(specs, arrays))
     except FileNotFoundError:
         raise InputError(f"{path} does not exist.") from None
     except PermissionError:

@@ -100,7 +100,9 @@ def random_language(n: int, count: int, seed: int | np.random.Generator = 0) -> 
     """So many different uniformly random strings, each with the label of a fair coin (App. F.2)."""
     n, count = checked_bits(n), check_count("count", count)
     _check_room(count, n)
-    strings, coins = generators(seed, 2)
+    (root,) = generators(seed, 1)
+    # The length goes into both streams: else strings and labels of n + 1 bits would continue those of n.
+    strings, coins = (np.random.default_rng((n, int(word))) for word in root.integers(2**63, size=2))
     bits = _fill(lambda some: np.zeros(len(some), np.uint8), n, count, strings, set(), balanced=False).bits
     return LabelledStrings(bits, coins.integers(0, 2, count, dtype=np.uint8))
 
