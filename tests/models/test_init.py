@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from torch import nn
 
 from flipscope.errors import InputError
 from flipscope.models import SCHEMES, Transformer, encoder, initialise, random_shape, recognizer, vit_small
+from flipscope.models.config import TransformerConfig
 from flipscope.models.init import Scheme
 
 # Of block 0's query weights and of the read-out's bias, seed 7: to notice if a machine or a numpy differs.
@@ -142,6 +145,218 @@ def test_other_modules() -> None:
     assert math.sqrt(6 / 30) * 0.9 < float(kernel.abs().max()) <= math.sqrt(6 / 30)
     assert model[1].weight.eq(1).all()
     assert model[2].bias.eq(0).all()
+
+
+# ---------------------------------------------------------------- other people's modules, as PyTorch starts them
+
+FOREIGN: dict[str, Callable[[], nn.Module]] = {
+    "linear": lambda: nn.Linear(40, 30),
+    "embedding": lambda: nn.Embedding(30, 20),
+    "embedding with padding": lambda: nn.Embedding(30, 20, padding_idx=4),
+    "bag of embeddings": lambda: nn.EmbeddingBag(30, 20, padding_idx=4),
+    "LSTM": lambda: nn.LSTM(9, 20, num_layers=2, bidirectional=True, proj_size=7),
+    "GRU": lambda: nn.GRU(9, 20, bidirectional=True),
+    "RNN": lambda: nn.RNN(9, 30),
+    "cell": lambda: nn.LSTMCell(9, 30),
+    "attention": lambda: nn.MultiheadAttention(32, 4),
+    "attention of other widths": lambda: nn.MultiheadAttention(32, 4, kdim=20, vdim=24, add_bias_kv=True),
+    "encoder layer": lambda: nn.TransformerEncoderLayer(32, 4, 48),
+    "encoder": lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 48), 2, enable_nested_tensor=False),
+    "transformer": lambda: nn.Transformer(16, 2, 1, 1, 24, batch_first=True),
+    "convolution": lambda: nn.Conv1d(8, 16, 5),
+    "convolution of images": lambda: nn.Conv2d(8, 16, (3, 2), groups=2),
+    "transposed convolution": lambda: nn.ConvTranspose1d(8, 16, 5),
+    "bilinear": lambda: nn.Bilinear(7, 9, 16),
+    "norms": lambda: nn.Sequential(
+        nn.LayerNorm(6), nn.GroupNorm(2, 6), nn.RMSNorm(6), nn.InstanceNorm1d(6, affine=True)
+    ),
+    "batch norm": lambda: nn.BatchNorm1d(6),
+    "rectifier": lambda: nn.PReLU(3),
+}
+
+
+def numbers(make: Callable[[int], nn.Module]) -> dict[str, np.ndarray]:
+    """Parameters and buffers of eight models, a row each."""
+    states = [make(seed).state_dict() for seed in range(8)]
+    return {name: np.stack([state[name].numpy().ravel() for state in states]) for name in states[0]}
+
+
+def seeded(make: Callable[[], nn.Module], seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    return make()
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_pytorch_scheme_is_what_pytorch_does_to_its_own_modules(kind: str) -> None:
+    make = FOREIGN[kind]
+    theirs = numbers(lambda seed: seeded(make, seed))
+    with torch.random.fork_rng():
+        state = torch.get_rng_state()
+        ours = numbers(lambda seed: initialise(spoilt(make()), "pytorch", seed))
+        again = numbers(lambda seed: initialise(make(), "pytorch", seed))
+        torch.set_rng_state(state)
+    assert ours.keys() == theirs.keys()
+    for name, right in theirs.items():
+        found, size = ours[name], right.size
+        assert np.array_equal(found, again[name])  # whatever was there before
+        fixed = np.ptp(right, axis=0) == 0  # gains, zero biases, the row of the padding
+        assert np.array_equal(found[:, fixed], right[:, fixed]), name
+        if fixed.all():
+            continue
+        found, right = found[:, ~fixed], right[:, ~fixed]
+        assert len(np.unique(found, axis=0)) == len(found)
+        spread = float(right.std())
+        assert abs(float(found.std()) / spread - 1) < 6 / math.sqrt(size), name
+        assert abs(float(found.mean() - right.mean())) < 8 * spread / math.sqrt(size), name
+        # A uniform law ends at 1.73 standard deviations, a normal one of so many numbers goes beyond 2.
+        assert size > 100
+        assert (np.abs(found).max() > 2 * spread) == (np.abs(right).max() > 2 * spread), name
+
+
+def spoilt(module: nn.Module) -> nn.Module:
+    """The module with other numbers in all its parameters and buffers."""
+    for tensor in module.state_dict().values():
+        tensor.copy_(torch.full_like(tensor, 7))
+    return module
+
+
+def test_other_modules_have_streams_by_name_and_leave_the_global_one_alone() -> None:
+    state = torch.get_rng_state()
+    lstm = nn.LSTM(3, 4)
+    torch.set_rng_state(state)
+    whole = nn.ModuleDict({"b": nn.Linear(2, 2), "a": nn.LSTM(3, 4), "c": nn.LSTM(3, 4)})
+    state = torch.get_rng_state()
+    initialise(whole, "pytorch", 3)
+    initialise(lstm, "pytorch", 3)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not torch.equal(whole["a"].weight_hh_l0, whole["c"].weight_hh_l0)
+    other_order = initialise(nn.ModuleDict({"c": nn.LSTM(3, 4), "a": nn.LSTM(3, 4)}), "pytorch", 3)
+    for name, parameter in other_order.named_parameters():
+        assert torch.equal(parameter, whole.get_parameter(name))
+    wide = initialise(nn.LSTM(3, 4).double(), "pytorch", 3)
+    for name, parameter in lstm.named_parameters():
+        assert torch.equal(parameter, wide.get_parameter(name).float())
+
+
+def test_scope_and_scale_of_other_modules() -> None:
+    plain, scaled = (initialise(nn.TransformerEncoderLayer(8, 2, 8), "pytorch", 1, scale=scale) for scale in (1.0, 0.5))
+    for name, parameter in plain.named_parameters():
+        factor = 1 if "norm" in name else 0.5
+        torch.testing.assert_close(scaled.get_parameter(name), factor * parameter, rtol=1e-6, atol=0)
+    bare = initialise(nn.TransformerEncoderLayer(8, 2, 8), "pytorch", 1, scope="weights")
+    for name, parameter in bare.named_parameters():
+        if parameter.ndim == 2:
+            assert torch.equal(parameter, plain.get_parameter(name))
+        else:
+            assert parameter.eq("norm" in name and name.endswith("weight")).all()
+
+
+class Bare(nn.Module):
+    """Parameters of its own, and nothing that says how they start."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(2, 2)
+        self.table = nn.Parameter(torch.zeros(3, 2))
+
+
+class Told(Bare):
+    """The same with the method that PyTorch's modules have; its parts have theirs."""
+
+    def reset_parameters(self) -> None:
+        nn.init.trunc_normal_(self.table, std=0.1)
+
+
+class Forgotten(Bare):
+    def reset_parameters(self) -> None:
+        self.inner.reset_parameters()
+
+
+class Asking(Bare):
+    def reset_parameters(self, spread: float) -> None:
+        nn.init.normal_(self.table, std=spread)
+
+
+class Elsewhere(Bare):
+    def reset_parameters(self) -> None:
+        self.table.data = torch.rand(3, 2)
+
+
+class Orthogonal(Bare):
+    def reset_parameters(self) -> None:
+        nn.init.orthogonal_(self.table)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (Bare, "scheme='pytorch' does not know how the parameter part.table starts"),
+        (Forgotten, "scheme='pytorch' does not know how the parameter part.table starts"),
+        (Asking, "scheme='pytorch' does not know how the parameter part.table starts"),
+        (Elsewhere, "the module part draws random numbers in a way that"),
+        (Orthogonal, "the module part draws random numbers in a way that"),
+        (lambda: nn.utils.parametrizations.weight_norm(nn.Linear(2, 2)), "part.parametrizations.weight.original"),
+        (lambda: nn.LazyLinear(3), "part.weight has no memory"),
+    ],
+)
+def test_pytorch_scheme_refuses_what_it_does_not_know(make: Callable[[], nn.Module], message: str) -> None:
+    model = nn.ModuleDict({"part": make()})
+    state = torch.get_rng_state()
+    with pytest.raises(InputError, match=message):
+        initialise(model, "pytorch", 0)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("scheme", [scheme for scheme in SCHEMES if scheme != "pytorch"])
+def test_other_schemes_take_any_parameter(scheme: Scheme) -> None:
+    assert initialise(Bare(), scheme, 0).table.abs().max() > 0
+
+
+def test_a_module_that_says_how_it_starts_is_asked() -> None:
+    told = initialise(Told(), "pytorch", 0)
+    assert 0 < float(told.table.abs().max().detach()) < 0.4
+    assert torch.equal(told.table, initialise(Told(), "pytorch", 0).table)
+    assert torch.equal(told.inner.weight, initialise(nn.ModuleDict({"inner": nn.Linear(2, 2)})).inner.weight)
+
+
+def test_tied_parameters_start_as_the_first_that_has_them() -> None:
+    for first in ("embedding", "linear"):
+        parts = {"embedding": nn.Embedding(300, 20), "linear": nn.Linear(20, 300, bias=False)}
+        parts["linear"].weight = parts["embedding"].weight
+        model = nn.ModuleDict({name: parts[name] for name in sorted(parts, key=lambda name: name != first)})
+        initialise(model, "pytorch", 0)
+        check(parts["linear"].weight.detach().numpy().ravel(), *LAW_OF[first])
+
+
+LAW_OF = {"embedding": ("normal", 1.0), "linear": ("uniform", 1 / math.sqrt(20))}
+
+
+def by_hand(model: Transformer, name: str, seed: int, scale: float) -> torch.Tensor:
+    """A parameter of flipscope's own model: its law written out, in its stream."""
+    path, _, short = name.rpartition(".")
+    module, shape = model.get_submodule(path), model.get_parameter(name).shape
+    if "norm" in name:
+        return torch.full(shape, float(short == "weight"))
+    if name.endswith("log_gain") or ("attention" in name and short == "bias"):
+        return torch.zeros(shape)
+    key = np.frombuffer(hashlib.sha256(name.encode()).digest(), "<u4").tolist()
+    stream = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
+    if path.startswith("embedding.") and not path.endswith("patch"):
+        return torch.from_numpy(stream.normal(0, scale, math.prod(shape))).view(shape).float()
+    outputs, inputs = module.weight.shape
+    packed = path.endswith(("query", "key", "value"))
+    width = scale * (math.sqrt(6 / (inputs + 3 * outputs)) if packed else 1 / math.sqrt(inputs))
+    return torch.from_numpy(stream.uniform(-width, width, math.prod(shape))).view(shape).float()
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.3])
+@pytest.mark.parametrize(
+    "config", [encoder(8, 2, 2), recognizer(8, 1, 2), vit_small(8, 4, 1, width=12, layers=1, heads=2)]
+)
+def test_own_models_keep_their_numbers(config: TransformerConfig, scale: float) -> None:
+    model = initialise(Transformer(config), "pytorch", 5, scale=scale)
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, by_hand(model, name, 5, scale)), name
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,12 @@ import numpy as np
 import torch
 from jaxtyping import Float64
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from flipscope.cube.intervals import check_count
 from flipscope.errors import InputError
 from flipscope.models.config import TransformerConfig, encoder
+from flipscope.models.reset import Drawing, reset_of
 
 Scheme = Literal["pytorch", "uniform", "gaussian", "xavier_uniform", "xavier_normal"]
 Scope = Literal["all", "weights"]
@@ -50,6 +52,10 @@ class Projection(Linear):
         self.matrices = matrices
 
 
+# Modules whose parameters have a law here: those above, and PyTorch's linear map, which then starts like ours.
+_BY_LAW = (Linear.reset_parameters, Lookup.reset_parameters, nn.Linear.reset_parameters)
+
+
 @dataclass(frozen=True)
 class _Law:
     """A law of independent numbers: `spread` is a half-width, a standard deviation or the constant."""
@@ -76,7 +82,8 @@ def initialise(
     """The same model, its parameters drawn anew.
 
     uniform: [-1, 1]; gaussian: N(0, 1); xavier_uniform and xavier_normal: Glorot's with gain 1; pytorch: what
-    `nn.TransformerEncoder`, `nn.Linear` and `nn.Embedding` do. `scale` multiplies every number drawn.
+    PyTorch does, that is `reset_parameters` of every module, which also resets the running statistics of norms.
+    Under it a parameter is refused that no such method fills. `scale` multiplies every number drawn.
 
     scope "all" draws every parameter, "weights" the matrices only; what is not drawn is 0, or 1 for the gains
     of layer norms. A vector has no Xavier fans: under these schemes "all" gives the biases of linear maps
@@ -92,14 +99,18 @@ def initialise(
     if not (math.isfinite(scale) and scale > 0):
         raise InputError(f"scale={scale} must be a positive number")
     number = _seed_number(seed)
+    for name, parameter in model.named_parameters():
+        if parameter.is_meta or is_lazy(parameter):
+            raise InputError(f"the parameter {name} has no memory: build the model with a seed")
     with torch.no_grad():
+        if scheme == "pytorch":
+            _reset(model, number, scale)
         for name, parameter in model.named_parameters():
-            if parameter.is_meta:
-                raise InputError(f"the parameter {name} has no memory: build the model with a seed")
-            path, _, short = name.rpartition(".")
-            law = _law(model.get_submodule(path), short, parameter, scheme, scope)
-            values = law.draw(parameter.numel(), _stream(number, name), scale)
-            parameter.copy_(torch.from_numpy(values).view_as(parameter))
+            module, short = _owner(model, name)
+            if scheme != "pytorch":
+                _draw(_law(module, short, parameter, scheme, scope), name, parameter, number, scale)
+            elif scope == "weights" and parameter.ndim < 2:
+                _draw(_rest(module, short), name, parameter, number, scale)
     return model
 
 
@@ -114,19 +125,59 @@ def random_shape(seed: int | np.random.Generator) -> TransformerConfig:
     return encoder(width=width, layers=layers, heads=heads, ffn_width=multiple * width)
 
 
-def _law(module: nn.Module, short: str, parameter: nn.Parameter, scheme: Scheme, scope: Scope) -> _Law:
-    """The distribution of the parameter called `short` of this module."""
+def _owner(model: nn.Module, name: str) -> tuple[nn.Module, str]:
+    """The module that has the parameter of this name, and the parameter's name in it."""
+    path, _, short = name.rpartition(".")
+    return model.get_submodule(path), short
+
+
+def _draw(law: _Law, name: str, parameter: nn.Parameter, seed: int, scale: float) -> None:
+    """Fill the parameter from its own stream."""
+    values = law.draw(parameter.numel(), _stream(seed, name), scale)
+    parameter.copy_(torch.from_numpy(values).view_as(parameter))
+
+
+def _reset(model: nn.Module, seed: int, scale: float) -> None:
+    """Fill every parameter as PyTorch does: each module its own, then those around it what they want otherwise."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    drawing = Drawing(model, lambda name: _stream(seed, name))
+    # From the last to the first, so that parts come before their whole, and tied parameters start as the first owner's.
+    for path, module in reversed(list(model.named_modules())):
+        if getattr(type(module), "reset_parameters", None) in _BY_LAW:
+            for short, parameter in module.named_parameters(recurse=False):
+                name = f"{path}.{short}" if path else short
+                if short in ("weight", "bias") and names[id(parameter)] == name:
+                    _draw(_pytorch_law(module, parameter) or _rest(module, short), name, parameter, seed, scale)
+                    drawing.filled.add(name)
+        elif reset := reset_of(module):
+            drawing.run(path, reset)
+    for name, parameter in model.named_parameters():
+        if name not in drawing.filled:
+            raise InputError(
+                f"scheme='pytorch' does not know how the parameter {name} starts: give its module "
+                f"({type(_owner(model, name)[0]).__name__}) a method reset_parameters, or take another scheme"
+            )
+        if name in drawing.drawn:
+            parameter.mul_(scale)
+
+
+def _rest(module: nn.Module, short: str) -> _Law:
+    """The constant of a parameter that is not drawn."""
     # A layer norm is told by its eps, so that PyTorch's own norms in other models are met as well.
-    rest = _Law("constant", 1.0 if short == "weight" and hasattr(module, "eps") else 0.0)
+    return _Law("constant", 1.0 if short == "weight" and hasattr(module, "eps") else 0.0)
+
+
+def _law(module: nn.Module, short: str, parameter: nn.Parameter, scheme: Scheme, scope: Scope) -> _Law:
+    """The distribution of the parameter called `short` of this module under any scheme but PyTorch's."""
     is_matrix = parameter.ndim >= 2
     if scope == "weights" and not is_matrix:
-        return rest
+        return _rest(module, short)
     if scheme == "uniform":
         return _Law("uniform", 1.0)
     if scheme == "gaussian":
         return _Law("normal", 1.0)
-    if scheme == "pytorch" or not is_matrix:
-        return _pytorch_law(module, parameter) or rest
+    if not is_matrix:
+        return _pytorch_law(module, parameter) or _rest(module, short)
     fan_in, fan_out = _fans(module, parameter)
     if scheme == "xavier_uniform":
         return _Law("uniform", math.sqrt(6 / (fan_in + fan_out)))
@@ -134,7 +185,7 @@ def _law(module: nn.Module, short: str, parameter: nn.Parameter, scheme: Scheme,
 
 
 def _pytorch_law(module: nn.Module, parameter: nn.Parameter) -> _Law | None:
-    """What PyTorch draws this parameter from, or None where it draws nothing."""
+    """What PyTorch draws this parameter of a linear map or a table from, or None where it draws nothing."""
     if isinstance(module, Projection):
         if parameter is module.bias:
             return None
@@ -142,7 +193,7 @@ def _pytorch_law(module: nn.Module, parameter: nn.Parameter) -> _Law | None:
             return _Law("uniform", math.sqrt(6 / (module.in_features + 3 * module.out_features)))
     if isinstance(module, nn.Linear):
         return _Law("uniform", 1 / math.sqrt(module.in_features))
-    return _Law("normal", 1.0) if parameter.ndim >= 2 else None
+    return _Law("normal", 1.0) if isinstance(module, Lookup) else None
 
 
 def _fans(module: nn.Module, parameter: nn.Parameter) -> tuple[int, int]:

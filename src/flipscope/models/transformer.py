@@ -49,6 +49,12 @@ class LayerNorm(nn.Module):
         self.weight = nn.Parameter(torch.empty(width)) if affine else None
         self.bias = nn.Parameter(torch.empty(width)) if affine else None
 
+    def reset_parameters(self) -> None:
+        """Gain 1 and bias 0."""
+        if self.weight is not None and self.bias is not None:
+            nn.init.ones_(self.weight)
+            nn.init.zeros_(self.bias)
+
     def normalizer(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch"]:
         """1 / sqrt(variance + eps) of each vector, the z of Eq 12; infinite at zero variance and eps = 0."""
         wide = x.double()
@@ -95,9 +101,13 @@ class Attention(nn.Module):
         self.output = None
         if config.combine == "project":
             self.output = Projection(inner, config.width, bias=True, packed=False)
-        # The trained factor of the logit scale starts at exp(0).
         self.log_gain = nn.Parameter(torch.empty(())) if config.learned_scale else None
         self.dropout = _dropout(config)
+
+    def reset_parameters(self) -> None:
+        """The trained factor of the logit scale starts at exp(0); the projections have their own laws."""
+        if self.log_gain is not None:
+            nn.init.zeros_(self.log_gain)
 
     def forward(
         self,
