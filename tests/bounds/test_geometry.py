@@ -105,7 +105,7 @@ NOT_RULED_OUT = [
     "tribes(40)",
     "threshold(3, n=40)",
     "random_symmetric(60)",
-    "random_junta(4, n=100)",
+    "random_junta(4, n=100, seed=1)",  # one that has such strings: a random junta of four bits need not
     "maj(x1..x9)",
     "x1 & x2",
 ]

@@ -59,8 +59,8 @@ def test_smoke_has_both_kinds_of_rows_and_honest_verdicts() -> None:
     assert [row["exact"] for row in networks[:3]] == [True, True, False]
     (function,) = [row for row in table if row["kind"] == "function"]
     assert sum(function["histogram"]) == plan.functions == function["asked"]
-    assert not any(judgement.verdict == "contradicted" for _, judgement in judgements)
-    assert {judgement.verdict for claim, judgement in judgements if claim is not FUNCTIONS} == {"undecided"}
+    # Three models of each shape and functions of eight bits cannot decide anything, whatever they show.
+    assert {judgement.verdict for _, judgement in judgements} == {"undecided"}
     assert [len(figure.panels) for figure in figures] == [2, 1]
 
 
