@@ -280,10 +280,16 @@ def _add_lab(commands: argparse._SubParsersAction[_Parser]) -> None:
     run.add_argument("--limit", type=int, metavar="K", help="measure at most K trials now; the next call goes on")
     where = run.add_mutually_exclusive_group()
     where.add_argument("--workers", type=int, metavar="W", help="processes (default: one a core; 0: in this process)")
-    where.add_argument("--cluster", metavar="ADDRESS", help="of a Dask scheduler, such as tcp://node1:8786")
+    where.add_argument("--cluster", metavar="ADDRESS", help="of a Dask scheduler, such as tls://node1:8786")
     where.add_argument(
         "--slurm", action="store_true", help="start Dask workers as Slurm jobs (needs flipscope[cluster])"
     )
+    for name, what in (
+        ("ca", "certificate of the scheduler's authority"),
+        ("cert", "our certificate"),
+        ("key", "the key of our certificate"),
+    ):
+        run.add_argument(f"--tls-{name}", metavar="FILE", help=f"with --cluster tls://...: {what} (PEM)")
     for name, what in (
         ("jobs", "with --slurm: number of jobs (default 1)"),
         ("queue", "with --slurm: partition"),

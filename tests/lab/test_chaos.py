@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from lab.example_studies import HOLD, Blinks, environment
+from lab.processes import members
 from waiting import LIMIT, waited_for
 
 from flipscope.lab.driver import judged, run_study
@@ -29,18 +30,6 @@ def start(folder: Path, hold: Path) -> subprocess.Popen[bytes]:
     code = f"from lab.example_studies import Blinks, drive; drive(Blinks(), {str(folder)!r})"
     variables = {**environment(), HOLD: str(hold)}
     return subprocess.Popen([sys.executable, "-c", code], env=variables, start_new_session=True)
-
-
-def members(session: int) -> list[int]:
-    """The processes of a session that live."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with contextlib.suppress(OSError):
-                fields = (folder / "stat").read_text().rpartition(")")[2].split()
-                if int(fields[3]) == session and fields[0] not in "ZX":
-                    found.append(int(folder.name))
-    return found
 
 
 def stored(store: Store, study: Blinks) -> int:

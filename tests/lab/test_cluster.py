@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,11 @@ from flipscope.lab.driver import run_study
 from flipscope.lab.events import Advanced, Event, Failed, Finished, Retried, Started
 from flipscope.lab.runner import InProcess, Job, Pool, open_runner
 from flipscope.lab.store import Store
+from flipscope.lab.tls import warn_of_strangers
 from flipscope.lab.version import trial_key
 from flipscope.lab.worker import REPORT_SECONDS
 
+dask = pytest.importorskip("dask", reason="needs the extra cluster")
 distributed = pytest.importorskip("distributed", reason="needs the extra cluster")
 
 # Dask leaves sockets and loops to the sweep of memory.
@@ -220,13 +223,167 @@ def test_closing_takes_the_trials_back(address: str, tmp_path: Path) -> None:
 
 
 def test_no_scheduler_is_a_sentence(unused_tcp_address: str) -> None:
-    for wrong in (unused_tcp_address, "nonsense://x", "tcp://"):
+    for wrong in (unused_tcp_address, "tcp://", "tcp://127.0.0.1"):
         silent = pytest.raises(InputError, match=f"no Dask scheduler answers at {wrong}: start one")
         with silent, open_runner(cluster=wrong):
             pass
         # One that is collected later, while the next connects, would hang both.
         left = [thing for thing in gc.get_objects() if issubclass(type(thing), distributed.Client)]
         assert [client.status for client in left if client.status != "closed"] == []
+
+
+# ---------------------------------------------------------------- who may speak with whom
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Certificates and keys: those of two runs, and what is none."""
+    folder = tmp_path_factory.mktemp("tls")
+    texts = {"nonsense": "no certificate\n"}
+    for whose in ("our", "other"):
+        made = distributed.Security.temporary()
+        texts |= {f"{whose} cert": made.tls_client_cert, f"{whose} key": made.tls_client_key}
+    from cryptography.hazmat.primitives import serialization
+
+    key = serialization.load_pem_private_key(texts["our key"].encode(), None)
+    locked = serialization.BestAvailableEncryption(b"secret")
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
+    texts["locked key"] = key.private_bytes(*form).decode()
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    os.mkfifo(folder / "pipe")
+    return {path.name: str(path) for path in folder.iterdir()} | {"missing": str(folder / "missing")}
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is refused is refused at once; on a busy machine that may take a while."""
+    monkeypatch.setattr(module, "CONNECT_SECONDS", 60)
+
+
+@pytest.fixture(scope="module")
+def safe_address(files: dict[str, str]) -> Iterator[str]:
+    fields = {
+        f"tls_{role}_{part}": files[f"our {part}"]
+        for role in ("client", "scheduler", "worker")
+        for part in ("cert", "key")
+    }
+    security = distributed.Security(tls_ca_file=files["our cert"], require_encryption=True, **fields)
+    with distributed.LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        processes=False,
+        protocol="tls://",
+        host="127.0.0.1",
+        security=security,
+        dashboard_address="127.0.0.1:0",
+        silence_logs=logging.CRITICAL,
+    ) as local:
+        yield local.scheduler_address
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_scheduler_that_wants_certificates(safe_address: str, files: dict[str, str]) -> None:
+    tls = {"ca": files["our cert"], "cert": files["our cert"], "key": files["our key"]}
+    with open_runner(cluster=safe_address, tls=tls) as runner:
+        assert [type(event) for event in ends(list(runner.run(jobs_of(Deeds(Deed("nothing"))))))] == [Finished]
+    written = {"ca-file": tls["ca"], "client.cert": tls["cert"], "client.key": tls["key"]}
+    with (
+        dask.config.set({f"distributed.comm.tls.{name}": path for name, path in written.items()}),
+        open_runner(cluster=safe_address),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("ca", "cert", "key", "sentence"),
+    [
+        (None, None, None, "needs --tls-ca, --tls-cert and --tls-key: --tls-ca is missing"),
+        ("our cert", None, None, "needs --tls-ca, --tls-cert and --tls-key: --tls-cert is missing"),
+        ("our cert", "our cert", None, "are no certificate and its key in PEM format"),
+        ("missing", "our cert", "our key", "--tls-ca .*missing cannot be read: No such file"),
+        ("our cert", "pipe", "our key", "--tls-cert .*pipe is not a file"),
+        ("nonsense", "our cert", "our key", "--tls-ca .*nonsense holds no certificate"),
+        ("our cert", "our cert", "nonsense", "are no certificate and its key in PEM format"),
+        ("our cert", "our cert", "other key", "--tls-key .*other key does not belong to the certificate"),
+        ("our cert", "our cert", "locked key", "--tls-key .*locked key is locked by a passphrase"),
+        ("other cert", "our cert", "our key", r"is not trusted \(self.signed certificate\): give with --tls-ca"),
+        ("our cert", "other cert", "other key", "refuses our certificate: give with --tls-cert and --tls-key"),
+    ],
+)
+@pytest.mark.usefixtures("patient")
+def test_wrong_certificates_are_a_sentence(
+    safe_address: str, files: dict[str, str], ca: str | None, cert: str | None, key: str | None, sentence: str
+) -> None:
+    tls = {name: files[file] for name, file in {"ca": ca, "cert": cert, "key": key}.items() if file is not None}
+    with pytest.raises(InputError, match=sentence) as raised, open_runner(cluster=safe_address, tls=tls):
+        pass
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_an_unreadable_key_is_a_sentence(safe_address: str, files: dict[str, str], tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.touch(0o000)
+    tls = {"ca": files["our cert"], "cert": files["our cert"], "key": str(key)}
+    with pytest.raises(InputError, match=r"--tls-key .*key cannot be read"), open_runner(cluster=safe_address, tls=tls):
+        pass
+
+
+@pytest.mark.usefixtures("patient")
+def test_wrong_addresses_are_a_sentence(address: str, safe_address: str, files: dict[str, str]) -> None:
+    tls = {"ca": files["our cert"], "cert": files["our cert"], "key": files["our key"]}
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answer() -> None:
+            connection, _ = other.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                connection.recv(1)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        cases: list[tuple[str, dict[str, str], str]] = [
+            (f"tcp://127.0.0.1:{other.getsockname()[1]}", {}, "is no Dask scheduler, or one that wants tls://"),
+            (safe_address.replace("tls", "tcp"), {}, "is no Dask scheduler, or one that wants tls://"),
+            ("tls://127.0.0.1", tls, "no Dask scheduler answers at tls://127.0.0.1: start one"),
+            (address.replace("tcp", "tls"), tls, "does not speak TLS: correct --cluster"),
+            (address, tls, "--tls-ca is for an address tls://..., and --cluster is tcp://"),
+            ("http://127.0.0.1:8787", {}, "--cluster http://127.0.0.1:8787 must begin with tls:// or tcp://"),
+            ("nonsense://x", tls, "--cluster nonsense://x must begin with tls:// or tcp://"),
+        ]
+        for wrong, given, sentence in cases:
+            with pytest.raises(InputError, match=sentence), open_runner(cluster=wrong, tls=given):
+                pass
+        thread.join()
+    with pytest.raises(InputError, match="add --cluster tls://"), open_runner(tls=tls):
+        pass
+    with pytest.raises(InputError, match="leave --tls-"), open_runner(slurm={}, tls=tls):
+        pass
+    with (
+        pytest.raises(InputError, match="require encryption: --cluster must be tls://"),
+        dask.config.set({"distributed.comm.require-encryption": True}),
+        open_runner(cluster=address),
+    ):
+        pass
+
+
+def test_who_uses_an_open_scheduler_is_told(address: str, caplog: pytest.LogCaptureFixture) -> None:
+    def said() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.name == "flipscope"]
+
+    with open_runner(cluster=address):
+        assert not said()
+    for loopback in ("tcp://localhost:1", "tcp://[::1]:1", "127.0.0.1:1"):
+        warn_of_strangers(loopback)
+    assert not said()
+    for wide in ("tcp://192.0.2.7:8786", "192.0.2.7:8786", "tcp://[2001:db8::1]:8786"):
+        warn_of_strangers(wide)
+        assert said()[-1].startswith(f"the scheduler at {wide} lets in anybody who can reach it")
+    assert len(said()) == 3
+
+
+# ---------------------------------------------------------------- a scheduler that goes away
 
 
 def test_a_lost_scheduler_is_a_sentence_and_no_loss(tmp_path: Path) -> None:

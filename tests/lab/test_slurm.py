@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
+import ipaddress
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lab.cluster_events import ends, jobs_of
-from lab.example_studies import Deed, Deeds, environment
+from lab.example_studies import Deed, Deeds, Numbers, environment
+from lab.processes import listening, members
 from waiting import waited_for
 
 from flipscope.errors import InputError
 from flipscope.lab import slurm as module
 from flipscope.lab.cluster import Cluster
-from flipscope.lab.events import Event, Finished, Idle
-from flipscope.lab.runner import open_runner
+from flipscope.lab.events import Event, Finished, Idle, Started
+from flipscope.lab.runner import InProcess, open_runner
 from flipscope.lab.slurm import Slurm, slurm_cluster
 
 pytest.importorskip("dask_jobqueue", reason="needs the extra cluster")
 
 # Dask leaves sockets and loops to the sweep of memory.
 pytestmark = [pytest.mark.filterwarnings("default::ResourceWarning"), pytest.mark.slow]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A current folder of their own: the credentials of a run are written there."""
+    monkeypatch.chdir(tmp_path)
 
 
 def test_jobs_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,8 +49,9 @@ def test_jobs_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--memory-limit 3.00GiB" in script
     with pytest.raises(InputError, match="jobs must be"):
         Slurm(jobs=0)
-    with pytest.raises(InputError, match="memory must be a size such as 4GiB, not 'nonsense'"):
-        slurm_cluster(Slurm(memory="nonsense"))
+    wrong = pytest.raises(InputError, match="memory must be a size such as 4GiB, not 'nonsense'")
+    with wrong, slurm_cluster(Slurm(memory="nonsense")):
+        pass
     with pytest.raises(InputError, match="give one of --cluster, --slurm"):
         Cluster("tcp://127.0.0.1:1", options)
     monkeypatch.setenv("PATH", "")
@@ -48,17 +59,54 @@ def test_jobs_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
-def test_files_of_dask_add_to_the_jobs_of_slurm() -> None:
+def test_files_of_dask_add_to_the_jobs_of_slurm_but_open_no_door(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dask = pytest.importorskip("dask")
+    (tmp_path / "shared").mkdir()
     written = {
         "jobqueue.slurm.job-script-prologue": ["module load python"],
-        "jobqueue.slurm.scheduler-options": {"port": 0, "host": "127.0.0.1"},
+        "jobqueue.slurm.scheduler-options": {
+            "port": 0,
+            "host": "127.0.0.1",
+            "protocol": "tcp://",
+            "security": None,
+            "dashboard_address": ":0",
+        },
+        "jobqueue.slurm.worker-extra-args": ["--resources", "a=1", "--dashboard-address", ":0"],
+        "jobqueue.slurm.python": "python3",
+        "jobqueue.slurm.shared-temp-directory": "$FOLDER/shared",
     }
+    monkeypatch.setenv("FOLDER", str(tmp_path))
+    before = listening([os.getpid()])
     with dask.config.set(written), slurm_cluster(Slurm()) as cluster:
         script = cluster.job_script()
-        assert cluster.scheduler_address.startswith("tcp://127.0.0.1:")
+        assert cluster.scheduler_address.startswith("tls://127.0.0.1:")
+        assert {host for host, _ in listening([os.getpid()]) - before} == {"127.0.0.1"}
+        assert len(list((tmp_path / "shared").glob(".flipscope-*"))) == 1
+    assert not list((tmp_path / "shared").iterdir())
     assert "module load python" in script
     assert "export OMP_NUM_THREADS=1" in script
+    assert "python3 -P -m distributed" in script
+    assert "--resources a=1" in script
+    assert script.rindex("--dashboard-address 127.0.0.1:0") > script.rindex("--dashboard-address :0")
+
+
+def test_credentials_that_cannot_be_made_are_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dask = pytest.importorskip("dask")
+    nowhere = pytest.raises(
+        InputError, match=r"the certificate of the run cannot be written to .*nowhere: No such file"
+    )
+    with (
+        nowhere,
+        dask.config.set({"jobqueue.slurm.shared-temp-directory": str(tmp_path / "nowhere")}),
+        slurm_cluster(Slurm()),
+    ):
+        pass
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    lacking = pytest.raises(InputError, match=r"needs the package cryptography: pip install 'flipscope\[cluster\]'")
+    with lacking, slurm_cluster(Slurm()):
+        pass
 
 
 def test_ctrl_c_means_the_same_with_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,3 +218,73 @@ def test_jobs_of_slurm_that_end_at_once(slurm: Path, monkeypatch: pytest.MonkeyP
     ended = pytest.raises(InputError, match=r"ended before their workers called: .* \(slurm-0\.out here")
     with ended, open_runner(slurm={"jobs": 1}) as runner:
         list(runner.run(jobs_of(Deeds(Deed("nothing")))))
+
+
+# ---------------------------------------------------------------- who may connect
+
+
+def comm_to(address: str, security: Any) -> None:
+    """Speak with whatever of Dask listens there, far enough to be let in."""
+    from distributed.comm import connect
+
+    async def speak() -> None:
+        comm = await connect(address, timeout=PATIENCE, **security.get_connection_args("client"))
+        await comm.close()
+
+    asyncio.run(speak())
+
+
+def client_of(address: str, security: Any) -> None:
+    from distributed import Client
+
+    with Client(address, timeout=PATIENCE, security=security, set_as_default=False) as client:
+        client.run_on_scheduler(os.getpid)
+
+
+PATIENCE = 60  # seconds, for those who must be let in: the others are refused at once
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for ports in /proc")
+def test_nobody_without_the_credentials_of_the_run_is_let_in(
+    slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distributed import Security
+
+    shared = tmp_path / "a folder of one's own"  # it stands in the job's script
+    shared.mkdir()
+    monkeypatch.chdir(shared)
+    before = listening([os.getpid()])
+    found: list[Event] = []
+    reached = []
+    with open_runner(slurm={"jobs": 1, "cores": 1, "memory": "2GiB"}) as runner:
+        for event in runner.run(jobs_of(Numbers())):
+            found.append(event)
+            if not isinstance(event, Started) or reached:
+                continue
+            ports = listening([os.getpid()]) - before | listening(members(int((slurm / "job0").read_text())))
+            wide = {(host, port) for host, port in ports if not ipaddress.ip_address(host).is_loopback}
+            reached = [(runner._client.scheduler.address, client_of)]  # type: ignore[attr-defined]
+            for host, port in sorted(wide):
+                reached.append(
+                    (f"tls://{'127.0.0.1' if ipaddress.ip_address(host).is_unspecified else host}:{port}", comm_to)
+                )
+            for address, enter in reached:
+                for scheme, foreign in (("tcp", Security()), ("tls", Security.temporary())):
+                    with pytest.raises(OSError, match=r"^(?!Timed out)"):
+                        enter(address.replace("tls", scheme), foreign)
+            (folder,) = shared.glob(".flipscope-*")
+            assert folder.stat().st_mode & 0o777 == 0o700
+            assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
+            ca, cert, key = (str(folder / name) for name in ("ca.pem", "cert.pem", "key.pem"))
+            ours = Security(tls_ca_file=ca, tls_client_cert=cert, tls_client_key=key, require_encryption=True)
+            for address, enter in reached:
+                enter(address, ours)
+    assert len({address for address, _ in reached}) >= 3  # of the scheduler, the worker and who looks after the worker
+    assert not list(shared.glob(".flipscope-*"))
+    expected = {event.key: event for event in InProcess().run(jobs_of(Numbers())) if isinstance(event, Finished)}
+    for event in ends(found):
+        outcome, other = dict(event.outcome), dict(expected.pop(event.key).outcome)
+        assert outcome.pop("product").tobytes() == other.pop("product").tobytes()
+        assert outcome == other
+    assert not expected
+    waited_for(lambda: not alive(slurm))

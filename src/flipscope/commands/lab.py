@@ -28,12 +28,13 @@ def run_run(arguments: argparse.Namespace) -> int:
     if arguments.limit is not None:
         check_count("limit", arguments.limit)
     slurm = _slurm(arguments)
+    tls = {name: path for name in ("ca", "cert", "key") if (path := getattr(arguments, f"tls_{name}")) is not None}
     studies = [registry.find(name) for name in arguments.study]
     for study in studies:
         study.checked_trials(arguments.scale)
     runs = []
     with (
-        open_runner(arguments.workers, arguments.cluster, slurm) as runner,
+        open_runner(arguments.workers, arguments.cluster, slurm, tls) as runner,
         Store(arguments.results) as store,
     ):
         for study in studies:

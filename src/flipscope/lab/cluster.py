@@ -10,9 +10,11 @@ import concurrent.futures
 import contextlib
 import gc
 import logging
+import os
 import pickle
 import queue
 import shutil
+import sys
 import threading
 import time
 import traceback
@@ -25,11 +27,13 @@ from typing import Any, Literal
 
 from flipscope.errors import InputError
 from flipscope.lab.events import Advanced, Event, Failed, Finished, Idle, Retried, Started
+from flipscope.lab.extra import imported
 from flipscope.lab.machine import machine
 from flipscope.lab.pool import ATTEMPTS, IDLE_SECONDS, too_large
 from flipscope.lab.resources import stay_with_one_thread
 from flipscope.lab.runner import Job, measured
-from flipscope.lab.slurm import FETCH_SECONDS, Slurm, SlurmJobs, imported, slurm_cluster
+from flipscope.lab.slurm import FETCH_SECONDS, Slurm, SlurmJobs, slurm_cluster
+from flipscope.lab.tls import Tls, security_for, warn_of_strangers, why_refused
 from flipscope.lab.version import code_version
 from flipscope.lab.worker import reporter
 
@@ -40,35 +44,41 @@ AHEAD = 2  # trials that Dask holds for each thread of its workers
 class Cluster:
     """Runs trials on the cluster of a Dask scheduler's address, or on jobs of Slurm; a context manager."""
 
-    def __init__(self, address: str | None = None, slurm: Slurm | None = None) -> None:
+    def __init__(self, address: str | None = None, slurm: Slurm | None = None, tls: Tls | None = None) -> None:
         if (address is None) == (slurm is None):
             raise InputError(
                 "a cluster is either a scheduler's address or jobs of Slurm: give one of --cluster, --slurm"
             )
-        self._address, self._slurm = address, slurm
+        self._address, self._slurm, self._tls = address, slurm, tls or Tls()
+        if slurm is not None and self._tls.given():
+            raise InputError("--slurm makes certificates of its own for each run: leave --tls-... out")
         self._open = contextlib.ExitStack()
         self._client: Any = None
         self._check: Callable[[int], None] = lambda threads: None
         self.name = f"the cluster {address}" if slurm is None else f"{slurm.jobs} Slurm jobs"
 
     def __enter__(self) -> Cluster:
-        target: Any = self._address
-        if self._slurm is not None:
-            if shutil.which("sbatch") is None:
-                raise InputError(
-                    "--slurm needs Slurm, and its command sbatch is not here: run it where jobs are sent from"
-                )
-            target = self._open.enter_context(slurm_cluster(self._slurm))
-            self._check = SlurmJobs(target, self._slurm.jobs * self._slurm.cores).check
-            target.adapt(minimum_jobs=self._slurm.jobs, maximum_jobs=self._slurm.jobs)  # those that end are replaced
-        self._client = _connected(target)
-        if self._client is None:
-            self._open.close()
-            raise InputError(
-                f"no Dask scheduler answers at {self._address}: start one with dask scheduler, or correct --cluster"
-            )
-        self._open.enter_context(self._client)
+        with contextlib.ExitStack() as opened:  # whatever goes wrong meanwhile, even Ctrl-C, no job and no key is left
+            client = self._connect_to_slurm(opened) if self._address is None else self._connect(self._address)
+            self._client = opened.enter_context(client)
+            self._open = opened.pop_all()
         return self
+
+    def _connect_to_slurm(self, opened: contextlib.ExitStack) -> Any:
+        assert self._slurm is not None
+        if shutil.which("sbatch") is None:
+            raise InputError("--slurm needs Slurm, and its command sbatch is not here: run it where jobs are sent from")
+        cluster = opened.enter_context(slurm_cluster(self._slurm))
+        self._check = SlurmJobs(cluster, self._slurm.jobs * self._slurm.cores).check
+        cluster.adapt(minimum_jobs=self._slurm.jobs, maximum_jobs=self._slurm.jobs)  # those that end are replaced
+        return _connected(cluster, cluster.scheduler_address, cluster.security)
+
+    def _connect(self, address: str) -> Any:
+        security = security_for(address, self._tls)
+        client = _connected(address, address, security)
+        if security is None:
+            warn_of_strangers(address)
+        return client
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -84,18 +94,20 @@ class Cluster:
             yield from flight.events()
 
 
-def _connected(target: Any) -> Any:
-    """A client of the scheduler, or None if there is no answer.
+def _connected(target: Any, address: str, security: Any) -> Any:
+    """A client of the scheduler.
 
     Dask leaves a client that found no scheduler to the garbage collector. If that closes it while the next one is
     being made, the two wait for each other's lock for ever: so it is collected now.
     """
     distributed = imported("distributed")
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what it says, we say in a sentence
-    with contextlib.suppress(OSError, ValueError, concurrent.futures.TimeoutError):
-        return distributed.Client(target, timeout=CONNECT_SECONDS, set_as_default=False)
+    try:
+        return distributed.Client(target, timeout=CONNECT_SECONDS, security=security, set_as_default=False)
+    except (OSError, ValueError, MemoryError, concurrent.futures.TimeoutError) as error:
+        said = why_refused(address, security, error, CONNECT_SECONDS)
     gc.collect()
-    return None
+    raise InputError(said)
 
 
 class _Flight:
@@ -168,6 +180,7 @@ class _Flight:
                 _packed(job),
                 code_version(job.study),
                 self._topic,
+                _here(),
                 key=f"{key}-{again}" if again else key,
                 pure=False,
                 priority=-self._submitted,
@@ -266,6 +279,11 @@ def _packed(job: Job) -> bytes:
         ) from error
 
 
+def _here() -> str | None:
+    """The current folder, if modules are looked for in it: workers that share it find a study there, too."""
+    return os.getcwd() if os.getcwd() in sys.path else None
+
+
 def _lost() -> InputError:
     return InputError("the Dask scheduler was lost; what was measured is stored: run it again to go on")
 
@@ -302,9 +320,11 @@ class _Room:
 _room = _Room()
 
 
-def _measure(packed: bytes, code: str, topic: str) -> Reply:
+def _measure(packed: bytes, code: str, topic: str, folder: str | None) -> Reply:
     """What one trial gives, or why it gives nothing."""
     worker = imported("distributed").get_worker()
+    if folder is not None and folder not in sys.path:
+        sys.path.append(folder)  # the last: no file there stands in for a module of Python or of a package
     try:
         job: Job = pickle.loads(packed)
         ours = code_version(job.study)

@@ -87,19 +87,26 @@ class Pool:
 
 @contextlib.contextmanager
 def open_runner(
-    workers: int | None = None, cluster: str | None = None, slurm: Mapping[str, Any] | None = None
+    workers: int | None = None,
+    cluster: str | None = None,
+    slurm: Mapping[str, Any] | None = None,
+    tls: Mapping[str, str] | None = None,
 ) -> Iterator[Runner]:
     """The runner that was asked for, until it is no longer needed.
 
-    A cluster by its address, jobs of Slurm (lab/slurm.py has the options), or this machine; 0 workers: this process.
+    A cluster by its address (and certificates: lab/tls.py), jobs of Slurm (lab/slurm.py has the options), or this
+    machine; 0 workers: this process.
     """
     if cluster is None and slurm is None:
+        if tls:
+            raise InputError(f"--tls-{next(iter(tls))} is for the scheduler of a cluster: add --cluster tls://...")
         yield InProcess() if workers == 0 else Pool(workers)
         return
     if workers is not None:
         raise InputError("workers are processes of this machine: with a cluster, leave --workers out")
     from flipscope.lab.cluster import Cluster
     from flipscope.lab.slurm import Slurm
+    from flipscope.lab.tls import Tls
 
-    with Cluster(cluster, None if slurm is None else Slurm(**slurm)) as runner:
+    with Cluster(cluster, None if slurm is None else Slurm(**slurm), Tls(**(tls or {}))) as runner:
         yield runner

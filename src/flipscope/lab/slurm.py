@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import importlib
+import contextlib
+import copy
 import logging
 import os
-import signal
+import shlex
 import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from flipscope.cube.intervals import check_count
 from flipscope.errors import InputError
+from flipscope.lab.extra import imported
 from flipscope.lab.resources import ENVIRONMENT
+from flipscope.lab.tls import credentials
 
 FETCH_SECONDS = 30
+LOOPBACK = "127.0.0.1"
 LOST_SECONDS = 60.0  # that workers are missing, until Slurm is asked for their jobs; Dask itself waits 15
 
 
@@ -35,8 +42,9 @@ class Slurm:
         check_count("cores", self.cores)
 
 
-def slurm_cluster(options: Slurm) -> Any:
-    """Dask's cluster of Slurm jobs; none is started yet."""
+@contextlib.contextmanager
+def slurm_cluster(options: Slurm) -> Iterator[Any]:
+    """Dask's cluster of Slurm jobs, which lets in only who has the credentials of this run; none is started yet."""
     jobqueue = imported("dask_jobqueue")
     configured = imported("dask").config.get("jobqueue.slurm")
     given = {name: getattr(options, name) for name in ("queue", "account", "walltime")}
@@ -44,26 +52,46 @@ def slurm_cluster(options: Slurm) -> Any:
         imported("dask.utils").parse_bytes(options.memory)
     except ValueError:
         raise InputError(f"memory must be a size such as 4GiB, not {options.memory!r}") from None
-    return jobqueue.SLURMCluster(
-        job_cls=_job_class(),
-        cores=options.cores,
-        processes=options.cores,
-        memory=options.memory,
-        # Dask's own default, to trim, doubles torch's time; what stands in the environment goes before it.
-        job_script_prologue=[
-            *(f"export {name}={value}" for name, value in ENVIRONMENT.items()),
-            *(configured.get("job-script-prologue") or ()),
-        ],
-        # Any port: the usual one may be another's, on a machine that many share.
-        scheduler_options={"dashboard_address": ":0", **(configured.get("scheduler-options") or {})},
-        **{name: value for name, value in given.items() if value is not None},
-    )
+    # The folder where the jobs begin, too, unless Dask's files name another that all machines share.
+    shared = Path(os.path.expandvars(configured.get("shared-temp-directory") or ".")).expanduser().absolute()
+    chosen = configured.get("scheduler-options") or {}
+    with (
+        credentials(shared) as security,
+        jobqueue.SLURMCluster(
+            job_cls=_job_class(),
+            cores=options.cores,
+            processes=options.cores,
+            memory=options.memory,
+            security=security,
+            # With -P, a file in the folder of the job is not taken for a module of Python, such as pickle.
+            python=f"{configured.get('python') or shlex.quote(sys.executable)} -P",
+            # Dask's own default, to trim, doubles torch's time; what stands in the environment goes before it.
+            job_script_prologue=[
+                *(f"export {name}={value}" for name, value in ENVIRONMENT.items()),
+                *(configured.get("job-script-prologue") or ()),
+            ],
+            # Dask's pages ask nobody who he is: they are shown on the machine itself only.
+            worker_extra_args=[*(configured.get("worker-extra-args") or ()), "--dashboard-address", f"{LOOPBACK}:0"],
+            scheduler_options={
+                **chosen,
+                "protocol": "tls://",
+                "security": security,
+                # Any port, if none is chosen: the usual one may be another's, on a machine that many share.
+                "dashboard_address": f"{LOOPBACK}:{str(chosen.get('dashboard_address', 0)).rpartition(':')[2]}",
+            },
+            **{name: value for name, value in given.items() if value is not None},
+        ) as cluster,
+    ):
+        yield cluster
 
 
 def _job_class() -> Any:
     """Dask's job of Slurm, which keeps why sbatch refused it: Dask prints a traceback and waits for it for ever."""
     base = imported("dask_jobqueue").slurm.SLURMJob
     status = imported("distributed").Status
+
+    def make(self: Any, *arguments: Any, security: Any, **options: Any) -> None:
+        base.__init__(self, *arguments, security=_quoted(security), **options)
 
     async def start(self: Any) -> None:
         try:
@@ -77,7 +105,15 @@ def _job_class() -> Any:
         await base.close(self)
         self.status = status.closed  # Dask asserts it of every job that somebody still knows, and never says it
 
-    return type("SlurmJob", (base,), {"start": start, "close": close, "refusal": None})
+    return type("SlurmJob", (base,), {"__init__": make, "start": start, "close": close, "refusal": None})
+
+
+def _quoted(security: Any) -> Any:
+    """The files of the worker as they stand in a script: Dask writes them there as they are, blanks and all."""
+    made = copy.copy(security)
+    for field in ("tls_ca_file", "tls_worker_cert", "tls_worker_key"):
+        setattr(made, field, shlex.quote(getattr(security, field)))
+    return made
 
 
 class SlurmJobs:
@@ -139,16 +175,3 @@ def _queued() -> set[str] | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return set(answer.stdout.split())
-
-
-def imported(package: str) -> Any:
-    """A package of the extra `cluster`."""
-    interrupted = signal.getsignal(signal.SIGINT)
-    try:
-        return importlib.import_module(package)
-    except ImportError:
-        raise InputError("a cluster needs Dask: pip install 'flipscope[cluster]'") from None
-    finally:
-        # dask_jobqueue lets Ctrl-C end the process with code 0.
-        if signal.getsignal(signal.SIGINT) is not interrupted:
-            signal.signal(signal.SIGINT, interrupted)
