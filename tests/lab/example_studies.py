@@ -5,13 +5,18 @@ A module of its own, without pytest, because worker processes import it by name.
 
 from __future__ import annotations
 
+import gc
 import math
+import multiprocessing
 import os
 import signal
+import struct
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +25,7 @@ import numpy as np
 from flipscope.cube.blocks import Progress
 from flipscope.cube.intervals import mean_from_samples
 from flipscope.errors import InputError
+from flipscope.lab import worker
 from flipscope.lab.study import Claim, Outcome, Result, Scale, Study, Table, Trial
 from flipscope.lab.verdict import Judgement, at_least
 
@@ -221,6 +227,29 @@ class Deeds(Example):
             mark.write_text(str(os.getpid()))
             os.kill(os.getpid(), signal.SIGKILL)
 
+    def leave_a_child(self, trial: Deed, progress: Progress) -> None:
+        """Die the first time, perhaps in the middle of a word, and leave a child with all that is open here."""
+        where = Path(trial.where)
+        if where.exists():
+            return
+        if where.name == "program":
+            child = subprocess.Popen(["sleep", "60"], close_fds=False).pid
+        else:
+            child = os.fork()
+            if child == 0:
+                time.sleep(60)
+                os._exit(0)
+        where.write_text(str(child))
+        if where.name == "word":
+            pipe = next(thing for thing in gc.get_objects() if isinstance(thing, Connection))
+            os.write(pipe.fileno(), struct.pack("!i", 1000) + b"half a")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def multiply(self, trial: Deed, progress: Progress) -> None:
+        child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(0,))
+        child.start()
+        child.join()
+
     def fail_once(self, trial: Deed, progress: Progress) -> None:
         mark = Path(trial.where)
         if not mark.exists():
@@ -272,6 +301,18 @@ def double(argument: int, progress: Progress) -> int:
     if argument == 99:
         os._exit(1)
     return 2 * argument
+
+
+DEATHS = "FLIPSCOPE_TEST_DEATHS"  # names a folder; its name says how many workers die as they start
+
+
+def stillborn(*arguments: Any) -> None:
+    """A worker; the first of them are killed before they are ready."""
+    folder = Path(os.environ[DEATHS])
+    (folder / str(os.getpid())).touch()
+    if len(list(folder.iterdir())) <= int(folder.name):
+        os.kill(os.getpid(), signal.SIGKILL)
+    worker.main(*arguments)
 
 
 def environment() -> dict[str, str]:

@@ -10,6 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from lab.example_studies import environment
+from lab.shadows import plant_shadows
+
+from flipscope.errors import InputError
+from flipscope.lab import registry
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "add-a-study.md"
 
@@ -81,6 +86,45 @@ def test_it_runs_from_the_folder_it_is_in(tmp_path: Path) -> None:
     assert "The figures: flipscope report juntas:STUDY --results results" in page
     _flipscope(tmp_path, "report", "juntas:STUDY", "--results", "results", "-o", "juntas.html")
     assert "flipscope run juntas:STUDY --scale smoke" in (tmp_path / "juntas.html").read_text("utf-8")
+
+
+def installed_command(folder: Path) -> list[str]:
+    """The command as pip installs it: a script, whose own folder is looked into for modules, not the current one."""
+    script = folder / "flipscope"
+    script.write_text("import sys\nfrom flipscope.cli import main\nif __name__ == '__main__':\n    sys.exit(main())\n")
+    return [sys.executable, str(script)]
+
+
+def test_files_of_the_folder_do_not_stand_in_for_modules(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "juntas.py").write_text(_code() + "import helper_of_juntas\n")
+    (work / "helper_of_juntas.py").touch()
+    plant_shadows(work)
+    command = [
+        *installed_command(tmp_path / "bin"),
+        "run",
+        "juntas:STUDY",
+        "--scale",
+        "smoke",
+        "--workers",
+        "2",
+        "--json",
+    ]
+    run = subprocess.run(command, cwd=work, env=environment(), capture_output=True, text=True, timeout=300, check=False)
+    assert not list(work.glob("ran *"))
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout)["trials"] == 10
+
+
+def test_a_study_that_a_module_hides_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "colorsys.py").write_text(_code())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(InputError, match=r"colorsys\.py is hidden by the module colorsys of .*colorsys\.py\): rename"):
+        registry.find("colorsys:STUDY")
+    assert "colorsys" not in sys.modules
 
 
 def test_an_edited_study_does_not_reuse_old_results(tmp_path: Path) -> None:

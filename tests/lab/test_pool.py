@@ -9,7 +9,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
+from multiprocessing.util import spawnv_passfds
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,19 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from lab.example_studies import Deed, Deeds, Numbers, die, double, echo, environment, riddle, strange
+from lab.example_studies import (
+    DEATHS,
+    Deed,
+    Deeds,
+    Numbers,
+    die,
+    double,
+    echo,
+    environment,
+    riddle,
+    stillborn,
+    strange,
+)
 from waiting import LIMIT, waited_for
 
 from flipscope.errors import InputError
@@ -175,6 +189,76 @@ def test_a_worker_killed_from_outside(tmp_path: Path) -> None:
         waited_for(lambda: not alive(worker))
         Path(f"{mark}.go").touch()
         assert [type(event) for event in events if not isinstance(event, Idle)] == [Retried, Started, Finished]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+@pytest.mark.parametrize("how", ["fork", "program", "word"])
+def test_a_worker_killed_while_a_child_of_it_lives(tmp_path: Path, how: str) -> None:
+    mark = tmp_path / how
+    events = events_of(Pool(1), Deed("leave_a_child", where=str(mark)), Deed("nothing"))
+    child = int(mark.read_text())
+    lived = alive(child)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
+    assert lived  # nobody waited for its end
+    found = ends(events)
+    assert [type(event) for event in found.values()] == [Finished] * 2
+    assert [event.reason for event in events if isinstance(event, Retried)] == ["its worker died by signal 9"]
+    assert found["0"].attempts == 2
+
+
+def test_multiprocessing_in_a_trial_is_refused(tmp_path: Path) -> None:
+    found = ends(events_of(Pool(1), Deed("multiply"), Deed("nothing")))
+    assert isinstance(found["0"], Failed)
+    assert "daemonic processes are not allowed to have children" in found["0"].traceback
+    assert isinstance(found["1"], Finished)
+    guide = Path(__file__).parents[2] / "docs" / "add-a-study.md"
+    assert "daemonic processes are not allowed to have children" in guide.read_text("utf-8").replace("\n  ", " ")
+
+
+def test_workers_killed_as_they_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "main", stillborn)
+    for deaths in (pool.ATTEMPTS, 99):
+        (tmp_path / str(deaths)).mkdir()
+    monkeypatch.setenv(DEATHS, str(tmp_path / str(pool.ATTEMPTS)))
+    assert isinstance(ends(events_of(Pool(1), Deed("nothing")))["0"], Finished)
+    monkeypatch.setattr(pool, "STARTS", 4)
+    monkeypatch.setenv(DEATHS, str(tmp_path / "99"))
+    with pytest.raises(InputError, match="killed while they start, 4 times in a row, the last by signal 9") as raised:
+        events_of(Pool(1), Deed("nothing"))
+    assert "__main__" not in str(raised.value)
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+def test_ctrl_c_while_a_worker_starts(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """The signal may be heard by another thread than the one that starts the worker and will not hear it."""
+    pids: list[int] = []
+    real, over = spawnv_passfds, threading.Event()
+
+    def interrupted(path: bytes, arguments: list[str], passed: list[int]) -> int:
+        pid = real(path, arguments, passed)
+        if "--multiprocessing-fork" in arguments:
+            pids.append(pid)
+            os.kill(os.getpid(), signal.SIGINT)
+        return pid
+
+    other = threading.Thread(target=over.wait)
+    other.start()
+    monkeypatch.setattr("multiprocessing.util.spawnv_passfds", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            events_of(Pool(1), Deed("nothing"))
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+        over.set()
+        other.join()
+    assert len(pids) == 1
+    waited_for(lambda: not alive(pids[0]))
+    assert capfd.readouterr().err == ""
+    assert not multiprocessing.active_children()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")

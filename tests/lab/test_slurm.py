@@ -15,9 +15,11 @@ import pytest
 from lab.cluster_events import ends, jobs_of
 from lab.example_studies import Deed, Deeds, Numbers, environment
 from lab.processes import listening, members
+from lab.shadows import plant_shadows
 from waiting import waited_for
 
 from flipscope.errors import InputError
+from flipscope.lab import registry
 from flipscope.lab import slurm as module
 from flipscope.lab.cluster import Cluster
 from flipscope.lab.events import Event, Finished, Idle, Started
@@ -184,6 +186,23 @@ def test_a_job_of_several_workers_that_ends_is_replaced(slurm: Path, tmp_path: P
                 Path(f"{mark}.go").touch()
     assert [type(event) for event in ends(found)] == [Finished] * 6
     assert (slurm / "job1").exists()
+    waited_for(lambda: not alive(slurm))
+
+
+def test_jobs_find_a_study_of_the_folder_and_no_shadow_of_a_module(
+    slurm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "homestead.py").write_text(
+        "import flipscope.lab.study\nfrom lab.example_studies import Deed, Deeds\n"
+        "class Homestead(Deeds):\n    name = 'homestead'\nSTUDY = Homestead(Deed('nothing'))\n"
+    )
+    plant_shadows(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    study = registry.find("homestead:STUDY")
+    with open_runner(slurm={"jobs": 1, "memory": "1GiB"}) as runner:
+        events = list(runner.run(jobs_of(study)))
+    assert [type(event) for event in ends(events)] == [Finished]
+    assert not list(tmp_path.glob("ran *"))
     waited_for(lambda: not alive(slurm))
 
 

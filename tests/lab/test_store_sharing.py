@@ -162,3 +162,31 @@ def test_the_machine_is_described() -> None:
     assert found["numpy"] == np.__version__
     assert found["cores"] >= 1
     json.dumps(found)
+
+
+@pytest.mark.parametrize("how", ["link", "hard link", "pipe", "folder", "link for the folder of locks"])
+def test_what_is_planted_as_a_lock_file_is_left_alone(folder: Path, tmp_path: Path, how: str) -> None:
+    folder.mkdir()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    victim = elsewhere / "s.lock"
+    victim.write_text("precious")
+    path = folder / "locks" / "s.lock"
+    if how == "link for the folder of locks":
+        path.parent.symlink_to(elsewhere)
+    else:
+        path.parent.mkdir()
+        {
+            "link": lambda: path.symlink_to(victim),
+            "hard link": lambda: path.hardlink_to(victim),
+            "pipe": lambda: os.mkfifo(path),
+            "folder": lambda: path.mkdir(),
+        }[how]()
+    with pytest.raises(InputError, match=r"locks.* use another --results") as raised, locks.driving(folder, "s"):
+        pass
+    assert "\n" not in str(raised.value)
+    assert victim.read_text() == "precious"
+    planted = path.parent if path.parent.is_symlink() else path
+    planted.rename(folder / "away")
+    with locks.driving(folder, "s"):
+        assert json.loads(path.read_text())["pid"] == os.getpid()

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import platform
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -45,9 +46,13 @@ def _opened(path: Path, study: str) -> int:
     """The lock file, locked."""
     try:
         path.parent.mkdir(exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        handle = _opened_here(path)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}; use another --results") from error
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        os.close(handle)
+        raise InputError(f"{path} is no file of its own: remove it, or use another --results")
     try:
         fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -58,6 +63,19 @@ def _opened(path: Path, study: str) -> int:
         said = f"{path} cannot be locked: {error.strerror}; use --results with a folder on another file system"
         raise InputError(said) from error
     return handle
+
+
+def _opened_here(path: Path) -> int:
+    """A file where it seems to be: what is written to a link, of the file or its folder, would be lost elsewhere."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        return os.open(path.name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666, dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            error.strerror = "it is a symbolic link"
+        raise
+    finally:
+        os.close(folder)
 
 
 def _owner(text: bytes) -> dict[str, Any]:

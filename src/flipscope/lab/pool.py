@@ -15,6 +15,7 @@ import signal
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
@@ -26,12 +27,13 @@ from flipscope.cube.blocks import Progress
 from flipscope.errors import InputError
 from flipscope.lab.events import Advanced, Event, Failed, Finished, Idle, Retried, Started
 from flipscope.lab.resources import ENVIRONMENT, environment, memory_limit, said_bytes
-from flipscope.lab.worker import main
+from flipscope.lab.worker import SAFE_PATH, main
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 
 ATTEMPTS = 3  # how often a task whose worker dies is tried
+STARTS = 20  # how often in a row workers may be killed as they start
 PATIENCE = 8  # how many tasks a worker may overtake one that waits for memory
 IDLE_SECONDS = 1.0
 _CONTEXT = multiprocessing.get_context("spawn")  # a fork would inherit torch's threads in an unknown state
@@ -141,7 +143,7 @@ class _Pool:
         self._limit = limit
         self._workers = workers
         self._seats: list[Seat] = []
-        self._stillborn = 0  # workers in a row that died before they were ready
+        self._stillborn: Counter[bool] = Counter()  # workers since the last that was ready: ended, or were killed
 
     def events(self) -> Iterator[Event]:
         """What happens, until every task has finished or failed."""
@@ -162,8 +164,9 @@ class _Pool:
         while len(self._seats) < wanted:
             here, there = _CONTEXT.Pipe()
             bound = threading.current_thread() is threading.main_thread()
-            process = _CONTEXT.Process(target=main, args=(there, os.getpid(), bound), daemon=True)
-            with there, _deaf(), environment(ENVIRONMENT):
+            kept = os.environ.get(SAFE_PATH)
+            process = _CONTEXT.Process(target=main, args=(there, os.getpid(), bound, kept), daemon=True)
+            with there, _deaf(), environment({**ENVIRONMENT, SAFE_PATH: "1"}):
                 self._seats.append(Seat(process, here))  # first of all: whatever happens now, it will be ended
                 try:
                     process.start()
@@ -190,13 +193,12 @@ class _Pool:
 
     def _hear(self) -> Iterator[Event]:
         """Wait for word from the workers, or for the end of one."""
-        by_pipe = {seat.pipe: seat for seat in self._seats}
-        by_sentinel = {seat.process.sentinel: seat for seat in self._seats}
-        found = wait([*by_pipe, *by_sentinel], IDLE_SECONDS)
+        found = wait([seat.pipe for seat in self._seats], IDLE_SECONDS)
         if not found:
             yield Idle()
-        ended = [seat for sentinel, seat in by_sentinel.items() if sentinel in found]
-        for seat in [seat for pipe, seat in by_pipe.items() if pipe in found]:
+        # The end of a pipe tells the end of a worker, unless a child of it has the pipe, too: so each is asked.
+        ended = [seat for seat in self._seats if seat.process.exitcode is not None]
+        for seat in [seat for seat in self._seats if seat.pipe in found or seat in ended]:
             try:
                 while seat.pipe.poll():  # one that has ended may have left a result
                     yield from self._answer(seat, *seat.pipe.recv())
@@ -209,7 +211,8 @@ class _Pool:
     def _answer(self, seat: Seat, kind: str, content: Any) -> Iterator[Event]:
         """What a message of a worker means."""
         if kind == "ready":
-            seat.ready, self._stillborn = True, 0
+            seat.ready = True
+            self._stillborn.clear()
             return
         task = seat.task
         assert task is not None, "only a worker with a task has something to say"
@@ -234,20 +237,16 @@ class _Pool:
 
     def _bury(self, seat: Seat) -> Iterator[Event]:
         """See what a worker that has died leaves undone."""
-        seat.process.join()
+        if seat.process.exitcode is None:  # it is about to end, or has only closed its pipe and is of no use
+            seat.process.join(IDLE_SECONDS)
+            seat.process.kill()
+            seat.process.join()
         code = seat.process.exitcode or 0
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         self._seats.remove(seat)
         seat.end()
         if not seat.ready:
-            self._stillborn += 1
-            if self._stillborn >= ATTEMPTS and not any(other.ready for other in self._seats):
-                raise InputError(
-                    f"the worker processes do not start: they end {how}, and say why above; "
-                    "a script that runs studies must do so under if __name__ == '__main__'"
-                )
-            if self._stillborn >= ATTEMPTS:
-                self._workers = len(self._seats)  # go on with those that did
+            self._count_stillborn(code < 0, how)
         task = seat.task
         if task is None:
             return
@@ -258,6 +257,24 @@ class _Pool:
             return
         self._left -= 1
         yield Failed(task.key, died(task.attempts, how), time.perf_counter() - seat.since, task.attempts)
+
+    def _count_stillborn(self, killed: bool, how: str) -> None:
+        """Give up if no worker ever gets ready; who is killed may have had bad luck, and is tried more often."""
+        self._stillborn[killed] += 1
+        if self._stillborn[killed] < (STARTS if killed else ATTEMPTS):
+            return
+        if any(other.ready for other in self._seats):
+            self._workers = len(self._seats)  # go on with those that did
+        elif killed:
+            raise InputError(
+                f"the worker processes are killed while they start, {STARTS} times in a row, the last {how}: "
+                "perhaps for want of memory; try fewer workers"
+            )
+        else:
+            raise InputError(
+                f"the worker processes do not start: they end {how}, and say why above; "
+                "a script that runs studies must do so under if __name__ == '__main__'"
+            )
 
 
 def died(times: int, how: str) -> str:
@@ -332,9 +349,19 @@ def _deaf() -> Iterator[None]:
     """Processes that are started meanwhile do not hear an interrupt: the parent ends them itself, and says why.
 
     The signal is blocked, not ignored: children inherit the block, and the parent still gets what came meanwhile.
+    Another thread may hear it all the same, and the main one would leave a process half started, which nobody knows
+    and which complains: so it is only noted, and raised when the process is there to be ended.
     """
+    noted: list[int] = []
+    handler = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
+    if handler is not None:
+        signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
+        if noted:
+            signal.raise_signal(signal.SIGINT)

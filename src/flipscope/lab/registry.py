@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import os
 import sys
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
 from flipscope.errors import InputError
 from flipscope.lab.study import Study
@@ -21,8 +23,7 @@ def names() -> list[str]:
 def find(name: str) -> Study:
     """The study of this name, or the object that "package.module:NAME" names."""
     if ":" in name:
-        if os.getcwd() not in sys.path:  # a file being written is found where it is
-            sys.path.insert(0, os.getcwd())
+        _look_here(name.partition(":")[0].partition(".")[0])
         return _loaded(EntryPoint(name, name, GROUP), name)
     entries = [entry for entry in entry_points(group=GROUP) if entry.name == name]
     if not entries:
@@ -45,6 +46,26 @@ def address(study: Study) -> str:
     module = type(study).__module__
     variables = vars(sys.modules[module]).items()
     return f"{module}:{next((name for name, value in variables if value is study), 'STUDY')}"
+
+
+def _look_here(module: str) -> None:
+    """Find modules in the current folder, too: a file being written is found where it is.
+
+    It is the last place, for this process and, with its path, for the workers: a file there called numpy.py must not
+    run in the place of the package. So it may not be a study's name either.
+    """
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.append(here)
+    own = [path for path in (Path(here, f"{module}.py"), Path(here, module, "__init__.py")) if path.is_file()]
+    try:
+        found = importlib.util.find_spec(module)
+    except (ImportError, ValueError):  # of a name that no module can have: loading it says what is wrong
+        found = None
+    if own and found is not None:
+        origin = str(found.origin)
+        if not (os.path.exists(origin) and any(os.path.samefile(origin, path) for path in own)):
+            raise InputError(f"{own[0]} is hidden by the module {module} of Python or a package ({origin}): rename it")
 
 
 def _loaded(entry: EntryPoint, name: str) -> Study:

@@ -21,15 +21,20 @@ from flipscope.cube.blocks import Progress
 from flipscope.lab.resources import keep_one_thread
 
 REPORT_SECONDS = 0.2  # least time between two reports of a task's progress
+# With it set, Python does not look for modules in the current folder, where a file may be called pickle.py.
+SAFE_PATH = "PYTHONSAFEPATH"
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 # What a worker sends: ("ready", None), ("share", share), ("unloadable", traceback), ("failed", (traceback, seconds)),
 # ("done", (pickled result, seconds)).
 
 
-def main(pipe: Connection, parent: int, bound: bool) -> None:
+def main(pipe: Connection, parent: int, bound: bool, safe_path: str | None) -> None:
     """Do the tasks that come through the pipe, until it ends or the parent does."""
     _die_with_parent(parent, bound)
+    _keep_from_children(pipe)
+    if safe_path is None:  # it was for this process: programs that a task starts are its own affair
+        os.environ.pop(SAFE_PATH, None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers itself, and says why
     os.dup2(2, 1)  # what a trial prints must not get into the one document on standard output
     sys.stdout = sys.stderr
@@ -39,6 +44,15 @@ def main(pipe: Connection, parent: int, bound: bool) -> None:
             _do(pipe, pipe.recv_bytes())
     except (EOFError, OSError):  # the parent has closed the pipe
         return
+
+
+def _keep_from_children(pipe: Connection) -> None:
+    """What a task starts does not get the pipe: if this process is killed, the pipe must end, too.
+
+    A child that comes back from the task, as a fork may, then ends here instead of answering in our place.
+    """
+    os.set_inheritable(pipe.fileno(), False)
+    os.register_at_fork(after_in_child=pipe.close)
 
 
 def _do(pipe: Connection, task: bytes) -> None:
