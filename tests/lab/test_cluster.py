@@ -35,6 +35,7 @@ from flipscope.lab.worker import REPORT_SECONDS
 
 dask = pytest.importorskip("dask", reason="needs the extra cluster")
 distributed = pytest.importorskip("distributed", reason="needs the extra cluster")
+pytest.importorskip("cryptography", reason="needs the extra cluster")
 
 # Dask leaves sockets and loops to the sweep of memory.
 pytestmark = [pytest.mark.filterwarnings("default::ResourceWarning"), pytest.mark.slow]
@@ -51,6 +52,7 @@ def address() -> Iterator[str]:
         silence_logs=logging.CRITICAL,
     ) as local:
         yield local.scheduler_address
+    gc.collect()  # what Dask has left, while it is forgiven
 
 
 @pytest.fixture
@@ -280,6 +282,7 @@ def safe_address(files: dict[str, str]) -> Iterator[str]:
         silence_logs=logging.CRITICAL,
     ) as local:
         yield local.scheduler_address
+    gc.collect()
 
 
 @pytest.mark.usefixtures("patient")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +29,18 @@ from flipscope.lab.runner import InProcess, open_runner
 from flipscope.lab.slurm import Slurm, slurm_cluster
 
 pytest.importorskip("dask_jobqueue", reason="needs the extra cluster")
+pytest.importorskip("cryptography", reason="needs the extra cluster")
 
 # Dask leaves sockets and loops to the sweep of memory.
 pytestmark = [pytest.mark.filterwarnings("default::ResourceWarning"), pytest.mark.slow]
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A current folder of their own: the credentials of a run are written there."""
     monkeypatch.chdir(tmp_path)
+    yield
+    gc.collect()  # what Dask has left, while it is forgiven
 
 
 def test_jobs_of_slurm(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,6 +127,7 @@ class _Flight:
         self._looked = -IDLE_SECONDS
         self._memory: dict[str, int] = {}  # limits of the workers, where they have one
         self._threads = 0
+        self._folder = _here()
         client.subscribe_topic(self._topic, lambda event: self._inbox.put(event[1]))
 
     def events(self) -> Iterator[Event]:
@@ -180,7 +181,7 @@ class _Flight:
                 _packed(job),
                 code_version(job.study),
                 self._topic,
-                _here(),
+                self._folder,
                 key=f"{key}-{again}" if again else key,
                 pure=False,
                 priority=-self._submitted,

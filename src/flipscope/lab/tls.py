@@ -40,20 +40,24 @@ class Tls:
 
 def security_for(address: str, tls: Tls) -> Any:
     """What Dask needs to speak with the scheduler of an address: None, or certificates that have been looked at."""
-    scheme = address.rpartition("://")[0] or "tcp"
-    if scheme not in ("tcp", "tls"):
+    scheme = _scheme(address)
+    if scheme not in ("tcp", "tls", "inproc"):
         raise InputError(f"--cluster {address} must begin with tls:// or tcp://, such as tls://node1:8786")
     given = tls.given()
-    if scheme == "tcp" and given:
+    if scheme != "tls" and given:
         raise InputError(f"--tls-{next(iter(given))} is for an address tls://..., and --cluster is {address}")
     security = imported("distributed").Security
-    if scheme == "tcp":
-        if security().require_encryption:
+    if scheme != "tls":
+        if scheme == "tcp" and security().require_encryption:
             raise InputError(f"Dask's files here require encryption: --cluster must be tls://..., not {address}")
         return None
     chosen = security(require_encryption=True, **{_FIELDS[name]: os.path.abspath(path) for name, path in given.items()})
     _check_files(address, {name: getattr(chosen, field) for name, field in _FIELDS.items()})
     return chosen
+
+
+def _scheme(address: str) -> str:
+    return address.rpartition("://")[0] or "tcp"
 
 
 def _check_files(address: str, files: dict[str, str | None]) -> None:
@@ -137,6 +141,8 @@ def _handshake(address: str, security: Any, seconds: float) -> str | None:
 
 def warn_of_strangers(address: str) -> None:
     """Say that a scheduler which others can reach, too, runs what anybody sends."""
+    if _scheme(address) != "tcp":  # inproc: it is in this process, and nobody else can reach it
+        return
     host = address.rpartition("://")[2].rpartition(":")[0].strip("[]")
     try:
         found = {str(entry[4][0]).partition("%")[0] for entry in socket.getaddrinfo(host, None)}
