@@ -164,17 +164,16 @@ def credentials(shared: Path) -> Iterator[Any]:
         made = security.temporary()
     except ImportError:
         raise InputError("--slurm needs the package cryptography: pip install 'flipscope[cluster]'") from None
-    try:
-        home = tempfile.TemporaryDirectory(prefix=".flipscope-", dir=shared, ignore_cleanup_errors=True)
-    except OSError as error:
-        raise InputError(
-            f"the certificate of the run cannot be written to {shared}: {error.strerror}; start from a folder that the "
-            "jobs can read, or name one in Dask's files (jobqueue.slurm.shared-temp-directory)"
-        ) from error
-    with home as folder:
-        ca, cert, key = (
-            _written(Path(folder) / f"{name}.pem", getattr(made, field)) for name, field in _FIELDS.items()
-        )
+    with contextlib.ExitStack() as opened:
+        try:
+            home = tempfile.TemporaryDirectory(prefix=".flipscope-", dir=shared, ignore_cleanup_errors=True)
+            folder = Path(opened.enter_context(home))
+            ca, cert, key = (_written(folder / f"{name}.pem", getattr(made, field)) for name, field in _FIELDS.items())
+        except OSError as error:
+            raise InputError(
+                f"the certificate of the run cannot be written to {shared}: {error.strerror}; start from a folder that "
+                "the jobs can read, or name one in Dask's files (jobqueue.slurm.shared-temp-directory)"
+            ) from error
         yield security(
             require_encryption=True,
             tls_ca_file=ca,
