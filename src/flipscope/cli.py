@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from flipscope import __version__
-from flipscope.errors import InputError
+from flipscope.errors import InputError, printable
 
 DESCRIPTION = "See what it takes to flip a model's mind: sensitivity of Boolean functions and of transformers."
 EXAMPLES = """examples:
@@ -344,12 +344,13 @@ def _add_results(commands: argparse._SubParsersAction[_Parser]) -> None:
     results = _add(
         commands,
         "results",
-        "list, filter, export and prune what is stored",
+        "list, filter, export, verify and prune what is stored",
         """flipscope results
         flipscope results random-init --where init=gaussian --where "length>=40"
         flipscope results random-init --export table.parquet
         flipscope results random-init --failed --forget
-        flipscope results --prune --dry-run""",
+        flipscope results --prune --dry-run
+        flipscope results --verify""",
     )
     results.add_argument(
         "study", nargs="?", metavar="STUDY", help="one row for each of its trials (default: all studies)"
@@ -361,7 +362,12 @@ def _add_results(commands: argparse._SubParsersAction[_Parser]) -> None:
         metavar="FIELD=VALUE",
         help="only trials like this, also with !=, <, <=, >, >= (quote them); repeatable",
     )
-    results.add_argument("--failed", action="store_true", help="the trials that failed instead of those done")
+    results.add_argument(
+        "--failed", action="store_true", help="the trials that failed, with tracebacks, instead of those done"
+    )
+    results.add_argument(
+        "--limit", type=int, metavar="K", help="only the first K rows (default: 100 on a page, all elsewhere)"
+    )
     what = results.add_mutually_exclusive_group()
     what.add_argument("--export", metavar="FILE", help="write the rows to FILE (.csv or .parquet)")
     what.add_argument(
@@ -369,6 +375,10 @@ def _add_results(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     what.add_argument(
         "--forget", action="store_true", help="remove the trials of STUDY (narrowed by --where, --failed) for good"
+    )
+    what.add_argument("--verify", action="store_true", help="read all rows and arrays, and say which are damaged")
+    what.add_argument(
+        "--repair", action="store_true", help="keep what is whole of a damaged database, and the old one beside it"
     )
     results.add_argument("--dry-run", action="store_true", help="with --prune or --forget: only say what would go")
     _results(results)
@@ -387,8 +397,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     except InputError as error:
         sentence, line, rest = str(error).partition("\n")
-        print(f"flipscope: {sentence.rstrip('.')}.{line}{rest}", file=sys.stderr)
-        return 2
+        print(f"flipscope: {printable(sentence.rstrip('.'))}.{line}{printable(rest)}", file=sys.stderr)
+        return error.exit_code
     except KeyboardInterrupt:
         print("flipscope: interrupted.", file=sys.stderr)
         return 130

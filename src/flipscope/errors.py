@@ -1,7 +1,26 @@
-"""The one exception that means "the caller can fix this"."""
+"""What is said to the caller: the exceptions that are one sentence, and text as a terminal may show it."""
 
 from __future__ import annotations
 
+import re
+from typing import ClassVar
+
+# Controls of the first and second kind except newline and tab, separators of lines, and marks that turn text around.
+_RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
 
 class InputError(ValueError):
-    """Bad input, said in one clear sentence; the command line turns it into exit code 2."""
+    """Bad input, said in one clear sentence; the command line turns it into its exit code."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class RunError(InputError):
+    """What ended a run whose input was good, such as its results folder being deleted meanwhile."""
+
+    exit_code = 1
+
+
+def printable(text: str) -> str:
+    """The text without what a terminal would obey instead of show: control characters stand as \\x1b and the like."""
+    return _RAW.sub(lambda found: ascii(found[0])[1:-1], text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,33 @@ def test_a_contradicted_claim_is_exit_code_1(
     _install(monkeypatch, study)
     found = _json(capsys, "run", "deeds", "--scale", "smoke", "--workers", "0", code=1)
     assert (found["failed"], found["claims"][0]["verdict"]) == (0, "contradicted")
+
+
+def _delete(*_: Any) -> None:
+    shutil.rmtree("results", ignore_errors=True)
+
+
+def _rename(*_: Any) -> None:
+    if Path("results").exists():
+        Path("results").rename("elsewhere")
+
+
+@pytest.mark.parametrize(("harm", "said"), [(_delete, "was deleted"), (_rename, "elsewhere")])
+def test_a_results_folder_that_goes_away_ends_the_run_with_exit_code_1(
+    harm: Any, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Deeds, "report", harm)
+    _install(monkeypatch, Deeds(Deed("nothing", 1), Deed("report", 2), Deed("nothing", 3)))
+    assert main(["run", "deeds", "--scale", "smoke", "--workers", "0"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert said in captured.err
+    place = Path("elsewhere")
+    if harm is _delete:
+        place = Path("results")
+        (place / "flipscope.sqlite.rescued").rename(place / "flipscope.sqlite")
+    assert _json(capsys, "results", "--results", str(place))[0]["done"] == 2  # the one at hand too
 
 
 def test_several_studies_in_one_call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 from lab.example_studies import Blinks, Deed, Deeds, environment
 from waiting import LIMIT, waited_for
 
-from flipscope.errors import InputError
+from flipscope.errors import InputError, RunError
 from flipscope.lab import driver
 from flipscope.lab.driver import Judgements, Run, judged, run_study
 from flipscope.lab.events import Event, Failed, Finished, Idle, Started
@@ -163,7 +164,7 @@ def test_damaged_trials_are_measured_again(store: Store, caplog: pytest.LogCaptu
     runner = Counted()
     run = run_study(study, "smoke", store, runner, limit=2)
     assert (len(runner.jobs), run.reused, run.done) == (2, 2, 4)
-    assert "2 stored trials of blinks have lost their arrays" in caplog.text
+    assert "2 stored trials of blinks are damaged or have lost their arrays, and are measured again" in caplog.text
     assert run.table == first.table
     assert judged(study, "smoke", store).done == 4
 
@@ -275,6 +276,16 @@ def test_a_full_disk_stops_the_run_with_its_sentence(store: Store, monkeypatch: 
     assert len(store.done(keys(study))) == 2
     run = run_study(study, "smoke", store, InProcess())
     assert (run.reused, run.complete) == (2, True)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("something else")])
+def test_whatever_ends_a_run_it_is_told_that_the_folder_is_gone(store: Store, error: BaseException) -> None:
+    study = Deeds(*(Deed("nothing", number) for number in range(4)))
+    runner = Scripted("finish", lambda: shutil.rmtree(store.folder), error)
+    with pytest.raises(RunError, match="was deleted while this process used it") as caught:
+        run_study(study, "smoke", store, runner)
+    assert caught.value.__cause__ is error
+    assert runner.closed
 
 
 class Clock:

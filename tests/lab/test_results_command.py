@@ -18,7 +18,7 @@ import pytest
 from flipscope.commands import results
 from flipscope.commands.results import run_results
 from flipscope.errors import InputError
-from flipscope.lab.listing import csv_bytes, parse_condition
+from flipscope.lab.listing import parse_condition, write_csv
 from flipscope.lab.store import Store
 
 Call = Callable[..., str]
@@ -52,6 +52,7 @@ def call(folder: Path, capsys: pytest.CaptureFixture[str]) -> Call:
     def called(study: str | None = None, **options: Any) -> str:
         defaults: dict[str, Any] = {"where": [], "failed": False, "export": None, "prune": False, "forget": False}
         defaults |= {"dry_run": False, "json": False, "results": str(folder)}
+        defaults |= {"limit": None, "verify": False, "repair": False}
         assert run_results(argparse.Namespace(study=study, **{**defaults, **options})) == 0
         captured = capsys.readouterr()
         return captured.out + captured.err
@@ -100,7 +101,9 @@ def test_csv(call: Call, tmp_path: Path) -> None:
     assert rows[2]["trial.shape"] == "[1, 2]"
     assert rows[3]["outcome.big"] == str(10**81)
     assert json.loads(call(export=str(target), json=True)) == {"file": str(target), "rows": 5}
-    assert csv_bytes([{"a": True, "b": None}, {"c": 1 << 40_000}]).startswith(b"a,b,c\ntrue,,\n,,0x1000")
+    file = io.BytesIO()
+    write_csv([{"a": True, "b": None}, {"c": 1 << 40_000}], file)
+    assert file.getvalue().startswith(b"a,b,c\ntrue,,\n,,0x1000")
 
 
 def test_parquet(call: Call, tmp_path: Path) -> None:

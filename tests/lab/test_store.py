@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from lab.stores import OUTCOME, STUDY, put, refused
 
-from flipscope.lab import store
+from flipscope.lab import store, tables
+from flipscope.lab.database import AMONG
 from flipscope.lab.machine import machine
 from flipscope.lab.store import Store
 from flipscope.lab.version import trial_key
@@ -66,8 +67,8 @@ def test_done_of_many_keys(kept: Store) -> None:
     keys = [f"{number:064x}" for number in range(100_000)]
     assert kept.done([*keys, "b", "z", "a", "a"]) == {"a", "b"}
     assert kept.done([]) == set()
-    plan = kept._read(f"EXPLAIN QUERY PLAN SELECT key FROM results WHERE {store._AMONG}", "[]")
-    assert any("USING COVERING INDEX" in str(row) for row in plan)
+    plan = kept._read(f"EXPLAIN QUERY PLAN {tables.selected('results')} WHERE {AMONG}", "[]")
+    assert any("USING PRIMARY KEY" in str(row) for row in plan)
 
 
 def test_results_are_those_of_the_present_code_in_the_order_asked_for(kept: Store) -> None:

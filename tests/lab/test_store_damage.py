@@ -15,7 +15,7 @@ import pytest
 from lab.stores import STUDY, Toss, files, put, refused, start
 from waiting import LIMIT
 
-from flipscope.lab import schema
+from flipscope.lab import schema, tables
 from flipscope.lab.store import DATABASE, Store
 from flipscope.lab.version import trial_key
 
@@ -108,7 +108,7 @@ def test_newer_and_foreign_databases(folder: Path) -> None:
     Store(folder).close()
     path = folder / DATABASE
     with contextlib.closing(sqlite3.connect(path)) as database:
-        database.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
+        database.execute(f"PRAGMA user_version = {tables.VERSION + 1}")
     before = path.read_bytes()
     refused("of a newer flipscope .* update flipscope", Store, folder)
     assert path.read_bytes() == before

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TextIO
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live as RichLive
 from rich.text import Text
 
@@ -15,7 +15,7 @@ from flipscope.lab.driver import Judgements, Run
 from flipscope.lab.events import Advanced, Event, Failed, Finished, Retried, Started
 from flipscope.lab.study import Study
 from flipscope.report.lab import MARKS, span
-from flipscope.report.terminal import bar
+from flipscope.report.terminal import SafeConsole, bar
 
 QUIET_SECONDS = 2.0  # what is over sooner needs no view
 LINE_SECONDS = 10.0
@@ -26,7 +26,7 @@ class Live:
     """Looks on while a study runs (`lab.driver.Watch`)."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._console = Console(file=stream, highlight=False)
+        self._console = SafeConsole(file=stream, highlight=False)
         self._view: RichLive | None = None
         self._study: Study | None = None
         self._scale = ""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import math
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,19 +20,25 @@ from rich.table import Table
 from rich.text import Text
 
 from flipscope.commands.cube import print_json
-from flipscope.errors import InputError
-from flipscope.lab import listing, registry
-from flipscope.lab.listing import Row
-from flipscope.lab.store import Failure, Kept, Store
+from flipscope.cube.intervals import check_count
+from flipscope.errors import InputError, printable
+from flipscope.lab import listing, registry, salvage, schema, tables
+from flipscope.lab.listing import Row, Rows
+from flipscope.lab.store import Kept, Store
 from flipscope.lab.version import code_version
 from flipscope.report.terminal import show
 
 SHORT = 10  # characters of a key that a table shows
+LIMIT = 100  # rows of a page, unless more are asked for
 
 
 def run_results(arguments: argparse.Namespace) -> int:
-    """List, export, forget or prune what is stored."""
+    """List, export, forget, prune, verify or repair what is stored; 1 when something is found to be damaged."""
     _check_options(arguments)
+    if arguments.verify:
+        return _verify(arguments)
+    if arguments.repair:
+        return _repair(arguments)
     with Store(arguments.results, create=False) as store:
         if arguments.study is not None:
             _check_study(store, arguments.study)
@@ -38,16 +46,18 @@ def run_results(arguments: argparse.Namespace) -> int:
             return _prune(store, arguments)
         if arguments.forget:
             return _forget(store, arguments)
+        listed = arguments.study is not None or arguments.failed or arguments.where or arguments.export is not None
+        if not listed:
+            return _overview(store.kept(), arguments)
         rows = _rows(store, arguments)
-        kept = store.kept()
-    if arguments.export is not None:
-        return _export(rows, arguments)
-    if arguments.study is None and not arguments.failed and not arguments.where:
-        return _overview(kept, arguments)
-    if arguments.json:
-        print_json(listing.document(rows))
-    else:
-        show(_rows_page(rows))
+        if arguments.limit is not None:
+            rows = rows.first(arguments.limit)
+        if arguments.export is not None:
+            return _export(rows, arguments)
+        if arguments.json:
+            _print_rows(rows)
+        else:
+            show(_rows_page(rows, LIMIT if arguments.limit is None else arguments.limit))
     return 0
 
 
@@ -59,6 +69,14 @@ def _check_options(arguments: argparse.Namespace) -> None:
         raise InputError("--prune removes what no study uses any more: it takes no --where or --failed; --forget does")
     if arguments.forget and arguments.study is None:
         raise InputError("--forget needs a STUDY; add --where or --failed to forget only some of its trials")
+    if arguments.limit is not None:
+        check_count("limit", arguments.limit)
+        if arguments.prune or arguments.forget or arguments.verify or arguments.repair:
+            raise InputError("--limit is for rows that are listed or exported: leave it out, or say which with --where")
+    if (arguments.verify or arguments.repair) and (arguments.where or arguments.failed):
+        raise InputError("--verify and --repair look at all that is stored: they take no --where or --failed")
+    if arguments.repair and arguments.study is not None:
+        raise InputError(f"--repair is for the database of all studies: leave {arguments.study} out")
     for text in arguments.where:
         listing.parse_condition(text)
     if arguments.export is not None:
@@ -66,42 +84,35 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 
 def _check_study(store: Store, study: str) -> None:
-    stored = sorted({kept.study for kept in store.kept()})
+    stored = store.studies()
     if study not in stored:
         there = f"there are results of {', '.join(stored)}" if stored else "nothing is stored there"
         raise InputError(f"there are no results of {study!r} in {store.folder}: {there}")
 
 
-def _rows(store: Store, arguments: argparse.Namespace) -> list[Row]:
+def _rows(store: Store, arguments: argparse.Namespace) -> Rows:
     """The rows that are asked for: done trials, or with --failed those that failed."""
     where = [listing.parse_condition(text) for text in arguments.where]
-    if not arguments.failed:
-        return store.rows(arguments.study, where)
-    return listing.select([_failed_row(failure) for failure in store.failures(arguments.study)], where)
+    return store.table(arguments.study, where, failed=arguments.failed)
 
 
-def _failed_row(failure: Failure) -> Row:
-    """A failure as a row, with the last line of its traceback, which names the error."""
-    lines = failure.traceback.strip().splitlines()
-    return {
-        "study": failure.study,
-        "key": failure.key,
-        **listing.flat(failure.trial, {}),
-        "error": lines[-1] if lines else "",
-        "attempts": failure.attempts,
-        "seconds": failure.seconds,
-        "finished": failure.finished,
-    }
+def _print_rows(rows: Iterable[Row]) -> None:
+    """One JSON document, written while the rows are read."""
+    before = "["
+    for row in rows:
+        sys.stdout.write(before + json.dumps(listing.document(row), allow_nan=False))
+        before = ", "
+    print("[]" if before == "[" else "]")
 
 
-def _export(rows: list[Row], arguments: argparse.Namespace) -> int:
+def _export(rows: Rows, arguments: argparse.Namespace) -> int:
     if not rows:
         raise InputError("no stored trial is as asked for: nothing was written")
     listing.export(rows, Path(arguments.export))
     if arguments.json:
         print_json({"file": arguments.export, "rows": len(rows)})
     else:
-        print(f"wrote {len(rows):,} rows to {arguments.export}", file=sys.stderr)
+        print(f"wrote {len(rows):,} rows to {printable(arguments.export)}", file=sys.stderr)
     return 0
 
 
@@ -130,16 +141,18 @@ def _prune(store: Store, arguments: argparse.Namespace) -> int:
         f"failures of code that has changed, and {removed.files:,} files ({decimal(removed.size)})."
     )
     if unknown:
-        print(f"kept all results of {', '.join(unknown)}: no such study is installed.", file=sys.stderr)
+        kept = printable(", ".join(unknown))
+        print(f"kept all results of {kept}: no such study is installed.", file=sys.stderr)
     return 0
 
 
 def _forget(store: Store, arguments: argparse.Namespace) -> int:
     with contextlib.nullcontext() if arguments.dry_run else store.driving(arguments.study):
-        keys = [row["key"] for row in _rows(store, arguments)]
-        if not arguments.failed and not arguments.where:
-            keys += [failure.key for failure in store.failures(arguments.study)]
-        count = len(keys) if arguments.dry_run else store.forget(keys)
+        if arguments.failed or arguments.where:
+            keys = _rows(store, arguments).keys
+            count = len(keys) if arguments.dry_run else store.forget(keys)
+        else:
+            count = store.forget_study(arguments.study, dry_run=arguments.dry_run)
         files = None if arguments.dry_run else store.prune()
     if arguments.json:
         freed = {"files": files.files, "size": files.size} if files is not None else {}
@@ -160,6 +173,67 @@ def _current_codes(kept: Sequence[Kept]) -> dict[str, str | None]:
         except InputError:
             found[study] = None
     return found
+
+
+# ---------------------------------------------------------------- damage
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    """Say what is damaged, and what to do."""
+    trouble: str | None = None
+    found = salvage.Verified(0, 0, [])
+    try:
+        with Store(arguments.results, create=False) as store:
+            if arguments.study is not None and store.studies():
+                _check_study(store, arguments.study)
+            found = salvage.verify(store, arguments.study)
+    except schema.Damaged as error:
+        trouble = str(error)
+    whole = trouble is None and not found.damaged
+    if arguments.json:
+        print_json({"whole": whole, "database": trouble, **asdict(found)})
+    else:
+        show(_verified_page(found, trouble, arguments.results))
+    return 0 if whole else 1
+
+
+def _verified_page(found: salvage.Verified, trouble: str | None, folder: str) -> RenderableType:
+    if trouble is not None:
+        return Text(trouble + ".")
+    read = f"{found.rows:,} rows and {found.arrays:,} array files were read"
+    if not found.damaged:
+        return Text(f"{read}: all are whole.")
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("what", "study", "key", "why"):
+        table.add_column(name, overflow="fold")
+    for finding in found.damaged[:LIMIT]:
+        table.add_row(finding.what, Text(finding.study), Text(finding.key[:SHORT]), Text(finding.why))
+    more = len(found.damaged) - LIMIT
+    notes = [f"and {more:,} more; --json lists all."] if more > 0 else []
+    notes.append(f"{read} and are whole; {len(found.damaged):,} are damaged.")
+    notes.append("Run the studies again: damaged results are measured anew, and lost descriptions of machines written.")
+    notes.append(f"Damaged rows that remain are removed by flipscope results --repair --results {folder}.")
+    return Group(table, *(Text(note, style="italic dim") for note in notes))
+
+
+def _repair(arguments: argparse.Namespace) -> int:
+    """Make a new database of what is whole."""
+    with contextlib.suppress(schema.Damaged), Store(arguments.results, create=False) as store:
+        rows = [whole for table in tables.COLUMNS for _, whole in store.checked(table)]
+        if all(rows):
+            if arguments.json:
+                print_json({"kept": len(rows), "damaged": 0, "before": None})
+            else:
+                print(f"all {len(rows):,} rows are whole: there is nothing to repair.")
+            return 0
+    done = salvage.repair(Path(arguments.results))
+    if arguments.json:
+        print_json({**asdict(done), "before": str(done.before)})
+    else:
+        said = f"kept {done.kept:,} rows, left out {done.damaged:,} damaged ones; the old database is {done.before}."
+        print(printable(said))
+        print("run the studies again: what is missing is measured.", file=sys.stderr)
+    return 0
 
 
 # ---------------------------------------------------------------- pages
@@ -183,7 +257,7 @@ def _overview(kept: Sequence[Kept], arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(rows)
     elif not rows:
-        print(f"Nothing is stored in {arguments.results}.")
+        print(printable(f"Nothing is stored in {arguments.results}."))
     else:
         show(_overview_page(rows))
     return 0
@@ -205,30 +279,78 @@ def _overview_page(rows: Sequence[Row]) -> RenderableType:
     return Group(table, *(Text(note, style="italic dim") for note in notes))
 
 
-def _rows_page(rows: Sequence[Row]) -> RenderableType:
-    """One row a trial; what all have in common stands below."""
-    if not rows:
+class _Survey:
+    """What all rows have in common, without keeping them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first: Row = {}
+        self._names: dict[tuple[str, ...], None] = {}
+        self._held: Counter[str] = Counter()  # how many rows have the name
+        self._varied: set[str] = set()
+        self._worded: set[str] = set()  # names with values that are no numbers
+
+    def add(self, row: Row) -> None:
+        """Take note of a row."""
+        self._first = self._first or row
+        self.count += 1
+        self._names[tuple(row)] = None
+        for name, value in row.items():
+            self._held[name] += 1
+            if name not in self._varied and (name not in self._first or value != self._first[name]):
+                self._varied.add(name)
+            if name not in self._worded and not isinstance(value, int | float | None):
+                self._worded.add(name)
+
+    def names(self) -> list[str]:
+        """All names in order."""
+        return listing.ordered(name for names in self._names for name in names)
+
+    def constant(self, name: str) -> bool:
+        """Whether all rows have the same of this name."""
+        return self._held[name] == self.count and name not in self._varied
+
+    def numeric(self, name: str) -> bool:
+        """Whether there are only numbers under this name, or nothing."""
+        return name not in self._worded
+
+
+def _rows_page(rows: Rows, limit: int) -> RenderableType:
+    """One row a trial, the first of them; what all have in common stands below, and whole tracebacks after it."""
+    survey, first = _Survey(), list[Row]()
+    for row in rows:
+        survey.add(row)
+        if len(first) < limit:
+            first.append(row)
+    if not first:
         return Text("No stored trial is as asked for.")
-    names = [name for name in listing.columns(rows) if name != "finished"]
-    common = [name for name in names if name.startswith("trial.") and len(rows) > 1 and _constant(rows, name)]
-    shown = [name for name in names if name not in common and (name != "study" or not _constant(rows, name))]
+    names = [name for name in survey.names() if name not in ("finished", "traceback")]
+    common = [name for name in names if name.startswith("trial.") and survey.count > 1 and survey.constant(name)]
+    shown = [name for name in names if name not in common and (name != "study" or not survey.constant(name))]
     table = Table(box=box.SIMPLE_HEAD)
     for name in shown:
-        numeric = all(isinstance(row.get(name), int | float | None) for row in rows)
-        table.add_column(
-            Text(name.removeprefix("trial.").removeprefix("outcome.")), justify="right" if numeric else "left"
-        )
-    for row in rows:
+        heading = Text(name.removeprefix("trial.").removeprefix("outcome."))
+        table.add_column(heading, justify="right" if survey.numeric(name) else "left")
+    for row in first:
         table.add_row(*(Text(_cell(name, row[name]) if name in row else "") for name in shown))
-    same = ", ".join(f"{name.removeprefix('trial.')} {_cell(name, rows[0][name])}" for name in common)
-    notes = [f"{len(rows):,} trials of {rows[0]['study']}" if _constant(rows, "study") else f"{len(rows):,} trials"]
+    same = ", ".join(f"{name.removeprefix('trial.')} {_cell(name, first[0][name])}" for name in common)
+    notes = [f"{survey.count:,} trials" + (f" of {first[0]['study']}" if survey.constant("study") else "")]
+    if survey.count > len(first):
+        notes.append(f"the first {len(first):,} are shown: --limit K shows more, --export FILE and --json have all")
     if same:
         notes.append(f"the same in all: {same}")
-    return Group(table, Text("; ".join(notes) + ".", style="italic dim"))
+    return Group(table, Text("; ".join(notes) + ".", style="italic dim"), *_tracebacks(first))
 
 
-def _constant(rows: Sequence[Row], name: str) -> bool:
-    return all(name in row and row[name] == rows[0].get(name) for row in rows)
+def _tracebacks(rows: Sequence[Row]) -> Iterator[RenderableType]:
+    """The tracebacks of failures, each once, with the trials that ended so."""
+    keys: dict[str, list[str]] = {}
+    for row in rows:
+        if "traceback" in row:
+            keys.setdefault(row["traceback"], []).append(row["key"][:SHORT])
+    for text, those in keys.items():
+        yield Text(f"\n{', '.join(those)}", style="bold")
+        yield Text(text.rstrip())
 
 
 def _cell(name: str, value: Any) -> str:

@@ -7,7 +7,9 @@ import os
 import secrets
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from safetensors import SafetensorError
@@ -54,7 +56,7 @@ class ArrayFiles:
         except FileNotFoundError:
             raise InputError(f"the array file {path} is missing") from None
         except OSError as error:
-            raise InputError(f"the array file {path} cannot be read: {error.strerror}") from error
+            raise InputError(_unreadable(path, error)) from error
         if check and hashlib.sha256(content).hexdigest() != name:
             raise InputError(f"the array file {path} is damaged: its content has changed")
         try:
@@ -63,14 +65,16 @@ class ArrayFiles:
             raise InputError(f"the array file {path} is damaged: {error}") from error
 
     def intact(self, name: str) -> bool:
-        """Whether the file is there and holds what was written."""
+        """Whether the file is there and holds what was written; InputError if that cannot be told."""
         found = hashlib.sha256()
         try:
             with self.path(name).open("rb") as file:
                 while block := file.read(_BLOCK):
                     found.update(block)
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError as error:  # who measures again what is only locked away has it twice
+            raise InputError(_unreadable(self.path(name), error)) from error
         return found.hexdigest() == name
 
     def names(self) -> Iterator[str]:
@@ -81,6 +85,10 @@ class ArrayFiles:
     def leftovers(self) -> Iterator[Path]:
         """Files that were never finished, and are so old that nobody is writing them."""
         return old_parts(self.folder, f"??/.*{PART}")
+
+
+def _unreadable(path: Path, error: OSError) -> str:
+    return f"the array file {path} cannot be read: {error.strerror}; see to that, then run the same command again"
 
 
 def old_parts(folder: Path, pattern: str) -> Iterator[Path]:
@@ -94,17 +102,22 @@ def old_parts(folder: Path, pattern: str) -> Iterator[Path]:
 
 
 def write_whole(target: Path, content: bytes) -> None:
-    """Write a file by way of a temporary name: there is the old one or the whole new one, after a power cut too."""
+    """Write a file that is whole or not there."""
+    with whole_file(target) as file:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(file.fileno(), view) :]
+
+
+@contextmanager
+def whole_file(target: Path) -> Iterator[BinaryIO]:
+    """A file to write by way of a temporary name: there is the old one or the whole new one, after a power cut too."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}{PART}")
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        try:
-            view = memoryview(content)
-            while view:
-                view = view[os.write(handle, view) :]
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(temporary, target)
     except BaseException:
         temporary.unlink(missing_ok=True)

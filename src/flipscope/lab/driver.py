@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from flipscope.cube.intervals import check_count
-from flipscope.errors import InputError
+from flipscope.errors import InputError, RunError
 from flipscope.lab.events import Advanced, Event, Failed, Finished, Idle, Retried, Started
 from flipscope.lab.runner import Job, Runner
 from flipscope.lab.store import Store
@@ -104,8 +104,12 @@ def run_study(
             drive.follow(runner, jobs)
             run = drive.run()
         except BaseException as error:
-            with contextlib.suppress(InputError):  # of a full disk, which is told already
+            try:
                 drive.end("stopped" if isinstance(error, KeyboardInterrupt) else "failed")
+            except RunError as lost:  # which says where the results are, whatever else happened
+                raise lost from error
+            except InputError:  # of a full disk, which is told already
+                pass
             raise
         drive.end("done" if run.complete else "incomplete", run.judgements)
         if watch is not None:
@@ -115,7 +119,9 @@ def run_study(
 
 def judged(study: Study, scale: str, store: Store) -> Run:
     """What the store says of a study at a scale."""
-    return _Drive(study, scale, store, None).run()
+    drive = _Drive(study, scale, store, None)
+    drive.tell_of_damage("and left out: run it again to measure them anew")
+    return drive.run()
 
 
 class _Drive:
@@ -127,9 +133,8 @@ class _Drive:
         self.trials: dict[str, Trial] = {
             trial_key(study, trial, self.code): trial for trial in study.checked_trials(scale)
         }
-        stored = store.done(self.trials)
-        self.damaged = store.damaged(stored)
-        self.done = stored - self.damaged
+        self.damaged = store.damaged(self.trials)
+        self.done = store.done(self.trials) - self.damaged
         self.failed = {failure.key for failure in store.failures(study.name, self.trials)} - self.done
         self.reused = len(self.done)
         self.number: int | None = None
@@ -142,15 +147,20 @@ class _Drive:
 
     def jobs(self, *, retry_failed: bool, limit: int | None) -> list[Job]:
         """What is to be measured."""
-        if self.damaged:
-            logging.getLogger("flipscope").warning(
-                "%d stored trials of %s have lost their arrays, and are measured again",
-                len(self.damaged),
-                self.study.name,
-            )
+        self.tell_of_damage("and are measured again")
         skipped = self.done if retry_failed else self.done | self.failed
         jobs = [Job(key, self.study, trial) for key, trial in self.trials.items() if key not in skipped]
         return jobs if limit is None else jobs[: check_count("limit", limit)]
+
+    def tell_of_damage(self, so: str) -> None:
+        """Say how many stored trials cannot be used, if any, and what becomes of them."""
+        if self.damaged:
+            logging.getLogger("flipscope").warning(
+                "%d stored trials of %s are damaged or have lost their arrays, %s",
+                len(self.damaged),
+                self.study.name,
+                so,
+            )
 
     def begin(self, number: int, jobs: Sequence[Job]) -> None:
         """Tell everyone that it begins; what failed before and is tried again has not failed yet."""

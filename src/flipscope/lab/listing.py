@@ -5,16 +5,18 @@ from __future__ import annotations
 import csv
 import importlib
 import io
+import itertools
 import json
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from flipscope.errors import InputError
-from flipscope.lab.arrays import write_whole
+from flipscope.lab.arrays import whole_file
 from flipscope.lab.outcomes import LONG
 
 Row = dict[str, Any]
@@ -29,6 +31,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
 }
 FORMATS = (".csv", ".parquet")
+_BLOCK = 10_000  # rows that are written together
 _CONDITION = re.compile(r"(?P<field>[^=<>!]+)(?P<how>!=|<=|>=|=|<|>)(?P<value>.*)", re.DOTALL)
 
 
@@ -46,29 +49,68 @@ def flat(trial: Mapping[str, Any], outcome: Mapping[str, Any]) -> Row:
     return row | {f"outcome.{name}": value for name, value in outcome.items()}
 
 
-def columns(rows: Sequence[Row]) -> list[str]:
-    """The names of all rows: those of trials, then of outcomes, then the rest, study and key before all."""
-    names = dict.fromkeys(name for row in rows for name in row)
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What is kept of a row while rows are chosen: its place among them, its names, and what conditions ask of it."""
+
+    order: tuple[str, ...]
+    key: str
+    names: tuple[str, ...]
+    values: Row
+
+
+class Rows:
+    """Rows that are read when they are gone through, each time anew: there may be more than memory has room for."""
+
+    def __init__(self, keys: Sequence[str], find: Callable[[Sequence[str]], Iterator[Row]]) -> None:
+        self.keys = keys
+        self._find = find
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __iter__(self) -> Iterator[Row]:
+        return self._find(self.keys)
+
+    def first(self, count: int) -> Rows:
+        """As many rows from the beginning."""
+        return Rows(self.keys[:count], self._find)
+
+
+def ordered(names: Iterable[str]) -> list[str]:
+    """Names of columns: those of trials, then of outcomes, then the rest, study and key before all."""
     order = ("study", "key", "trial.", "outcome.", "")
-    return sorted(names, key=lambda name: next(at for at, start in enumerate(order) if name.startswith(start)))
+    return sorted(
+        dict.fromkeys(names), key=lambda name: next(at for at, start in enumerate(order) if name.startswith(start))
+    )
 
 
-def select(rows: list[Row], where: Sequence[Condition]) -> list[Row]:
-    """The rows that fulfil all conditions; a row without the field fulfils none. InputError for a field of no row."""
+def columns(rows: Iterable[Row]) -> list[str]:
+    """The names of all rows, in order."""
+    return ordered(name for names in dict.fromkeys(tuple(row) for row in rows) for name in names)
+
+
+def candidates(field: str) -> tuple[str, str, str]:
+    """The names that a field of a condition may stand for."""
+    return field, f"trial.{field}", f"outcome.{field}"
+
+
+def select(outlines: list[Outline], where: Sequence[Condition]) -> list[Outline]:
+    """Those that fulfil all conditions; a row without the field fulfils none. InputError for a field of no row."""
     for field, how, value in where:
         if how not in COMPARISONS:
             raise InputError(f"{how!r} is not a comparison: use one of {' '.join(COMPARISONS)}")
-        if rows:
-            rows = _selected(rows, _resolved(rows, field), how, value)
-    return rows
+        if outlines:
+            outlines = _selected(outlines, _resolved(outlines, field), how, value)
+    return outlines
 
 
-def _resolved(rows: Sequence[Row], field: str) -> str:
+def _resolved(outlines: Sequence[Outline], field: str) -> str:
     """The full name of a field, which may be given without its trial. or outcome."""
-    names = columns(rows)
+    names = ordered(name for names in dict.fromkeys(outline.names for outline in outlines) for name in names)
     if field in names:
         return field
-    found = [name for name in (f"trial.{field}", f"outcome.{field}") if name in names]
+    found = [name for name in candidates(field)[1:] if name in names]
     if len(found) == 2:
         raise InputError(f"--where {field}: there are {found[0]} and {found[1]}; name one of them")
     if not found:
@@ -76,23 +118,24 @@ def _resolved(rows: Sequence[Row], field: str) -> str:
     return found[0]
 
 
-def _selected(rows: Sequence[Row], name: str, how: str, value: str) -> list[Row]:
+def _selected(outlines: Sequence[Outline], name: str, how: str, value: str) -> list[Outline]:
     chosen, comparable = [], False
-    held = [row for row in rows if name in row]
-    for row in held:
-        wanted = _read(value, row[name])
+    held = [outline for outline in outlines if name in outline.values]
+    for outline in held:
+        wanted = _read(value, outline.values[name])
         if wanted is _UNLIKE:
             fulfilled = how == "!="
         else:
             comparable = True
             try:
-                fulfilled = bool(COMPARISONS[how](row[name], wanted))
+                fulfilled = bool(COMPARISONS[how](outline.values[name], wanted))
             except TypeError:  # None has no order, nor have lists of unlike parts
                 fulfilled = False
         if fulfilled:
-            chosen.append(row)
+            chosen.append(outline)
     if not comparable:
-        raise InputError(f"--where {name}{how}{value}: {value!r} is nothing like its values, such as {held[0][name]!r}")
+        example = held[0].values[name]
+        raise InputError(f"--where {name}{how}{value}: {value!r} is nothing like its values, such as {example!r}")
     return chosen
 
 
@@ -127,12 +170,12 @@ def _read(text: str, like: Any) -> Any:
 # ---------------------------------------------------------------- files
 
 
-def export(rows: Sequence[Row], target: Path) -> None:
+def export(rows: Rows, target: Path) -> None:
     """Write the rows as a CSV or Parquet file, by the ending of its name; the file is whole or not there."""
     check_target(target)
-    content = csv_bytes(rows) if target.suffix == ".csv" else parquet_bytes(rows)
     try:
-        write_whole(target, content)
+        with whole_file(target) as file:
+            (write_csv if target.suffix == ".csv" else write_parquet)(rows, file)
     except OSError as error:
         raise InputError(f"{target} cannot be written: {error.strerror}") from error
 
@@ -147,28 +190,38 @@ def check_target(target: Path) -> None:
         _pyarrow()
 
 
-def csv_bytes(rows: Sequence[Row]) -> bytes:
-    """The rows as UTF-8 CSV with a line of names: nothing for None, true and false, JSON for lists."""
-    text = io.StringIO()
+def write_csv(rows: Iterable[Row], file: BinaryIO) -> None:
+    """Write the rows as UTF-8 CSV with a line of names: nothing for None, true and false, JSON for lists."""
     names = columns(rows)
+    text = io.TextIOWrapper(file, "utf-8", errors="backslashreplace", newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)
     writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
-    return text.getvalue().encode(errors="backslashreplace")
+    text.flush()
+    text.detach()
 
 
 def _cell(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, bool | list) else document(value, finite=False)
 
 
-def parquet_bytes(rows: Sequence[Row]) -> bytes:
-    """The rows as a Parquet file; a column of several kinds, of lists, or of integers beyond 64 bits is of texts."""
+def write_parquet(rows: Iterable[Row], file: BinaryIO) -> None:
+    """Write the rows as Parquet; a column of several kinds, of lists, or of integers beyond 64 bits is of texts."""
     arrow = _pyarrow()
-    names = columns(rows)
-    content = {name: arrow.array(_column([row.get(name) for row in rows])) for name in names}
-    sink = io.BytesIO()
-    importlib.import_module("pyarrow.parquet").write_table(arrow.table(content), sink)
-    return sink.getvalue()
+    kinds: dict[str, set[type]] = {}
+    for row in rows:
+        for name, value in row.items():
+            kinds.setdefault(name, set()).add(_kind(value))
+    makers = {name: _maker(kinds[name]) for name in ordered(kinds)}
+    plan = arrow.schema([(name, getattr(arrow, kind)()) for name, (kind, _) in makers.items()])
+    left = iter(rows)
+    with importlib.import_module("pyarrow.parquet").ParquetWriter(file, plan) as writer:
+        while block := list(itertools.islice(left, _BLOCK)):
+            content = {
+                name: [None if row.get(name) is None else make(row[name]) for row in block]
+                for name, (_, make) in makers.items()
+            }
+            writer.write_table(arrow.table(content, schema=plan))
 
 
 def _pyarrow() -> Any:
@@ -178,23 +231,31 @@ def _pyarrow() -> Any:
         raise InputError("Parquet files need pyarrow: pip install 'flipscope[tables]', or export .csv") from None
 
 
-def _column(values: list[Any]) -> list[Any]:
-    """The values, all of one kind."""
-    kinds = {type(value) for value in values if value is not None}
-    if kinds == {int, float} and all(
-        isinstance(value, float) or _exact(value) for value in values if value is not None
-    ):
-        return [None if value is None else float(value) for value in values]
-    if kinds <= {bool} or kinds <= {float}:
-        return values
-    if kinds == {int} and all(value is None or -(1 << 63) <= value < 1 << 63 for value in values):
-        return values
-    return [None if value is None else _text(value) for value in values]
+class _Long:
+    """Stands for integers that a float cannot hold exactly."""
 
 
-def _exact(value: int) -> bool:
-    """Whether an integer is the same as a float."""
-    return abs(value) <= 1 << 53
+class _TooLong:
+    """Stands for integers beyond 64 bits."""
+
+
+def _kind(value: Any) -> type:
+    """The type of a value, that of large integers by their size."""
+    if type(value) is int and abs(value) > 1 << 53:
+        return _Long if -(1 << 63) <= value < 1 << 63 else _TooLong
+    return type(value)
+
+
+def _maker(kinds: set[type]) -> tuple[str, Callable[[Any], Any]]:
+    """The type of a column that holds values of these kinds, and what makes one of a value."""
+    kinds = kinds - {type(None)}
+    if not kinds:
+        return "null", lambda value: value
+    if kinds == {bool}:
+        return "bool_", lambda value: value
+    if kinds <= {int, _Long}:
+        return "int64", lambda value: value
+    return ("float64", float) if kinds <= {int, float} else ("string", _text)
 
 
 def _text(value: Any) -> str:

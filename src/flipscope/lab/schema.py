@@ -7,6 +7,7 @@ import os
 import secrets
 import sqlite3
 import sys
+import tempfile
 import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -14,63 +15,17 @@ from pathlib import Path
 from urllib.parse import quote
 
 from flipscope.errors import InputError
+from flipscope.lab import migration, tables
 from flipscope.lab.arrays import PART, flush_folder
+from flipscope.lab.place import Identity, beside, identity, rescued
 
 DATABASE = "flipscope.sqlite"
 ARRAYS = "arrays"
-VERSION = 1
 PATIENCE = 30.0  # seconds to wait for another process's commit
 
-_APPLICATION = 0x666C6970  # "flip", in the header, where the `file` command looks
 _MAGIC = b"SQLite format 3\0"
 _WAL = b"\2\2"  # bytes 18 and 19 of a file with a write-ahead log
 _HEADER = 100
-# STRICT refuses values of a wrong type; older SQLite lacks it.
-_STRICT = " STRICT" if sqlite3.sqlite_version_info >= (3, 37) else ""
-_COMMON = """
-    key TEXT NOT NULL PRIMARY KEY,
-    study TEXT NOT NULL,
-    code TEXT NOT NULL,
-    trial TEXT NOT NULL,
-    seconds REAL NOT NULL,
-    finished TEXT NOT NULL,
-    attempts INTEGER NOT NULL,"""
-_TABLES = f"""
-CREATE TABLE machines (id INTEGER PRIMARY KEY, document TEXT NOT NULL UNIQUE){_STRICT};
-CREATE TABLE results ({_COMMON}
-    outcome TEXT NOT NULL,
-    arrays TEXT,
-    size INTEGER NOT NULL,
-    machine INTEGER NOT NULL REFERENCES machines(id)
-){_STRICT};
-CREATE INDEX results_by_study ON results(study, code);
-CREATE INDEX results_by_arrays ON results(arrays);
-CREATE TABLE failures ({_COMMON}
-    traceback TEXT NOT NULL
-){_STRICT};
-CREATE INDEX failures_by_study ON failures(study, code);
-CREATE TABLE runs (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    study TEXT NOT NULL,
-    scale TEXT NOT NULL,
-    code TEXT NOT NULL,
-    state TEXT NOT NULL,
-    total INTEGER NOT NULL,
-    done INTEGER NOT NULL,
-    failed INTEGER NOT NULL,
-    started TEXT NOT NULL,
-    updated TEXT NOT NULL,
-    pid INTEGER NOT NULL,
-    born TEXT NOT NULL,
-    host TEXT NOT NULL,
-    command TEXT NOT NULL,
-    running TEXT NOT NULL,
-    verdicts TEXT NOT NULL
-){_STRICT};
-CREATE INDEX runs_by_study ON runs(study);
-PRAGMA application_id = {_APPLICATION};
-PRAGMA user_version = {VERSION};
-"""
 
 # Where several machines cannot see each other's memory, a write-ahead log loses data: it is for these only.
 _LOCAL = frozenset(
@@ -101,10 +56,14 @@ _LOCAL = frozenset(
 )
 
 
+class Damaged(InputError):
+    """The database cannot be trusted as a whole."""
+
+
 class _Connection(sqlite3.Connection):
     """A connection that is known while it is open."""
 
-    place: Path
+    file: Identity | None
     mode: str
 
     def close(self) -> None:
@@ -122,14 +81,25 @@ def connect(folder: Path, *, create: bool) -> tuple[sqlite3.Connection, bool]:
         if not path.exists():
             _make(path, create)
         place = path.resolve()
-        modes = [connection.mode for connection in _open if connection.place == place]
+        modes = [connection.mode for connection in _open if connection.file == identity(place)]
         # Looking into a file that this process has open elsewhere would undo SQLite's locks on it, as POSIX has it.
         connection = _opened(place, modes[0]) if modes else _first(path, place)
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.place = place
-        _open.add(connection)
+        try:
+            connection.execute("SELECT id FROM machines LIMIT 1").fetchall()  # from now on the log is open too
+        except BaseException:
+            connection.close()
+            raise
     return connection, connection.mode == "rw"
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """A connection to a database that may be damaged, and is left as it is."""
+    return _opened(path.resolve(), "ro")
+
+
+def connect_copy(path: Path) -> sqlite3.Connection:
+    """A connection to a copy of a database that this process has just made."""
+    return _opened(path, "rw")
 
 
 def _first(path: Path, place: Path) -> _Connection:
@@ -141,24 +111,41 @@ def _first(path: Path, place: Path) -> _Connection:
         # Without the right to write: closing would merge the log into a damaged file.
         with closing(_opened(place, "ro")) as reader:
             _check(reader, path)
-    unlogged = logged and not _beside(path, "-wal").exists()
+    unlogged = logged and not beside(path, "-wal").exists()
     connection = _opened(place, "rw" if writable else "ro&immutable=1" if unlogged else "ro")
     try:
         if writable:
             _choose_journal(connection, path, logged, local)
         else:
             _check(connection, path)
+        _bring_up_to_date(connection, path, writable)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
+def _bring_up_to_date(connection: sqlite3.Connection, path: Path, writable: bool) -> None:
+    ((version,),) = connection.execute("PRAGMA user_version")
+    if version == tables.VERSION:
+        return
+    if not writable:
+        raise InputError(
+            f"{path} is of an older flipscope (its format is {version}, this one reads {tables.VERSION}) and cannot be "
+            "written: give yourself the right to write it, and it is brought up to date"
+        )
+    migration.bring_up_to_date(connection)
+
+
 def _opened(place: Path, mode: str) -> _Connection:
     """A connection without transactions of the module's own."""
     address = f"file:{quote(str(place))}?mode={mode}"
     connection = sqlite3.connect(address, timeout=PATIENCE, isolation_level=None, uri=True, factory=_Connection)
-    connection.mode = mode
+    connection.mode, connection.file = mode, identity(place)
+    connection.text_factory = tables.tolerant_text
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA temp_store = MEMORY")  # no second disk that may be full
+    _open.add(connection)
     return connection
 
 
@@ -166,13 +153,18 @@ def _make(path: Path, create: bool) -> None:
     """Make an empty database under another name, then give it this one, unless somebody else has been faster."""
     for rest in _unmerged(path):
         raise InputError(f"{path} is missing but {rest.name} is there: put it back, or move {rest.name} away too")
+    for copy in rescued(path):
+        raise InputError(
+            f"{path} is missing but {copy.name} is there, which was saved when it had gone: "
+            f"rename it to {path.name} to go on with it, or move it away"
+        )
     if not create:
         raise InputError(f"there are no results in {path.parent}: run a study, or name another folder with --results")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{PART}")
     try:
-        with closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
-            connection.executescript(f"PRAGMA synchronous = FULL; BEGIN; {_TABLES} COMMIT;")
+        with closing(make_empty(temporary)):
+            pass
         try:
             os.link(temporary, path)
         except FileExistsError:
@@ -185,14 +177,17 @@ def _make(path: Path, create: bool) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def make_empty(path: Path) -> sqlite3.Connection:
+    """A connection to a new database without a row."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.executescript(f"PRAGMA synchronous = FULL; BEGIN; {tables.SCHEMA} COMMIT;")
+    return connection
+
+
 def _unmerged(path: Path) -> list[Path]:
     """The journals beside the database that hold what it lacks."""
-    journals = (_beside(path, "-wal"), _beside(path, "-journal"))
+    journals = (beside(path, "-wal"), beside(path, "-journal"))
     return [journal for journal in journals if journal.exists() and journal.stat().st_size]
-
-
-def _beside(path: Path, ending: str) -> Path:
-    return path.with_name(path.name + ending)
 
 
 def _checked_header(path: Path) -> bytes:
@@ -200,12 +195,12 @@ def _checked_header(path: Path) -> bytes:
     with path.open("rb") as file:
         header = file.read(_HEADER)
     if len(header) < _HEADER:
-        raise InputError(_damage(path, "it is empty" if not header else "it is cut off"))
+        raise Damaged(_damage(path, "it is empty" if not header else "it is cut off"))
     if not header.startswith(_MAGIC):
-        raise InputError(_damage(path, "it is not an SQLite database"))
+        raise Damaged(_damage(path, "it is not an SQLite database"))
     page = int.from_bytes(header[16:18], "big")  # 1 stands for 65536
     if path.stat().st_size % (page if page > 1 else 65536) and not _unmerged(path):
-        raise InputError(_damage(path, "it is cut off"))  # SQLite would take the missing bytes for zeros
+        raise Damaged(_damage(path, "it is cut off"))  # SQLite would take the missing bytes for zeros
     return header
 
 
@@ -213,15 +208,20 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     """Raise InputError unless the database is whole, and a store that this flipscope understands."""
     ((application,),) = connection.execute("PRAGMA application_id")
     ((version,),) = connection.execute("PRAGMA user_version")
-    if application != _APPLICATION or version < 1:
+    if application != tables.APPLICATION or version < 1:
         raise InputError(f"{path} is not a results database of flipscope: move it away, or use another --results")
-    if version > VERSION:
+    if version > tables.VERSION:
         raise InputError(
-            f"{path} is of a newer flipscope (its format is {version}, this one reads {VERSION}): update flipscope"
+            f"{path} is of a newer flipscope (its format is {version}, this one reads {tables.VERSION}): "
+            "update flipscope"
         )
-    for (finding,) in connection.execute("PRAGMA quick_check(1)"):
+    found = dict(connection.execute("SELECT name, sql FROM sqlite_master"))
+    for table, definition in tables.DEFINITIONS.items():
+        if version == tables.VERSION and not tables.as_made(definition, found.get(table)):
+            raise Damaged(_damage(path, f"the table {table} is not as it was made"))
+    for (finding,) in connection.execute("PRAGMA integrity_check(1)"):
         if finding != "ok":
-            raise InputError(_damage(path, " ".join(finding.split())))
+            raise Damaged(_damage(path, " ".join(finding.split())))
 
 
 def _choose_journal(connection: sqlite3.Connection, path: Path, logged: bool, local: bool) -> None:
@@ -273,7 +273,7 @@ def said(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise InputError(_database_sentence(path, error)) from error
+        raise _of_database(path, error) from error
     except OSError as error:
         raise InputError(_disk_sentence(path.parent, error)) from error
 
@@ -283,23 +283,48 @@ def _code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
-def _database_sentence(path: Path, error: sqlite3.Error) -> str:
+def _of_database(path: Path, error: sqlite3.Error) -> InputError:
     code = _code(error)
     if code == sqlite3.SQLITE_FULL:
-        return _full(path.parent)
-    if "malformed database schema" in str(error) and not _STRICT:
-        return f"{path} was made with SQLite 3.37 or newer, this Python has {sqlite3.sqlite_version}: update it"
+        return InputError(_full(path.parent))
+    if "malformed database schema" in str(error) and not tables.STRICT:
+        return InputError(
+            f"{path} was made with SQLite 3.37 or newer, this Python has {sqlite3.sqlite_version}: update it"
+        )
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return _damage(path, str(error))
+        return Damaged(_damage(path, str(error)))
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return f"{path} has been in use by another process for {PATIENCE:g} seconds: wait for it, then try again"
-    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-        return f"{path} cannot be used: {error}; give yourself the right to write it, or use another --results"
-    return f"{path} cannot be used: {error}"
+        return InputError(
+            f"{path} has been in use by another process for {PATIENCE:g} seconds: wait for it, then try again"
+        )
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR):
+        reason = _why_not_written(path.parent)  # SQLite does not tell, and reading needs some room for its log too
+        if reason is not None:
+            return InputError(_disk_sentence(path.parent, reason))
+        advice = (
+            "" if code == sqlite3.SQLITE_IOERR else "; give yourself the right to write it, or use another --results"
+        )
+        return InputError(f"{path} cannot be used: {error}{advice}")
+    return InputError(f"{path} cannot be used: {error}")
+
+
+def _why_not_written(folder: Path) -> OSError | None:
+    """What the disk says to a small new file, if it is about the disk."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(1 << 16))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return error if error.errno in (*_NO_ROOM, errno.EROFS, errno.EIO) else None
+    return None
+
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def _disk_sentence(folder: Path, error: OSError) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in _NO_ROOM:
         return _full(folder)
     where = error.filename or folder
     return f"{where} cannot be used: {error.strerror or error}; use another --results"
@@ -311,6 +336,7 @@ def _full(folder: Path) -> str:
 
 def _damage(path: Path, what: str) -> str:
     return (
-        f"{path} is damaged ({what}) and was left as it is: put a copy in its place, or move it away "
-        f"(with {path.name}-wal if there is one) to begin anew; the folder {ARRAYS} keeps its arrays"
+        f"{path} is damaged ({what}) and was left as it is: flipscope results --repair --results {path.parent} keeps "
+        f"what can be read of it; or put a copy in its place, or move it away (with {path.name}-wal if there is one) "
+        f"to begin anew; the folder {ARRAYS} keeps its arrays"
     )

@@ -11,19 +11,18 @@ import json
 import math
 import os
 import platform
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from flipscope.cube.intervals import check_count
 from flipscope.errors import InputError
-from flipscope.lab import listing, locks, outcomes, schema
-from flipscope.lab.arrays import PART, ArrayFiles, old_parts
+from flipscope.lab import listing, locks, outcomes, schema, tables
+from flipscope.lab.arrays import PART, old_parts
+from flipscope.lab.database import AMONG, Database, blocks
 from flipscope.lab.machine import born
 from flipscope.lab.machine import machine as this_machine
 from flipscope.lab.study import Outcome, Result, Study, Trial
@@ -31,8 +30,7 @@ from flipscope.lab.version import code_version, trial_key
 
 DATABASE = schema.DATABASE  # the file that makes a folder a store
 SILENCE = 600.0  # seconds without a beat after which a driver on another machine is taken for dead
-_TRIED = "key, study, trial, code, seconds, finished, attempts"
-_AMONG = "key IN (SELECT value FROM json_each(?))"  # one statement for any number of keys
+_TRIALS = ("results", "failures")
 
 
 @dataclass(frozen=True)
@@ -115,61 +113,37 @@ class Pruned:
     size: int  # bytes of the files
 
 
-class Store:
+class Store(Database):
     """The results of a folder, for one thread; a context manager.
 
     A folder that cannot be written can be read. Everything that goes wrong on the disk is an InputError of one
-    sentence, and what was stored before stays.
+    sentence, and what was stored before stays. Rows that are damaged are left out, as if they were not there, and
+    told of.
     """
-
-    def __init__(self, folder: str | os.PathLike[str], *, create: bool = True) -> None:
-        self.folder = Path(folder)
-        self.path = self.folder / DATABASE
-        self.arrays = ArrayFiles(self.folder / schema.ARRAYS)
-        self._database, self.writable = schema.connect(self.folder, create=create)
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let go of the database; nothing is written here that was not safe before."""
-        self._database.close()
-
-    def _read(self, question: str, *values: object) -> list[Any]:
-        with schema.said(self.path):
-            return self._database.execute(question, values).fetchall()
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that keeps other writers out from its start."""
-        if not self.writable:
-            raise InputError(f"{self.folder} cannot be written: use another --results")
-        with schema.said(self.path):
-            try:
-                self._database.execute("BEGIN IMMEDIATE")  # in here: an interrupt may come as soon as it is done
-                yield self._database
-                self._database.execute("COMMIT")
-            except BaseException:
-                if self._database.in_transaction:
-                    with suppress(sqlite3.Error):
-                        self._database.execute("ROLLBACK")
-                raise
 
     # ---------------------------------------------------------------- trials
 
     def done(self, keys: Iterable[str]) -> set[str]:
         """Those of the keys whose trials are done."""
-        return {key for (key,) in self._read(f"SELECT key FROM results WHERE {_AMONG}", _listed(keys))}
+        return {row[0] for row in self._find("results", keys)}
 
     def damaged(self, keys: Iterable[str]) -> set[str]:
-        """Those of the keys whose trials are done but whose array files are missing or changed: measure them again."""
-        rows = self._read(f"SELECT key, arrays FROM results WHERE arrays IS NOT NULL AND {_AMONG}", _listed(keys))
-        return {key for key, name in rows if not self.arrays.intact(name)}
+        """Those of the keys whose trials were done but are to be measured again.
+
+        Of these the row is damaged, or the array file missing or changed.
+        """
+        found = set()
+        for block in blocks(keys):
+            for *row, checksum in self._read(f"{tables.selected('results')} WHERE {AMONG}", json.dumps(block)):
+                if not self._sound([*row, checksum]):
+                    found.add(row[0])
+        self._left_out |= {("results", key) for key in found}  # whoever asks for them tells of them
+        return found
+
+    def _sound(self, row: Sequence[Any]) -> bool:
+        """Whether a row of results is intact, and its arrays are."""
+        arrays = row[tables.COLUMNS["results"].index("arrays")]
+        return tables.intact("results", row) and (arrays is None or self.arrays.intact(arrays))
 
     def put(
         self,
@@ -190,8 +164,10 @@ class Store:
         document, arrays = outcomes.split(outcome)
         common = _common(key, study, trial, code, seconds, attempts)
         where = outcomes.encode(this_machine() if machine is None else machine, "machine")
+        machine_row = (tables.machine_id(where), where)
         name: str | None = None
         size = 0
+        self._secure()
         if arrays and self.writable and not self._kept(key):
             with schema.said(self.path):
                 name, size = self.arrays.write(arrays)
@@ -199,18 +175,15 @@ class Store:
             if not self._kept(key):
                 if arrays and (name is None or not self.arrays.path(name).exists()):  # pruned in this very moment
                     name, size = self.arrays.write(arrays)
-                database.execute("INSERT OR IGNORE INTO machines (document) VALUES (?)", (where,))
-                database.execute(
-                    "INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-                    "(SELECT id FROM machines WHERE document = ?))",
-                    (*common, document, name, size, where),
-                )
+                row = (*common, document, name, size, machine_row[0])
+                if not self._machines([machine_row[0]]):
+                    database.execute(tables.inserted("machines"), tables.sealed("machines", machine_row))
+                database.execute(tables.inserted("results"), tables.sealed("results", row))
             database.execute("DELETE FROM failures WHERE key = ?", (key,))
 
     def _kept(self, key: str) -> bool:
-        """Whether a trial is done and its arrays are as they were."""
-        rows = self._read("SELECT arrays FROM results WHERE key = ?", key)
-        return bool(rows) and (rows[0][0] is None or self.arrays.intact(rows[0][0]))
+        """Whether a trial is done, its row intact and its arrays as they were."""
+        return any(self._sound(row) for row in self._read(f"{tables.selected('results')} WHERE key = ?", key))
 
     def fail(
         self,
@@ -226,24 +199,23 @@ class Store:
         common = _common(key, study, trial, code, seconds, attempts)
         text = traceback.encode(errors="backslashreplace").decode()
         with self._writing() as database:
-            database.execute(
-                "INSERT OR REPLACE INTO failures SELECT ?, ?, ?, ?, ?, ?, ?, ? "
-                "WHERE NOT EXISTS (SELECT 1 FROM results WHERE key = ?)",
-                (*common, text, key),
-            )
+            if not self._kept(key):
+                database.execute(tables.inserted("failures"), tables.sealed("failures", (*common, text)))
 
     def get(self, key: str, *, check: bool = True) -> Record | None:
         """The stored trial, or None; InputError if its arrays are missing or, with `check`, changed."""
-        rows = self._read(
-            f"SELECT {_TRIED}, outcome, arrays, document "
-            "FROM results JOIN machines ON machine = machines.id WHERE key = ?",
-            key,
-        )
-        if not rows:
-            return None
-        _, study, trial, code, seconds, finished, attempts, document, name, where = rows[0]
-        outcome, place = outcomes.join(document, self._arrays(key, study, name, check)), outcomes.decode(where)
-        return Record(key, study, outcomes.decode(trial), code, seconds, finished, attempts, outcome, place)
+        for _, study, code, trial, seconds, finished, attempts, document, name, _, where in self._find(
+            "results", [key]
+        ):
+            outcome = outcomes.join(document, self._arrays(key, study, name, check))
+            machine = self._machines([where]).get(where, {})
+            return Record(key, study, outcomes.decode(trial), code, seconds, finished, attempts, outcome, machine)
+        return None
+
+    def _machines(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """The descriptions of machines; one that is damaged is left out."""
+        wanted = set(ids)
+        return {id: outcomes.decode(document) for id, document in self._scan("machines") if id in wanted}
 
     def _arrays(self, key: str, study: str, name: str | None, check: bool) -> dict[str, outcomes.Array]:
         try:
@@ -257,8 +229,9 @@ class Store:
         """Those of the trials that are done with the study's present code, in their order."""
         code = code_version(study)
         keys = [trial_key(study, trial, code) for trial in trials]
-        rows = self._read(f"SELECT key, outcome, arrays, seconds FROM results WHERE {_AMONG}", _listed(keys))
-        found = {key: rest for key, *rest in rows}
+        found = {}
+        for key, _, _, _, seconds, _, _, document, name, _, _ in self._find("results", keys):
+            found[key] = document, name, seconds
         results = []
         for key, trial in zip(keys, trials, strict=True):
             if key in found:
@@ -269,39 +242,50 @@ class Store:
 
     def failures(self, study: str | None = None, keys: Iterable[str] | None = None) -> list[Failure]:
         """The failed trials of a study or of all, in the order they failed; of these keys only, if given."""
-        where, values = _of_study(study)
-        if keys is not None:
-            where, values = f"{where} AND {_AMONG}", [*values, _listed(keys)]
-        rows = self._read(
-            f"SELECT {_TRIED}, traceback FROM failures WHERE {where} ORDER BY finished, rowid",
-            *values,
-        )
-        return [Failure(key, name, outcomes.decode(trial), *rest) for key, name, trial, *rest in rows]
+        chosen = None if keys is None else set(keys)
+        rows = [row for row in self._scan("failures", study) if chosen is None or row[0] in chosen]
+        return [
+            Failure(key, name, outcomes.decode(trial), code, seconds, finished, attempts, text)
+            for key, name, code, trial, seconds, finished, attempts, text in sorted(rows, key=_when)
+        ]
 
     def machines(self, keys: Iterable[str]) -> list[Origin]:
         """What those of the trials that are done were measured on, the machine of most of them first."""
-        rows = self._read(
-            "SELECT document, count(*), max(finished) FROM results JOIN machines ON machine = machines.id "
-            f"WHERE {_AMONG} GROUP BY machine ORDER BY count(*) DESC, machine",
-            _listed(keys),
-        )
-        return [Origin(outcomes.decode(document), *rest) for document, *rest in rows]
+        finished: dict[str, list[str]] = {}
+        for row in self._find("results", keys):
+            finished.setdefault(row[-1], []).append(row[5])
+        known = self._machines(finished)
+        counted = sorted(finished.items(), key=lambda item: (-len(item[1]), min(item[1])))
+        return [Origin(known.get(id, {}), len(moments), max(moments)) for id, moments in counted]
 
     # ---------------------------------------------------------------- tables
 
+    def table(
+        self, study: str | None = None, where: Sequence[listing.Condition] = (), *, failed: bool = False
+    ) -> listing.Rows:
+        """One flat row a done trial, read as it is asked for; with `failed` one a trial that failed.
+
+        Names are study, key, trial.*, outcome.* (numbers and texts), seconds, finished; of failures error (the last
+        line of the traceback), traceback and attempts.
+        """
+        name = "failures" if failed else "results"
+        flat = _failed_row if failed else _done_row
+        fields = {field for condition in where for field in listing.candidates(condition[0])}
+        known: dict[tuple[str, ...], tuple[str, ...]] = {}
+        outlines = []
+        for row in self._scan(name, study):
+            key, order = row[0], (row[1], *_when(row))
+            content = flat(row) if where else {}
+            names = tuple(content)
+            values = {field: content[field] for field in fields if field in content}
+            outlines.append(listing.Outline(order, key, known.setdefault(names, names), values))
+        outlines.sort(key=lambda outline: outline.order)
+        keys = [outline.key for outline in listing.select(outlines, where)]
+        return listing.Rows(keys, lambda wanted: map(flat, self._find(name, wanted)))
+
     def rows(self, study: str | None = None, where: Sequence[listing.Condition] = ()) -> list[listing.Row]:
-        """One flat row a done trial: study, key, trial.*, outcome.* (numbers and texts), seconds, finished."""
-        condition, values = _of_study(study)
-        found = self._read(
-            "SELECT study, key, trial, outcome, seconds, finished FROM results "
-            f"WHERE {condition} ORDER BY study, finished, rowid",
-            *values,
-        )
-        rows = []
-        for name, key, trial, document, seconds, finished in found:
-            fields = listing.flat(outcomes.decode(trial), outcomes.scalars(document))
-            rows.append({"study": name, "key": key, **fields, "seconds": seconds, "finished": finished})
-        return listing.select(rows, where)
+        """The rows of `table`, all at once."""
+        return list(self.table(study, where))
 
     def frame(self, study: str | None = None, where: Sequence[listing.Condition] = ()) -> Any:
         """The same rows as a pandas DataFrame."""
@@ -314,21 +298,35 @@ class Store:
 
     def kept(self) -> list[Kept]:
         """What is stored of every study, for each version of its code."""
-        rows = self._read(
-            "SELECT study, code, sum(done), sum(failed), sum(seconds), sum(size) FROM ("
-            "SELECT study, code, 1 AS done, 0 AS failed, seconds, size + length(outcome) AS size FROM results "
-            "UNION ALL SELECT study, code, 0, 1, seconds, 0 FROM failures) GROUP BY study, code ORDER BY study, code"
-        )
-        return [Kept(*row) for row in rows]
+        found: dict[tuple[str, str], list[Any]] = {}
+        for _, study, code, _, seconds, _, _, document, _, size, _ in self._scan("results"):
+            entry = found.setdefault((study, code), [0, 0, 0.0, 0])
+            entry[0] += 1
+            entry[2] += seconds
+            entry[3] += size + len(document)
+        for _, study, code, _, seconds, *_ in self._scan("failures"):
+            entry = found.setdefault((study, code), [0, 0, 0.0, 0])
+            entry[1] += 1
+            entry[2] += seconds
+        return [Kept(*names, *counts) for names, counts in sorted(found.items())]
+
+    def studies(self) -> list[str]:
+        """The studies of which something is stored."""
+        return sorted({row[1] for table in _TRIALS for row in self._scan(table)})
 
     def forget(self, keys: Iterable[str]) -> int:
         """Remove what is stored under these keys, failures too; how many there were. Their arrays go with prune."""
-        listed = _listed(keys)
+        listed = json.dumps(list(keys))
         with self._writing() as database:
-            return sum(
-                database.execute(f"DELETE FROM {table} WHERE {_AMONG}", (listed,)).rowcount
-                for table in ("results", "failures")
-            )
+            return sum(database.execute(f"DELETE FROM {table} WHERE {AMONG}", (listed,)).rowcount for table in _TRIALS)
+
+    def forget_study(self, study: str, *, dry_run: bool = False) -> int:
+        """Remove all that is stored of a study, damaged or not; how many trials that were."""
+        if dry_run:
+            counts = [self._read(f"SELECT count(*) FROM {table} WHERE study = ?", study)[0][0] for table in _TRIALS]
+            return sum(counts)
+        with self._writing() as database:
+            return sum(database.execute(f"DELETE FROM {table} WHERE study = ?", (study,)).rowcount for table in _TRIALS)
 
     def prune(self, *, stale: Callable[[str, str], bool] | None = None, dry_run: bool = False) -> Pruned:
         """Remove trials for which `stale(study, code)`, array files of no trial, and files never finished.
@@ -347,7 +345,7 @@ class Store:
             size = sum(map(_size, files))
         else:
             with self._writing() as database:
-                for table in ("results", "failures"):
+                for table in _TRIALS:
                     database.execute(f"DELETE FROM {table} WHERE {among}", (chosen,))
             # Only when the rows are gone for good do their files go. New rows wait meanwhile: `put` looks for its
             # file again once it may write its row.
@@ -375,15 +373,12 @@ class Store:
         """Say that this process runs a study; the number of the run."""
         now, pid = _now(), os.getpid()
         text = command.encode(errors="backslashreplace").decode()
+        rest = [study, scale, code, "running", total, 0, 0, now, now, pid, born(pid) or "", platform.node(), text]
         with self._writing() as database:
-            found = database.execute(
-                "INSERT INTO runs (study, scale, code, state, total, done, failed, started, updated, pid, born, host, "
-                "command, running, verdicts) VALUES (?, ?, ?, 'running', ?, 0, 0, ?, ?, ?, ?, ?, ?, '[]', '[]')",
-                (study, scale, code, total, now, now, pid, born(pid) or "", platform.node(), text),
-            )
-            number = found.lastrowid
-        assert number is not None  # an INSERT into a table with rowids
-        return number
+            ((number,),) = database.execute("SELECT coalesce(max(id), 0) + 1 FROM runs")
+            row = tables.sealed("runs", [number, *rest, "[]", "[]"])
+            database.execute(tables.inserted("runs"), row)
+        return int(number)
 
     def beat(
         self,
@@ -396,14 +391,15 @@ class Store:
         state: str = "running",
     ) -> None:
         """Say how far a run is, and that its driver lives; verdicts stay as they were unless given."""
-        values: list[object] = [state, done, failed, _now(), outcomes.encode(list(running), "running")]
-        values.append(None if verdicts is None else outcomes.encode(list(verdicts), "verdicts"))
+        changes: dict[str, object] = {"state": state, "done": done, "failed": failed, "updated": _now()}
+        changes["running"] = outcomes.encode(list(running), "running")
+        if verdicts is not None:
+            changes["verdicts"] = outcomes.encode(list(verdicts), "verdicts")
         with self._writing() as database:
-            database.execute(
-                "UPDATE runs SET state = ?, done = ?, failed = ?, updated = ?, running = ?, "
-                "verdicts = coalesce(?, verdicts) WHERE id = ?",
-                (*values, run),
-            )
+            for row in database.execute(f"{tables.selected('runs')} WHERE id = ?", (run,)).fetchall():
+                if tables.intact("runs", row):  # a damaged one is not to look whole again
+                    named = dict(zip(tables.COLUMNS["runs"], row[:-1], strict=True)) | changes
+                    database.execute(tables.inserted("runs"), tables.sealed("runs", list(named.values())))
 
     def end_run(
         self,
@@ -422,20 +418,15 @@ class Store:
 
         A run whose driver died without a word is "interrupted".
         """
-        where, values = _of_study(study)
-        if latest:
-            where += " AND id IN (SELECT max(id) FROM runs GROUP BY study)"
-        rows = self._read(
-            "SELECT id, study, scale, code, state, total, done, failed, started, updated, pid, host, command, running, "
-            f"verdicts, born FROM runs WHERE {where} ORDER BY id",
-            *values,
-        )
-        return [_run_state(row) for row in rows]
+        found = {row[0]: row for row in self._scan("runs", study)}
+        last = {row[1]: id for id, row in sorted(found.items())}
+        return [_run_state(row) for id, row in sorted(found.items()) if not latest or last[row[1]] == id]
 
 
 def _run_state(row: Sequence[Any]) -> RunState:
-    *plain, running, verdicts, birth = row
-    found = RunState(*[*plain, outcomes.decode(running), outcomes.decode(verdicts)])
+    named = dict(zip(tables.COLUMNS["runs"], row, strict=True))
+    birth, running, verdicts = (named.pop(name) for name in ("born", "running", "verdicts"))
+    found = RunState(**named, running=outcomes.decode(running), verdicts=outcomes.decode(verdicts))
     if found.state != "running":
         return found
     if found.host == platform.node():
@@ -443,6 +434,32 @@ def _run_state(row: Sequence[Any]) -> RunState:
     else:
         dead = (datetime.now(UTC) - datetime.fromisoformat(found.updated)).total_seconds() > SILENCE
     return replace(found, state="interrupted", running=[]) if dead else found
+
+
+def _done_row(row: Sequence[Any]) -> listing.Row:
+    key, study, _, trial, seconds, finished, _, document, *_ = row
+    fields = listing.flat(outcomes.decode(trial), outcomes.scalars(document))
+    return {"study": study, "key": key, **fields, "seconds": seconds, "finished": finished}
+
+
+def _failed_row(row: Sequence[Any]) -> listing.Row:
+    key, study, _, trial, seconds, finished, attempts, text = row
+    lines = text.strip().splitlines()
+    return {
+        "study": study,
+        "key": key,
+        **listing.flat(outcomes.decode(trial), {}),
+        "error": lines[-1] if lines else "",
+        "traceback": text,
+        "attempts": attempts,
+        "seconds": seconds,
+        "finished": finished,
+    }
+
+
+def _when(row: Sequence[Any]) -> tuple[str, str]:
+    """When a row was stored."""
+    return row[5], row[0]
 
 
 def _common(
@@ -455,20 +472,12 @@ def _common(
     if not math.isfinite(seconds) or seconds < 0:
         raise InputError(f"seconds={seconds!r} is not a time")
     check_count("attempts", attempts)
-    return key, study, code, outcomes.encode(trial, "trial"), float(seconds), _now(), attempts
-
-
-def _of_study(study: str | None) -> tuple[str, list[str]]:
-    """The condition of SQL that a row is of a study, or of any."""
-    return ("TRUE", []) if study is None else ("study = ?", [study])
-
-
-def _listed(keys: Iterable[str]) -> str:
-    return json.dumps(list(keys))
+    texts = (str(key), str(study), str(code), outcomes.encode(trial, "trial"))
+    return *texts, float(seconds) + 0.0, _now(), int(attempts)  # SQLite has no negative zero
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def _size(path: Path) -> int:

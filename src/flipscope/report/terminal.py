@@ -11,12 +11,14 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.measure import Measurement
 from rich.panel import Panel
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from flipscope.bounds.geometry import Threshold, Verdict
 from flipscope.cube.estimate import Estimate
 from flipscope.cube.portrait import Portrait
+from flipscope.errors import printable
 from flipscope.report.figures import log10_share
 
 BAR = 36
@@ -206,9 +208,18 @@ def show(page: RenderableType) -> None:
     print(captured.get(), end="")
 
 
+class SafeConsole(Console):
+    """A console on which text does nothing but appear: what is stored or named may hold control characters."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """The parts of a page; those that are commands to the terminal are rich's own."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
 def page_console() -> Console:
     """A console on standard output: as wide as the terminal, or WIDTH (or COLUMNS) where there is none."""
-    console = Console(highlight=False)
+    console = SafeConsole(highlight=False)
     if console.is_terminal:
         return console
-    return Console(highlight=False, width=None if "COLUMNS" in os.environ else WIDTH, no_color=True)
+    return SafeConsole(highlight=False, width=None if "COLUMNS" in os.environ else WIDTH, no_color=True)

@@ -1,0 +1,116 @@
+"""The tables of a results database, and the checksum that every row of them carries.
+
+A row whose checksum does not fit is damaged: it is never shown or counted, only told of. Keys are the order in which
+rows lie, and there is no second index: whatever is stored is stored once, under its checksum.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import sqlite3
+from collections.abc import Sequence
+
+VERSION = 2
+APPLICATION = 0x666C6970  # "flip", in the header, where the `file` command looks
+# STRICT refuses values of a wrong type; older SQLite lacks it.
+STRICT = sqlite3.sqlite_version_info >= (3, 37)
+
+_TRIED = {
+    "key": "TEXT NOT NULL PRIMARY KEY",
+    "study": "TEXT NOT NULL",
+    "code": "TEXT NOT NULL",
+    "trial": "TEXT NOT NULL",
+    "seconds": "REAL NOT NULL",
+    "finished": "TEXT NOT NULL",
+    "attempts": "INTEGER NOT NULL",
+}
+_TABLES = {
+    "machines": {"id": "TEXT NOT NULL PRIMARY KEY", "document": "TEXT NOT NULL"},
+    "results": _TRIED
+    | {
+        "outcome": "TEXT NOT NULL",
+        "arrays": "TEXT",
+        "size": "INTEGER NOT NULL",
+        "machine": "TEXT NOT NULL",  # the id of one
+    },
+    "failures": _TRIED | {"traceback": "TEXT NOT NULL"},
+    "runs": {
+        "id": "INTEGER PRIMARY KEY",
+        "study": "TEXT NOT NULL",
+        "scale": "TEXT NOT NULL",
+        "code": "TEXT NOT NULL",
+        "state": "TEXT NOT NULL",
+        "total": "INTEGER NOT NULL",
+        "done": "INTEGER NOT NULL",
+        "failed": "INTEGER NOT NULL",
+        "started": "TEXT NOT NULL",
+        "updated": "TEXT NOT NULL",
+        "pid": "INTEGER NOT NULL",
+        "born": "TEXT NOT NULL",
+        "host": "TEXT NOT NULL",
+        "command": "TEXT NOT NULL",
+        "running": "TEXT NOT NULL",
+        "verdicts": "TEXT NOT NULL",
+    },
+}
+
+COLUMNS = {table: tuple(columns) for table, columns in _TABLES.items()}
+
+
+def _definition(table: str) -> str:
+    columns = ", ".join(f"{name} {kind}" for name, kind in _TABLES[table].items())
+    options = [] if table == "runs" else ["WITHOUT ROWID"]  # runs are numbered as they come
+    options += ["STRICT"] if STRICT else []
+    return f"CREATE TABLE {table} ({columns}, checksum TEXT NOT NULL) {', '.join(options)}".rstrip()
+
+
+DEFINITIONS = {table: _definition(table) for table in _TABLES}
+SCHEMA = (
+    "".join(f"{text};\n" for text in DEFINITIONS.values())
+    + f"PRAGMA application_id = {APPLICATION};\nPRAGMA user_version = {VERSION};\n"
+)
+
+
+def selected(table: str) -> str:
+    """The beginning of a question whose answers `intact` can judge."""
+    return f"SELECT {', '.join(COLUMNS[table])}, checksum FROM {table}"
+
+
+def inserted(table: str) -> str:
+    """The statement that stores a row that is `sealed`, in place of one with the same key."""
+    return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * (len(COLUMNS[table]) + 1))})"
+
+
+def sealed(table: str, values: Sequence[object]) -> tuple[object, ...]:
+    """A row with its checksum."""
+    return *values, checksum(table, values)
+
+
+def intact(table: str, row: Sequence[object]) -> bool:
+    """Whether a row, its checksum last, is as it was stored."""
+    return checksum(table, row[:-1]) == row[-1]
+
+
+def checksum(table: str, values: Sequence[object]) -> str:
+    """Of all that a row says; values may be of any type, since damage can change that too."""
+    text = ascii((table, *values))  # exact for texts, integers and floats, and the same on every machine
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+# Texts that are no Unicode any more must not end the reading of a table: their checksum tells.
+tolerant_text = functools.partial(str, encoding="utf-8", errors="surrogateescape")
+
+
+def machine_id(document: str) -> str:
+    """What a machine's description is stored under."""
+    return hashlib.sha256(document.encode()).hexdigest()
+
+
+def as_made(definition: str, found: object) -> bool:
+    """Whether a table is defined as it should be, by a SQLite with or without STRICT."""
+    return isinstance(found, str) and _plain(found) == _plain(definition)
+
+
+def _plain(definition: str) -> str:
+    return definition.removesuffix("STRICT").rstrip(", ")
