@@ -18,6 +18,7 @@ from flipscope.lab.database import Database
 from flipscope.lab.study import NAME
 
 DAMAGED = ".damaged"  # ends the name of a database that another has taken the place of
+_UNREADABLE = (sqlite3.Error, UnicodeDecodeError)  # the second where SQLite's complaint quotes the file
 _KINDS = {"results": "result", "failures": "failure", "runs": "run", "machines": "machine"}
 
 
@@ -118,7 +119,7 @@ def _copied(path: Path, fresh: sqlite3.Connection) -> tuple[int, int]:
     """Copy all rows that are whole; how many there are, and how many are not."""
     damaged = set()
     fresh.execute("BEGIN")
-    with closing(schema.connect_to_read(path)) as reader:
+    with suppress(*_UNREADABLE), closing(schema.connect_to_read(path)) as reader:
         for table in tables.COLUMNS:
             for row in _readable(reader, table):
                 if tables.intact(table, row):
@@ -136,11 +137,11 @@ def _readable(reader: sqlite3.Connection, table: str) -> Iterator[Sequence[Any]]
     try:
         yield from reader.execute(question)
         return
-    except sqlite3.Error:
+    except _UNREADABLE:
         pass
     for low, high in _parts(table):
         for order in ("ASC", "DESC"):
-            with suppress(sqlite3.Error):
+            with suppress(*_UNREADABLE):
                 yield from reader.execute(
                     f"{question} WHERE {key} >= ? AND {key} < ? ORDER BY {key} {order}", (low, high)
                 )

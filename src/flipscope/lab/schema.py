@@ -274,6 +274,8 @@ def said(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise _of_database(path, error) from error
+    except UnicodeDecodeError as error:  # in SQLite's own words, which quote the file
+        raise Damaged(_damage(path, "its description of itself is no text")) from error
     except OSError as error:
         raise InputError(_disk_sentence(path.parent, error)) from error
 
