@@ -18,6 +18,7 @@ import pytest
 from flipscope.commands import results
 from flipscope.commands.results import run_results
 from flipscope.errors import InputError
+from flipscope.lab import database, listing
 from flipscope.lab.listing import parse_condition, write_csv
 from flipscope.lab.store import Store
 
@@ -91,6 +92,78 @@ def test_failed(call: Call) -> None:
     assert json.loads(call("tosses", failed=True, where=["size=9"], json=True)) == [row]
 
 
+def test_failed_trials_are_shown_with_their_whole_tracebacks(call: Call, folder: Path) -> None:
+    trace = (
+        'Traceback (most recent call last):\n  File "a.py", line 3, in measure\n    f(x)\nValueError: [bold]no[/bold]\n'
+    )
+    with Store(folder) as store:
+        for key in "ab":
+            store.fail(key * 64, "tosses", {"size": 7, "shape": [], "kind": "a"}, "new", trace, 2.0)
+    page = call("tosses", failed=True)
+    assert page.count(trace.rstrip()) == 1  # that of several trials is shown once
+    assert f"{'a' * 10}, {'b' * 10}\n{trace}" in page
+    assert f"{'e' * 10}\nTraceback\nValueError: no\n" in page
+    assert [row["traceback"] for row in json.loads(call("tosses", failed=True, json=True))][1:] == [trace, trace]
+
+
+HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b31m\u202eabc\u2066\x7f\x00"
+
+
+def test_control_characters_never_reach_a_terminal(call: Call, folder: Path, tmp_path: Path) -> None:
+    with Store(folder) as store:
+        store.put("a" * 64, f"s{HOSTILE}", {f"t{HOSTILE}": f"u{HOSTILE}"}, "new", {f"v{HOSTILE}": f"w{HOSTILE}"}, 1.0)
+        store.fail("b" * 64, f"s{HOSTILE}", {"x": [HOSTILE]}, "new", f"Traceback\nValueError: {HOSTILE}", 1.0)
+    target = tmp_path / "table.csv"
+    pages = [
+        call(),
+        call(f"s{HOSTILE}"),
+        call(f"s{HOSTILE}", failed=True),
+        call(prune=True, dry_run=True),
+        call(f"s{HOSTILE}", export=str(target)),
+    ]
+    for page in pages:
+        assert not set(page) & set(HOSTILE) - set("abcdeiltmJ0123;[]"), page
+    assert "\\x1b]0;title" in pages[1]
+    assert "\\u202eabc" in pages[2]
+    assert f"u{HOSTILE}".encode() in target.read_bytes()  # a file is data
+    assert json.loads(call(f"s{HOSTILE}", json=True))[0][f"outcome.v{HOSTILE}"] == f"w{HOSTILE}"
+
+
+def test_a_page_shows_the_first_rows_and_counts_all(call: Call, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "LIMIT", 2)
+    page = call("tosses")
+    assert "4 trials of tosses; the first 2 are shown: --limit K shows more" in page
+    assert "the same in all: shape [1, 2], kind a." in page
+    assert "0.25" in page
+    assert "0.75" not in page
+    assert "0.75" in call("tosses", limit=4)
+    assert [row["trial.size"] for row in json.loads(call("tosses", limit=3, json=True))] == [0, 1, 2]
+    assert json.loads(call("tosses", where=["size=77"], json=True)) == []
+    target = folder / "table.csv"
+    assert json.loads(call("tosses", limit=1, export=str(target), json=True))["rows"] == 1
+    assert target.read_text().count("\n") >= 2
+
+
+def test_rows_are_read_a_few_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "_BLOCK", 2)
+    asked: list[int] = []
+    read = Store._read
+
+    def noted(self: Store, question: str, *values: object) -> list[Any]:
+        found = read(self, question, *values)
+        asked.append(len(found))
+        return found
+
+    with Store(folder) as store:
+        table = store.table("tosses")
+        monkeypatch.setattr(Store, "_read", noted)
+        assert [row["trial.size"] for row in table] == [0, 1, 2, 3]
+        assert asked == [2, 2]
+        assert [row["trial.size"] for row in table] == [0, 1, 2, 3]  # once more
+        store.forget(["1".rjust(64, "0")])
+        assert [row["trial.size"] for row in table] == [0, 2, 3]
+
+
 def test_csv(call: Call, tmp_path: Path) -> None:
     target = tmp_path / "table.csv"
     assert "wrote 4 rows" in call("tosses", export=str(target))
@@ -118,6 +191,20 @@ def test_parquet(call: Call, tmp_path: Path) -> None:
     assert own["outcome.big"].tolist() == ["1", "10", "1" + "0" * 16, "1" + "0" * 81]
     assert own["trial.shape"].tolist() == ["[1, 2]"] * 4
     assert own["outcome.mean"].tolist()[1:] == [0.25, 0.5, 0.75]
+
+
+def test_rows_of_another_shape_may_come_late(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once, late = tmp_path / "a.csv", tmp_path / "b.csv"
+    call(export=str(at_once))
+    monkeypatch.setattr(listing, "_BLOCK", 1)
+    call(export=str(late))
+    assert late.read_bytes() == at_once.read_bytes()
+    pandas = pytest.importorskip("pandas", reason="pandas is an optional package")
+    pytest.importorskip("pyarrow", reason="pyarrow is an optional package")
+    call(export=str(tmp_path / "b.parquet"))
+    frame = pandas.read_parquet(tmp_path / "b.parquet")
+    assert frame["study"].tolist() == ["gone"] + ["tosses"] * 4
+    assert frame["outcome.big"].tolist()[1:] == ["1", "10", "1" + "0" * 16, "1" + "0" * 81]
 
 
 def test_parquet_without_pyarrow(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,6 +271,13 @@ def test_what_is_being_run_is_left_alone(call: Call, folder: Path) -> None:
         (None, {"dry_run": True}, "--dry-run goes with"),
         (None, {"prune": True, "failed": True}, "takes no --where or --failed"),
         (None, {"results": "nowhere"}, "there are no results in nowhere"),
+        (None, {"results": "nowhere", "verify": True}, "there are no results in nowhere"),
+        (None, {"results": "nowhere", "repair": True}, "there are no results in nowhere"),
+        ("tosses", {"limit": 0}, "limit must be"),
+        ("tosses", {"limit": 1, "forget": True}, "--limit is for rows that are listed"),
+        ("tosses", {"verify": True, "where": ["size=1"]}, "they take no --where"),
+        ("tosses", {"repair": True}, "leave tosses out"),
+        ("toses", {"verify": True}, "no results of 'toses'"),
     ],
 )
 def test_bad_input(call: Call, study: str | None, options: dict[str, Any], words: str) -> None:

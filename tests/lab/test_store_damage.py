@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import shutil
 import sqlite3
@@ -163,6 +164,51 @@ def test_a_full_disk(kept: Store, folder: Path, call: str, code: int, monkeypatc
     assert list(folder.rglob("*.part")) == []
     put(kept, "new", {"x": np.arange(9)})
     assert kept.damaged(kept.done(["old", "new"])) == set()
+
+
+def test_arrays_that_cannot_be_read_are_not_taken_for_damaged(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(kept, "k", {"x": np.arange(3)})
+
+    def locked(self: Path, *_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    monkeypatch.setattr(Path, "open", locked)
+    monkeypatch.setattr(Path, "read_bytes", locked)
+    for call in (kept.damaged, lambda keys: kept.get("k"), lambda keys: put(kept, "k", {"x": np.arange(4)})):
+        assert "arrays" in refused("cannot be read: Permission denied; see to that", call, ["k"])
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (errno.ENOSPC, "is full: what was stored before is safe"),
+        (errno.EDQUOT, "is full: what was stored before is safe"),
+        (errno.EROFS, "Read-only file system; use another --results"),
+        (None, "cannot be used: disk I/O error"),
+    ],
+)
+@pytest.mark.parametrize("primary", ["SQLITE_CANTOPEN", "SQLITE_IOERR"])
+def test_a_full_disk_is_named_when_reading_too(
+    kept: Store, code: int | None, said: str, primary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def file(**_: object) -> object:
+        if code is None:
+            return io.BytesIO()  # room for all
+        raise OSError(code, os.strerror(code))
+
+    class Full:
+        def execute(self, *_: object) -> None:
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = getattr(sqlite3, primary)
+            raise error
+
+        cursor = execute
+
+    monkeypatch.setattr(schema.tempfile, "TemporaryFile", file)
+    with monkeypatch.context() as patch:
+        patch.setattr(kept, "_database", Full())
+        refused(said, kept.rows)
+        refused(said, kept.done, ["k"])
 
 
 def test_a_full_database(kept: Store, folder: Path) -> None:

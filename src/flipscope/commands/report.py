@@ -13,7 +13,7 @@ from typing import Any
 from flipscope.commands.cube import print_json
 from flipscope.commands.lab import repeat_command
 from flipscope.commands.progress import progress
-from flipscope.errors import InputError
+from flipscope.errors import InputError, printable
 from flipscope.lab import registry
 from flipscope.lab.driver import Run, judged
 from flipscope.lab.plots import Figure
@@ -42,10 +42,10 @@ def run_report(arguments: argparse.Namespace) -> int:
     files = _write_figures(Path(arguments.figures), pages, formats) if arguments.figures is not None else []
     write_report(output, pages, missing, made=datetime.now(UTC).date().isoformat())
     for name, note in missing:
-        print(f"flipscope: {name} is not in the report: {note}.", file=sys.stderr)
+        print(printable(f"flipscope: {name} is not in the report: {note}."), file=sys.stderr)
     for page in pages:
         for note in page.notes:
-            print(f"flipscope: {page.run.study.name}: {note}", file=sys.stderr)
+            print(printable(f"flipscope: {page.run.study.name}: {note}"), file=sys.stderr)
     if arguments.json:
         print_json(_document(output, pages, missing, files))
     else:

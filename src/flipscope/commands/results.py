@@ -84,8 +84,8 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 
 def _check_study(store: Store, study: str) -> None:
-    stored = store.studies()
-    if study not in stored:
+    if not store.holds(study):
+        stored = store.studies()
         there = f"there are results of {', '.join(stored)}" if stored else "nothing is stored there"
         raise InputError(f"there are no results of {study!r} in {store.folder}: {there}")
 

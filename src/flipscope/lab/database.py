@@ -73,8 +73,9 @@ class Database:
         """The rows with these keys that are intact, a block at a time, in the order of the keys."""
         for block in blocks(keys):
             rows = {row[0]: row for row in self._read(f"{tables.selected(table)} WHERE {AMONG}", json.dumps(block))}
-            yield from (rows[key][:-1] for key in block if key in rows and tables.intact(table, rows[key]))
-            self._tell({(table, key) for key, row in rows.items() if not tables.intact(table, row)})
+            damaged = {key for key, row in rows.items() if not tables.intact(table, row)}
+            yield from (rows[key][:-1] for key in block if key in rows and key not in damaged)
+            self._tell({(table, key) for key in damaged})
 
     def _tell(self, damaged: set[tuple[str, Any]]) -> None:
         """Say how many rows are left out; once of each."""

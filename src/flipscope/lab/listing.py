@@ -21,6 +21,7 @@ from flipscope.lab.outcomes import LONG
 
 Row = dict[str, Any]
 Condition = tuple[str, str, str]  # field, comparison, value as written
+Shape = dict[str, set[type]]  # of each column
 
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -31,7 +32,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
 }
 FORMATS = (".csv", ".parquet")
-_BLOCK = 10_000  # rows that are written together
+_BLOCK = 2_000  # rows that are written together
 _CONDITION = re.compile(r"(?P<field>[^=<>!]+)(?P<how>!=|<=|>=|=|<|>)(?P<value>.*)", re.DOTALL)
 
 
@@ -192,36 +193,68 @@ def check_target(target: Path) -> None:
 
 def write_csv(rows: Iterable[Row], file: BinaryIO) -> None:
     """Write the rows as UTF-8 CSV with a line of names: nothing for None, true and false, JSON for lists."""
-    names = columns(rows)
+    _write_shaped(rows, file, _csv)
+
+
+def _csv(rows: Iterable[Row], file: BinaryIO, shape: Shape) -> bool:
+    names = ordered(shape)
     text = io.TextIOWrapper(file, "utf-8", errors="backslashreplace", newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
-    text.flush()
-    text.detach()
+    try:
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(names)
+        for row in rows:
+            if not row.keys() <= shape.keys():
+                return False
+            writer.writerow([_cell(row.get(name)) for name in names])
+        return True
+    finally:
+        text.detach()
 
 
 def _cell(value: Any) -> Any:
+    if type(value) in (str, float):  # most are
+        return value
     return json.dumps(value) if isinstance(value, bool | list) else document(value, finite=False)
 
 
 def write_parquet(rows: Iterable[Row], file: BinaryIO) -> None:
     """Write the rows as Parquet; a column of several kinds, of lists, or of integers beyond 64 bits is of texts."""
+    _write_shaped(rows, file, _parquet)
+
+
+def _parquet(rows: Iterable[Row], file: BinaryIO, shape: Shape) -> bool:
     arrow = _pyarrow()
-    kinds: dict[str, set[type]] = {}
-    for row in rows:
-        for name, value in row.items():
-            kinds.setdefault(name, set()).add(_kind(value))
-    makers = {name: _maker(kinds[name]) for name in ordered(kinds)}
+    makers = {name: _maker(shape[name]) for name in ordered(shape)}
     plan = arrow.schema([(name, getattr(arrow, kind)()) for name, (kind, _) in makers.items()])
     left = iter(rows)
     with importlib.import_module("pyarrow.parquet").ParquetWriter(file, plan) as writer:
         while block := list(itertools.islice(left, _BLOCK)):
+            here = _shape(block)
+            if any(name not in makers or _maker(shape[name] | here[name])[0] != makers[name][0] for name in here):
+                return False
             content = {
                 name: [None if row.get(name) is None else make(row[name]) for row in block]
                 for name, (_, make) in makers.items()
             }
             writer.write_table(arrow.table(content, schema=plan))
+    return True
+
+
+def _write_shaped(rows: Iterable[Row], file: BinaryIO, write: Callable[[Iterable[Row], BinaryIO, Shape], bool]) -> None:
+    """Write rows by the shape of the first; if others turn out to be unlike them, once more by that of all."""
+    if not write(rows, file, _shape(itertools.islice(rows, _BLOCK))):
+        file.seek(0)
+        file.truncate()
+        write(rows, file, _shape(rows))
+
+
+def _shape(rows: Iterable[Row]) -> Shape:
+    """The names of all rows, and the kinds of values that each has."""
+    shape: Shape = {}
+    for row in rows:
+        for name, value in row.items():
+            shape.setdefault(name, set()).add(_kind(value))
+    return shape
 
 
 def _pyarrow() -> Any:
@@ -265,6 +298,8 @@ def _text(value: Any) -> str:
 
 def document(value: Any, *, finite: bool = True) -> Any:
     """The value for JSON: None for NaN and infinities, unless not `finite`; hexadecimal text for huge integers."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, float):
         return value if math.isfinite(value) or not finite else None
     if isinstance(value, int) and value.bit_length() > LONG:

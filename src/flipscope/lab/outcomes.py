@@ -64,8 +64,12 @@ def join(text: str, arrays: Mapping[str, Array]) -> dict[str, Any]:
 
 def scalars(text: str) -> dict[str, Any]:
     """The numbers and texts of an outcome that was split, without lists, dicts and arrays."""
-    document = _untagged_pairs(json.loads(text))
-    return {name: value for name, value in document.items() if not isinstance(value, list | dict | _Elsewhere)}
+    found = {}
+    for name, value in json.loads(text).items():
+        plain = _untagged(value) if type(value) is dict else value
+        if not isinstance(plain, (list, dict, _Elsewhere)):
+            found[name.removeprefix("!")] = plain
+    return found
 
 
 def encode(value: Any, where: str) -> str:
@@ -153,7 +157,10 @@ def _untagged(value: Any) -> Any:
 
 
 def _untagged_pairs(value: Mapping[str, Any]) -> dict[str, Any]:
-    return {name.removeprefix("!"): _untagged(item) for name, item in value.items()}
+    return {
+        name.removeprefix("!"): _untagged(item) if isinstance(item, (list, dict)) else item
+        for name, item in value.items()
+    }
 
 
 def _said(value: object) -> str:

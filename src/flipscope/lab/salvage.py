@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
+import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -19,6 +20,7 @@ from flipscope.lab.study import NAME
 
 DAMAGED = ".damaged"  # ends the name of a database that another has taken the place of
 _UNREADABLE = (sqlite3.Error, UnicodeDecodeError)  # the second where SQLite's complaint quotes the file
+_PAGE = 4096
 _KINDS = {"results": "result", "failures": "failure", "runs": "run", "machines": "machine"}
 
 
@@ -102,9 +104,13 @@ def repair(folder: Path) -> Repaired:
         for lock in sorted((folder / "locks").glob("*.lock")):
             if NAME.fullmatch(lock.stem):
                 held.enter_context(locks.driving(folder, lock.stem))
+        other = place.beside(temporary, PART)
         try:
             with closing(schema.make_empty(temporary)) as fresh:
+                _with_new_head(path, temporary, other)
                 kept, damaged = _copied(path, fresh)
+                if not kept:
+                    kept, damaged = _copied(other, fresh)
             if not kept:
                 raise InputError(
                     f"nothing can be read of {path}: put a copy in its place, or move it away "
@@ -113,6 +119,19 @@ def repair(folder: Path) -> Repaired:
             return Repaired(kept, damaged, _exchanged(temporary, path))
         finally:
             temporary.unlink(missing_ok=True)
+            other.unlink(missing_ok=True)
+
+
+def _with_new_head(path: Path, fresh: Path, target: Path) -> None:
+    """A copy of a database whose first page says which tables there are as that of a fresh one does.
+
+    All databases of this format have their tables at the same pages.
+    """
+    shutil.copyfile(path, target)
+    with fresh.open("rb") as whole, target.open("r+b") as copy:
+        head, old = whole.read(_PAGE), copy.read(100)
+        copy.seek(0)
+        copy.write(head[:24] + old[24:40] + head[40:])  # between is what the file counts: changes, pages, free ones
 
 
 def _copied(path: Path, fresh: sqlite3.Connection) -> tuple[int, int]:

@@ -310,6 +310,10 @@ class Store(Database):
             entry[2] += seconds
         return [Kept(*names, *counts) for names, counts in sorted(found.items())]
 
+    def holds(self, study: str) -> bool:
+        """Whether there is anything of a study."""
+        return any(self._read(f"SELECT 1 FROM {table} WHERE study = ? LIMIT 1", study) for table in _TRIALS)
+
     def studies(self) -> list[str]:
         """The studies of which something is stored."""
         return sorted({row[1] for table in _TRIALS for row in self._scan(table)})
