@@ -3,22 +3,31 @@
   overhead    trials that return at once: in this process, on a pool of two workers, on a Dask LocalCluster of two
   efficiency  trials of two seconds of pure computing on a pool of two workers: the time that one worker needs for
               its half, alone on the machine, against the time both need for all
+  results     what it takes to look at a store of many rows: seconds of computing and memory of `flipscope results`,
+              and how many times as long as reading the same rows from a JSON file
 
-Run with: python benchmarks/runner.py [--quick] [--part overhead|efficiency]. The efficiency needs two idle cores.
+Run with: python benchmarks/runner.py [--quick] [--part overhead|efficiency|results]. The efficiency needs two idle
+cores.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import importlib.util
 import logging
+import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from flipscope.cube.blocks import Progress, cores
+from flipscope.lab import tables
 from flipscope.lab.cluster import Cluster
 from flipscope.lab.driver import run_study
 from flipscope.lab.events import Failed, Finished
@@ -29,6 +38,7 @@ from flipscope.lab.study import Outcome, Result, Scale, Study, Table, Trial
 WORKERS = 2
 GOAL = 0.9  # of the time of two workers that goes into trials
 POOL_GOAL_MS, CLUSTER_GOAL_MS = 0.5, 5.0  # a trial, without the store
+RESULTS_GOAL_SECONDS, RESULTS_GOAL_MB = 10.0, 200.0  # for a hundred thousand rows
 
 
 @dataclass(frozen=True)
@@ -173,15 +183,63 @@ def efficiency(quick: bool) -> None:
     print(f"efficiency {100 * share:.1f} %, goal {100 * GOAL:.0f} %: {'met' if share >= GOAL else 'MISSED'}")
 
 
+def many_rows(folder: str, count: int) -> None:
+    """A store of so many results, written at once."""
+    trial = '{"number":%d,"width":64,"layers":2,"init":"gaussian","rate":0.1,"shape":[1,2]}'
+    outcome = '{"mean":%r,"low":0.25,"high":0.75,"count":%d,"note":"a text","list":[1,2],"flag":true}'
+    with Store(folder) as store, store._writing() as database:
+        for number in range(count):
+            key = hashlib.sha256(str(number).encode()).hexdigest()
+            done = f"2024-01-01T00:00:00.{number:06}+00:00"
+            row = (key, "many", "c", trial % number, 1.5, done, 1, outcome % (number / 7, number), None, 0, "m")
+            database.execute(tables.inserted("results"), tables.sealed("results", row))
+
+
+def child(*command: str) -> tuple[float, float]:
+    """Seconds of computing and megabytes that a process takes."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{command} ended with {process.returncode}")
+    scale = 1 if sys.platform == "darwin" else 1024
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * scale / 1e6
+
+
+def results(quick: bool) -> None:
+    count = 10_000 if quick else 100_000
+    print(f"\nflipscope results of {count:,} rows; the goals are for 100,000")
+    print(f"{'as':<10}{'seconds':>9}{'MB':>8}{'of JSON':>9}")
+    with tempfile.TemporaryDirectory() as folder:
+        many_rows(folder, count)
+        command = (sys.executable, "-m", "flipscope.cli", "results", "many", "--results", folder)
+        rows = Path(folder) / "rows.json"  # not by way of this process: a child begins with the memory of its parent
+        with rows.open("wb") as file:
+            subprocess.run([*command, "--json"], stdout=file, check=True)
+        plain, _ = child(sys.executable, "-c", "import json, sys; json.load(open(sys.argv[1]))", str(rows))
+        kinds = {"page": [], "JSON": ["--json"], "CSV": ["--export", f"{folder}/rows.csv"]}
+        if importlib.util.find_spec("pyarrow") is not None:
+            kinds["Parquet"] = ["--export", f"{folder}/rows.parquet"]
+        for name, options in kinds.items():
+            seconds, size = child(*command, *options)
+            good = seconds <= RESULTS_GOAL_SECONDS and size <= RESULTS_GOAL_MB
+            print(
+                f"{name:<10}{seconds:>9.2f}{size:>8.0f}{seconds / plain:>8.1f}x  {'met' if good else 'MISSED'}",
+                flush=True,
+            )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter trials")
-    parser.add_argument("--part", choices=("overhead", "efficiency"))
+    parser.add_argument("--part", choices=("overhead", "efficiency", "results"))
     arguments = parser.parse_args()
     if arguments.part in (None, "overhead"):
         overhead(arguments.quick)
     if arguments.part in (None, "efficiency"):
         efficiency(arguments.quick)
+    if arguments.part in (None, "results"):
+        results(arguments.quick)
 
 
 if __name__ == "__main__":

@@ -332,7 +332,7 @@ def _rows_page(rows: Rows, limit: int) -> RenderableType:
         heading = Text(name.removeprefix("trial.").removeprefix("outcome."))
         table.add_column(heading, justify="right" if survey.numeric(name) else "left")
     for row in first:
-        table.add_row(*(Text(_cell(name, row[name]) if name in row else "") for name in shown))
+        table.add_row(*(Text(printable(_cell(name, row[name])) if name in row else "") for name in shown))
     same = ", ".join(f"{name.removeprefix('trial.')} {_cell(name, first[0][name])}" for name in common)
     notes = [f"{survey.count:,} trials" + (f" of {first[0]['study']}" if survey.constant("study") else "")]
     if survey.count > len(first):

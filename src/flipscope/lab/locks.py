@@ -9,7 +9,7 @@ import os
 import platform
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,9 @@ def driving(folder: Path, study: str) -> Iterator[None]:
     handle = _opened(path, study)
     try:
         _held[mine] = owner
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps(owner).encode(), 0)
+        with suppress(OSError):  # of a full disk: the lock holds without a name
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, json.dumps(owner).encode(), 0)
         yield
     finally:
         del _held[mine]
