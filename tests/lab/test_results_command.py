@@ -275,6 +275,7 @@ def test_what_is_being_run_is_left_alone(call: Call, folder: Path) -> None:
         (None, {"results": "nowhere", "repair": True}, "there are no results in nowhere"),
         ("tosses", {"limit": 0}, "limit must be"),
         ("tosses", {"limit": 1, "forget": True}, "--limit is for rows that are listed"),
+        (None, {"limit": 1}, "--limit is for rows that are listed"),
         ("tosses", {"verify": True, "where": ["size=1"]}, "they take no --where"),
         ("tosses", {"repair": True}, "leave tosses out"),
         ("toses", {"verify": True}, "no results of 'toses'"),

@@ -17,7 +17,7 @@ from lab.example_studies import Deed, Deeds
 from lab.stores import OUTCOME, put, refused
 
 from flipscope.cli import main
-from flipscope.lab import registry, schema, tables
+from flipscope.lab import database, registry, schema, tables
 from flipscope.lab.driver import run_study
 from flipscope.lab.runner import InProcess
 from flipscope.lab.store import DATABASE, Store
@@ -98,9 +98,9 @@ def test_random_bit_flips(
 
 def spoil(folder: Path, statement: str) -> None:
     """Change the database behind the back of the store."""
-    with contextlib.closing(sqlite3.connect(folder / DATABASE)) as database:
-        database.execute(statement)
-        database.commit()
+    with contextlib.closing(sqlite3.connect(folder / DATABASE)) as connection:
+        connection.execute(statement)
+        connection.commit()
 
 
 def measured(text: str) -> list[int]:
@@ -148,6 +148,17 @@ def test_a_damaged_row_is_left_out_told_of_and_measured_again(
     assert (code, "nothing to repair" in out) == (0, damage != "key")
     assert told(capsys, warned, here, "results", "--verify")[0] == 0
     assert sorted(measured(told(capsys, warned, here, "results", "deeds", "--json")[1])) == list(range(TRIALS))
+
+
+@pytest.mark.parametrize("block", [1, 3, 13, 14])
+def test_no_row_is_missed_between_blocks(here: Path, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "_BLOCK", block)
+    spoil(here, f"UPDATE results SET key = CAST(key || x'ff' AS TEXT) {ONE}")
+    with Store(here) as store:
+        rows = list(store.checked("results"))
+        assert len(rows) == TRIALS + 1
+        assert [whole for _, whole in rows].count(False) == 1
+        assert len(store.rows()) == TRIALS
 
 
 def test_damaged_failures_runs_and_machines_are_told_of(
@@ -312,8 +323,8 @@ INSERT INTO runs VALUES (3, 's', 'smoke', 'c', 'done', 2, 2, 0, 'a', 'b', 1, '',
 @pytest.mark.skipif(not tables.STRICT, reason="SQLite knows no STRICT tables")
 def test_a_store_without_checksums_is_brought_up_to_date(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder.mkdir()
-    with contextlib.closing(sqlite3.connect(folder / DATABASE)) as database:
-        database.executescript(FORMAT_1)
+    with contextlib.closing(sqlite3.connect(folder / DATABASE)) as connection:
+        connection.executescript(FORMAT_1)
     for _ in range(2):
         with Store(folder) as store:
             record = store.get("k")
@@ -328,7 +339,7 @@ def test_a_store_without_checksums_is_brought_up_to_date(folder: Path, caplog: p
 @pytest.mark.skipif(not tables.STRICT, reason="SQLite knows no STRICT tables")
 def test_an_older_store_that_cannot_be_written_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.mkdir()
-    with contextlib.closing(sqlite3.connect(folder / DATABASE)) as database:
-        database.executescript(FORMAT_1)
+    with contextlib.closing(sqlite3.connect(folder / DATABASE)) as connection:
+        connection.executescript(FORMAT_1)
     monkeypatch.setattr(schema.os, "access", lambda *_: False)
     refused("is of an older flipscope .* give yourself the right to write it", Store, folder)

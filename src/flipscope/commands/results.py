@@ -46,8 +46,7 @@ def run_results(arguments: argparse.Namespace) -> int:
             return _prune(store, arguments)
         if arguments.forget:
             return _forget(store, arguments)
-        listed = arguments.study is not None or arguments.failed or arguments.where or arguments.export is not None
-        if not listed:
+        if not _lists(arguments):
             return _overview(store.kept(), arguments)
         rows = _rows(store, arguments)
         if arguments.limit is not None:
@@ -61,6 +60,11 @@ def run_results(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _lists(arguments: argparse.Namespace) -> bool:
+    """Whether trials are asked for, and not only an overview."""
+    return bool(arguments.study is not None or arguments.failed or arguments.where or arguments.export is not None)
+
+
 def _check_options(arguments: argparse.Namespace) -> None:
     """Refuse options that would be without effect."""
     if arguments.dry_run and not (arguments.prune or arguments.forget):
@@ -71,7 +75,8 @@ def _check_options(arguments: argparse.Namespace) -> None:
         raise InputError("--forget needs a STUDY; add --where or --failed to forget only some of its trials")
     if arguments.limit is not None:
         check_count("limit", arguments.limit)
-        if arguments.prune or arguments.forget or arguments.verify or arguments.repair:
+        removing = arguments.prune or arguments.forget or arguments.verify or arguments.repair
+        if removing or not _lists(arguments):
             raise InputError("--limit is for rows that are listed or exported: leave it out, or say which with --where")
     if (arguments.verify or arguments.repair) and (arguments.where or arguments.failed):
         raise InputError("--verify and --repair look at all that is stored: they take no --where or --failed")

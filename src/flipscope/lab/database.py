@@ -8,7 +8,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -51,10 +51,18 @@ class Database:
             return self._database.execute(question, values).fetchall()
 
     def checked(self, table: str) -> Iterator[tuple[Any, bool]]:
-        """All rows of a table, and of each whether it is intact."""
-        with schema.said(self.path), closing(self._database.cursor()) as cursor:
-            for row in cursor.execute(tables.selected(table)):
+        """All rows of a table in the order of their keys, and of each whether it is intact.
+
+        A block at a time: whoever takes long over them keeps no writer waiting.
+        """
+        key = tables.COLUMNS[table][0]
+        condition, last = "TRUE", list[object]()
+        while rows := self._read(f"{tables.selected(table)} WHERE {condition} ORDER BY {key} LIMIT {_BLOCK}", *last):
+            for row in rows:
                 yield row[:-1], tables.intact(table, row)
+            condition, last = f"{key} > ?", [rows[-1][0]]
+            if isinstance(last[0], str):  # by way of bytes: it may be damaged, and no Unicode any more
+                condition, last = f"{key} > CAST(? AS TEXT)", [last[0].encode(errors="surrogateescape")]
 
     def _scan(self, table: str, study: str | None = None) -> Iterator[Any]:
         """All intact rows of a table, of one study if it is named; those that are damaged are left out, and told of.

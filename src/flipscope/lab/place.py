@@ -68,7 +68,8 @@ class Watched:
             return Loss(f"{first} was replaced by another file", None)
         if first == self.path and now is not None:
             return Loss(f"{first} was moved to {now}", None)
-        return Loss(f"{first} was deleted", None)
+        known = Path("/proc/self/fd").is_dir()
+        return Loss(f"{first} was {'deleted' if known else 'deleted or moved'}", None)
 
     def sweep(self) -> None:
         """Remove journals that were left behind: they would be taken for those of the next file of this name."""

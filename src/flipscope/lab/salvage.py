@@ -177,9 +177,9 @@ def _parts(table: str) -> Iterator[tuple[object, object]]:
 def _exchanged(fresh: Path, path: Path) -> Path:
     """Give a file the name of another, which gets a new one; that name."""
     before = place.named(path, path, DAMAGED)
-    log = place.beside(path, "-wal")
-    if log.exists():  # it would be taken for that of the new file
-        log.rename(place.beside(before, "-wal"))
+    for ending in ("-wal", "-journal"):
+        if place.beside(path, ending).exists():  # it would be taken for that of the new file
+            place.beside(path, ending).rename(place.beside(before, ending))
     place.beside(path, "-shm").unlink(missing_ok=True)
     fresh.replace(path)
     flush_folder(path.parent)

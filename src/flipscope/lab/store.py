@@ -176,7 +176,8 @@ class Store(Database):
                 if arrays and (name is None or not self.arrays.path(name).exists()):  # pruned in this very moment
                     name, size = self.arrays.write(arrays)
                 row = (*common, document, name, size, machine_row[0])
-                if not self._machines([machine_row[0]]):
+                known = self._read(f"{tables.selected('machines')} WHERE id = ?", machine_row[0])
+                if not any(tables.intact("machines", one) for one in known):
                     database.execute(tables.inserted("machines"), tables.sealed("machines", machine_row))
                 database.execute(tables.inserted("results"), tables.sealed("results", row))
             database.execute("DELETE FROM failures WHERE key = ?", (key,))
