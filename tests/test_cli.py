@@ -501,14 +501,39 @@ def test_a_reader_that_goes_away(arguments: list[str]) -> None:
     assert process.wait() == 0
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_disk() -> None:
-    with open("/dev/full", "wb") as full:
-        run = subprocess.run(
-            [sys.executable, "-m", "flipscope.cli", "function", "x1"], stdout=full, stderr=subprocess.PIPE
-        )
+def redirected(redirection: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """A call whose standard streams the shell has closed or led elsewhere."""
+    command = ["sh", "-c", f'exec "$@" {redirection}', "sh", sys.executable, "-m", "flipscope.cli", *arguments]
+    return subprocess.run(command, capture_output=True)
+
+
+needs_a_full_device = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+
+
+@needs_a_full_device
+@pytest.mark.parametrize("arguments", [["function", "x1"], ["--help"]])
+def test_a_full_disk(arguments: list[str]) -> None:
+    run = redirected(">/dev/full", *arguments)
     assert run.returncode == 1
     assert run.stderr == b"flipscope: the output cannot be written: No space left on device.\n"
+
+
+@pytest.mark.parametrize(("redirection", "said"), [(">&-", True), ("<&- >&- 2>&-", False)])
+def test_a_closed_output(redirection: str, said: bool) -> None:
+    run = redirected(redirection, "function", "x1")
+    assert run.returncode == 1
+    assert run.stdout == b""
+    assert run.stderr == (b"flipscope: the output cannot be written: Bad file descriptor.\n" if said else b"")
+
+
+@needs_a_full_device
+@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
+def test_words_that_cannot_be_said_are_dropped(redirection: str) -> None:
+    run = redirected(redirection, "function", "random(31)", "--json")  # says that it samples
+    assert run.returncode == 0
+    assert json.loads(run.stdout)["exact"] is False
+    assert run.stderr == b""
+    assert redirected(redirection, "function", "x0").returncode == 2
 
 
 def test_a_terminal_without_unicode() -> None:

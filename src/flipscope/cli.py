@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import io
-import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 from flipscope import __version__
 from flipscope.errors import InputError, printable
+from flipscope.lab.streams import forgiving
 
 DESCRIPTION = "See what it takes to flip a model's mind: sensitivity of Boolean functions and of transformers."
 EXAMPLES = """examples:
@@ -386,31 +389,79 @@ def _add_results(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 on success, 1 when a claim is contradicted or a run failed, 2 on bad input."""
+    """Run one command; 0 on success, 1 when a claim is contradicted or a run failed, 2 on bad input.
+
+    Trouble with the output never stops a command. At the end it is told, with 1; a reader that went away, such as
+    head, has had what it wanted.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without Unicode gets "?" instead of a traceback
         sys.stdout.reconfigure(errors="replace")
-    parsed = build_parser().parse_args(arguments)
+    with forgiving() as output:
+        code = _called(arguments)
+        output.flush()
+        if output.trouble is None or isinstance(output.trouble, BrokenPipeError):
+            return code
+        reason = getattr(output.trouble, "strerror", None) or output.trouble
+        _say(f"the output cannot be written: {reason}")
+        return code or 1
+
+
+def _called(arguments: Sequence[str] | None) -> int:
+    """The exit code of one command, after a sentence where it is not the command's own."""
     try:
-        module = importlib.import_module(f"flipscope.commands.{parsed.module}")
-        code: int = getattr(module, parsed.function)(parsed)
-        sys.stdout.flush()
-        return code
+        with _terminable():
+            parsed = _parsed(arguments)
+            if isinstance(parsed, int):
+                return parsed
+            module = importlib.import_module(f"flipscope.commands.{parsed.module}")
+            code: int = getattr(module, parsed.function)(parsed)
+            return code
     except InputError as error:
-        sentence, line, rest = str(error).partition("\n")
-        print(f"flipscope: {printable(sentence.rstrip('.'))}.{line}{printable(rest)}", file=sys.stderr)
+        _say(str(error))
         return error.exit_code
+    except Terminated:
+        _say("terminated")
+        return 128 + signal.SIGTERM
     except KeyboardInterrupt:
-        print("flipscope: interrupted.", file=sys.stderr)
+        _say("interrupted")
         return 130
-    except OSError as error:
-        if error.filename is not None:
-            raise
-        # Standard output: the reader, such as head, went away, or the disk is full.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):
-            return 0
-        print(f"flipscope: the output cannot be written: {error.strerror}.", file=sys.stderr)
-        return 1
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace | int:
+    """What was asked for, or the exit code where that was help or a mistake."""
+    try:
+        return build_parser().parse_args(arguments)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+
+
+def _say(text: str) -> None:
+    """One sentence on standard error; further lines, such as those that point into an expression, follow it."""
+    sentence, line, rest = text.partition("\n")
+    print(f"flipscope: {printable(sentence.rstrip('.'))}.{line}{printable(rest)}", file=sys.stderr)
+
+
+class Terminated(KeyboardInterrupt):
+    """The system asked this process to end: it does as after Ctrl-C, with terminal and results in order."""
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Let a signal to terminate unwind what is going on; who sends it twice does not want to wait for that."""
+
+    def unwind(number: int, frame: object) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Terminated
+
+    usual = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if not usual or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGTERM, unwind)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 if __name__ == "__main__":

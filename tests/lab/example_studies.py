@@ -5,6 +5,7 @@ A module of its own, without pytest, because worker processes import it by name.
 
 from __future__ import annotations
 
+import errno
 import gc
 import math
 import multiprocessing
@@ -207,6 +208,12 @@ class Deeds(Example):
         print("words on standard output")
         os.write(1, b"more of them\n")
 
+    def say(self, trial: Deed, progress: Progress) -> None:
+        print("words on standard output")
+
+    def leak(self, trial: Deed, progress: Progress) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
     def threads(self, trial: Deed, progress: Progress) -> Outcome:
         import torch
 
@@ -266,6 +273,22 @@ class Deeds(Example):
         if trial.where:
             Path(trial.where).write_text(str(os.getpid()))
         time.sleep(600)
+
+
+class Blink1(Blinks):
+    """One of them."""
+
+    name = "blink"
+
+    def trials(self, scale: str) -> Sequence[Blink]:
+        return [Blink(0, 0)]
+
+
+# Studies for whole processes, which find them by name.
+MARK = "FLIPSCOPE_TEST_MARK"  # names a file that says who hangs
+TALK = Deeds(Deed("say", 1), Deed("say", 2))
+BLINK = Blink1()
+HANG = Deeds(Deed("hang", where=os.environ.get(MARK, "")))
 
 
 # ---------------------------------------------------------------- functions for the pool

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
 import json
+import os
+import pty
 import re
 import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lab import example_studies
 from lab.example_studies import Deed, Deeds
+from waiting import waited_for
 
 from flipscope.cli import main
 from flipscope.commands import live
 from flipscope.commands.live import Live
 from flipscope.lab import registry
 from flipscope.lab.events import Advanced, Failed, Finished, Retried, Started
-from flipscope.lab.study import Claim
+from flipscope.lab.store import Store
+from flipscope.lab.streams import Outlet
+from flipscope.lab.study import Claim, Result, Table
 from flipscope.lab.verdict import Judgement
 from flipscope.report.lab import span
 
@@ -141,6 +151,106 @@ def test_bad_input_is_one_sentence(
     assert error.count("\n") == 1
 
 
+# ---------------------------------------------------------------- output that goes nowhere
+
+RUN = (sys.executable, "-m", "flipscope.cli", "run", "--scale", "smoke", "--workers", "1")
+
+
+def test_a_reader_that_goes_away_does_not_stop_a_run() -> None:
+    """As with `2>&1 | head -1`: the trials print, the first page is shown, and the second study is still to come."""
+    studies = ("lab.example_studies:TALK", "lab.example_studies:BLINK")
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = subprocess.run([*RUN, *studies], stdout=writer, stderr=writer, env=example_studies.environment())
+    os.close(writer)
+    assert process.returncode == 0
+    with Store("results", create=False) as store:
+        assert [(run.study, run.state, run.done) for run in store.runs()] == [
+            ("deeds", "done", 2),
+            ("blink", "done", 1),
+        ]
+
+
+def test_words_of_trials_stay_out_of_the_document(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _install(monkeypatch, Deeds(Deed("say")))
+    assert _json(capsys, "run", "deeds", "--scale", "smoke", "--workers", "0")["done"] == 1
+
+
+class _Leaky(Deeds):
+    def summarise(self, results: Sequence[Result]) -> Table:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+
+def test_a_broken_pipe_of_a_study_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _install(monkeypatch, Deeds(Deed("leak")))
+    assert _json(capsys, "run", "deeds", "--scale", "smoke", "--workers", "0", code=1)["failed"] == 1
+    _install(monkeypatch, _Leaky(Deed("nothing")))
+    with pytest.raises(BrokenPipeError):
+        main(["run", "deeds", "--scale", "smoke", "--workers", "0"])
+
+
+class _Broken(io.StringIO):
+    """The end of a pipe that nobody reads."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+
+class _Torn(_Broken):
+    """A terminal that is gone."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("stream", [_Broken, _Torn])
+def test_a_view_that_nobody_sees_does_no_harm(stream: type[io.StringIO], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", stream())
+    _install(monkeypatch, Deeds(Deed("nothing", 1), Deed("nothing", 2)))
+    monkeypatch.setattr(live, "QUIET_SECONDS", -1.0)
+    monkeypatch.setattr(live, "LINE_SECONDS", -1.0)
+    assert main(["run", "deeds", "--scale", "smoke", "--workers", "0"]) == 0
+
+
+def test_a_stream_in_trouble_is_silent_and_says_so_when_asked() -> None:
+    outlet = Outlet(_Broken())
+    assert outlet.write("words") == 5
+    assert isinstance(outlet.trouble, BrokenPipeError)
+    outlet.flush()
+    fine = Outlet(io.StringIO())
+    print("words", file=fine)
+    assert (fine.trouble, fine.getvalue()) == (None, "words\n")
+    fine.close()
+    print("words", file=fine)
+    assert isinstance(fine.trouble, ValueError)
+
+
+def test_a_termination_leaves_the_terminal_as_it_was_and_says_what_is_kept(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    terminal, end = pty.openpty()
+    environment = {**example_studies.environment(), "TERM": "xterm", example_studies.MARK: str(mark)}
+    command = [*RUN[:-1], "0", "lab.example_studies:HANG"]
+    process = subprocess.Popen(command, stdin=end, stdout=end, stderr=end, env=environment)
+    os.close(end)
+    waited_for(mark.exists)
+    process.terminate()
+    text = b""
+    with contextlib.suppress(OSError):  # which is how the end of a terminal is told
+        while part := os.read(terminal, 1 << 16):
+            text += part
+    os.close(terminal)
+    assert process.wait() == 143
+    assert text.rindex(b"\x1b[?25h") > text.rindex(b"\x1b[?25l")  # the cursor is shown again
+    assert b"deeds: stopped; 0 of 1 trials are stored" in text
+    with Store("results", create=False) as store:
+        assert [run.state for run in store.runs()] == ["stopped"]
+
+
 # ---------------------------------------------------------------- the view
 
 
@@ -187,6 +297,77 @@ def test_a_terminal_gets_a_live_view(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "2 of 4 trials" in text
     assert "mean: undecided so far" in text
     assert "ValueError: no" in text
+
+
+def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    now = [0.0]
+    monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
+    stream = _Terminal()
+    with Live(stream) as watch:
+        _follow(watch)
+        now[0] = 30.0
+        watch.event(Started("a", "w1"))
+    assert stream.getvalue() == "deeds smoke: 2 of 4 trials, 1 failed, 1 retried, 15 s each, about 10 s left\n"
+
+
+def test_a_narrow_terminal_gets_a_narrow_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "20")
+    stream = _Terminal()
+    with Live(stream) as watch:
+        watch.begin(Deeds(), "smoke", 1, 0, {"a": 1.0})
+    assert max(map(len, re.findall("░+", stream.getvalue()))) == 19
+    assert "░\n░" not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", stream.getvalue())
+
+
+class _Costs(dict[str, float]):
+    """Costs that know how often all of them were looked at."""
+
+    looks = 0
+
+    def values(self) -> Any:
+        self.looks += 1
+        return super().values()
+
+    def items(self) -> Any:
+        self.looks += 1
+        return super().items()
+
+
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_an_event_does_not_add_up_all_costs(term: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setattr(live, "QUIET_SECONDS", -1.0)
+    monkeypatch.setattr(live, "LINE_SECONDS", -1.0)
+    costs = _Costs({str(number): 1.0 + number for number in range(100)})
+    with Live(_Terminal()) as watch:
+        watch.begin(Deeds(), "smoke", 100, 0, costs)
+        for key in costs:
+            watch.event(Started(key, "w1"))
+            watch.event(Advanced(key, 0.5))
+            watch.event(Finished(key, {}, 1.0, 1))
+    assert costs.looks <= 1
+
+
+def test_the_share_that_is_done_is_that_of_the_costs() -> None:
+    watch = Live(io.StringIO())
+    watch.begin(Deeds(), "smoke", 4, 1, {"a": 1.0, "b": 2.0, "c": 1.0})
+    seen = []
+    for event in (
+        Started("a", "w"),
+        Advanced("a", 0.5),
+        Started("b", "w"),
+        Advanced("b", 0.25),
+        Retried("a", "died"),
+        Advanced("a", 0.5),
+        Finished("b", {}, 1.0, 1),
+        Failed("a", "no", 1.0, 1),
+        Finished("c", {}, 1.0, 1),
+    ):
+        watch.event(event)
+        seen.append(watch.share)
+    assert seen == [0, 0.125, 0.125, 0.25, 0.125, 0.25, 0.625, 0.75, 1]
 
 
 def test_an_interrupt_says_what_is_kept() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import shlex
 import sys
@@ -38,7 +39,8 @@ def run_run(arguments: argparse.Namespace) -> int:
         Store(arguments.results) as store,
     ):
         for study in studies:
-            with Live(sys.stderr) as watch:
+            # What trials print in this process must not get into the one document on standard output.
+            with contextlib.redirect_stdout(sys.stderr), Live(sys.stderr) as watch:
                 run = run_study(
                     study,
                     arguments.scale,

@@ -32,7 +32,9 @@ class Live:
         self._scale = ""
         self._total = self._done = self._failed = self._retried = 0
         self._costs: Mapping[str, float] = {}
-        self._spent = 0.0  # cost of what is finished in this run
+        # Sums that follow the events: to add up all trials at each of them would take longer than the trials.
+        self._cost = 0.0  # of all trials of this run
+        self._spent = 0.0  # of that, what is done: finished trials, and shares of running ones
         self._finished = 0  # trials of this run
         self._running: dict[str, float] = {}  # the share that is done of each
         self._trouble = ""
@@ -56,18 +58,23 @@ class Live:
     def begin(self, study: Study, scale: str, total: int, reused: int, costs: Mapping[str, float]) -> None:
         """Start to look."""
         self._study, self._scale, self._total, self._done, self._costs = study, scale, total, reused, costs
+        self._cost, self._spent = sum(costs.values()), 0.0
         self._start = self._last_line = time.monotonic()
-        if self._console.is_terminal and costs:
-            self._view = RichLive(self._page(), console=self._console, refresh_per_second=4, transient=True)
+        # A dumb terminal could not go back to what it has written.
+        if self._console.is_terminal and not self._console.is_dumb_terminal and costs:
+            # It asks for the page itself, when it draws: far less often than something happens.
+            self._view = RichLive(
+                get_renderable=self._page, console=self._console, refresh_per_second=4, transient=True
+            )
             self._view.start()
 
     def event(self, event: Event) -> None:
         """Take note of what happened."""
         match event:
             case Started(key):
-                self._running[key] = 0.0
+                self._advance(key, 0.0)
             case Advanced(key, share):
-                self._running[key] = share
+                self._advance(key, share)
             case Finished(key):
                 self._done += 1
                 self._close(key)
@@ -77,7 +84,7 @@ class Live:
                 self._trouble = text.strip().splitlines()[-1]
             case Retried(key, reason):
                 self._retried += 1
-                self._running.pop(key, None)
+                self._advance(key, 0.0)
                 self._trouble = reason
         self._show()
 
@@ -92,35 +99,37 @@ class Live:
             self._view.stop()
             self._view = None
 
+    def _advance(self, key: str, share: float) -> None:
+        self._spent += self._costs[key] * (share - self._running.get(key, 0.0))
+        self._running[key] = share
+
     def _close(self, key: str) -> None:
-        self._running.pop(key, None)
-        self._spent += self._costs[key]
+        self._advance(key, 1.0)
+        del self._running[key]
         self._finished += 1
 
-    def _share(self) -> float:
+    @property
+    def share(self) -> float:
         """How much of this run's work is done."""
-        total = sum(self._costs.values())
-        done = self._spent + sum(self._costs[key] * share for key, share in self._running.items())
-        return min(1.0, done / total) if total else 1.0
+        return min(max(0.0, self._spent / self._cost), 1.0) if self._cost else 1.0
 
     def _show(self) -> None:
         now = time.monotonic()
-        if self._view is not None:
-            self._view.update(self._page())
-        elif now - self._start > QUIET_SECONDS and now - self._last_line > LINE_SECONDS:
+        due = now - self._start > QUIET_SECONDS and now - self._last_line > LINE_SECONDS
+        if self._view is None and due:
             self._last_line = now
             self._console.print(self._line(), soft_wrap=True)
 
     def _line(self) -> str:
         """Where it stands, on one line."""
         assert self._study is not None
-        elapsed, share = time.monotonic() - self._start, self._share()
+        elapsed, share = time.monotonic() - self._start, self.share
         said = [f"{self._study.name} {self._scale}: {self._done:,} of {self._total:,} trials"]
         if self._failed:
             said.append(f"{self._failed:,} failed")
         if self._retried:
             said.append(f"{self._retried:,} retried")
-        if self._finished:
+        if self._finished and elapsed:
             rate = self._finished / elapsed
             said.append(f"{rate:.2g} a second" if rate >= 1 else f"{span(1 / rate)} each")
         if share > 0.01:
@@ -129,9 +138,10 @@ class Live:
 
     def _page(self) -> RenderableType:
         """Everything: a bar, where it stands, the verdicts so far, the latest trouble."""
-        filled = bar(self._share(), BAR)
+        width = min(BAR, self._console.width - 1)  # and one for the space after it
+        filled = bar(self.share, width)
         first = Text(filled, style="cyan")
-        first.append("░" * (BAR - len(filled)) + " ", style="dim")
+        first.append("░" * (width - len(filled)) + " ", style="dim")
         first.append(self._line())
         lines: list[RenderableType] = [first]
         for claim, judgement in self._judgements:

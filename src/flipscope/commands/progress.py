@@ -18,8 +18,9 @@ def progress(title: str) -> Iterator[Callable[[int, int], None]]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
+    lively = console.is_terminal and not console.is_dumb_terminal  # which could not go back to what it has written
     view = Progress(
-        TextColumn(title),
+        TextColumn("{task.description}", markup=False),  # an expression may look like markup
         BarColumn(),
         TextColumn("{task.percentage:.0f} %"),
         TimeRemainingColumn(),
@@ -34,7 +35,7 @@ def progress(title: str) -> Iterator[Callable[[int, int], None]]:
         now = time.monotonic()
         if now - start < QUIET_SECONDS:
             return
-        if console.is_terminal:
+        if lively:
             if not shown:
                 view.start()
                 shown = True

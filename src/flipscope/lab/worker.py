@@ -16,9 +16,11 @@ import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import ForkingPickler
+from typing import TextIO, cast
 
 from flipscope.cube.blocks import Progress
 from flipscope.lab.resources import keep_one_thread
+from flipscope.lab.streams import Outlet
 
 REPORT_SECONDS = 0.2  # least time between two reports of a task's progress
 # With it set, Python does not look for modules in the current folder, where a file may be called pickle.py.
@@ -37,7 +39,7 @@ def main(pipe: Connection, parent: int, bound: bool, safe_path: str | None) -> N
         os.environ.pop(SAFE_PATH, None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers itself, and says why
     os.dup2(2, 1)  # what a trial prints must not get into the one document on standard output
-    sys.stdout = sys.stderr
+    sys.stdout = sys.stderr = cast(TextIO, Outlet(sys.stderr))  # and nobody to hear it is no error of the trial
     try:
         pipe.send(("ready", None))
         while True:

@@ -1,0 +1,86 @@
+"""Standard output and error that never stop the work: what cannot be written is dropped, and the reason kept.
+
+A reader that goes away, a full disk or a closed descriptor is no reason to lose hours of measuring. Whoever has
+something to say prints it as usual; whoever is responsible for the outcome asks for the trouble at the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, TextIO, cast
+
+
+class Outlet:
+    """A text stream whose writes do not raise; `trouble` is what went wrong first, and nothing is written after it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.trouble: OSError | ValueError | None = None
+
+    def write(self, text: str) -> int:
+        """Write the text, if it can be."""
+        if self.trouble is None:
+            with self._forgiven():
+                self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Pass on what was written."""
+        if self.trouble is None:
+            with self._forgiven():
+                self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    @contextlib.contextmanager
+    def _forgiven(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.trouble = error
+            # What is left in the buffer goes nowhere: else the interpreter tries again when it ends, and complains.
+            with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), self._stream.fileno())
+        except ValueError as error:
+            if not self._stream.closed:
+                raise
+            self.trouble = error
+
+
+@contextlib.contextmanager
+def forgiving() -> Iterator[Outlet]:
+    """Both standard streams as outlets; yields that of standard output."""
+    _stand_in_for_closed()
+    before = sys.stdout, sys.stderr
+    out, err = Outlet(sys.stdout), Outlet(sys.stderr)
+    sys.stdout, sys.stderr = cast(TextIO, out), cast(TextIO, err)
+    try:
+        yield out
+    finally:
+        out.flush()
+        err.flush()
+        sys.stdout, sys.stderr = before
+
+
+def _stand_in_for_closed() -> None:
+    """Open what was closed at the start, so that no file gets the number of a standard stream, and with it its words.
+
+    Standard output is then one that cannot be written, for that must be told; standard error and input are empty.
+    """
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(_null(os.O_RDONLY), closefd=False)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(_null(os.O_RDONLY), "w", errors="replace", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(_null(os.O_WRONLY), "w", errors="replace", closefd=False)
+
+
+def _null(flags: int) -> int:
+    """The null device, under the lowest number that is free, for worker processes too."""
+    handle = os.open(os.devnull, flags)
+    os.set_inheritable(handle, True)
+    return handle
