@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,14 @@ import pytest
 import torch
 from waiting import LIMIT, waited_for
 
-from flipscope.cli import main
+from flipscope.cli import build_parser, main
 from flipscope.commands import models as commands
+from flipscope.cube import limits
 from flipscope.cube.estimate import generators, random_strings
 from flipscope.errors import InputError
 from flipscope.lab.pool import WorkerError, run_tasks
-from flipscope.models import Transformer, encoder, mingpt, random_shape, recognizer, save, vit_small
+from flipscope.models import Transformer, encoder, gpt2, mingpt, random_shape, recognizer, roberta, save, vit_small
+from flipscope.models.size import check_model
 from flipscope.probes import blowup, flips
 from flipscope.probes.results import joined
 
@@ -205,6 +209,35 @@ def test_wrong_files(run: Flipscope, tmp_path: Path) -> None:
             assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--strings", "99999999999"], "strings of 100 bits would take .* of memory"),
+        (["--length", "609135"], "attention .* would take .* of memory, .*: give shorter strings"),
+        (["--length", "9" * 15, "--strings", "1"], "would take more than 1 PiB of memory"),
+        (["--precision", "1e-300"], "precision 1e-300 cannot be reached with 100,000 strings"),
+    ],
+)
+def test_what_is_far_too_large_is_refused(
+    run: Flipscope, model: tuple[Transformer, str], arguments: list[str], sentence: str
+) -> None:
+    for command in ("sensitivity",) if "--precision" in arguments else ("sensitivity", "blowup"):
+        code, out, err = run(command, model[1], *arguments)
+        assert (code, out) == (2, "")
+        assert re.search(sentence, err), err
+        assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("longest", [10**9, 2**63, 10**30])
+def test_a_file_that_claims_to_read_very_long_strings(run: Flipscope, tmp_path: Path, longest: int) -> None:
+    made = Transformer(replace(encoder(8, 2, 2), max_length=longest))
+    save(made, tmp_path / "long.safetensors")
+    code, _, err = run("sensitivity", str(tmp_path / "long.safetensors"))
+    assert code == 2
+    assert "would take" in err
+    assert run("sensitivity", str(tmp_path / "long.safetensors"), "--length", "5", "--strings", "2")[0] == 0
+
+
 # ---------------------------------------------------------------- random models
 
 SMALL = ("--length", "8", "--strings", "6", "--width", "8", "--layers", "1", "--heads", "2")
@@ -321,6 +354,40 @@ def test_wrong_random_models(run: Flipscope, arguments: list[str], sentence: str
     assert (code, out) == (2, "")
     assert sentence in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--strings", "99999999999"], "strings of 100 bits would take .* of memory"),
+        (["--length", "609135"], "attention .* would take .* of memory"),
+        (["--length", "9" * 100], "would take more than 1 PiB of memory"),
+        (["--count", "99999999999"], "results of 99,999,999,999 models would take .* of memory"),
+        (["--count", "9" * 100], "would take more than 1 PiB of memory"),
+        (["--width", "1000000"], "width 1,000,000 .* would take .* of memory"),
+        (["--heads", "1000000", "--width", "1000000"], "would take .* of memory"),
+        (["--layers", "1000000000"], "layers=1000000000 must be at most 10000"),
+        (["--strings", "10000000", "--length", "1000", "--width", "4096"], "decades of computing: give fewer"),
+    ],
+)
+def test_random_models_that_are_far_too_large(
+    run: Flipscope, monkeypatch: pytest.MonkeyPatch, arguments: list[str], sentence: str
+) -> None:
+    monkeypatch.setattr(limits, "machine_memory", lambda: 64 << 30)
+    monkeypatch.setattr(commands, "run_tasks", None)
+    code, out, err = run("random-model", *arguments)
+    assert (code, out) == (2, "")
+    assert re.search(sentence, err), err
+    assert err.count("\n") == 1
+
+
+def test_the_scales_of_the_papers_are_not_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "machine_memory", lambda: 4 << 30)
+    given = ["random-model", "--length", "100", "--strings", "10000", "--width", "1024", "--layers", "6"]
+    for more in (["--heads", "8", "--count", "1000"], ["--heads", "1"], ["--heads", "16", "--path", "general"]):
+        assert commands._draws(build_parser().parse_args([*given, *more]))
+    for config in (gpt2(length=1024, width=768, layers=12, heads=12), roberta(length=512, width=1024, layers=24)):
+        check_model(config)
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")

@@ -11,6 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from flipscope.cube import limits
 from flipscope.errors import InputError
 from flipscope.models import (
     Transformer,
@@ -183,7 +184,8 @@ def integers(tensors: dict[str, Tensor], _: dict[str, Any]) -> None:
         (lambda _, record: record["config"].update(width=10**6, heads=1), "but its configuration says"),
         (lambda _, record: record["config"].update(width=10**12, heads=1), "far too small"),
         (lambda _, record: record["config"].update(width=10**30, heads=1), "far too small"),
-        (lambda _, record: record["config"].update(layers=10**12), "far too small"),
+        (lambda _, record: record["config"].update(layers=10**12), "layers=1000000000000 must be at most 10000"),
+        (lambda _, record: record["config"].update(layers=10**4), "far too small"),
     ],
 )
 def test_refuses_changed_files(path: Path, change: Callable[..., None], message: str) -> None:
@@ -196,4 +198,31 @@ def test_refuses_changed_files(path: Path, change: Callable[..., None], message:
 def test_refuses_a_record_that_is_not_json(path: Path) -> None:
     save_file(load_file(path), path, metadata={KEY: "{"})
     with pytest.raises(InputError, match="damaged metadata"):
+        load(path)
+
+
+def test_refuses_more_layers_than_the_file_has_tensors_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a single layer is made: each takes some milliseconds, and a line of the file is soon written."""
+
+    def swell(tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
+        record["config"].update(layers=9_000)
+        tensors.update({f"t{number}": torch.zeros(1) for number in range(9_001)})
+
+    rewrite(path, swell)
+    monkeypatch.setattr("flipscope.models.checkpoint.Transformer", None)
+    with pytest.raises(InputError, match="far too small for the sizes in its configuration"):
+        load(path)
+
+
+def test_refuses_nested_metadata(path: Path) -> None:
+    save_file(load_file(path), path, metadata={KEY: "[" * 200_000 + "]" * 200_000})
+    with pytest.raises(InputError, match="damaged metadata"):
+        load(path)
+
+
+def test_refuses_a_file_larger_than_the_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "machine_memory", lambda: path.stat().st_size)
+    load(path)
+    monkeypatch.setattr(limits, "machine_memory", lambda: path.stat().st_size - 1)
+    with pytest.raises(InputError, match=r"would take .* of memory"):
         load(path)

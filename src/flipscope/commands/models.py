@@ -16,25 +16,33 @@ import numpy as np
 from flipscope.commands.cube import print_json
 from flipscope.commands.progress import progress
 from flipscope.cube.blocks import Progress, cores
-from flipscope.cube.estimate import generators, random_strings
+from flipscope.cube.estimate import check_strings_fit, generators, random_strings
 from flipscope.cube.intervals import Estimate, Floats, check_confidence, check_count, mean_from_samples
+from flipscope.cube.limits import check_memory, check_work
 from flipscope.errors import InputError
 from flipscope.lab.pool import WorkerError, run_tasks
 from flipscope.models.checkpoint import load
 from flipscope.models.config import TransformerConfig, encoder
 from flipscope.models.init import Scheme, random_shape
+from flipscope.models.size import check_attention, check_model, multiplications
 from flipscope.models.transformer import Transformer
 from flipscope.probes import blowup, flips
 from flipscope.probes.flips import Options
 from flipscope.probes.results import Flips, Spectrum, estimated, joined
 
 DEFAULT_LENGTH = 100  # that of the geometry paper's experiments
+ESTIMATE_BYTES = 500  # of an estimate and its parts, of which a spectrum has two a bit
+FEWER = "give fewer or shorter strings"
 PIECES = 8  # the work of all random models is cut so that no piece is more than this part of it
 
 
 def run_sensitivity(arguments: argparse.Namespace) -> int:
     """Measure the sensitivity spectrum of a model."""
     model, length = _loaded(arguments)
+    if arguments.strings is not None:
+        check_work(arguments.strings * _flip_work(model.config, length), f"{arguments.strings:,} strings", FEWER)
+    if arguments.precision is not None:
+        _check_precision(arguments.precision, length, check_confidence(arguments.confidence))
     with progress("flips") as report:
         options: Options = {**_how(arguments), "threshold": arguments.threshold, "progress": report}
         found = flips.spectrum(
@@ -65,7 +73,27 @@ def _loaded(arguments: argparse.Namespace) -> tuple[Transformer, int]:
     length = arguments.length
     if length is None:
         length = model.config.max_length or DEFAULT_LENGTH
-    return model, check_count("length", length)
+    length = check_count("length", length)
+    if model.config.layers > 1:  # a single layer may need no more than the row that is read
+        check_attention(model.config, length, length)
+    return model, length
+
+
+def _flip_work(config: TransformerConfig, length: int) -> int:
+    """Multiplications for a string and all its flips, without the fast path."""
+    return (length + 1) * multiplications(config, length)
+
+
+def _check_precision(precision: float, length: int, confidence: float) -> None:
+    """Raise InputError if no outcome of as many strings as are drawn at most would be known that precisely."""
+    most = flips.DEFAULT_MAX_STRINGS
+    # The narrowest interval is that of strings without any flip that matters.
+    least = mean_from_samples(np.zeros(most), 0, length, confidence, "anytime").half_width
+    if 0 < precision < least:
+        enough = f"{1.06 * least:.2g}"  # and not less, by rounding
+        raise InputError(
+            f"precision {precision:g} cannot be reached with {most:,} strings of {length:,} bits: give {enough} or more"
+        )
 
 
 def _how(arguments: argparse.Namespace) -> Options:
@@ -94,9 +122,7 @@ class Draw:
     @property
     def cost(self) -> float:
         """Multiplications of all its forwards, without the fast path."""
-        shape, tokens = self.config, self.length + 1
-        each = tokens * shape.width * (4 * shape.width + 2 * shape.hidden_width) + 2 * tokens**2 * shape.width
-        return float(self.strings * tokens * shape.layers * each)
+        return float(self.strings * _flip_work(self.config, self.length))
 
 
 @dataclass(frozen=True)
@@ -179,10 +205,25 @@ def _draws(arguments: argparse.Namespace) -> list[Draw]:
         if getattr(arguments, name) is not None:
             check_count(name, getattr(arguments, name))
     options = _how(arguments)
+    count = check_count("count", arguments.count)
+    check_memory(count * 2 * length * ESTIMATE_BYTES, f"the results of {count:,} models", "give fewer")
     # Numbers all over the place rather than 0, 1, 2: runs with neighbouring seeds then share no model.
-    root = np.random.SeedSequence(check_count("seed", arguments.seed, 0))
-    seeds = root.generate_state(check_count("count", arguments.count)).tolist()
-    return [Draw(seed, _shape(seed, arguments), arguments.init, length, strings, options) for seed in seeds]
+    seeds = np.random.SeedSequence(check_count("seed", arguments.seed, 0)).generate_state(count).tolist()
+    draws = [Draw(seed, _shape(seed, arguments), arguments.init, length, strings, options) for seed in seeds]
+    _check_sizes(draws)
+    return draws
+
+
+def _check_sizes(draws: Sequence[Draw]) -> None:
+    """Raise InputError if the models are too large for this machine, or too much work for any."""
+    length, strings = draws[0].length, draws[0].strings
+    check_strings_fit(strings, length)
+    for draw in draws:
+        check_model(draw.config)
+        if draw.config.layers > 1 or draw.options["path"] != "general":  # whose tables hold all pairs of bits
+            check_attention(draw.config, length, length)
+    work = sum(strings * _flip_work(draw.config, length) for draw in draws)
+    check_work(work, f"{strings:,} strings of {length:,} bits for {len(draws):,} models", FEWER)
 
 
 def _shape(seed: int, arguments: argparse.Namespace) -> TransformerConfig:

@@ -24,9 +24,10 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, TypeVar
 
 from flipscope.cube.blocks import Progress
+from flipscope.cube.limits import said_bytes
 from flipscope.errors import InputError
 from flipscope.lab.events import Advanced, Event, Failed, Finished, Idle, Retried, Started
-from flipscope.lab.resources import ENVIRONMENT, environment, memory_limit, said_bytes
+from flipscope.lab.resources import ENVIRONMENT, environment, memory_limit
 from flipscope.lab.worker import SAFE_PATH, main
 
 Asked = TypeVar("Asked")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flipscope.cube.blocks import cores
+from flipscope.cube.limits import allowed_memory
 
 SPARE = 0.1  # of the memory, for the driver and for trials that need a little more than they say
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -124,7 +125,7 @@ def _blas_files() -> set[str]:
 
 def memory_limit() -> int:
     """Bytes that the trials of this machine may use together: most of what is free and allowed."""
-    return int((1 - SPARE) * min(_allowed(), _free()))
+    return int((1 - SPARE) * min(allowed_memory(), _free()))
 
 
 def _free() -> float:
@@ -134,33 +135,3 @@ def _free() -> float:
             if line.startswith("MemAvailable:"):
                 return 1024 * int(line.split()[1])
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def _allowed(groups: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> float:
-    """Bytes that the control groups of this process allow: the least of its own group and those above."""
-    least = float("inf")
-    with contextlib.suppress(OSError):
-        for line in groups.read_text().splitlines():
-            _, controllers, group = line.split(":", 2)
-            if controllers == "":
-                top, name = root, "memory.max"
-            elif "memory" in controllers.split(","):
-                top, name = root / "memory", "memory.limit_in_bytes"
-            else:
-                continue
-            own = top / group.lstrip("/")
-            for folder in (own, *own.parents):
-                with contextlib.suppress(OSError, ValueError):  # "max" is no number
-                    least = min(least, int((folder / name).read_text()))
-                if folder == top:
-                    break
-    return least
-
-
-def said_bytes(count: float) -> str:
-    """A number of bytes as a reader likes it."""
-    for unit in ("bytes", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.3g} {unit}"
-        count /= 1024
-    return f"{count:.3g} GiB"

@@ -14,9 +14,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from flipscope.cube.limits import check_memory
 from flipscope.errors import InputError
 from flipscope.models.config import TransformerConfig
-from flipscope.models.transformer import Transformer
+from flipscope.models.transformer import Block, Transformer
 
 VERSION = 1
 _KEY = "flipscope.transformer"  # metadata entry: {"version": ..., "config": ...} as JSON
@@ -54,6 +55,7 @@ def load(path: str | os.PathLike[str]) -> Transformer:
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
             model = _blank(source, config, len(shapes))
             _check_shapes(source, model, shapes)
+            check_memory(source.stat().st_size, str(source), "load it on a larger one")
             # Copies, for the file may change under a memory map.
             tensors = {name: file.get_tensor(name).clone() for name in shapes}
     except (OSError, SafetensorError) as error:
@@ -74,7 +76,7 @@ def _read_config(source: Path, metadata: Mapping[str, str]) -> TransformerConfig
         record: Any = json.loads(metadata[_KEY])
         version, fields = record["version"], record["config"]
         newer = version > VERSION
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{source} has a damaged metadata entry {_KEY!r}") from error
     if newer:
         raise InputError(f"{source} has format version {version}, but this flipscope reads {VERSION}: update it")
@@ -87,9 +89,11 @@ def _read_config(source: Path, metadata: Mapping[str, str]) -> TransformerConfig
 
 
 def _blank(source: Path, config: TransformerConfig, tensors: int) -> Transformer:
-    """The model without numbers; only if the file's tensors are enough for its layers, for it takes time."""
+    """The model without numbers; only if the file's tensors are enough for its layers, for each takes time to make."""
     try:
-        if config.layers < tensors:
+        with torch.device("meta"):
+            full, bare = (len(list(Block(config, has_mlp).parameters())) for has_mlp in (True, False))
+        if config.mlp_count * full + (config.layers - config.mlp_count) * bare <= 2 * tensors:
             return Transformer(config, seed=None)
     except (RuntimeError, OverflowError, TypeError):  # sizes beyond 63 bits
         pass

@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from flipscope.errors import InputError
 
+MAX_LAYERS = 10_000  # each is some twenty objects, and takes milliseconds to make
+
 _CHOICES: dict[str, tuple[str, ...]] = {
     "inputs": ("bits", "tokens", "patches"),
     "marker": ("eos", "cls", "none"),
@@ -211,6 +213,8 @@ def _check_positions(config: TransformerConfig) -> None:
 
 def _check_layers(config: TransformerConfig) -> None:
     """Raise InputError unless heads, blocks and norms agree with each other."""
+    if config.layers > MAX_LAYERS:
+        raise InputError(f"layers={config.layers} must be at most {MAX_LAYERS}")
     if config.head_size is None and config.width % config.heads:
         raise InputError(f"width={config.width} must be a multiple of heads={config.heads} unless head_size is given")
     if config.combine == "sum" and config.key_width != config.width:

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from flipscope.errors import InputError
 from flipscope.models.config import TransformerConfig
 from flipscope.models.init import Linear, Lookup, Projection, Scheme, initialise
+from flipscope.models.size import check_attention, check_model
 
 Rows = slice | Tensor | None  # positions to compute; None is all of them
 
@@ -130,6 +131,9 @@ class Attention(nn.Module):
         self, query: Float[Tensor, "string head row size"], key: Float[Tensor, "string head position size"]
     ) -> Float[Tensor, "string head row position"]:
         """Attention logits, scaled (Eq 8a)."""
+        if query.device.type == "cpu":  # others have a memory of their own
+            strings, _, rows, _ = query.shape
+            check_attention(self.config, rows, key.shape[2], strings=strings, number=query.element_size())
         query = query * self.config.scale
         if self.log_gain is not None:
             query = query * self.log_gain.exp()
@@ -364,6 +368,8 @@ class Transformer(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
+        if seed is not None:
+            check_model(config, dtype.itemsize)
         with torch.device("meta" if seed is None else "cpu"):
             self.embedding = Embedding(config)
             self.blocks = nn.ModuleList(Block(config, i < config.mlp_count) for i in range(config.layers))
