@@ -448,6 +448,54 @@ def test_bad_input_draws_nothing(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "fragment"),
+    [("f" * 10_000 + ".svg", "File name too long"), ("loop/f.svg", "loop"), ("pipe.svg", "it is not a file")],
+)
+def test_figures_with_names_that_are_no_good(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, fragment: str
+) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    os.mkfifo(tmp_path / "pipe.svg")
+    run = Run(capsys, "function", "x1", "--plot", str(tmp_path / name))
+    assert (run.code, run.out) == (2, "")
+    assert run.err.count("\n") == 1
+    assert fragment in run.err
+    assert (tmp_path / "pipe.svg").is_fifo()
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "sentence"),
+    [
+        (MemoryError(), 1, "there is not enough memory for this: ask for less"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 1, "there is not enough memory for this"),
+        (PermissionError(13, "Permission denied", "secret"), 2, "secret cannot be used: Permission denied"),
+    ],
+)
+def test_what_the_system_refuses_is_no_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: Exception, code: int, sentence: str
+) -> None:
+    def refused(arguments: Any) -> int:
+        raise error
+
+    monkeypatch.setattr(cube, "run_zoo", refused)
+    run = Run(capsys, "zoo")
+    assert (run.code, run.out) == (code, "")
+    assert sentence in run.err
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), OSError("a bug")])
+def test_a_bug_is_a_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def broken(arguments: Any) -> int:
+        raise error
+
+    monkeypatch.setattr(cube, "run_zoo", broken)
+    with pytest.raises(type(error), match="a bug"):
+        Run(capsys, "zoo")
+
+
 def test_an_interrupt_is_no_traceback(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(arguments: Any) -> int:
         raise KeyboardInterrupt

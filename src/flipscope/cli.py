@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import importlib
 import io
+import os
 import signal
 import sys
 import threading
@@ -17,6 +18,7 @@ from flipscope.errors import InputError, printable
 from flipscope.lab.streams import forgiving
 
 DESCRIPTION = "See what it takes to flip a model's mind: sensitivity of Boolean functions and of transformers."
+LONGEST = 1000  # characters of a sentence: a name may have ten thousand
 EXAMPLES = """examples:
   flipscope function "maj(x1..x5) ^ x6"           profile, spectrum, influences
   flipscope function "majority(101)" --json       exact integers as JSON
@@ -413,6 +415,7 @@ def _called(arguments: Sequence[str] | None) -> int:
             parsed = _parsed(arguments)
             if isinstance(parsed, int):
                 return parsed
+            _check_working_folder()
             module = importlib.import_module(f"flipscope.commands.{parsed.module}")
             code: int = getattr(module, parsed.function)(parsed)
             return code
@@ -425,6 +428,16 @@ def _called(arguments: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         _say("interrupted")
         return 130
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _say(f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}")
+        return 2
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "DefaultCPUAllocator" not in str(error):  # which is torch's
+            raise
+        _say("there is not enough memory for this: ask for less")
+        return 1
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace | int:
@@ -435,10 +448,21 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace | int:
         return int(stop.code or 0)
 
 
+def _check_working_folder() -> None:
+    """Raise InputError if the current folder was removed: relative paths lead nowhere, and MKL ends the process."""
+    try:
+        os.getcwd()
+    except OSError:
+        raise InputError("the folder this was started in does not exist any more: change into one that does") from None
+
+
 def _say(text: str) -> None:
     """One sentence on standard error; further lines, such as those that point into an expression, follow it."""
     sentence, line, rest = text.partition("\n")
-    print(f"flipscope: {printable(sentence.rstrip('.'))}.{line}{printable(rest)}", file=sys.stderr)
+    plain = printable(sentence)
+    if len(plain) > LONGEST:
+        plain = f"{plain[: LONGEST // 2]} … {plain[-LONGEST // 2 :]}"
+    print(f"flipscope: {plain.rstrip('.')}.{line}{printable(rest)}", file=sys.stderr)
 
 
 class Terminated(KeyboardInterrupt):

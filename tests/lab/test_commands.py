@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +149,134 @@ def test_bad_input_is_one_sentence(
     assert code == 2
     assert sentence in error
     assert error.count("\n") == 1
+
+
+# ---------------------------------------------------------------- names and places that are no good
+
+
+@pytest.fixture
+def nobody(tmp_path: Path) -> Iterator[None]:
+    """A user who may not look into the folders of the tests; root may look into any."""
+    (tmp_path / "closed" / "results").mkdir(parents=True)
+    (tmp_path / "closed").chmod(0)
+    mine = os.geteuid()
+    if mine == 0:
+        tmp_path.chmod(0o755)
+        os.seteuid(65534)
+    yield
+    os.seteuid(mine)
+    (tmp_path / "closed").chmod(0o700)
+
+
+def _told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one sentence that a call ends in."""
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert len(said.err) < 1100
+    return said.err
+
+
+FOLDER_COMMANDS = [("status",), ("studies",), ("results",), ("report",), ("run", "deeds", "--scale", "smoke")]
+
+
+@pytest.mark.usefixtures("nobody")
+@pytest.mark.parametrize("command", FOLDER_COMMANDS)
+def test_a_folder_that_may_not_be_read(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    _install(monkeypatch, Deeds(Deed("nothing")))
+    for place in ("closed/results", "closed"):
+        assert "Permission denied" in _told(capsys, *command, "--results", str(tmp_path / place))
+
+
+@pytest.mark.parametrize("command", FOLDER_COMMANDS)
+def test_a_folder_with_a_name_that_is_too_long(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _install(monkeypatch, Deeds(Deed("nothing")))
+    assert "File name too long" in _told(capsys, *command, "--results", "r" * 10_000)
+
+
+@pytest.mark.parametrize("command", FOLDER_COMMANDS[2:])
+def test_a_folder_that_leads_to_itself(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _install(monkeypatch, Deeds(Deed("nothing")))
+    Path("loop").symlink_to("loop")
+    for place in ("loop", "loop/results"):
+        assert "loop" in _told(capsys, *command, "--results", place)
+
+
+def test_a_database_that_leads_to_itself(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    _install(monkeypatch, Deeds(Deed("nothing")))
+    Path("results").mkdir()
+    Path("results/flipscope.sqlite").symlink_to("flipscope.sqlite")
+    assert "there are no results" in _told(capsys, "status")
+    assert "flipscope.sqlite is not a file" in _told(capsys, "run", "deeds", "--scale", "smoke")
+
+
+def test_a_folder_whose_name_is_not_unicode(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _install(monkeypatch, Deeds(Deed("nothing")))
+    folder = os.fsdecode(b"r\xff\xfe %41?#")
+    assert _json(capsys, "run", "deeds", "--scale", "smoke", "--workers", "0", "--results", folder)["done"] == 1
+    assert _json(capsys, "status", "--results", folder)[0]["done"] == 1
+    assert [path.name for path in Path().iterdir()] == [folder]
+    assert _json(capsys, "report", "--results", folder, "-o", folder + ".html")["studies"] == ["deeds"]
+    assert "\\udcff" in _told(capsys, "status", "--results", os.fsdecode(b"none\xff"))
+
+
+def test_a_pipe_is_no_database(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("results").mkdir()
+    os.mkfifo("results/flipscope.sqlite")
+    pipe = os.open("results/flipscope.sqlite", os.O_RDWR)
+    os.write(pipe, bytes(100))  # lest a reader wait for ever
+    assert "flipscope.sqlite is not a file" in _told(capsys, "status")
+    os.close(pipe)
+
+
+def test_a_report_replaces_files_only(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    _install(monkeypatch, Deeds(Deed("nothing")))
+    assert main(["run", "deeds", "--scale", "smoke", "--workers", "0"]) == 0
+    os.mkfifo("page.html")
+    capsys.readouterr()
+    assert "page.html: it is not a file" in _told(capsys, "report", "-o", "page.html")
+    assert Path("page.html").is_fifo()
+    for name, reason in (("o" * 10_000, "File name too long"), ("loop/page.html", "loop")):
+        with contextlib.suppress(FileExistsError):
+            Path("loop").symlink_to("loop")
+        assert reason in _told(capsys, "report", "-o", name)
+        assert reason in _told(capsys, "report", "-o", "fine.html", "--figures", name)
+
+
+@pytest.mark.parametrize("name", ["a:b:c", ":", "a:", ":b", "a b:c", "a::b"])
+def test_what_cannot_name_a_study(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"{name!r} does not name a study" in _told(capsys, "run", name)
+
+
+def test_a_module_that_ends_the_process_when_it_is_imported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("quits.py").write_text("import sys\nsys.exit(7)\n")
+    assert "the study quits:STUDY cannot be loaded: SystemExit: 7" in _told(capsys, "run", "quits:STUDY")
+
+
+def test_a_folder_to_work_in_that_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "gone").mkdir()
+    os.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    for command in (["run", "deeds"], ["studies"], ["function", "x1"]):
+        assert "the folder this was started in does not exist any more" in _told(capsys, *command)
+
+
+def test_words_for_a_terminal_are_short_and_plain(capsys: pytest.CaptureFixture[str]) -> None:
+    said = _told(capsys, "run", "\x1b[2J" + "x" * 5000)
+    assert "\x1b" not in said
+    assert "\\x1b[2J" in said
 
 
 # ---------------------------------------------------------------- output that goes nowhere

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -226,3 +227,21 @@ def test_refuses_a_file_larger_than_the_memory(path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(limits, "machine_memory", lambda: path.stat().st_size - 1)
     with pytest.raises(InputError, match=r"would take .* of memory"):
         load(path)
+
+
+@pytest.mark.parametrize(("name", "reason"), [("m" * 10_000, "File name too long"), ("loop", "not a file")])
+def test_names_that_are_no_good(name: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InputError, match=reason):
+        load(tmp_path / name)
+    with pytest.raises(InputError, match="cannot be written"):
+        save(Transformer(encoder(8, 1, 2)), tmp_path / name / "model.safetensors")
+    if name != "loop":  # which a file may well replace
+        with pytest.raises(InputError, match="cannot be written"):
+            save(Transformer(encoder(8, 1, 2)), tmp_path / name)
+
+
+def test_a_name_that_is_not_unicode(path: Path) -> None:
+    odd = path.rename(path.with_name(os.fsdecode(b"m\xff.safetensors")))
+    with pytest.raises(InputError, match=r"cannot be read as safetensors: .* is not valid UTF-8"):
+        load(odd)

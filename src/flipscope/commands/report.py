@@ -21,7 +21,7 @@ from flipscope.lab.store import RunState, Store
 from flipscope.lab.study import Study, Trial
 from flipscope.lab.version import code_version, trial_key
 from flipscope.report.charts import FORMATS, chart_data, file_stems, render
-from flipscope.report.files import write_bytes
+from flipscope.report.files import check_target, write_bytes
 from flipscope.report.html import StudyPage, write_report
 from flipscope.report.wording import settings_of
 
@@ -30,7 +30,8 @@ Missing = list[tuple[str, str]]
 
 def run_report(arguments: argparse.Namespace) -> int:
     """Write the report of the named studies, or of all that have results."""
-    output = _checked_output(arguments.output)
+    output = Path(arguments.output)
+    check_target(output, "report")
     formats = _checked_formats(arguments)
     with Store(arguments.results, create=False) as store:
         pages, missing = _pages(store, arguments)
@@ -52,16 +53,6 @@ def run_report(arguments: argparse.Namespace) -> int:
         said = f" and {len(files)} figure files in {arguments.figures}" if files else ""
         print(f"wrote {output}{said}", file=sys.stderr)
     return 0
-
-
-def _checked_output(text: str) -> Path:
-    """The path of the report, refused before any work where it could not be written."""
-    output = Path(text)
-    if output.is_dir():
-        raise InputError(f"the report cannot be written to {output}: it is a folder; name a file in it")
-    if not output.parent.is_dir():
-        raise InputError(f"the report cannot be written to {output}: the folder does not exist")
-    return output
 
 
 def _checked_formats(arguments: argparse.Namespace) -> list[Any]:

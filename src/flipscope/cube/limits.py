@@ -40,7 +40,7 @@ def allowed_memory(groups: Path = Path("/proc/self/cgroup"), root: Path = Path("
     """Bytes that the control groups of this process allow: the least of its own group and those above."""
     least = float("inf")
     with contextlib.suppress(OSError):
-        for line in groups.read_text().splitlines():
+        for line in groups.read_text(errors="surrogateescape").splitlines():
             _, controllers, group = line.split(":", 2)
             if controllers == "":
                 top, name = root, "memory.max"
@@ -63,4 +63,4 @@ def said_bytes(count: float) -> str:
         if count < 1000:
             return f"{count:.3g} {unit}"
         count = count // 1024 if count > 1 << 60 else count / 1024  # an integer may be beyond every float
-    return "more than 1 PiB"
+    return "1 PiB or more"

@@ -23,6 +23,8 @@ def names() -> list[str]:
 def find(name: str) -> Study:
     """The study of this name, or the object that "package.module:NAME" names."""
     if ":" in name:
+        if EntryPoint.pattern.match(name) is None:
+            raise InputError(f"{name!r} does not name a study: say package.module:NAME")
         _look_here(name.partition(":")[0].partition(".")[0])
         return _loaded(EntryPoint(name, name, GROUP), name)
     entries = [entry for entry in entry_points(group=GROUP) if entry.name == name]
@@ -73,7 +75,7 @@ def _loaded(entry: EntryPoint, name: str) -> Study:
         found = entry.load()
     except InputError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"the study {name} cannot be loaded: {type(error).__name__}: {error}") from error
     if not isinstance(found, Study):
         raise InputError(f"{entry.value} is not a study: make it an object of a subclass of flipscope.lab.study.Study")

@@ -117,7 +117,8 @@ def _blas_files() -> set[str]:
     """The files of OpenBLAS that this process has loaded."""
     maps = Path("/proc/self/maps")
     if maps.exists():
-        paths = {"/" + line.partition("/")[2] for line in maps.read_text().splitlines()}
+        lines = maps.read_text(errors="surrogateescape").splitlines()  # names of files need not be text
+        paths = {"/" + line.partition("/")[2] for line in lines}
         return {path for path in paths if "openblas" in path.rpartition("/")[2]}
     homes = [Path(module.__file__ or "").parent for name in ("numpy", "scipy") if (module := sys.modules.get(name))]
     return {str(path) for home in homes for path in (home / ".dylibs").glob("*openblas*")}

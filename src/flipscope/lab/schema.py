@@ -80,6 +80,8 @@ def connect(folder: Path, *, create: bool) -> tuple[sqlite3.Connection, bool]:
     with said(path):
         if not path.exists():
             _make(path, create)
+        if not path.is_file():
+            raise InputError(f"{path} is not a file: move it away, or use another --results")
         place = path.resolve()
         modes = [connection.mode for connection in _open if connection.file == identity(place)]
         # Looking into a file that this process has open elsewhere would undo SQLite's locks on it, as POSIX has it.
@@ -139,7 +141,7 @@ def _bring_up_to_date(connection: sqlite3.Connection, path: Path, writable: bool
 
 def _opened(place: Path, mode: str) -> _Connection:
     """A connection without transactions of the module's own."""
-    address = f"file:{quote(str(place))}?mode={mode}"
+    address = f"file:{quote(os.fsencode(place))}?mode={mode}"
     connection = sqlite3.connect(address, timeout=PATIENCE, isolation_level=None, uri=True, factory=_Connection)
     connection.mode, connection.file = mode, identity(place)
     connection.text_factory = tables.tolerant_text

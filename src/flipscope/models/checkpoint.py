@@ -26,7 +26,11 @@ _KEY = "flipscope.transformer"  # metadata entry: {"version": ..., "config": ...
 def save(model: Transformer, path: str | os.PathLike[str]) -> None:
     """Write the model to the path, where there is always either the old file or the whole new one."""
     target = Path(path)
-    if not target.parent.is_dir():
+    try:
+        there = target.parent.is_dir()
+    except OSError as error:
+        raise InputError(f"{target} cannot be written: {_reason(error)}") from error
+    if not there:
         raise InputError(f"{target} cannot be written: the folder {target.parent} does not exist")
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     _check_finite(tensors, "the model")
@@ -47,9 +51,9 @@ def save(model: Transformer, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str]) -> Transformer:
     """The model in the file, in evaluation mode, with the number type it was saved in."""
     source = Path(path)
-    if not source.is_file():
-        raise InputError(f"{source} is not a file")
     try:
+        if not source.is_file():
+            raise InputError(f"{source} is not a file")
         with safe_open(source, framework="pt") as file:
             config = _read_config(source, file.metadata() or {})
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118

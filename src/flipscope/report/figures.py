@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from flipscope.cube.estimate import Estimate
 from flipscope.cube.portrait import Portrait
 from flipscope.errors import InputError
-from flipscope.report.files import replacing
+from flipscope.report.files import check_target, replacing
 from flipscope.report.style import ACCENT, DPI, INK, MUTED, SECOND, STYLE, UNDATED
 
 if TYPE_CHECKING:
@@ -164,8 +164,7 @@ def checked_target(path: str | Path) -> Path:
     target = Path(path)
     if target.suffix.lower() not in FORMATS:
         raise InputError(f"a figure's name must end in {', '.join(FORMATS)}; {target.name!r} does not.")
-    if not target.parent.is_dir():
-        raise InputError(f"the figure cannot be written to {target}: the folder does not exist.")
+    check_target(target, "figure")
     return target
 
 

@@ -11,9 +11,25 @@ from pathlib import Path
 from flipscope.errors import InputError
 
 
+def check_target(target: Path, what: str) -> None:
+    """Raise InputError if no file can be written there: a device or a pipe is not replaced by one."""
+    try:
+        there, folder = target.is_dir(), target.parent.is_dir()
+        odd = target.exists() and not target.is_file()
+    except OSError as error:
+        raise InputError(f"the {what} cannot be written to {target}: {error.strerror or error}.") from None
+    if there:
+        raise InputError(f"the {what} cannot be written to {target}: it is a folder; name a file in it.")
+    if odd:
+        raise InputError(f"the {what} cannot be written to {target}: it is not a file; name another.")
+    if not folder:
+        raise InputError(f"the {what} cannot be written to {target}: the folder does not exist.")
+
+
 @contextmanager
 def replacing(target: Path, what: str) -> Iterator[Path]:
     """A temporary file beside the target, which takes its place at the end; nothing changes where anything fails."""
+    check_target(target, what)
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=target.name[:80], suffix=target.suffix)
         os.close(handle)
@@ -30,8 +46,6 @@ def replacing(target: Path, what: str) -> Iterator[Path]:
 
 def write_bytes(target: Path, content: bytes, what: str) -> Path:
     """Write a file whole or not at all; returns its path."""
-    if not target.parent.is_dir():
-        raise InputError(f"the {what} cannot be written to {target}: the folder does not exist.")
     with replacing(target, what) as temporary:
         temporary.write_bytes(content)
     return target
