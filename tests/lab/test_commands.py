@@ -245,9 +245,8 @@ def test_a_report_replaces_files_only(monkeypatch: pytest.MonkeyPatch, capsys: p
     capsys.readouterr()
     assert "page.html: it is not a file" in _told(capsys, "report", "-o", "page.html")
     assert Path("page.html").is_fifo()
-    for name, reason in (("o" * 10_000, "File name too long"), ("loop/page.html", "loop")):
-        with contextlib.suppress(FileExistsError):
-            Path("loop").symlink_to("loop")
+    Path("loop").symlink_to("loop")
+    for name, reason in (("o" * 10_000, "File name too long"), ("loop", "loop"), ("loop/page.html", "loop")):
         assert reason in _told(capsys, "report", "-o", name)
         assert reason in _told(capsys, "report", "-o", "fine.html", "--figures", name)
 

@@ -54,7 +54,7 @@ class Outlet:
 @contextlib.contextmanager
 def forgiving() -> Iterator[Outlet]:
     """Both standard streams as outlets; yields that of standard output."""
-    _stand_in_for_closed()
+    stand_in_for_closed()
     before = sys.stdout, sys.stderr
     out, err = Outlet(sys.stdout), Outlet(sys.stderr)
     sys.stdout, sys.stderr = cast(TextIO, out), cast(TextIO, err)
@@ -66,7 +66,7 @@ def forgiving() -> Iterator[Outlet]:
         sys.stdout, sys.stderr = before
 
 
-def _stand_in_for_closed() -> None:
+def stand_in_for_closed() -> None:
     """Open what was closed at the start, so that no file gets the number of a standard stream, and with it its words.
 
     Standard output is then one that cannot be written, for that must be told; standard error and input are empty.

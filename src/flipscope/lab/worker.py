@@ -20,7 +20,7 @@ from typing import TextIO, cast
 
 from flipscope.cube.blocks import Progress
 from flipscope.lab.resources import keep_one_thread
-from flipscope.lab.streams import Outlet
+from flipscope.lab.streams import Outlet, stand_in_for_closed
 
 REPORT_SECONDS = 0.2  # least time between two reports of a task's progress
 # With it set, Python does not look for modules in the current folder, where a file may be called pickle.py.
@@ -38,6 +38,7 @@ def main(pipe: Connection, parent: int, bound: bool, safe_path: str | None) -> N
     if safe_path is None:  # it was for this process: programs that a task starts are its own affair
         os.environ.pop(SAFE_PATH, None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers itself, and says why
+    stand_in_for_closed()
     os.dup2(2, 1)  # what a trial prints must not get into the one document on standard output
     sys.stdout = sys.stderr = cast(TextIO, Outlet(sys.stderr))  # and nobody to hear it is no error of the trial
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,17 +14,20 @@ from flipscope.errors import InputError
 
 def check_target(target: Path, what: str) -> None:
     """Raise InputError if no file can be written there: a device or a pipe is not replaced by one."""
+    reason = None
     try:
-        there, folder = target.is_dir(), target.parent.is_dir()
-        odd = target.exists() and not target.is_file()
+        mode = os.stat(target).st_mode
+        if stat.S_ISDIR(mode):
+            reason = "it is a folder; name a file in it"
+        elif not stat.S_ISREG(mode):
+            reason = "it is not a file; name another"
+    except (FileNotFoundError, NotADirectoryError):
+        if not target.parent.is_dir():
+            reason = "the folder does not exist"
     except OSError as error:
-        raise InputError(f"the {what} cannot be written to {target}: {error.strerror or error}.") from None
-    if there:
-        raise InputError(f"the {what} cannot be written to {target}: it is a folder; name a file in it.")
-    if odd:
-        raise InputError(f"the {what} cannot be written to {target}: it is not a file; name another.")
-    if not folder:
-        raise InputError(f"the {what} cannot be written to {target}: the folder does not exist.")
+        reason = error.strerror
+    if reason is not None:
+        raise InputError(f"the {what} cannot be written to {target}: {reason}.")
 
 
 @contextmanager
