@@ -349,6 +349,7 @@ def test_a_stream_in_trouble_is_silent_and_says_so_when_asked() -> None:
     assert outlet.write("words") == 5
     assert isinstance(outlet.trouble, BrokenPipeError)
     outlet.flush()
+    outlet.writelines(["more ", "words"])
     fine = Outlet(io.StringIO())
     print("words", file=fine)
     assert (fine.trouble, fine.getvalue()) == (None, "words\n")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TextIO, cast
 
 
@@ -26,6 +26,10 @@ class Outlet:
             with self._forgiven():
                 self._stream.write(text)
         return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write the lines, if they can be."""
+        self.write("".join(lines))
 
     def flush(self) -> None:
         """Pass on what was written."""
