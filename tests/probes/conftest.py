@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from flipscope.probes import lanes
+from flipscope.probes.span import TOKENS, Span, span_of
 
 
 @pytest.fixture(autouse=True)
@@ -22,3 +23,9 @@ def _one_thread() -> Iterator[None]:
 def both_kinds_of_loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once as if every model were too wide for lanes."""
     monkeypatch.setattr(lanes, "WIDEST", request.param)
+
+
+@pytest.fixture(params=TOKENS, ids=lambda lanes: f"{lanes} lanes")
+def span(request: pytest.FixtureRequest) -> Span:
+    """Every width, whatever the processor's: the compiler splits a vector for which there is no register."""
+    return span_of(request.param)

@@ -1,8 +1,9 @@
-"""Eight strings at once, one a lane: the same logits as one forward a string."""
+"""Strings side by side, one a lane: the same logits as one forward a string, at every width."""
 
 from __future__ import annotations
 
 import dataclasses
+import pickle
 from unittest.mock import Mock
 
 import numpy as np
@@ -12,11 +13,11 @@ from probes.exactness import assert_logits_as_exact
 
 from flipscope.models.config import TransformerConfig, encoder
 from flipscope.models.transformer import Transformer
-from flipscope.probes import fast, lane_kernels, lanes
+from flipscope.probes import fast, lane_first, lane_kernels, lanes
 from flipscope.probes.fast import FastEngine
 from flipscope.probes.finish import Workspace
 from flipscope.probes.lanes import ROUNDED_BITS, Lanes
-from flipscope.probes.simd import LANES
+from flipscope.probes.span import TOKENS, VARIABLE, Span
 
 SCHEMES = ("uniform", "gaussian", "xavier_uniform", "xavier_normal", "pytorch")
 BASE = encoder(32, 3, 4, ffn_width=64)
@@ -60,39 +61,70 @@ def neighbours(strings: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(near.reshape(-1, length)).long()
 
 
+def engines(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> dict[int, FastEngine]:
+    """One of each width."""
+    found = {}
+    for lanes_count in TOKENS:
+        monkeypatch.setenv(VARIABLE, str(lanes_count))
+        found[lanes_count] = FastEngine(model)
+        assert found[lanes_count]._lanes.span.lanes == lanes_count
+    return found
+
+
 def all_logits(engine: FastEngine, strings: np.ndarray) -> torch.Tensor:
     base, flipped = engine.flip_logits(strings)
     return torch.from_numpy(np.concatenate([flipped, base[:, None]], axis=1)).flatten()
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_flips_by_the_definition(seed):
+def test_flips_by_the_definition(seed, monkeypatch):
     config = random_config(seed)
     model = Transformer(config, scheme=SCHEMES[seed % 5], seed=seed).eval()
     length = 1 + seed % 34
     strings = np.random.default_rng(seed).integers(0, 2, (-(-60 // length), length), np.uint8)
-    engine = FastEngine(model)
-    assert engine._lanes is not None
     bits = neighbours(strings)
-    assert_logits_as_exact(all_logits(engine, strings), model, bits)
-    assert_logits_as_exact(torch.from_numpy(engine.logits(bits.numpy().astype(np.uint8))), model, bits)
+    for engine in engines(model, monkeypatch).values():
+        assert_logits_as_exact(all_logits(engine, strings), model, bits)
+        assert_logits_as_exact(torch.from_numpy(engine.logits(bits.numpy().astype(np.uint8))), model, bits)
 
 
 @pytest.mark.parametrize("length", [100, 103])
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_strings_as_long_as_the_papers(length, scheme):
+def test_strings_as_long_as_the_papers(length, scheme, monkeypatch):
     model = Transformer(encoder(64, 3, 4), scheme=scheme, seed=2).eval()
     strings = np.random.default_rng(0).integers(0, 2, (2, length), np.uint8)
-    assert_logits_as_exact(all_logits(FastEngine(model), strings), model, neighbours(strings))
+    found = {lanes: all_logits(engine, strings) for lanes, engine in engines(model, monkeypatch).items()}
+    for logits in found.values():
+        assert_logits_as_exact(logits, model, neighbours(strings))
+    assert torch.equal(found[8] > 0, found[16] > 0)  # none of these is near to zero
 
 
-@pytest.mark.parametrize("numbers", [1, 33 * 32 * LANES, 70 * 32 * LANES])
-def test_groups_in_several_parts_are_the_same(numbers, monkeypatch):
-    engine = FastEngine(Transformer(BASE, scheme="gaussian", seed=4))
-    strings = np.random.default_rng(1).integers(0, 2, (2, 31), np.uint8)  # four groups with room for 33 tokens
-    together = all_logits(engine, strings)
-    monkeypatch.setattr(lanes, "STATES_NUMBERS", numbers)
-    assert torch.equal(all_logits(engine, strings), together)
+@pytest.mark.parametrize("groups", [0, 1, 2])
+def test_groups_in_several_parts_are_the_same(groups, monkeypatch):
+    strings = np.random.default_rng(1).integers(0, 2, (2, 39), np.uint8)  # five groups of eight, or three of sixteen
+    for lanes_count, engine in engines(Transformer(BASE, scheme="gaussian", seed=4), monkeypatch).items():
+        together = all_logits(engine, strings)
+        with monkeypatch.context() as patch:
+            patch.setattr(lanes, "STATES_NUMBERS", 1 + groups * 42 * 32 * lanes_count)  # room for 42 tokens
+            assert torch.equal(all_logits(engine, strings), together)
+
+
+def test_an_engine_of_another_width_can_be_sent(monkeypatch):
+    strings = np.random.default_rng(1).integers(0, 2, (2, 20), np.uint8)
+    made = engines(Transformer(BASE, scheme="gaussian", seed=4), monkeypatch)
+    monkeypatch.delenv(VARIABLE)
+    for lanes_count, engine in made.items():
+        sent = pickle.loads(pickle.dumps(engine))
+        assert sent._lanes.span == Span(lanes_count, TOKENS[lanes_count])
+        assert torch.equal(all_logits(sent, strings), all_logits(engine, strings))
+
+
+def test_machine_code_of_the_widths_is_kept_apart(monkeypatch):
+    """numba's cache finds it by the types of the arguments alone: the width must be one of them."""
+    engines(Transformer(BASE, seed=4), monkeypatch)
+    kernels = [lane_kernels.middle_layer, lane_kernels.last_layer, lane_first.first_layer, lane_first.first_shares]
+    for kernel in kernels:
+        assert {(kinds[0].lanes, kinds[0].tokens) for kinds in kernel.signatures} == {*TOKENS.items()}
 
 
 @pytest.mark.parametrize("marker", ["eos", "cls", "none"])
@@ -123,11 +155,11 @@ def test_a_string_has_the_same_logit_in_any_lane(strings):
 
 
 @pytest.mark.parametrize("token", [0, 12, 13])
-def test_nan_stays_in_its_lane(token):
+def test_nan_stays_in_its_lane(token, span):
     model = Transformer(BASE, scheme="xavier_normal", seed=4).eval()
     x = torch.randn((20, 14, 32), generator=torch.Generator().manual_seed(1))
     with torch.inference_mode():
-        loops = Lanes(model, Workspace())
+        loops = Lanes(model, Workspace(), span)
         before = loops.plain(x, 13)
         x[11, token, 5] = torch.nan
         after = loops.plain(x, 13)
@@ -153,36 +185,59 @@ def test_nan_of_a_flip_stays_in_its_lane():
     assert np.isnan(flipped[0, 6])
 
 
+def ends_of(scores: np.ndarray) -> np.ndarray:
+    """The largest logit of each token, and the smallest of the first one, as the kernel leaves them."""
+    return np.concatenate([scores.max(axis=0), scores[:, 0].min(axis=0)[None]]).ravel()
+
+
 @pytest.mark.parametrize("spread", [0.1, 3.0, 30.0, 3000.0])
-def test_what_is_left_out_of_attention_is_below_rounding(spread):
+def test_what_is_left_out_of_attention_is_below_rounding(spread, span):
     tokens = 50
-    scores = spread * np.random.default_rng(3).normal(size=(52, lane_kernels.TOKENS, LANES)).astype(np.float32)
+    scores = spread * np.random.default_rng(3).normal(size=(52, span.tokens, span.lanes)).astype(np.float32)
     weights = np.exp2((scores[:tokens] - scores[:tokens].max(axis=0)).astype(np.float64))
     total = weights.sum(axis=0)
     found, keys = scores.copy().ravel(), np.zeros(tokens, np.int64)
-    top = scores[:tokens].max(axis=0).ravel()
+    ends = ends_of(scores[:tokens])
     least = np.float32(ROUNDED_BITS + np.log2(tokens))
-    count = lane_kernels._numerators(found, top, tokens, least, keys)
+    count = lane_kernels._numerators(span, found, ends, tokens, least, keys)
     kept = keys[:count]
     assert (np.diff(kept) > 0).all()
-    np.testing.assert_allclose(found.reshape(-1, lane_kernels.TOKENS, LANES)[:count], weights[kept], 2e-7, 2**-120)
-    np.testing.assert_allclose(top.reshape(-1, LANES), 1 / total, rtol=1e-6)
+    np.testing.assert_allclose(found.reshape(scores.shape)[:count], weights[kept], 2e-7, 2**-120)
+    np.testing.assert_allclose(ends[: -span.lanes].reshape(total.shape), 1 / total, rtol=1e-6)
     left_out = np.delete(weights, kept, axis=0).sum(axis=0) / total
     assert left_out.max() < 2.0**-ROUNDED_BITS
     assert (count < tokens / 2) if spread == 3000 else (count == tokens or spread == 30)
 
 
-def test_a_key_whose_logit_is_nan_is_not_left_out():
-    scores = np.zeros((4, lane_kernels.TOKENS, LANES), np.float32)
+def test_a_key_whose_logit_is_nan_is_not_left_out(span):
+    scores = np.zeros((4, span.tokens, span.lanes), np.float32)
     scores[2] = -1000
     scores[2, 1, 5] = np.nan
     scores[3] = -1000
-    top, keys = np.zeros(lane_kernels.TOKENS * LANES, np.float32), np.zeros(4, np.int64)
-    count = lane_kernels._numerators(scores.ravel(), top, 4, np.float32(30), keys)
+    keys, ends = np.zeros(4, np.int64), np.zeros((span.tokens + 1) * span.lanes, np.float32)
+    ends[-span.lanes :] = -1000
+    count = lane_kernels._numerators(span, scores.ravel(), ends, 4, np.float32(30), keys)
     assert [*keys[:count]] == [0, 1, 2]
-    broken = np.zeros((lane_kernels.TOKENS, LANES), bool)
+    broken = np.zeros((span.tokens, span.lanes), bool)
     broken[1, 5] = True
-    np.testing.assert_array_equal(np.isnan(top).reshape(broken.shape), broken)
+    np.testing.assert_array_equal(np.isnan(ends[: -span.lanes]).reshape(broken.shape), broken)
+
+
+@pytest.mark.parametrize("nan_at", [None, 0, 1, 2, 3, 5])
+def test_the_smallest_logit_says_no_more_than_all_of_them(nan_at, span):
+    """Where it is too small, or NaN stands beside it, every key is looked at."""
+    size, keys, block = 4, 8, span.tokens * span.lanes
+    query, key = np.zeros((span.tokens, size, span.lanes), np.float32), np.zeros((keys, size, span.lanes), np.float32)
+    query[:, 0], key[:, 0] = 1, 2
+    key[4, 0] = -1000
+    if nan_at is not None:
+        key[nan_at, 0, 3] = np.nan
+    scores, ends = np.zeros(keys * block, np.float32), np.zeros(block + span.lanes, np.float32)
+    lane_kernels._scores(span, query.ravel(), 0, key.ravel(), keys, size, scores, ends)
+    assert (ends[block:] == -1000).all()
+    kept = np.zeros(keys, np.int64)
+    assert lane_kernels._numerators(span, scores, ends, keys, np.float32(30), kept) == keys - 1
+    assert 4 not in kept[: keys - 1]
 
 
 def test_between_deltas_and_lanes(monkeypatch):

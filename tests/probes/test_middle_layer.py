@@ -19,6 +19,7 @@ from flipscope.probes.finish import Finish, Workspace
 from flipscope.probes.first_layer import FirstLayer, make_tables
 from flipscope.probes.middle_layer import MiddleLayer
 from flipscope.probes.mixed_rows import make_mixed_tables, mixable, mixed_states
+from flipscope.probes.span import TOKENS, Span, SpanType, span_of
 
 SCHEMES = ("uniform", "gaussian", "xavier_normal", "pytorch")
 BASE = encoder(32, 3, 4, ffn_width=64)
@@ -57,30 +58,36 @@ def near(flips: int, tokens: int, width: int, distance: float) -> tuple[torch.Te
     return base, base + distance * torch.randn((flips, tokens, width), generator=stream)
 
 
-@njit([void(float32[::1], float32[::1])])
-def powers_of_two(x, out):
-    for at in range(0, len(x), simd.LANES):
-        simd.store(out, at, simd.power_of_two(simd.load(x, at)))
+@njit([void(SpanType(lanes, 2), float32[::1], float32[::1]) for lanes in TOKENS])
+def powers_of_two(span, x, out):
+    for at in range(0, len(x), 2 * span.lanes):
+        simd.store_tile(out, at, span.lanes, 0, simd.power_of_two(simd.load_column(span, x, at, span.lanes)))
 
 
-def test_powers_of_two_are_rounded_as_well_as_numpys():
+@pytest.fixture(params=TOKENS)
+def powers(request):
+    return lambda x, out: powers_of_two(Span(request.param, 2), x, out)
+
+
+def test_powers_of_two_are_rounded_as_well_as_numpys(powers):
     x = -np.random.default_rng(0).exponential(30, 80_000).astype(np.float32)
     x = np.concatenate([x[x >= -125], np.linspace(-1, 0, 8001, dtype=np.float32)])
-    x = np.append(x[: len(x) // 8 * 8 - 8], np.zeros(8, np.float32))
+    x = np.append(x[: len(x) // 32 * 32 - 32], np.zeros(32, np.float32))
     out = np.empty_like(x)
-    powers_of_two(x, out)
+    powers(x, out)
     exact = np.exp2(x.astype(np.float64))
     assert np.abs(out / exact - 1).max() < 1.5e-7
-    assert (out[-8:] == 1).all()
-    whole = -np.arange(120, dtype=np.float32)
-    powers_of_two(whole, out[:120])
-    np.testing.assert_array_equal(out[:120], np.exp2(whole))
+    assert (out[-32:] == 1).all()
+    whole = -np.arange(96, dtype=np.float32)
+    powers(whole, out[:96])
+    np.testing.assert_array_equal(out[:96], np.exp2(whole))
 
 
-def test_powers_of_far_numbers_and_nan():
-    x = np.array([-126, -1e30, -np.inf, np.nan, 0, -125, -50, -3e38], np.float32)
+def test_powers_of_far_numbers_and_nan(powers):
+    x = np.zeros(32, np.float32)
+    x[:8] = [-126, -1e30, -np.inf, np.nan, 0, -125, -50, -3e38]
     out = np.empty_like(x)
-    powers_of_two(x, out)
+    powers(x, out)
     assert np.isnan(out[3])
     assert (out[[0, 1, 2, 5, 7]] == 2.0**-125).all()
     assert out[4] == 1
@@ -89,7 +96,7 @@ def test_powers_of_far_numbers_and_nan():
 @pytest.mark.parametrize("tokens", [16, 17, 31, 32, 33, 101])
 @pytest.mark.parametrize(("heads", "size"), [(1, 1), (3, 5), (4, 8), (2, 32)])
 @pytest.mark.parametrize("scale", [0.3, 20.0])
-def test_attention_by_the_definition(tokens, heads, size, scale):
+def test_attention_by_the_definition(tokens, heads, size, scale, span):
     stream = torch.Generator().manual_seed(tokens * size)
     query, key, value = torch.randn((3, 5, heads, tokens, size), generator=stream)
     bias = scale * torch.randn((heads, size), generator=stream)
@@ -100,6 +107,7 @@ def test_attention_by_the_definition(tokens, heads, size, scale):
     out = torch.full((inner, rows), torch.nan)
     for first, last in ((0, 2), (2, 5)):
         kernels.softmax_attention(
+            span,
             columns.numpy(),
             both.numpy(),
             (simd.LOG2_E * bias).flatten().numpy(),
@@ -134,7 +142,7 @@ def test_a_middle_layer_is_as_exact_as_the_blocks_own(choice, scheme, monkeypatc
 
 
 def test_float64_and_short_strings_go_pytorchs_way():
-    for dtype, tokens in ((torch.float64, 20), (torch.float32, kernels.ROWS - 1)):
+    for dtype, tokens in ((torch.float64, 20), (torch.float32, simd.BLOCK - 1)):
         model = Transformer(BASE, seed=4, dtype=dtype).eval()
         states = torch.randn((2, tokens, 32), dtype=dtype, generator=torch.Generator().manual_seed(1))
         with torch.inference_mode():
@@ -169,11 +177,15 @@ def normalised_by_kernels(x: torch.Tensor) -> dict[str, torch.Tensor]:
     gain, shift, zero = np.full(width, 2, np.float32), np.ones(width, np.float32), np.zeros(width, np.float32)
     by_rows = x.numpy().copy()
     kernels.add_and_normalise(by_rows, np.zeros_like(by_rows), zero, gain, shift, 1e-5)
-    turned, blocks = x.T.reshape(1, -1).contiguous().numpy().copy(), np.empty((16, width), np.float32)
-    relu_kernels.put_blocks(turned, zero, gain, shift, 1e-5, np.arange(16).reshape(1, 16), blocks, 0, 1)
-    lanes = x[:8].T.contiguous().flatten().numpy().copy()
-    lane_kernels.normalise(lanes, 0, width, gain, shift, 1e-5)
-    found = {"rows": by_rows, "blocks": blocks, "lanes": lanes.reshape(width, 8).T.copy()}
+    found = {"rows": by_rows}
+    for span in map(span_of, TOKENS):
+        turned, blocks = x.T.reshape(1, -1).contiguous().numpy().copy(), np.empty((16, width), np.float32)
+        relu_kernels.put_blocks(span, turned, zero, gain, shift, 1e-5, np.arange(16).reshape(1, 16), blocks, 0, 1)
+        found[f"blocks of {span}"] = blocks
+        lanes = x[: span.lanes].T.repeat(span.tokens, 1, 1).flatten().numpy().copy()
+        lane_kernels.normalise(span, lanes, 0, width, gain, shift, 1e-5)
+        for rows in lanes.reshape(span.tokens, width, span.lanes):
+            found[f"lanes of {span}"] = rows.T.copy()
     return {name: torch.from_numpy(array) for name, array in found.items()}
 
 

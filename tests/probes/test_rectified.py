@@ -15,7 +15,9 @@ from flipscope.models.transformer import Block, Transformer
 from flipscope.probes import rectified
 from flipscope.probes.finish import Finish, Workspace
 from flipscope.probes.rectified import Rectified, blocks_of
-from flipscope.probes.relu_kernels import BLOCK, active_units, possible_units
+from flipscope.probes.relu_kernels import active_units, possible_units
+from flipscope.probes.simd import BLOCK
+from flipscope.probes.span import TOKENS, Span, span_of
 
 SHAPES = [(8, 8), (16, 40), (32, 64), (40, 24), (64, 512), (104, 208)]
 
@@ -24,8 +26,8 @@ def block_of(width: int, hidden: int, scheme: str = "xavier_normal") -> Block:
     return Transformer(encoder(width, 2, 2, ffn_width=hidden), scheme=scheme, seed=width).eval().blocks[0]
 
 
-def made(block: Block) -> Rectified:
-    return Rectified(block, Finish(block, Workspace()))
+def made(block: Block, span: Span | None = None) -> Rectified:
+    return Rectified(block, Finish(block, Workspace()), span)
 
 
 def finished(block: Block, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -59,10 +61,12 @@ def test_the_layers_output(width, hidden, distance, scheme, monkeypatch):
     block = block_of(width, hidden, scheme)
     for flips in (16, 35, 7):
         base, x = rows(flips, 9, width, distance)
-        found = x.clone()
+        every = [x.clone() for _ in TOKENS]
         with torch.inference_mode():
-            made(block)(found, base)
-        assert_as_exact(found, block, x)
+            for found, lanes in zip(every, TOKENS, strict=True):
+                made(block, span_of(lanes))(found, base)
+        assert_as_exact(every[0], block, x)
+        assert torch.equal(*every)  # a block has as many rows at each width
 
 
 @pytest.mark.parametrize(("width", "hidden"), SHAPES)
@@ -73,11 +77,13 @@ def test_from_units_that_are_computed_already(width, hidden, monkeypatch):
     x = x.transpose(0, 1).flatten(0, 1).contiguous()  # [token flip, width]
     numbers = np.arange(len(x)).reshape(9, 35)
     order = np.random.default_rng(0).permuted(np.tile(np.arange(35), (9, 1)), axis=1)
-    found = x.clone()
+    every = [x.clone() for _ in TOKENS]
     with torch.inference_mode():
         units = (x @ block.mlp.up.weight.T + block.mlp.up.bias).relu()
-        made(block).add(found, units, blocks_of(numbers, order))
-    assert_as_exact(found, block, x)
+        for found, lanes in zip(every, TOKENS, strict=True):
+            made(block, span_of(lanes)).add(found, units, blocks_of(numbers, order))
+    assert_as_exact(every[0], block, x)
+    assert torch.equal(*every)
 
 
 @given(st.integers(1, 60), st.integers(1, 12))
@@ -118,14 +124,14 @@ def test_units_that_may_be_on_are_all_found_and_few_others(distance):
     assert share <= {0.0: 0.55, 0.01: 0.58, 0.1: 0.85, 1.0: 1.0}[distance]
 
 
-def test_active_units_are_those_that_are_on():
+def test_active_units_are_those_that_are_on(span):
     hidden = np.random.default_rng(0).standard_normal((40, 24)).astype(np.float32).clip(0)
     hidden[:, 3] = 0
     hidden[7, 5] = np.nan
     blocks = np.stack([np.arange(16), np.arange(16, 32), np.full(16, 7)])
     values, active = np.zeros((3, 25 * BLOCK), np.float32), np.zeros((3, 25), np.int64)
     starts = np.zeros((3, 4), np.int64)
-    active_units(hidden, blocks, values, active, 8, starts, 0, 3)
+    active_units(span, hidden, blocks, values, active, 8, starts, 0, 3)
     for number, chosen in enumerate(blocks):
         on = np.flatnonzero((hidden[chosen] != 0).any(axis=0))
         assert active[number, : starts[number, -1]].tolist() == on.tolist()

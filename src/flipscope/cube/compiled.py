@@ -24,14 +24,14 @@ def compiled(*signatures: Any, fastmath: bool = False) -> Callable[[Function], F
     def decorate(function: Function) -> Function:
         found = njit(list(signatures), nogil=True, cache=True, fastmath=fastmath)(function)
         if found.stats.cache_misses:
-            _say()
+            say()
         return cast(Function, found)
 
     return decorate
 
 
 @functools.lru_cache(maxsize=1)
-def _say() -> None:
+def say() -> None:
     """Tell a user who waits at a terminal what for, once."""
     if sys.stderr is not None and sys.stderr.isatty() and multiprocessing.parent_process() is None:
         print("flipscope: compiling its loops, up to a minute, once on this machine", file=sys.stderr)

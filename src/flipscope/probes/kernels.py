@@ -13,23 +13,32 @@ from numba import boolean, float32, int64, void
 
 from flipscope.cube.compiled import compiled
 from flipscope.probes.simd import (
-    LANES,
+    BLOCK,
     add,
+    add_spread,
+    block_rows,
     divide,
+    eights,
+    keys_of,
     larger,
     load,
-    multiply,
+    load_column,
     multiply_add,
     power_of_two,
     splat,
+    splat_column,
+    splat_keys,
     spread,
+    spread_keys,
     store,
+    store_tile,
     subtract,
+    times_column,
 )
+from flipscope.probes.span import Span, compiled_by_span
 
-ROWS = 2 * LANES  # queries of one block: shorter strings cannot fill it
-KEYS = 4  # keys, and coordinates of values, whose sums are held in registers together
-TILE = 4 * LANES  # numbers of a mixture that are held in registers together
+TILE = 32  # numbers of a mixture that are held in registers together
+_EIGHT = 8
 _FLIPS = 16  # flips whose parts of a tile stay in the innermost cache
 
 _blocks, _matrix, _row, _number = float32[:, :, ::1], float32[:, ::1], float32[::1], float32
@@ -37,8 +46,9 @@ _SUMS: Any = {"reassoc", "contract", "nsz"}  # sums may be reordered; infinity a
 _ZERO, _ONE, _NEVER = np.float32(0), np.float32(1), np.float32(-np.inf)
 
 
-@compiled(void(_row, _row, _row, _row, int64))
+@compiled_by_span(lambda span: [void(span, _row, _row, _row, _row, int64)])
 def _scores(
+    span: Span,
     block: Float32[np.ndarray, " size_row"],
     keys: Float32[np.ndarray, " group_size_key"],
     shift: Float32[np.ndarray, " key"],
@@ -46,51 +56,35 @@ def _scores(
     size: int,
 ) -> None:
     """Attention logits (Eq 8a) of a block of rows with all keys, and ``shift`` of each key."""
-    at = 0
-    for j in range(0, len(shift), KEYS):
-        a0, b0, c0, d0 = spread(shift, j), spread(shift, j + 1), spread(shift, j + 2), spread(shift, j + 3)
-        a1, b1, c1, d1 = a0, b0, c0, d0
+    of, lanes, together, at = block_rows(span), span.lanes, keys_of(span.lanes), 0
+    for j in range(0, len(shift), together):
+        sums = spread_keys(of, shift, j, 0)
         for d in range(size):
-            q0, q1 = load(block, d * ROWS), load(block, d * ROWS + LANES)
-            x = spread(keys, at)
-            a0, a1 = multiply_add(x, q0, a0), multiply_add(x, q1, a1)
-            x = spread(keys, at + 1)
-            b0, b1 = multiply_add(x, q0, b0), multiply_add(x, q1, b1)
-            x = spread(keys, at + 2)
-            c0, c1 = multiply_add(x, q0, c0), multiply_add(x, q1, c1)
-            x = spread(keys, at + 3)
-            d0, d1 = multiply_add(x, q0, d0), multiply_add(x, q1, d1)
-            at += KEYS
-        to = j * ROWS
-        store(scores, to, a0)
-        store(scores, to + LANES, a1)
-        store(scores, to + ROWS, b0)
-        store(scores, to + ROWS + LANES, b1)
-        store(scores, to + 2 * ROWS, c0)
-        store(scores, to + 2 * ROWS + LANES, c1)
-        store(scores, to + 3 * ROWS, d0)
-        store(scores, to + 3 * ROWS + LANES, d1)
+            sums = add_spread(sums, block, d * BLOCK, lanes, keys, at)
+            at += together
+        store_tile(scores, j * BLOCK, lanes, BLOCK, sums)
 
 
-@compiled(void(_row, int64, _row))
-def _exponentials(scores: Float32[np.ndarray, " key_row"], tokens: int, share: Float32[np.ndarray, " row"]) -> None:
+@compiled_by_span(lambda span: [void(span, _row, int64, _row)])
+def _exponentials(
+    span: Span, scores: Float32[np.ndarray, " key_row"], tokens: int, share: Float32[np.ndarray, " row"]
+) -> None:
     """Scores become the softmax's numerators (Eq 8b), ``share`` one over their sum."""
-    top0, top1 = splat(_NEVER), splat(_NEVER)
-    for at in range(0, tokens * ROWS, ROWS):
-        top0, top1 = larger(load(scores, at), top0), larger(load(scores, at + LANES), top1)
-    total0, total1 = splat(_ZERO), splat(_ZERO)
-    for at in range(0, tokens * ROWS, ROWS):
-        p0 = power_of_two(subtract(load(scores, at), top0))
-        p1 = power_of_two(subtract(load(scores, at + LANES), top1))
-        total0, total1 = add(total0, p0), add(total1, p1)
-        store(scores, at, p0)
-        store(scores, at + LANES, p1)
-    store(share, 0, divide(splat(_ONE), total0))
-    store(share, LANES, divide(splat(_ONE), total1))
+    of, lanes = block_rows(span), span.lanes
+    top = splat_column(of, _NEVER)
+    for at in range(0, tokens * BLOCK, BLOCK):
+        top = larger(load_column(of, scores, at, lanes), top)
+    total = splat(top, _ZERO)
+    for at in range(0, tokens * BLOCK, BLOCK):
+        p = power_of_two(subtract(load_column(of, scores, at, lanes), top))
+        total = add(total, p)
+        store_tile(scores, at, lanes, 0, p)
+    store_tile(share, 0, lanes, 0, divide(splat(total, _ONE), total))
 
 
-@compiled(void(_row, _row, _row, int64, _row))
+@compiled_by_span(lambda span: [void(span, _row, _row, _row, int64, _row)])
 def _averages(
+    span: Span,
     scores: Float32[np.ndarray, " key_row"],
     share: Float32[np.ndarray, " row"],
     values: Float32[np.ndarray, " key_size"],
@@ -98,36 +92,19 @@ def _averages(
     result: Float32[np.ndarray, " size_row"],
 ) -> None:
     """The block's weighted sums of the values (Eq 8c)."""
-    wide = len(values) // tokens
-    share0, share1 = load(share, 0), load(share, LANES)
-    for d in range(0, wide, KEYS):
-        a0, b0, c0, d0 = splat(_ZERO), splat(_ZERO), splat(_ZERO), splat(_ZERO)
-        a1, b1, c1, d1 = a0, b0, c0, d0
-        at = d
-        for j in range(0, tokens * ROWS, ROWS):
-            p0, p1 = load(scores, j), load(scores, j + LANES)
-            x = spread(values, at)
-            a0, a1 = multiply_add(x, p0, a0), multiply_add(x, p1, a1)
-            x = spread(values, at + 1)
-            b0, b1 = multiply_add(x, p0, b0), multiply_add(x, p1, b1)
-            x = spread(values, at + 2)
-            c0, c1 = multiply_add(x, p0, c0), multiply_add(x, p1, c1)
-            x = spread(values, at + 3)
-            d0, d1 = multiply_add(x, p0, d0), multiply_add(x, p1, d1)
+    of, lanes, wide = block_rows(span), span.lanes, len(values) // tokens
+    shares = load_column(of, share, 0, lanes)
+    for d in range(0, wide, keys_of(span.lanes)):
+        sums, at = splat_keys(of, _ZERO), d
+        for j in range(0, tokens * BLOCK, BLOCK):
+            sums = add_spread(sums, scores, j, lanes, values, at)
             at += wide
-        to = d * ROWS
-        store(result, to, multiply(a0, share0))
-        store(result, to + LANES, multiply(a1, share1))
-        store(result, to + ROWS, multiply(b0, share0))
-        store(result, to + ROWS + LANES, multiply(b1, share1))
-        store(result, to + 2 * ROWS, multiply(c0, share0))
-        store(result, to + 2 * ROWS + LANES, multiply(c1, share1))
-        store(result, to + 3 * ROWS, multiply(d0, share0))
-        store(result, to + 3 * ROWS + LANES, multiply(d1, share1))
+        store_tile(result, d * BLOCK, lanes, BLOCK, times_column(sums, shares))
 
 
-@compiled(void(_matrix, _matrix, _row, _matrix, int64, int64, int64, int64))
+@compiled_by_span(lambda span: [void(span, _matrix, _matrix, _row, _matrix, int64, int64, int64, int64)])
 def softmax_attention(
+    span: Span,
     query: Float32[np.ndarray, "inner row"],
     key_value: Float32[np.ndarray, "row two_inner"],
     query_bias: Float32[np.ndarray, " inner"],
@@ -137,47 +114,46 @@ def softmax_attention(
     first: int,
     last: int,
 ) -> None:
-    """Attention (Eqs 8a-8c) of strings first .. last - 1, each of which has ``tokens`` rows, at least ROWS.
+    """Attention (Eqs 8a-8c) of strings first .. last - 1, each of which has ``tokens`` rows, at least BLOCK.
 
     Queries and results stand in columns, so that a block of queries is a row of numbers; scores are computed for a
     block with all keys, and stay in the cache until their values are added up. Queries are scaled already, such that
     weights are powers of two.
     """
+    of, lanes, together = block_rows(span), span.lanes, keys_of(span.lanes)
     inner, across = query.shape
     size = inner // heads
     flat_query, flat_out = query.reshape(-1), out.reshape(-1)
-    filled, wide = (tokens + KEYS - 1) // KEYS * KEYS, (size + KEYS - 1) // KEYS * KEYS
-    scores, shift = np.zeros(filled * ROWS, np.float32), np.zeros(filled, np.float32)
+    filled, wide = -(-tokens // together) * together, -(-size // together) * together
+    scores, shift = np.zeros(filled * BLOCK, np.float32), np.zeros(filled, np.float32)
     keys, values = np.zeros(filled * size, np.float32), np.zeros(tokens * wide, np.float32)
-    block, result = np.zeros(size * ROWS, np.float32), np.zeros(wide * ROWS, np.float32)
-    share = np.zeros(ROWS, np.float32)
+    block, result = np.zeros(size * BLOCK, np.float32), np.zeros(wide * BLOCK, np.float32)
+    share = np.zeros(BLOCK, np.float32)
     for string in range(first, last):
         for head in range(heads):
             left = head * size
             # Copied: rows that are a power of two apart would compete for a few places of the cache.
             for j in range(tokens):
                 row = key_value[string * tokens + j]
-                at = j // KEYS * KEYS * size + j % KEYS
+                at = j // together * together * size + j % together
                 total = _ZERO
                 for d in range(size):
                     total += query_bias[left + d] * row[left + d]
-                    keys[at + d * KEYS] = row[left + d]
+                    keys[at + d * together] = row[left + d]
                     values[j * wide + d] = row[inner + left + d]
                 shift[j] = total
-            for begin in range(0, tokens, ROWS):
+            for begin in range(0, tokens, BLOCK):
                 # The last block ends with the last row and computes some rows again.
-                column = string * tokens + min(begin, tokens - ROWS)
+                column = string * tokens + min(begin, tokens - BLOCK)
                 for d in range(size):
                     at = (left + d) * across + column
-                    store(block, d * ROWS, load(flat_query, at))
-                    store(block, d * ROWS + LANES, load(flat_query, at + LANES))
-                _scores(block, keys, shift, scores, size)
-                _exponentials(scores, tokens, share)
-                _averages(scores, share, values, tokens, result)
+                    store_tile(block, d * BLOCK, lanes, 0, load_column(of, flat_query, at, lanes))
+                _scores(span, block, keys, shift, scores, size)
+                _exponentials(span, scores, tokens, share)
+                _averages(span, scores, share, values, tokens, result)
                 for d in range(size):
                     at = (left + d) * across + column
-                    store(flat_out, at, load(result, d * ROWS))
-                    store(flat_out, at + LANES, load(result, d * ROWS + LANES))
+                    store_tile(flat_out, at, lanes, 0, load_column(of, result, d * BLOCK, lanes))
 
 
 @compiled(void(_matrix, _matrix, _row, _row, _row, _number), fastmath=_SUMS)
@@ -245,7 +221,7 @@ def mixtures(
     ``sums`` holds the sums of each token and head, then those without the dominating key; ``values`` those of the
     tables, of which ``old`` and ``new`` are the rows that a flip takes out and puts in. Numbers come in tiles.
     """
-    tokens, flips, heads = dominated.shape
+    of, (tokens, flips, heads) = eights(), dominated.shape
     size = base.shape[1]
     flat_base, flat_out, flat_shares = base.reshape(-1), out.reshape(-1), shares.reshape(-1)
     for tile in range(size // TILE):
@@ -255,32 +231,32 @@ def mixtures(
                 for flip in range(begin, min(begin + _FLIPS, flips)):
                     share = (token * flips + flip) * 3 * heads
                     at = token * size + tile * TILE
-                    a, b = load(flat_base, at), load(flat_base, at + LANES)
-                    c, d = load(flat_base, at + 2 * LANES), load(flat_base, at + 3 * LANES)
+                    a, b = load(of, flat_base, at), load(of, flat_base, at + _EIGHT)
+                    c, d = load(of, flat_base, at + 2 * _EIGHT), load(of, flat_base, at + 3 * _EIGHT)
                     for head in range(heads):
                         at = ((token + tokens * dominated[token, flip, head]) * heads + head) * TILE
-                        x = spread(flat_shares, share + head)
-                        a = multiply_add(x, load(some_sums, at), a)
-                        b = multiply_add(x, load(some_sums, at + LANES), b)
-                        c = multiply_add(x, load(some_sums, at + 2 * LANES), c)
-                        d = multiply_add(x, load(some_sums, at + 3 * LANES), d)
+                        x = spread(of, flat_shares, share + head)
+                        a = multiply_add(x, load(of, some_sums, at), a)
+                        b = multiply_add(x, load(of, some_sums, at + _EIGHT), b)
+                        c = multiply_add(x, load(of, some_sums, at + 2 * _EIGHT), c)
+                        d = multiply_add(x, load(of, some_sums, at + 3 * _EIGHT), d)
                         at = (old[flip] * heads + head) * TILE
-                        x = spread(flat_shares, share + heads + head)
-                        a = multiply_add(x, load(some_values, at), a)
-                        b = multiply_add(x, load(some_values, at + LANES), b)
-                        c = multiply_add(x, load(some_values, at + 2 * LANES), c)
-                        d = multiply_add(x, load(some_values, at + 3 * LANES), d)
+                        x = spread(of, flat_shares, share + heads + head)
+                        a = multiply_add(x, load(of, some_values, at), a)
+                        b = multiply_add(x, load(of, some_values, at + _EIGHT), b)
+                        c = multiply_add(x, load(of, some_values, at + 2 * _EIGHT), c)
+                        d = multiply_add(x, load(of, some_values, at + 3 * _EIGHT), d)
                         at = (new[flip] * heads + head) * TILE
-                        x = spread(flat_shares, share + 2 * heads + head)
-                        a = multiply_add(x, load(some_values, at), a)
-                        b = multiply_add(x, load(some_values, at + LANES), b)
-                        c = multiply_add(x, load(some_values, at + 2 * LANES), c)
-                        d = multiply_add(x, load(some_values, at + 3 * LANES), d)
+                        x = spread(of, flat_shares, share + 2 * heads + head)
+                        a = multiply_add(x, load(of, some_values, at), a)
+                        b = multiply_add(x, load(of, some_values, at + _EIGHT), b)
+                        c = multiply_add(x, load(of, some_values, at + 2 * _EIGHT), c)
+                        d = multiply_add(x, load(of, some_values, at + 3 * _EIGHT), d)
                     at = ((token - first) * flips + flip) * size + tile * TILE
                     store(flat_out, at, a)
-                    store(flat_out, at + LANES, b)
-                    store(flat_out, at + 2 * LANES, c)
-                    store(flat_out, at + 3 * LANES, d)
+                    store(flat_out, at + _EIGHT, b)
+                    store(flat_out, at + 2 * _EIGHT, c)
+                    store(flat_out, at + 3 * _EIGHT, d)
 
 
 @compiled(void(_matrix, _row, _row, _number, _row), fastmath=_SUMS)

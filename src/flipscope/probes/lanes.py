@@ -1,8 +1,8 @@
-"""The fast path of narrow models: eight strings at once, one a lane, in compiled loops from first layer to last.
+"""The fast path of narrow models: strings side by side, one a lane, in compiled loops from first layer to last.
 
 A narrow layer takes less time than PyTorch's calls and the moves of numbers between them. Here the states of eight
-strings stand beside each other from the first layer to the row that is read. Flips of one string are such strings,
-whose first layer comes from tables, and the string itself is one more.
+strings, or sixteen, stand beside each other from the first layer to the row that is read. Flips of one string are such
+strings, whose first layer comes from tables, and the string itself is one more.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from torch import Tensor
 from flipscope.models.transformer import Block, LayerNorm, Transformer
 from flipscope.probes.finish import Finish, Workspace, affine, on_cores
 from flipscope.probes.first_layer import Tables, string_rows
-from flipscope.probes.lane_first import TILE, first_layer, first_shares, own_shares
-from flipscope.probes.lane_kernels import PACK, TOKENS, UNITS, last_layer, middle_layer
-from flipscope.probes.simd import LANES, LOG2_E
+from flipscope.probes.lane_first import first_layer, first_shares, own_shares
+from flipscope.probes.lane_kernels import last_layer, middle_layer
+from flipscope.probes.simd import LOG2_E, PACK, UNITS
+from flipscope.probes.span import Span, preferred
 
 WIDEST = 256  # wider layers are computed as fast, or faster, by PyTorch's products
 STATES_NUMBERS = 1 << 24  # numbers of token states kept together
@@ -43,24 +44,25 @@ def supports(model: Transformer) -> bool:
         and config.activation == "relu"
         and config.width <= WIDEST
         and config.width % PACK == 0
-        and config.hidden_width % TILE == 0
+        and config.hidden_width % PACK == 0
         and config.key_width % UNITS == 0
     )
 
 
 class Lanes:
-    """Rows at the read-out, in float32, of a model that is supported."""
+    """Rows at the read-out, in float32, of a model that is supported; ``span`` overrules the processor's."""
 
-    def __init__(self, model: Transformer, space: Workspace) -> None:
+    def __init__(self, model: Transformer, space: Workspace, span: Span | None = None) -> None:
+        self.span = preferred() if span is None else span
         self.blocks = [block for block in model.blocks if isinstance(block, Block)]
-        self.layers = [_Middle(block) for block in self.blocks[:-1]]
-        self.last = _Last(self.blocks[-1])
+        self.layers = [_Middle(block, self.span) for block in self.blocks[:-1]]
+        self.last = _Last(self.blocks[-1], self.span)
         self.space = space
         self.first: _First | None = None
 
     def prepare(self, tables: Tables) -> None:
         """Take the first layer of flips from these tables from now on."""
-        self.first = _First(self.blocks[0], tables, self.space)
+        self.first = _First(self.blocks[0], self.span, tables, self.space)
 
     def flips(self, string: Tensor, read: int) -> Float[Tensor, "flips_and_one width"]:
         """The last layer's rows under each flip of the string, and last that of the string itself."""
@@ -75,13 +77,13 @@ class Lanes:
     def plain(self, x: Float[Tensor, "string token width"], read: int) -> Float[Tensor, "string width"]:
         """The last layer's rows of strings that are embedded."""
         strings, tokens, width = x.shape
-        groups = -(-strings // LANES)
-        states = self.space.take("lanes", groups, -(-tokens // TOKENS) * TOKENS, width, LANES).zero_()
-        some = strings // LANES
+        lanes = self.span.lanes
+        groups, some = -(-strings // lanes), strings // lanes
+        states = self.space.take("lanes", groups, self.span.room(tokens), width, lanes).zero_()
         # [group * lane, token, width] -> [group, lane, token, width] -> [group, token, width, lane]
-        states[:some, :tokens] = x[: some * LANES].unflatten(0, (-1, LANES)).permute(0, 2, 3, 1)
+        states[:some, :tokens] = x[: some * lanes].unflatten(0, (-1, lanes)).permute(0, 2, 3, 1)
         if some < groups:
-            states[some, :tokens, :, : strings - some * LANES] = x[some * LANES :].permute(1, 2, 0)
+            states[some, :tokens, :, : strings - some * lanes] = x[some * lanes :].permute(1, 2, 0)
         flat = states.flatten(1).numpy()
         for layer in self.layers:
             layer(flat, tokens)
@@ -101,7 +103,8 @@ def _bias(bias: Tensor | None, size: int) -> Tensor:
 class _Layer:
     """What all layers share: a block's weights in the order of the kernels."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Block, span: Span) -> None:
+        self.span = span
         self.attention, self.config, mlp = block.attention, block.config, block.mlp
         assert mlp is not None
         assert self.attention.output is not None
@@ -130,8 +133,8 @@ class _Layer:
 class _Middle(_Layer):
     """A layer at every token."""
 
-    def __init__(self, block: Block) -> None:
-        super().__init__(block)
+    def __init__(self, block: Block, span: Span) -> None:
+        super().__init__(block, span)
         every = [self.heads(name) for name in ("query", "key", "value")]
         weight, bias = (torch.stack([pair[i] for pair in every], dim=1) for i in (0, 1))  # [head, 3, size, ...]
         given = (_packed(weight.flatten(0, 2)), bias.flatten().numpy())
@@ -140,15 +143,15 @@ class _Middle(_Layer):
     def __call__(self, states: States, tokens: int) -> None:
         """States become the layer's output."""
         least = ROUNDED_BITS + math.log2(tokens)
-        given = (states, tokens, self.config.heads, least, self.weights, self.eps, self.norm_first)
+        given = (self.span, states, tokens, self.config.heads, least, self.weights, self.eps, self.norm_first)
         on_cores(partial(middle_layer, *given), len(states))
 
 
 class _Last(_Layer):
     """A layer at the token that is read, keys and values never projected (last_layer.LastLayer)."""
 
-    def __init__(self, block: Block) -> None:
-        super().__init__(block)
+    def __init__(self, block: Block, span: Span) -> None:
+        super().__init__(block, span)
         (query, query_bias), (key, _), (value, value_bias) = (self.heads(name) for name in ("query", "key", "value"))
         # A key's bias adds the same to all logits of a row, which softmax does not notice; weights sum to one, so that
         # a value's bias is added once.
@@ -159,20 +162,20 @@ class _Last(_Layer):
 
     def __call__(self, states: States, tokens: int, read: int) -> Float[Tensor, "string width"]:
         """The layer's output at the token that is read, for every lane."""
-        width = self.config.width
-        out = np.empty((len(states), width * LANES), np.float32)
-        given = (states, tokens, read, self.config.heads, self.weights, self.absorbed, self.value)
+        width, lanes = self.config.width, self.span.lanes
+        out = np.empty((len(states), width * lanes), np.float32)
+        given = (self.span, states, tokens, read, self.config.heads, self.weights, self.absorbed, self.value)
         on_cores(partial(last_layer, *given, self.eps, self.norm_first, out), len(states))
         # [group, width, lane] -> [group, lane, width] -> [group * lane, width]
-        rows: Tensor = torch.from_numpy(out).unflatten(1, (width, LANES)).transpose(1, 2).flatten(0, 1)
+        rows: Tensor = torch.from_numpy(out).unflatten(1, (width, lanes)).transpose(1, 2).flatten(0, 1)
         return rows
 
 
 class _First(_Layer):
     """The first layer of a string's flips, and of the string itself, from the tables of strings of one length."""
 
-    def __init__(self, block: Block, tables: Tables, space: Workspace) -> None:
-        super().__init__(block)
+    def __init__(self, block: Block, span: Span, tables: Tables, space: Workspace) -> None:
+        super().__init__(block, span)
         self.space = space
         gain, shift = (torch.from_numpy(part) for part in self.norms[:2])
         if not self.norm_first:
@@ -184,12 +187,14 @@ class _First(_Layer):
         self.vector = self._numbers(tables.vector + _bias(self.output_bias, self.config.width))
         self.value = self._numbers(tables.value).transpose(0, 1).contiguous()  # [head, row, number]
         self.length, self.tokens = len(tables.vector) // 2, (len(tables.vector) + 1) // 2  # there may be a marker
-        self.groups = -(-(self.length + 1) // LANES)
+        self.groups = -(-(self.length + 1) // span.lanes)
         bits = self.value[:, : 2 * self.length].unflatten(1, (-1, 2))  # [head, position, bit, number]
-        lanes = bits.new_zeros((len(bits), self.groups * LANES, *bits.shape[2:]))  # the string itself moves nothing
+        lanes = bits.new_zeros(
+            (len(bits), self.groups * span.lanes, *bits.shape[2:])
+        )  # the string itself moves nothing
         lanes[:, : self.length] = bits
-        # [head, group * lane, bit, number] -> [head, group, lane, bit, number] -> [bit, group, head, number, lane]
-        self.lanes = lanes.unflatten(1, (-1, LANES)).permute(3, 1, 0, 4, 2).contiguous()
+        # [head, group * lane, bit, number] -> [head, group, lane, bit, number] -> [bit, group, head * number * lane]
+        self.bits = lanes.unflatten(1, (-1, span.lanes)).permute(3, 1, 0, 4, 2).flatten(2)
 
     def _numbers(self, x: Float[Tensor, "*part width"]) -> Float[Tensor, "*part number"]:
         """What the MLP sees, and its first matrix times that.
@@ -202,44 +207,40 @@ class _First(_Layer):
     def __call__(self, string: Tensor) -> Iterator[States]:
         """The layer's output at every token in every lane, a few groups at a time, in the same memory."""
         rows, flipped = string_rows(self.config.marker, string)
-        heads, tokens, width = self.config.heads, self.tokens, self.config.width
-        offset = int(self.config.marker == "cls")
-        shares = [self.space.take(name, heads, tokens, self.groups * LANES) for name in ("keep", "out", "put")]
-        weights, rest = (self.space.take(name, heads, tokens, tokens) for name in ("weights", "rest"))
+        heads, tokens, width, lanes = self.config.heads, self.tokens, self.config.width, self.span.lanes
+        offset, room = int(self.config.marker == "cls"), self.span.room(tokens)
+        shares = [self.space.take(name, heads, room, self.groups * lanes) for name in ("keep", "out", "put")]
+        weights, rest = (self.space.take(name, heads, room, tokens) for name in ("weights", "rest"))
+        for part in (*shares, weights, rest):
+            part[:, tokens:] = 0.0  # nobody reads what becomes of it, but odd numbers could be slow
         rare, rare_keep = torch.empty(heads, tokens, dtype=torch.long), self.space.take("rare_keep", heads, tokens)
         found = (*(part.numpy() for part in (weights, rest, *shares)),)
-        given = (self.scores.numpy(), rows.numpy(), flipped.numpy(), offset)
+        given = (self.span, self.scores.numpy(), rows.numpy(), flipped.numpy(), offset)
         on_cores(partial(first_shares, *given, found, rare.numpy(), rare_keep.numpy()), heads)
         value = self.value[:, rows]
-        sums = rest_sums = torch.bmm(weights, value)  # [head, token, number]
+        sums = rest_sums = torch.bmm(weights, value)  # [head, room, number]
         if bool((rare >= 0).any()):
             rest_sums = torch.bmm(rest, value)
-        mixed = (*(part.numpy() for part in (*shares, sums, rest_sums, *self._moved(string))),)
         own = self._own(rows, flipped, offset, value)
-        some = (self.vector[rows].numpy(), mixed, rare.numpy(), rare_keep.numpy(), own.numpy(), offset)
-        room = -(-tokens // TOKENS) * TOKENS
-        together = max(1, STATES_NUMBERS // (room * width * LANES))
+        base = self.vector[torch.cat([rows, rows[:1].expand(room - tokens)])]
+        ones = np.zeros(self.groups * lanes, np.bool_)
+        ones[: self.length] = string.numpy()
+        mixed = (base.numpy(), found[2:], (sums.numpy(), rest_sums.numpy()), self.bits.numpy(), ones)
+        some = (*mixed, rare.numpy(), rare_keep.numpy(), own.numpy(), offset)
+        together = max(1, STATES_NUMBERS // (room * width * lanes))
         for begin in range(0, self.groups, together):
             count = min(together, self.groups - begin)
-            states = self.space.take("lanes", count, room * width * LANES)
-            states[:, tokens * width * LANES :] = 0.0  # nobody reads what becomes of it, but odd numbers could be slow
+            states = self.space.take("lanes", count, room * width * lanes)
+            states[:, tokens * width * lanes :] = 0.0
             done = (self.finish, self.eps, self.norm_first, begin)
-            on_cores(partial(first_layer, states.numpy(), *some, *done), count)
+            on_cores(partial(first_layer, self.span, states.numpy(), *some, *done), count)
             yield states.numpy()
-
-    def _moved(self, string: Tensor) -> tuple[Tensor, Tensor]:
-        """The values that each lane's flip takes out, and those that it puts in [group, head, number_lane]."""
-        ones = torch.zeros(self.groups * LANES, dtype=torch.bool)
-        ones[: self.length] = string.bool()
-        of_lane = ones.view(self.groups, 1, 1, LANES)
-        zero, one = self.lanes
-        return torch.where(of_lane, one, zero).flatten(2), torch.where(of_lane, zero, one).flatten(2)
 
     def _own(self, rows: Tensor, flipped: Tensor, offset: int, value: Tensor) -> Float[Tensor, "flip number"]:
         """What the flipped tokens themselves become."""
         weights = self.space.take("own", len(value), len(flipped), len(rows))
         new = self.space.take("own_new", len(value), len(flipped))
-        given = (self.scores.numpy(), rows.numpy(), flipped.numpy(), offset)
+        given = (self.span, self.scores.numpy(), rows.numpy(), flipped.numpy(), offset)
         on_cores(partial(own_shares, *given, weights.numpy(), new.numpy()), len(value))
         brought = torch.bmm(weights, value).addcmul_(new[..., None], self.value[:, flipped])
         return brought.sum(dim=0).add_(self.vector[flipped])

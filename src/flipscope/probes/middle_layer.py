@@ -12,16 +12,20 @@ from flipscope.models.transformer import Block
 from flipscope.probes.deltas import dense_layer
 from flipscope.probes.finish import PART_ROWS, Finish, Workspace, on_cores
 from flipscope.probes.first_layer import seen_by_attention
-from flipscope.probes.kernels import ROWS, softmax_attention
+from flipscope.probes.kernels import softmax_attention
 from flipscope.probes.rectified import Rectified
-from flipscope.probes.relu_kernels import BLOCK
-from flipscope.probes.simd import LOG2_E
+from flipscope.probes.simd import BLOCK, LOG2_E
+from flipscope.probes.span import Span, preferred
 
 
 class MiddleLayer:
-    """One block at every token; what the kernel does not know goes PyTorch's way (deltas.dense_layer)."""
+    """One block at every token; what the kernel does not know goes PyTorch's way (deltas.dense_layer).
 
-    def __init__(self, block: Block, space: Workspace) -> None:
+    ``span`` overrules the processor's.
+    """
+
+    def __init__(self, block: Block, space: Workspace, span: Span | None = None) -> None:
+        self.span = preferred() if span is None else span
         self.space = space
         self.block, self.attention, config = block, block.attention, block.config
         self.compiled = (
@@ -56,7 +60,7 @@ class MiddleLayer:
     @functools.cached_property
     def rectified(self) -> Rectified | None:
         """The MLP for flips of one string, if it is one whose units can be left out."""
-        return Rectified(self.block, self.finish) if self.finish and Rectified.supports(self.block) else None
+        return Rectified(self.block, self.finish, self.span) if self.finish and Rectified.supports(self.block) else None
 
     def __call__(
         self, states: Float[Tensor, "flip token width"], base: Float[Tensor, "token width"] | None
@@ -65,7 +69,7 @@ class MiddleLayer:
 
         ``states`` may be overwritten.
         """
-        if not self.compiled or states.shape[1] < ROWS:
+        if not self.compiled or states.shape[1] < BLOCK:
             return dense_layer(self.block, states)
         rectified = self.rectified if base is not None and len(states) >= BLOCK else None
         some = max(1, PART_ROWS // states.shape[1])
@@ -95,7 +99,7 @@ class MiddleLayer:
         key_value = torch.mm(rows, self.key_value, out=self.space.take("key_value", len(rows), 2 * inner))
         mixed = self.space.take("mixed", inner, len(rows))
         given = (query.numpy(), key_value.numpy(), self.query_bias.numpy(), mixed.numpy(), len(rows) // strings)
-        on_cores(functools.partial(softmax_attention, *given, config.heads), strings)
+        on_cores(functools.partial(softmax_attention, self.span, *given, config.heads), strings)
         if self.output is None:
             heads: Tensor = mixed.unflatten(0, (config.heads, -1))  # [head, width, row]
             return heads.sum(dim=0).T.contiguous()

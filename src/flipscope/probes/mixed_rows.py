@@ -19,7 +19,7 @@ from flipscope.probes.finish import PART_ROWS, Finish
 from flipscope.probes.first_layer import FirstLayer, Tables
 from flipscope.probes.kernels import TILE, mixtures, normalise, scale_and_rectify
 from flipscope.probes.rectified import Rectified, blocks_of
-from flipscope.probes.relu_kernels import BLOCK
+from flipscope.probes.simd import BLOCK
 
 MOST_HEADS = 16  # at 100 bits 16 heads gain 5 % or more (widths 64, 128), 32 heads lose 3-12 % (widths 128, 256)
 WIDTH_OF_HEADS = 4  # narrower heads mix nearly as many vectors, three a head, as the product adds up, one a coordinate

@@ -17,8 +17,6 @@ from torch import Tensor
 from flipscope.models.transformer import Block
 from flipscope.probes.finish import Finish, Workspace, affine, on_cores
 from flipscope.probes.relu_kernels import (
-    BLOCK,
-    GROUP,
     active_units,
     add_units,
     distances,
@@ -27,7 +25,8 @@ from flipscope.probes.relu_kernels import (
     put_blocks,
     take_blocks,
 )
-from flipscope.probes.simd import LANES
+from flipscope.probes.simd import BLOCK, group_of
+from flipscope.probes.span import Span, preferred
 
 _PART_BYTES = 384 << 10  # of a matrix that is used on all blocks before the next part: it stays in the second cache
 _VALUES_BYTES = 8 << 20  # of units' values that are kept between the two matrices
@@ -57,9 +56,14 @@ class _Blocks:
 
 
 class Rectified:
-    """The second half of a layer (finish.Finish) whose MLP has ReLU, for rows of the same tokens under many flips."""
+    """The second half of a layer (finish.Finish) whose MLP has ReLU, for rows of the same tokens under many flips.
 
-    def __init__(self, block: Block, finish: Finish) -> None:
+    ``span`` overrules the processor's.
+    """
+
+    def __init__(self, block: Block, finish: Finish, span: Span | None = None) -> None:
+        self.span = preferred() if span is None else span
+        self.group = group_of(self.span.lanes)
         mlp, space = block.mlp, finish.space
         assert mlp is not None
         self.space: Workspace = space
@@ -70,20 +74,20 @@ class Rectified:
         # What a product of so many terms can be off by, relative to the norms of its factors.
         self.rounding = (width + 4) * torch.finfo(torch.float32).eps
         self.norms = torch.linalg.vector_norm(self.up, dim=1) * (1 + self.rounding)
-        self.part = min(hidden, max(8 * GROUP, _PART_BYTES // (4 * width) // LANES * LANES))
-        self.parts, self.groups = -(-hidden // self.part), -(-width // GROUP)
-        down = torch.zeros(self.parts * self.part, self.groups * GROUP, dtype=torch.float32)
+        self.part = min(hidden, max(48, _PART_BYTES // (4 * width) // 8 * 8))
+        self.parts, self.groups = -(-hidden // self.part), -(-width // self.group)
+        down = torch.zeros(self.parts * self.part, self.groups * self.group, dtype=torch.float32)
         down[:hidden, :width] = mlp.down.weight.detach().T
-        # [part, unit, group, six] -> [part, group, unit, six]
-        down = down.view(self.parts, self.part, self.groups, GROUP).transpose(1, 2).contiguous()
-        self.down = down.view(self.parts, self.groups, self.part * GROUP)
+        # [part, unit, group, coordinate] -> [part, group, unit, coordinate]
+        down = down.view(self.parts, self.part, self.groups, self.group).transpose(1, 2).contiguous()
+        self.down = down.view(self.parts, self.groups, self.part * self.group)
         self.together = min(256, max(BLOCK, _VALUES_BYTES // (4 * BLOCK * hidden)))
 
     @staticmethod
     def supports(block: Block) -> bool:
         """Whether the layer is such a one."""
         config = block.config
-        fits = config.width % LANES == 0 and config.hidden_width % LANES == 0
+        fits = config.width % 8 == 0 and config.hidden_width % 8 == 0
         return Finish.supports(block) and fits and block.mlp is not None and block.mlp.activation == "relu"
 
     def __call__(self, x: Float[Tensor, "flip token width"], centre: Float[Tensor, "token width"]) -> None:
@@ -111,12 +115,12 @@ class Rectified:
         for begin in range(0, len(blocks), self.together):
             some = self._taken(x.numpy(), blocks[begin : begin + self.together])
             given = (hidden.numpy(), some.rows, some.values, some.active, self.part, some.starts)
-            on_cores(partial(active_units, *given), len(some.rows))
+            on_cores(partial(active_units, self.span, *given), len(some.rows))
             self._put(x.numpy(), some)
 
     def _taken(self, x: np.ndarray, rows: np.ndarray) -> _Blocks:
         count, hidden = len(rows), len(self.up)
-        turned = self.space.take("turned", count, self.groups * GROUP * BLOCK).numpy()
+        turned = self.space.take("turned", count, self.groups * self.group * BLOCK).numpy()
         values = self.space.take("values", count, (hidden + 1) * BLOCK).numpy()
         on_cores(partial(take_blocks, x, rows, turned), count)
         active, starts = np.empty((count, hidden + 1), np.int64), np.zeros((count, self.parts + 1), np.int64)
@@ -129,12 +133,12 @@ class Rectified:
         on_cores(partial(possible_units, *may_be), len(units))
         given = (some.turned, self.up.numpy(), self.up_bias.numpy(), units, starts)
         for part in range(self.parts):
-            on_cores(partial(hidden_units, *given, some.values, some.active, some.starts, part), len(units))
+            on_cores(partial(hidden_units, self.span, *given, some.values, some.active, some.starts, part), len(units))
 
     def _put(self, x: np.ndarray, some: _Blocks) -> None:
         """The layer's output at the rows of some blocks whose units are found."""
         found, count = (some.values, some.active, some.starts), len(some.rows)
         for part in range(self.parts):
-            on_cores(partial(add_units, *found, self.down.numpy(), part, self.part, some.turned), count)
+            on_cores(partial(add_units, self.span, *found, self.down.numpy(), part, self.part, some.turned), count)
         after = (self.down_bias.numpy(), *affine(self.norm), self.norm.eps)
-        on_cores(partial(put_blocks, some.turned, *after, some.rows, x), count)
+        on_cores(partial(put_blocks, self.span, some.turned, *after, some.rows, x), count)

@@ -15,41 +15,69 @@ from numba import float32, int64, njit, void
 
 from flipscope.cube.compiled import compiled
 from flipscope.probes.simd import (
-    LANES,
+    BLOCK,
     add,
+    add_chosen,
+    add_spread,
     any_nonzero,
+    block_rows,
+    eights,
+    group_of,
     inverse_root,
     larger,
     load,
+    load_column,
+    load_group,
     multiply,
     multiply_add,
     splat,
-    spread,
+    splat_column,
+    splat_group,
+    spread_column,
     store,
+    store_tile,
     subtract,
     turned,
 )
-
-BLOCK = 2 * LANES  # rows of a block, one a lane
-GROUP = 6  # units, or coordinates, whose sums are held in registers together
+from flipscope.probes.span import Span, compiled_by_span
 
 _cube, _matrix, _row, _number = float32[:, :, ::1], float32[:, ::1], float32[::1], float32
 _whole_matrix = int64[:, ::1]
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
+_EIGHT = 8
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _turned(source: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
+    """The columns of eight rows of eight numbers, which begin at these indices."""
+    of = eights()
+    return turned(
+        load(of, source, a),
+        load(of, source, b),
+        load(of, source, c),
+        load(of, source, d),
+        load(of, source, e),
+        load(of, source, f),
+        load(of, source, g),
+        load(of, source, h),
+    )
+
+
 @njit(inline="always")  # type: ignore[untyped-decorator]
 def _turn(source: Any, rows: Any, first: Any, stride: Any, column: Any, out: Any, to: Any) -> None:
     """Eight columns of eight rows become eight rows of eight lanes."""
-    a, b, c, d, e, f, g, h = turned(
-        load(source, rows[first] * stride + column),
-        load(source, rows[first + 1] * stride + column),
-        load(source, rows[first + 2] * stride + column),
-        load(source, rows[first + 3] * stride + column),
-        load(source, rows[first + 4] * stride + column),
-        load(source, rows[first + 5] * stride + column),
-        load(source, rows[first + 6] * stride + column),
-        load(source, rows[first + 7] * stride + column),
+    a, b, c, d, e, f, g, h = _turned(
+        source,
+        rows[first] * stride + column,
+        rows[first + 1] * stride + column,
+        rows[first + 2] * stride + column,
+        rows[first + 3] * stride + column,
+        rows[first + 4] * stride + column,
+        rows[first + 5] * stride + column,
+        rows[first + 6] * stride + column,
+        rows[first + 7] * stride + column,
     )
     store(out, to, a)
     store(out, to + BLOCK, b)
@@ -59,6 +87,30 @@ def _turn(source: Any, rows: Any, first: Any, stride: Any, column: Any, out: Any
     store(out, to + 5 * BLOCK, f)
     store(out, to + 6 * BLOCK, g)
     store(out, to + 7 * BLOCK, h)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _turn_back(y: Any, at: Any, out: Any, rows: Any, first: Any, stride: Any, column: Any) -> None:
+    """Eight rows of eight lanes become eight columns of eight rows."""
+    a, b, c, d, e, f, g, h = _turned(
+        y,
+        at,
+        at + BLOCK,
+        at + 2 * BLOCK,
+        at + 3 * BLOCK,
+        at + 4 * BLOCK,
+        at + 5 * BLOCK,
+        at + 6 * BLOCK,
+        at + 7 * BLOCK,
+    )
+    store(out, rows[first] * stride + column, a)
+    store(out, rows[first + 1] * stride + column, b)
+    store(out, rows[first + 2] * stride + column, c)
+    store(out, rows[first + 3] * stride + column, d)
+    store(out, rows[first + 4] * stride + column, e)
+    store(out, rows[first + 5] * stride + column, f)
+    store(out, rows[first + 6] * stride + column, g)
+    store(out, rows[first + 7] * stride + column, h)
 
 
 @compiled(void(_matrix, _whole_matrix, _matrix, int64, int64))
@@ -73,9 +125,9 @@ def take_blocks(
     flat, width = x.reshape(-1), x.shape[1]
     for block in range(first, last):
         into, chosen = out[block], rows[block]
-        for column in range(0, width, LANES):
-            _turn(flat, chosen, 0, width, column, into, column * BLOCK)
-            _turn(flat, chosen, LANES, width, column, into, column * BLOCK + LANES)
+        for column in range(0, width, _EIGHT):
+            for half in range(0, BLOCK, _EIGHT):
+                _turn(flat, chosen, half, width, column, into, column * BLOCK + half)
 
 
 @compiled(void(_matrix, _row, _matrix, _whole_matrix, _whole_matrix, int64, _whole_matrix, int64, int64))
@@ -125,12 +177,12 @@ def possible_units(
         starts[block, (hidden + part - 1) // part] = count
 
 
-@compiled(
-    void(
-        _matrix, _matrix, _row, _whole_matrix, _whole_matrix, _matrix, _whole_matrix, _whole_matrix, int64, int64, int64
-    )
-)
+_hidden = (_matrix, _matrix, _row, _whole_matrix, _whole_matrix, _matrix, _whole_matrix, _whole_matrix)
+
+
+@compiled_by_span(lambda span: [void(span, *_hidden, int64, int64, int64)])
 def hidden_units(
+    span: Span,
     x: Float32[np.ndarray, "block width_lane"],
     up: Float32[np.ndarray, "unit width"],
     bias: Float32[np.ndarray, " unit"],
@@ -144,60 +196,35 @@ def hidden_units(
     last: int,
 ) -> None:
     """The possible units of one part that are on in some lane, and their values: appended to those of earlier parts."""
-    width = up.shape[1]
+    of, lanes, group, width = block_rows(span), span.lanes, group_of(span.lanes), up.shape[1]
     flat = up.reshape(-1)
-    sums = np.zeros(GROUP * BLOCK, np.float32)
+    found, begins = np.zeros(group * BLOCK, np.float32), np.zeros(group, np.int64)
     for block in range(first, last):
         rows, chosen, into, names = x[block], units[block], values[block], active[block]
         begin, end = starts[block, part], starts[block, part + 1]
         count = active_starts[block, part]
-        for at in range(begin, end, GROUP):
-            most = end - 1  # the last group computes its last unit more than once
-            u0, u1, u2 = chosen[at] * width, chosen[min(at + 1, most)] * width, chosen[min(at + 2, most)] * width
-            u3, u4 = chosen[min(at + 3, most)] * width, chosen[min(at + 4, most)] * width
-            u5 = chosen[min(at + 5, most)] * width
-            a0, b0, c0, d0, e0, f0 = splat(_ZERO), splat(_ZERO), splat(_ZERO), splat(_ZERO), splat(_ZERO), splat(_ZERO)
-            a1, b1, c1, d1, e1, f1 = a0, b0, c0, d0, e0, f0
+        for at in range(begin, end, group):
+            for k in range(group):  # the last group computes its last unit more than once
+                begins[k] = chosen[min(at + k, end - 1)] * width
+            sums = splat_group(of, _ZERO)
             for column in range(width):
-                x0, x1 = load(rows, column * BLOCK), load(rows, column * BLOCK + LANES)
-                w = spread(flat, u0 + column)
-                a0, a1 = multiply_add(w, x0, a0), multiply_add(w, x1, a1)
-                w = spread(flat, u1 + column)
-                b0, b1 = multiply_add(w, x0, b0), multiply_add(w, x1, b1)
-                w = spread(flat, u2 + column)
-                c0, c1 = multiply_add(w, x0, c0), multiply_add(w, x1, c1)
-                w = spread(flat, u3 + column)
-                d0, d1 = multiply_add(w, x0, d0), multiply_add(w, x1, d1)
-                w = spread(flat, u4 + column)
-                e0, e1 = multiply_add(w, x0, e0), multiply_add(w, x1, e1)
-                w = spread(flat, u5 + column)
-                f0, f1 = multiply_add(w, x0, f0), multiply_add(w, x1, f1)
-            store(sums, 0, a0)
-            store(sums, LANES, a1)
-            store(sums, 2 * LANES, b0)
-            store(sums, 3 * LANES, b1)
-            store(sums, 4 * LANES, c0)
-            store(sums, 5 * LANES, c1)
-            store(sums, 6 * LANES, d0)
-            store(sums, 7 * LANES, d1)
-            store(sums, 8 * LANES, e0)
-            store(sums, 9 * LANES, e1)
-            store(sums, 10 * LANES, f0)
-            store(sums, 11 * LANES, f1)
-            for k in range(min(GROUP, end - at)):
+                sums = add_chosen(sums, rows, column * BLOCK, lanes, flat, begins, column)
+            store_tile(found, 0, lanes, BLOCK, sums)
+            for k in range(min(group, end - at)):
                 unit = chosen[at + k]
-                shift = spread(bias, unit)
-                x0 = larger(splat(_ZERO), add(load(sums, k * BLOCK), shift))
-                x1 = larger(splat(_ZERO), add(load(sums, k * BLOCK + LANES), shift))
-                store(into, count * BLOCK, x0)
-                store(into, count * BLOCK + LANES, x1)
+                number = add(load_column(of, found, k * BLOCK, lanes), spread_column(of, bias, unit, 0))
+                number = larger(splat(number, _ZERO), number)
+                store_tile(into, count * BLOCK, lanes, 0, number)
                 names[count] = unit
-                count += any_nonzero(x0) | any_nonzero(x1)
+                count += any_nonzero(number)
         active_starts[block, part + 1] = count
 
 
-@compiled(void(_matrix, _whole_matrix, _matrix, _whole_matrix, int64, _whole_matrix, int64, int64))
+@compiled_by_span(
+    lambda span: [void(span, _matrix, _whole_matrix, _matrix, _whole_matrix, int64, _whole_matrix, int64, int64)]
+)
 def active_units(
+    span: Span,
     hidden: Float32[np.ndarray, "row unit"],
     rows: Int64[np.ndarray, "block lane"],
     values: Float32[np.ndarray, "block unit_lane"],
@@ -208,30 +235,32 @@ def active_units(
     last: int,
 ) -> None:
     """Of hidden units that are computed already, those that are on in some lane, and their values, in parts."""
-    flat, width = hidden.reshape(-1), hidden.shape[1]
-    eight = np.zeros(LANES * BLOCK, np.float32)
+    of, flat, width = block_rows(span), hidden.reshape(-1), hidden.shape[1]
+    eight = np.zeros(_EIGHT * BLOCK, np.float32)
     for block in range(first, last):
         chosen, into, names, count = rows[block], values[block], active[block], 0
-        for column in range(0, width, LANES):
+        for column in range(0, width, _EIGHT):
             if column % part == 0:
                 starts[block, column // part] = count
-            _turn(flat, chosen, 0, width, column, eight, 0)
-            _turn(flat, chosen, LANES, width, column, eight, LANES)
-            for k in range(LANES):
-                x0, x1 = load(eight, k * BLOCK), load(eight, k * BLOCK + LANES)
-                store(into, count * BLOCK, x0)
-                store(into, count * BLOCK + LANES, x1)
+            for half in range(0, BLOCK, _EIGHT):
+                _turn(flat, chosen, half, width, column, eight, half)
+            for k in range(_EIGHT):
+                number = load_column(of, eight, k * BLOCK, span.lanes)
+                store_tile(into, count * BLOCK, span.lanes, 0, number)
                 names[count] = column + k
-                count += any_nonzero(x0) | any_nonzero(x1)
+                count += any_nonzero(number)
         starts[block, (width + part - 1) // part] = count
 
 
-@compiled(void(_matrix, _whole_matrix, _whole_matrix, _cube, int64, int64, _matrix, int64, int64))
+@compiled_by_span(
+    lambda span: [void(span, _matrix, _whole_matrix, _whole_matrix, _cube, int64, int64, _matrix, int64, int64)]
+)
 def add_units(
+    span: Span,
     values: Float32[np.ndarray, "block unit_lane"],
     active: Int64[np.ndarray, "block unit"],
     starts: Int64[np.ndarray, "block parts_and_one"],
-    down: Float32[np.ndarray, "part group unit_six"],
+    down: Float32[np.ndarray, "part group unit_coordinate"],
     part: int,
     size: int,
     out: Float32[np.ndarray, "block width_lane"],
@@ -239,53 +268,23 @@ def add_units(
     last: int,
 ) -> None:
     """Add to each block what the active units of one part, of ``size`` units, bring to its coordinates."""
-    groups = down.shape[1]
+    of, lanes, group = block_rows(span), span.lanes, group_of(span.lanes)
     for block in range(first, last):
         brought, names, into = values[block], active[block], out[block]
         begin, end = starts[block, part], starts[block, part + 1]
-        offset = part * size
-        for group in range(groups):
-            weights, to = down[part, group], group * GROUP * BLOCK
-            a0, b0, c0, d0, e0, f0 = splat(_ZERO), splat(_ZERO), splat(_ZERO), splat(_ZERO), splat(_ZERO), splat(_ZERO)
-            a1, b1, c1, d1, e1, f1 = a0, b0, c0, d0, e0, f0
+        for number in range(down.shape[1]):
+            weights, to = down[part, number], number * group * BLOCK
+            sums = splat_group(of, _ZERO)
             for k in range(begin, end):
-                x0, x1 = load(brought, k * BLOCK), load(brought, k * BLOCK + LANES)
-                at = (names[k] - offset) * GROUP
-                w = spread(weights, at)
-                a0, a1 = multiply_add(w, x0, a0), multiply_add(w, x1, a1)
-                w = spread(weights, at + 1)
-                b0, b1 = multiply_add(w, x0, b0), multiply_add(w, x1, b1)
-                w = spread(weights, at + 2)
-                c0, c1 = multiply_add(w, x0, c0), multiply_add(w, x1, c1)
-                w = spread(weights, at + 3)
-                d0, d1 = multiply_add(w, x0, d0), multiply_add(w, x1, d1)
-                w = spread(weights, at + 4)
-                e0, e1 = multiply_add(w, x0, e0), multiply_add(w, x1, e1)
-                w = spread(weights, at + 5)
-                f0, f1 = multiply_add(w, x0, f0), multiply_add(w, x1, f1)
+                at = (names[k] - part * size) * group
+                sums = add_spread(sums, brought, k * BLOCK, lanes, weights, at)
             # Added at the end: each part is summed by itself, and rounded the less.
-            store(into, to, add(load(into, to), a0))
-            store(into, to + LANES, add(load(into, to + LANES), a1))
-            store(into, to + 2 * LANES, add(load(into, to + 2 * LANES), b0))
-            store(into, to + 3 * LANES, add(load(into, to + 3 * LANES), b1))
-            store(into, to + 4 * LANES, add(load(into, to + 4 * LANES), c0))
-            store(into, to + 5 * LANES, add(load(into, to + 5 * LANES), c1))
-            store(into, to + 6 * LANES, add(load(into, to + 6 * LANES), d0))
-            store(into, to + 7 * LANES, add(load(into, to + 7 * LANES), d1))
-            store(into, to + 8 * LANES, add(load(into, to + 8 * LANES), e0))
-            store(into, to + 9 * LANES, add(load(into, to + 9 * LANES), e1))
-            store(into, to + 10 * LANES, add(load(into, to + 10 * LANES), f0))
-            store(into, to + 11 * LANES, add(load(into, to + 11 * LANES), f1))
+            store_tile(into, to, lanes, BLOCK, add(load_group(of, into, to, lanes, BLOCK), sums))
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
-def _normal(y: Any, column: Any, half: Any, mean: Any, z: Any, gain: Any, shift: Any) -> Any:
-    centred = multiply(subtract(load(y, column * BLOCK + half), mean), z)
-    return multiply_add(centred, spread(gain, column), spread(shift, column))
-
-
-@compiled(void(_matrix, _row, _row, _row, _number, _whole_matrix, _matrix, int64, int64))
+@compiled_by_span(lambda span: [void(span, _matrix, _row, _row, _row, _number, _whole_matrix, _matrix, int64, int64)])
 def put_blocks(
+    span: Span,
     sums: Float32[np.ndarray, "block width_lane"],
     bias: Float32[np.ndarray, " width"],
     gain: Float32[np.ndarray, " width"],
@@ -297,43 +296,31 @@ def put_blocks(
     last: int,
 ) -> None:
     """The rows of the blocks become the layer norm of their sums + bias (Eqs 11-13); lanes may share a row."""
-    flat, width = x.reshape(-1), x.shape[1]
-    share = splat(_ONE / np.float32(width))
+    of, lanes, flat, width = block_rows(span), span.lanes, x.reshape(-1), x.shape[1]
+    zero = splat_column(of, _ZERO)
+    share = splat(zero, _ONE / np.float32(width))
     for block in range(first, last):
         y, chosen = sums[block], rows[block]
-        for half in range(0, BLOCK, LANES):
-            # The mean is corrected by the mean of what is left, so that equal numbers become exactly zero.
-            total = splat(_ZERO)
-            for column in range(width):
-                number = add(load(y, column * BLOCK + half), spread(bias, column))
-                store(y, column * BLOCK + half, number)
-                total = add(total, number)
-            mean, left, total = multiply(total, share), splat(_ZERO), splat(_ZERO)
-            for column in range(width):
-                number = subtract(load(y, column * BLOCK + half), mean)
-                left, total = add(left, number), multiply_add(number, number, total)
-            left = multiply(left, share)
-            variance = larger(splat(_ZERO), subtract(multiply(total, share), multiply(left, left)))
-            mean, z = add(mean, left), inverse_root(add(variance, splat(eps)))
-            for column in range(0, width, LANES):
-                a, b, c, d, e, f, g, h = turned(
-                    _normal(y, column, half, mean, z, gain, shift),
-                    _normal(y, column + 1, half, mean, z, gain, shift),
-                    _normal(y, column + 2, half, mean, z, gain, shift),
-                    _normal(y, column + 3, half, mean, z, gain, shift),
-                    _normal(y, column + 4, half, mean, z, gain, shift),
-                    _normal(y, column + 5, half, mean, z, gain, shift),
-                    _normal(y, column + 6, half, mean, z, gain, shift),
-                    _normal(y, column + 7, half, mean, z, gain, shift),
-                )
-                store(flat, chosen[half] * width + column, a)
-                store(flat, chosen[half + 1] * width + column, b)
-                store(flat, chosen[half + 2] * width + column, c)
-                store(flat, chosen[half + 3] * width + column, d)
-                store(flat, chosen[half + 4] * width + column, e)
-                store(flat, chosen[half + 5] * width + column, f)
-                store(flat, chosen[half + 6] * width + column, g)
-                store(flat, chosen[half + 7] * width + column, h)
+        # The mean is corrected by the mean of what is left, so that equal numbers become exactly zero.
+        total, left = zero, zero
+        for column in range(width):
+            number = add(load_column(of, y, column * BLOCK, lanes), spread_column(of, bias, column, 0))
+            store_tile(y, column * BLOCK, lanes, 0, number)
+            total = add(total, number)
+        mean, total = multiply(total, share), zero
+        for column in range(width):
+            number = subtract(load_column(of, y, column * BLOCK, lanes), mean)
+            left, total = add(left, number), multiply_add(number, number, total)
+        left = multiply(left, share)
+        variance = larger(zero, subtract(multiply(total, share), multiply(left, left)))
+        mean, z = add(mean, left), inverse_root(add(variance, splat(zero, eps)))
+        for begin in range(0, width, _EIGHT):
+            for column in range(begin, begin + _EIGHT):
+                number = multiply(subtract(load_column(of, y, column * BLOCK, lanes), mean), z)
+                number = multiply_add(number, spread_column(of, gain, column, 0), spread_column(of, shift, column, 0))
+                store_tile(y, column * BLOCK, lanes, 0, number)
+            for half in range(0, BLOCK, _EIGHT):
+                _turn_back(y, begin * BLOCK + half, flat, chosen, half, width, begin)
 
 
 @compiled(void(_matrix, _matrix, _row, int64, int64))
@@ -346,12 +333,12 @@ def distances(
 ) -> None:
     """How far rows first .. last - 1, of one token after the other again and again, are from their token's centre."""
     flat, centres, width = x.reshape(-1), centre.reshape(-1), x.shape[1]
-    eight = np.zeros(LANES, np.float32)
+    of, eight = eights(), np.zeros(_EIGHT, np.float32)
     for row in range(first, last):
         token = row % len(centre)
-        total = splat(_ZERO)
-        for column in range(0, width, LANES):
-            number = subtract(load(flat, row * width + column), load(centres, token * width + column))
+        total = splat(of, _ZERO)
+        for column in range(0, width, _EIGHT):
+            number = subtract(load(of, flat, row * width + column), load(of, centres, token * width + column))
             total = multiply_add(number, number, total)
         store(eight, 0, total)
         out[row] = np.sqrt(eight.sum())
