@@ -7,18 +7,22 @@
 
 One thread each side, CPU seconds, the least of a few interleaved repetitions. Heads 4, FFN --ffn times the width. The
 column "i/peak" is what (i) over (iii) would be if the products of the middle layers, for every token and flip, ran at
-the full speed of a large matrix product and all else took no time; "error" is the largest error of (iii)'s logits
-against float64, over that of (ii)'s (goal: at most 10).
+the full speed of a large matrix product and all else took no time, "share" what part of that is reached (goal: at
+least 0.6 at widths 32 and 64); "error" is the largest error of (iii)'s logits against float64, over that of (ii)'s
+(goal: at most 10).
 Run with: make bench, or python benchmarks/flips.py [--quick] [--ffn 4] [--part grid|mix|screen|exhaustive]
+  [--widths 32,64]
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+import llvmlite.binding as llvm
 import numpy as np
 import torch
 
@@ -27,6 +31,7 @@ from flipscope.models.init import random_shape
 from flipscope.models.transformer import Transformer
 from flipscope.probes.fast import FastEngine
 from flipscope.probes.screen import first_order_changes, screened_changes
+from flipscope.probes.span import preferred
 
 LENGTH = 100
 GUST_SECONDS = 5.0
@@ -93,6 +98,22 @@ def multiply_adds(config: TransformerConfig) -> float:
     return tokens * tokens * per_token
 
 
+def processor() -> str:
+    """The processor's own name, or else what the compiler takes it for."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    except OSError:
+        names = []
+    return f"{names[0] if names else 'unnamed'} ({llvm.get_host_cpu_name()})"
+
+
+def machine() -> str:
+    """What was measured on, and how busy it was."""
+    load = ", ".join(f"{average:.2f}" for average in os.getloadavg())
+    return f"{processor()}, load average {load}; {preferred().lanes} lanes"
+
+
 def grid(widths: tuple[int, ...], layers: tuple[int, ...], ffn: int, repeats: int) -> None:
     """The table of widths, layers and initialisations."""
     peak = gemm_peak()
@@ -100,7 +121,7 @@ def grid(widths: tuple[int, ...], layers: tuple[int, ...], ffn: int, repeats: in
     titles = (
         "width:5 layers:6 init:14 (i)_s:8 (ii)_s:8 peak:5 (ii)′_s:8 exact_s:8 deltas_s:8 |:1 ii/exact:8 ii/deltas:9 "
     )
-    titles += "ii′/deltas:10 i/deltas:8 i/peak:6 error:6"
+    titles += "ii′/deltas:10 i/deltas:8 i/peak:6 share:5 error:6"
     columns = [title.replace("_", " ").split(":") for title in titles.split()]
     print(" ".join(name.rjust(int(size)) for name, size in columns) + "  goals")
     for width in widths:
@@ -111,6 +132,7 @@ def grid(widths: tuple[int, ...], layers: tuple[int, ...], ffn: int, repeats: in
                 share = depth * multiply_adds(config) / seconds["plain"] / peak
                 middle = (depth - 2) * multiply_adds(config) / peak
                 limit = f"{seconds['rival'] / middle:.1f}" if middle else "-"
+                reached = f"{middle / seconds['deltas']:.2f}" if middle else "-"
                 goals = []
                 if (width, depth) in EXACT_GOALS:
                     goals.append(f"exact {EXACT_GOALS[width, depth]}")
@@ -123,7 +145,7 @@ def grid(widths: tuple[int, ...], layers: tuple[int, ...], ffn: int, repeats: in
                     f"{seconds['tuned']:8.3f} {seconds['exact']:8.3f} {seconds['deltas']:8.3f} | "
                     f"{seconds['plain'] / seconds['exact']:8.2f} {seconds['plain'] / seconds['deltas']:9.2f} "
                     f"{seconds['tuned'] / seconds['deltas']:10.2f} {seconds['rival'] / seconds['deltas']:8.1f} "
-                    f"{limit:>6} {seconds['error']:6.2f}  " + ", ".join(goals),
+                    f"{limit:>6} {reached:>5} {seconds['error']:6.2f}  " + ", ".join(goals),
                     flush=True,
                 )
 
@@ -267,13 +289,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small widths and few models: a minute")
     parser.add_argument("--ffn", type=int, default=2, help="FFN width as a multiple of the width")
+    parser.add_argument("--widths", help="only these widths of the grid, separated by commas")
     parser.add_argument("--models", type=int, default=24, help="models in the mix of App. F")
     parser.add_argument("--part", choices=("grid", "screen", "mix", "exhaustive"))
     options = parser.parse_args()
     torch.set_num_threads(1)
+    print(machine())
     parts = [options.part] if options.part else ["grid", "screen", "mix", "exhaustive"]
     if "grid" in parts:
-        widths = (32, 64) if options.quick else (32, 64, 128, 512)
+        widths: tuple[int, ...] = (32, 64) if options.quick else (32, 64, 128, 512)
+        if options.widths:
+            widths = tuple(int(width) for width in options.widths.split(","))
         grid(widths, (2, 4, 6), options.ffn, 1 if options.quick else 2)
     if "screen" in parts:
         screen(200 if options.quick else 1000, 2)

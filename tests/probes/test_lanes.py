@@ -206,7 +206,8 @@ def test_what_is_left_out_of_attention_is_below_rounding(spread, span):
     np.testing.assert_allclose(ends[: -span.lanes].reshape(total.shape), 1 / total, rtol=1e-6)
     left_out = np.delete(weights, kept, axis=0).sum(axis=0) / total
     assert left_out.max() < 2.0**-ROUNDED_BITS
-    assert (count < tokens / 2) if spread == 3000 else (count == tokens or spread == 30)
+    most = tokens / 2 if span.lanes == 8 else tokens - 1  # of more numbers, more are the largest of their row
+    assert (count <= most) if spread == 3000 else (count == tokens or spread == 30)
 
 
 def test_a_key_whose_logit_is_nan_is_not_left_out(span):

@@ -410,9 +410,9 @@ def _add_products(spreading: bool, of_each_row: bool) -> Any:
     return intrinsic(typed)
 
 
-# A tile, and added to its row r and column c the product of two factors. One are the numbers of x from ``at + r * step``
-# on. The other are the numbers of y from ``begin + c * by`` on; or the number at ``begin + c`` in every lane; or that
-# at ``begin + r * by + c``.
+# A tile, and added to its row r and column c the product of two factors. One are the numbers of x from
+# ``at + r * step`` on. The other are the numbers of y from ``begin + c * by`` on; or the number at ``begin + c`` in
+# every lane; or that at ``begin + r * by + c``.
 add_loaded: Any = _add_products(spreading=False, of_each_row=False)
 _add_spread: Any = _add_products(spreading=True, of_each_row=False)
 add_each: Any = _add_products(spreading=True, of_each_row=True)
