@@ -211,10 +211,10 @@ class _First(_Layer):
         offset, room = int(self.config.marker == "cls"), self.span.room(tokens)
         shares = [self.space.take(name, heads, room, self.groups * lanes) for name in ("keep", "out", "put")]
         weights, rest = (self.space.take(name, heads, room, tokens) for name in ("weights", "rest"))
-        for part in (*shares, weights, rest):
-            part[:, tokens:] = 0.0  # nobody reads what becomes of it, but odd numbers could be slow
         rare, rare_keep = torch.empty(heads, tokens, dtype=torch.long), self.space.take("rare_keep", heads, tokens)
         found = (*(part.numpy() for part in (weights, rest, *shares)),)
+        for part in found:
+            part[:, tokens:] = 0.0  # nobody reads what becomes of it, but odd numbers could be slow
         given = (self.span, self.scores.numpy(), rows.numpy(), flipped.numpy(), offset)
         on_cores(partial(first_shares, *given, found, rare.numpy(), rare_keep.numpy()), heads)
         value = self.value[:, rows]

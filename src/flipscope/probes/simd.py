@@ -390,11 +390,11 @@ def _add_products(spreading: bool, of_each_row: bool) -> Any:
             if of_each_row:  # row by row: few factors are needed at a time
                 for row in range(kind.rows):
                     number = left.load(left.place(at, (step, row)), kind.lanes)
-                    these = range(row * kind.columns, (row + 1) * kind.columns)
-                    for column, k in enumerate(these):
+                    for column in range(kind.columns):
                         factor = right.spread(right.place(begin, (by, row), (one, column)), kind.lanes)
+                        k = row * kind.columns + column
                         sums[k] = _call(builder, "fmuladd", kind.lanes, factor, number, sums[k])
-                    sums[these.start : these.stop] = _pinned(builder, kind, sums[these.start : these.stop])
+                        sums[k], _ = _pinned(builder, kind, [sums[k], factor])  # else it would stand in its register
                 return _joined(builder, kind, sums)
             rows = [left.load(left.place(at, (step, row)), kind.lanes) for row in range(kind.rows)]
             for column in range(kind.columns):  # column by column, for the same reason

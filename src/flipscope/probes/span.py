@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.core.registry import cpu_target
-from numba.extending import NativeValue, models, overload_attribute, register_model, typeof_impl, unbox
+from numba.extending import NativeValue, models, overload_attribute, register_model, unbox
 
 from flipscope.cube.compiled import say
 from flipscope.errors import InputError
@@ -38,6 +38,10 @@ class Span:
         """Tokens of whole tiles that hold so many."""
         return -(-tokens // self.tokens) * self.tokens
 
+    @functools.cached_property
+    def _numba_type_(self) -> SpanType:  # where numba looks first
+        return SpanType(self.lanes, self.tokens)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return span_of, (self.lanes,)
 
@@ -55,11 +59,6 @@ class SpanType(types.Type):  # type: ignore[misc]
 
 
 register_model(SpanType)(models.OpaqueModel)
-
-
-@typeof_impl.register(Span)  # type: ignore[untyped-decorator]
-def _typeof(span: Span, _context: Any) -> SpanType:
-    return SpanType(span.lanes, span.tokens)
 
 
 @unbox(SpanType)  # type: ignore[untyped-decorator]
@@ -106,7 +105,7 @@ def preferred() -> Span:
 
 
 _lock = threading.RLock()
-_wanted: list[int] = []
+_wanted: dict[int, Span] = {}
 _loops: list[tuple[Any, Callable[[SpanType], list[Any]]]] = []
 
 
@@ -114,10 +113,10 @@ def span_of(lanes: int) -> Span:
     """The span of so many lanes, for which every loop is compiled, or loaded, before it returns."""
     with _lock:
         if lanes not in _wanted:
-            _wanted.append(lanes)
+            _wanted[lanes] = Span(lanes, TOKENS[lanes])
             for loop, signatures in _loops:
                 _compile(loop, signatures(SpanType(lanes, TOKENS[lanes])))
-    return Span(lanes, TOKENS[lanes])
+        return _wanted[lanes]
 
 
 def compiled_by_span(signatures: Callable[[SpanType], list[Any]]) -> Callable[[Function], Function]:
