@@ -238,7 +238,7 @@ def test_parameters_are_counted_without_symbols() -> None:
 def test_only_the_recogniser_is_read() -> None:
     with pytest.raises(InputError, match=r"recogniser of Eqs 7-14, but the model has combine='project'"):
         Constants.of(Transformer(encoder(16, 1, 2)))
-    with pytest.raises(InputError, match="not for a Linear"):
+    with pytest.raises(InputError, match="the model is a Linear"):
         Constants.of(torch.nn.Linear(2, 2))  # type: ignore[arg-type]
     broken = build(0, 1.0)
     with torch.no_grad():
@@ -316,3 +316,13 @@ def test_small_recognisers_realise_fewer_functions_than_the_bound() -> None:
 def test_bad_input(arguments: tuple[float, float, float, int], match: str) -> None:
     with pytest.raises(InputError, match=match):
         geometry.log2_function_count(*arguments)
+
+
+def test_models_that_compute_something_else_have_no_constants() -> None:
+    model = build(0, 1e-3)
+    model.blocks[0].mlp.register_forward_hook(lambda _module, _args, out: 3 * out)
+    for ask in (Constants.of, Constants.over, lambda given: Constants.cube(given, 1.0)):
+        with pytest.raises(InputError, match=r"but the model's blocks.0.mlp has forward hooks of its own: build"):
+            ask(model)
+    with pytest.raises(InputError, match="the model is a Linear"):
+        Constants.of(torch.nn.Linear(2, 1))  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from flipscope.errors import InputError
 from flipscope.models.config import TransformerConfig, encoder, hardness, recognizer
 from flipscope.models.transformer import Transformer
 from flipscope.probes import deltas
-from flipscope.probes.fast import FastEngine, supports
+from flipscope.probes.fast import FastEngine, obstacle
 from flipscope.probes.flips import measure
 
 SCHEMES = ("uniform", "gaussian", "xavier_uniform", "xavier_normal", "pytorch")
@@ -159,7 +159,7 @@ def test_the_model_is_left_alone():
 def test_what_is_not_supported_is_refused():
     mean = Transformer(dataclasses.replace(encoder(16, 2, 2), readout="mean"), seed=0)
     for model in (torch.nn.Linear(3, 1), mean):
-        assert not supports(model)
+        assert obstacle(model) is not None
         with pytest.raises(InputError, match="fast path"):
             FastEngine(model)
 

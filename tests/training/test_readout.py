@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 import torch
+from models.modified import CHANGES
 from torch import Tensor, nn
 
 from flipscope.errors import InputError
@@ -88,11 +90,6 @@ def test_one_string_and_other_lengths() -> None:
         torch.testing.assert_close(logits_for(model)(bits), model(bits))
 
 
-class Doubled(Transformer):
-    def forward(self, inputs: Tensor, keep: Tensor | None = None) -> Tensor:
-        return 2 * super().forward(inputs, keep)
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -108,11 +105,17 @@ def test_falls_back_to_the_model(changes: dict[str, Any]) -> None:
     assert logits_for(model) is model
 
 
-def test_other_modules_subclasses_and_hooks_fall_back() -> None:
+@pytest.mark.parametrize("name", CHANGES)
+def test_changed_models_fall_back(name: str) -> None:
+    with ExitStack() as undo:
+        model = Transformer(BASE, seed=0)
+        model = CHANGES[name](model, undo) or model
+        assert logits_for(model) is model
+
+
+def test_other_modules_and_hooks_fall_back() -> None:
     other = nn.Linear(3, 1)
     assert logits_for(other) is other
-    doubled = Doubled(BASE, seed=0)
-    assert logits_for(doubled) is doubled
     model = Transformer(BASE, seed=0)
     handle = model.blocks[1].register_forward_hook(lambda *_: None)
     assert logits_for(model) is model

@@ -190,10 +190,13 @@ def check_length(length: int) -> int:
 def _checked(model: Transformer) -> TransformerConfig:
     """The model's configuration, or InputError if it is not a recogniser of Eqs 7-14."""
     from flipscope.models.config import recognizer
-    from flipscope.models.transformer import Transformer
+    from flipscope.models.known import difference
 
-    if not isinstance(model, Transformer):
-        raise InputError(f"the bounds are for flipscope's Transformer, not for a {type(model).__name__}")
+    if (found := difference(model)) is not None:
+        raise InputError(
+            "the bounds are for flipscope's Transformer as its configuration says, but "
+            f"{found}: build it anew with its weights"
+        )
     config = model.config
     wanted = recognizer()
     names = [field.name for field in dataclasses.fields(config) if field.name not in (*_FREE, *_PLACES)]

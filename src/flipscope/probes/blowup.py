@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from flipscope.cube.estimate import check_positions
 from flipscope.cube.intervals import check_count
 from flipscope.errors import InputError
+from flipscope.models.known import own_difference
 from flipscope.models.transformer import LayerNorm, Transformer
 from flipscope.probes.engine import check_strings, evaluating
 
@@ -352,6 +353,12 @@ def _by_string(visit: _Visit, axis: int | None, strings: int) -> Float64[np.ndar
 def _forward(model: nn.Module, forward: Forward | None, all_positions: bool) -> Forward:
     """How to run the model on a batch."""
     if forward is None and isinstance(model, Transformer) and all_positions:
+        # Not by its forward, which computes less: that must be the one we know.
+        if (found := own_difference(model)) is not None:
+            raise InputError(
+                "the norms of every position are read by flipscope's own forward, but "
+                f"{found}: give forward, or all_positions=False"
+            )
         return lambda inputs: model.read(model.states(inputs)[-1])
     return model if forward is None else forward
 

@@ -35,7 +35,7 @@ from torch import Tensor
 from flipscope.errors import InputError
 from flipscope.models.transformer import Block, Transformer
 from flipscope.probes.engine import Bits, check_strings
-from flipscope.probes.fast import supports as on_fast_path
+from flipscope.probes.fast import obstacle
 from flipscope.probes.first_layer import FirstLayer, Tables, make_tables, seen_by_attention
 from flipscope.probes.steps import Feed, Move, Norm, Step, head_steps, spectral_norm, tail_steps
 
@@ -47,7 +47,7 @@ def supports(model: object) -> bool:
     """Whether there is a certificate: two layers of softmax attention, on bits, read at one end, on the CPU."""
     return (
         isinstance(model, Transformer)
-        and on_fast_path(model)
+        and obstacle(model) is None
         and model.config.layers == 2
         and model.config.attention == "softmax"
     )
@@ -134,9 +134,11 @@ class Certificate:
 
     def __init__(self, model: Transformer) -> None:
         if not supports(model):
+            found = obstacle(model)
             raise InputError(
                 "the model has no certificate, which needs flipscope's own transformer of two layers with softmax "
-                "attention, on bits, read at its first or last position: leave certified out"
+                f"attention, on bits, read at its first or last position{'' if found is None else f', but {found}'}: "
+                "leave certified out"
             )
         self.model = Transformer(model.config, seed=None, dtype=torch.float64)
         weights = {name: tensor.detach().double() for name, tensor in model.state_dict().items()}

@@ -60,21 +60,19 @@ def open_engine(
     batch: int | None = None,
     memory_limit: int = MEMORY_LIMIT,
 ) -> Engine:
-    """The engine of the path asked for; "auto" is the fast one wherever it knows the model."""
+    """The engine of the path asked for; "auto" is the fast one wherever it knows what the model computes."""
     if path not in ("auto", "general", "fast"):
         raise InputError(f"path={path!r} is not one of auto, general, fast")
     if path != "general":
-        from flipscope.probes.fast import FastEngine, supports
+        from flipscope.probes.fast import NEEDS, FastEngine, obstacle
 
-        if isinstance(model, Transformer) and supports(model) and inputs in ("auto", "bits"):
+        found = "the model is asked with inputs of another kind" if inputs not in ("auto", "bits") else obstacle(model)
+        if isinstance(model, Transformer) and found is None:
             working = torch.float64 if (dtype or number_type(model)) == torch.float64 else torch.float32
             # What the fast path leaves out must be as small as the rounding of the type it works in.
             return FastEngine(model, dtype=working, tolerance=torch.finfo(working).eps / 2)
         if path == "fast":
-            raise InputError(
-                "path='fast' needs flipscope's own transformer on bits, with one output read at its first or last "
-                "position: say path='general'"
-            )
+            raise InputError(f"path='fast' needs {NEEDS}, but {found}: say path='general'")
     return GeneralEngine(model, dtype=dtype, inputs=inputs, batch=batch, memory_limit=memory_limit)
 
 

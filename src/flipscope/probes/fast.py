@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from flipscope.errors import InputError
+from flipscope.models.known import difference, on_cpu
 from flipscope.models.transformer import Block, Transformer
 from flipscope.probes import lanes
 from flipscope.probes.deltas import Pairs, sparse_layer, sparse_pays
@@ -34,17 +35,18 @@ NEVER_SPARSE = 128  # up to this width lanes compute every token as fast as delt
 TOLERANCE = 2.0**-24  # an attention weight below half a unit in the last place of float32 changes no sum
 
 
-def supports(model: object) -> bool:
-    """Whether the fast path knows this model: our transformer on bits, read at one end."""
-    if not isinstance(model, Transformer):
-        return False
+NEEDS = "flipscope's own transformer on bits, with one output read at its first or last position"
+
+
+def obstacle(model: object) -> str | None:
+    """What keeps the fast path from measuring the model: it must be just what its configuration says."""
+    found = difference(model)
+    if found is not None or not isinstance(model, Transformer):
+        return found
     config = model.config
-    return (
-        config.inputs == "bits"
-        and config.readout in ("first", "last")
-        and config.outputs == 1
-        and next(model.parameters()).device.type == "cpu"
-    )
+    if config.inputs != "bits" or config.readout not in ("first", "last") or config.outputs != 1:
+        return f"the model has inputs={config.inputs!r}, readout={config.readout!r} and outputs={config.outputs}"
+    return None if on_cpu(model) else "the model is not on the CPU"
 
 
 class FastEngine:
@@ -63,10 +65,8 @@ class FastEngine:
         deltas: bool = True,
         tolerance: float = TOLERANCE,
     ) -> None:
-        if not supports(model):
-            raise InputError(
-                "the fast path needs flipscope's own transformer on bits, read at its first or last position."
-            )
+        if (found := obstacle(model)) is not None:
+            raise InputError(f"the fast path needs {NEEDS}, but {found}: take the general path")
         self.model = Transformer(model.config, seed=None, dtype=dtype)
         # Copied: the caller may go on training.
         weights = {name: tensor.to(dtype, copy=True).contiguous() for name, tensor in model.state_dict().items()}

@@ -51,6 +51,7 @@ from flipscope.cube.testers import (
     low_degree_test,
 )
 from flipscope.errors import InputError
+from flipscope.models.known import difference
 from flipscope.models.transformer import Block, Transformer
 from flipscope.probes.engine import GeneralEngine, Model, refuse_nan
 
@@ -140,8 +141,12 @@ def logit_range(model: Subject) -> Range:
     rounding does.
     """
     model = model.model if isinstance(model, GeneralEngine) else model
-    if not isinstance(model, Transformer):
-        raise InputError(f"the range of the logits of a {type(model).__name__} is not known: give value_range")
+    found = difference(model)
+    if found is not None or not isinstance(model, Transformer):
+        raise InputError(
+            "the range of the logits is known of flipscope's own transformer only, as its configuration says, "
+            f"but {found}: give value_range"
+        )
     config = model.config
     if config.outputs > 2 or config.readout == "every":
         raise InputError(

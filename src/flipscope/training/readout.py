@@ -15,30 +15,23 @@ from jaxtyping import Float, Int64, UInt8
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from flipscope.models.known import difference
 from flipscope.models.transformer import Attention, Block, Transformer
 
 
 def logits_for(model: nn.Module) -> Callable[[Tensor], Tensor]:
     """A function from bits to the model's logits, once differentiable: the quick one where it applies, else the model.
 
-    It applies to a `Transformer` on bits that is read at its first or last position, without dropout, padding,
-    trained logit scales or forward hooks.
+    It applies to a `Transformer` on bits, just as its configuration says, that is read at its first or last position,
+    without dropout, padding or trained logit scales.
     """
-    if type(model) is not Transformer or _has_hooks(model):  # a subclass may compute something else
+    if not isinstance(model, Transformer) or difference(model) is not None:
         return model
     config = model.config
     ends = config.readout in ("first", "last") and config.inputs == "bits"
     if not ends or config.dropout or config.learned_scale:
         return model
     return lambda bits: _quick_logits(model, bits)
-
-
-def _has_hooks(model: nn.Module) -> bool:
-    """Whether someone listens to a module's calls, some of which the quick way does not make."""
-    return any(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-        for module in model.modules()
-    )
 
 
 def _quick_logits(model: Transformer, bits: UInt8[Tensor, "string position"]) -> Float[Tensor, "string ..."]:
