@@ -104,6 +104,35 @@ def test_evaluation_mode_is_ensured_and_restored(training: bool) -> None:
     assert model.training == training
 
 
+class Noted(nn.Module):
+    """Half of it is frozen; its own train() does more than set the flags."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen = nn.Linear(3, 1)
+        self.told: list[bool] = []
+
+    def train(self, mode: bool = True) -> Noted:
+        self.told.append(mode)
+        return super().train(mode)
+
+    def forward(self, bits: Tensor) -> Tensor:
+        assert not any(module.training for module in self.modules())
+        logits: Tensor = self.frozen(bits.float())[:, 0]
+        return logits
+
+
+def test_frozen_modules_stay_frozen() -> None:
+    model = Noted()
+    model.frozen.eval()
+    recognition(model, first(3), 0.5)
+    assert [module.training for module in model.modules()] == [True, False]
+    assert model.told == [False, True]
+    with pytest.raises(InputError):
+        recognition(model, first(3), 0.5, batch=0)
+    assert [module.training for module in model.modules()] == [True, False]
+
+
 def test_refuses() -> None:
     model = Switch()
     with pytest.raises(InputError, match=r"all strings of length 25 are too many .* give samples"):

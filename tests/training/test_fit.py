@@ -341,6 +341,16 @@ def test_callback_every_few_steps() -> None:
     assert model.training
 
 
+def test_frozen_modules_stay_frozen() -> None:
+    model = nn.Sequential(Linear(), nn.Identity(), nn.Identity())
+    model[1].eval()
+    before = [module.training for module in model.modules()]
+    evaluate(model, VALIDATION)
+    assert [module.training for module in model.modules()] == before
+    fit(model, TRAIN, VALIDATION, **QUICK)
+    assert [module.training for module in model.modules()] == before
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_mode_and_gradients_are_put_back(training: bool) -> None:
     model = Linear().train(training)

@@ -16,6 +16,7 @@ from flipscope.cube.functions import BooleanFunction
 from flipscope.cube.intervals import check_count
 from flipscope.cube.structure import index_bits
 from flipscope.errors import InputError
+from flipscope.models.modes import evaluating
 
 ACCEPT, REJECT, UNDEFINED = 1, 0, -1
 MAX_EXHAUSTIVE = 24  # 16 million strings
@@ -85,18 +86,12 @@ def recognition(
     if samples is None and n > MAX_EXHAUSTIVE:
         raise InputError(f"all strings of length {n} are too many (most: {MAX_EXHAUSTIVE}): give samples")
     correct = undefined = total = 0
-    was_training = isinstance(model, nn.Module) and model.training
-    if isinstance(model, nn.Module):
-        model.eval()
-    try:
+    with evaluating(model, own=True):
         for bits in _strings(n, samples, seed, batch):
             answers = accept(_logits(model, bits), margin)
             correct += int((answers == function(bits)).sum())
             undefined += int((answers == UNDEFINED).sum())
             total += len(bits)
-    finally:
-        if isinstance(model, nn.Module):
-            model.train(was_training)
     return Recognition(n, margin, samples is None, correct, total - correct - undefined, undefined)
 
 

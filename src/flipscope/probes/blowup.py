@@ -29,8 +29,9 @@ from flipscope.cube.estimate import check_positions
 from flipscope.cube.intervals import check_count
 from flipscope.errors import InputError
 from flipscope.models.known import own_difference
+from flipscope.models.modes import evaluating
 from flipscope.models.transformer import LayerNorm, Transformer
-from flipscope.probes.engine import check_strings, evaluating
+from flipscope.probes.engine import check_strings
 
 Forward = Callable[[Tensor], object]
 Statistic = Callable[[nn.Module, Tensor], Tensor]  # a norm and its input -> one number a vector

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -19,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from flipscope.cube.intervals import check_count
 from flipscope.errors import InputError
 from flipscope.models.margin import binary_logit
+from flipscope.models.modes import evaluating
 from flipscope.models.transformer import Transformer
 
 Bits: TypeAlias = NDArray[np.uint8]
@@ -344,19 +344,6 @@ def number_type(model: Model) -> torch.dtype | None:
     if not isinstance(model, nn.Module):
         return None
     return next((tensor.dtype for tensor in model.parameters() if tensor.is_floating_point()), None)
-
-
-@contextlib.contextmanager
-def evaluating(model: Model) -> Iterator[None]:
-    """The model in evaluation mode, each of its modules as before afterwards."""
-    modes = [(module, module.training) for module in model.modules()] if isinstance(model, nn.Module) else []
-    try:
-        for module, _ in modes:  # the flag itself: a train() of the model's own may do more than can be undone
-            module.training = False
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
 
 
 def _converted(model: Model, dtype: torch.dtype) -> nn.Module:

@@ -22,6 +22,7 @@ from flipscope.cube.estimate import generators
 from flipscope.cube.intervals import Estimate, check_count, proportions
 from flipscope.errors import InputError
 from flipscope.models.margin import binary_logit
+from flipscope.models.modes import evaluating, modes_kept
 from flipscope.training.batches import Batch, Labelled, Loss, Shuffled, checked
 from flipscope.training.readout import logits_for
 
@@ -168,7 +169,7 @@ def fit(
     limits = _Limits(max_epochs, max_steps, max_seconds)
     plateau = Plateau(decay_after, stop_after)
     was_training = model.training
-    with torch.random.fork_rng(devices=[]):
+    with modes_kept(model), torch.random.fork_rng(devices=[]):
         torch.random.manual_seed(int(noise.integers(2**63)))
         try:
             while run.stopped is None:
@@ -223,7 +224,6 @@ class _Run:
         self, model: nn.Module, stepper: torch.optim.Optimizer, loss: Loss, validation: tuple[Tensor, Tensor]
     ) -> None:
         self.model, self.stepper, self.loss, self.validation = model, stepper, loss, validation
-        self.logits = logits_for(model)
         # Statistics over a batch would not be the same over its parts.
         self.whole = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
         self.history: list[Epoch] = []
@@ -238,6 +238,7 @@ class _Run:
     ) -> None:
         """Go once through the source, or as far as the limits allow, then ask the validation set."""
         self.model.train()
+        self.logits = logits_for(self.model)  # anew, for a callback may have changed what the model computes
         rate, number, total, strings = self.stepper.param_groups[0]["lr"], len(self.history) + 1, 0.0, 0
         for given in source:
             bits, labels = checked(*given, "the batch", self.loss)
@@ -341,16 +342,12 @@ def _logit(model: Callable[[Tensor], Tensor], bits: Tensor) -> Tensor:
 @torch.no_grad()
 def _ask(model: nn.Module, bits: Tensor, labels: Tensor, kind: Loss) -> tuple[float, int]:
     """The sum of the losses and the number of right answers, in evaluation mode."""
-    was_training = model.training
-    model.eval()
     logits, part, total, correct = logits_for(model), _part(bits), 0.0, 0
-    try:
+    with evaluating(model, own=True):
         for some, wanted in zip(bits.split(part), labels.split(part), strict=True):
             found = _logit(logits, some)
             total += float(_loss(found.double(), wanted, kind))
             correct += int((((found > 0) == (wanted.to(found) > 0)) & ~found.isnan()).sum())
-    finally:
-        model.train(was_training)
     return total, correct
 
 

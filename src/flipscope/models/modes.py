@@ -1,0 +1,43 @@
+"""Modules in evaluation mode for a while, each left as it was: some may be frozen in a mode of their own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from torch import nn
+
+
+@contextlib.contextmanager
+def modes_kept(model: object) -> Iterator[None]:
+    """Whatever happens inside, each module of the model has the mode of before afterwards."""
+    modes = [(module, module.training) for module in model.modules()] if isinstance(model, nn.Module) else []
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+@contextlib.contextmanager
+def evaluating(model: object, *, own: bool = False) -> Iterator[None]:
+    """The model in evaluation mode, each of its modules as before afterwards.
+
+    Only the flags are set, for a train() of the model's own may do more than can be undone, and a probe asks often.
+    With own=True the model's eval() and train() are called, once each, as around any validation.
+    """
+    if not isinstance(model, nn.Module):
+        yield
+        return
+    was_training = model.training
+    with modes_kept(model):
+        if own:
+            model.eval()
+        else:
+            for module in model.modules():
+                module.training = False
+        try:
+            yield
+        finally:
+            if own:
+                model.train(was_training)
