@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from flipscope.errors import InputError
 from flipscope.models import Transformer, encoder
 from flipscope.probes import blowup, flips, fourier
 from flipscope.probes.certificate import Certificate
-from flipscope.probes.engine import neighbours
+from flipscope.probes.engine import GeneralEngine, neighbours
 from flipscope.probes.fast import FastEngine
 
 STRINGS = np.random.default_rng(0).integers(0, 2, (5, 7)).astype(np.uint8)
@@ -49,6 +50,17 @@ def test_a_changed_model_is_measured_as_it_is(name: str) -> None:
             Certificate(model)
         with pytest.raises(InputError, match=r"the range of the logits is known of .* give value_range"):
             fourier.logit_range(model)
+
+
+@pytest.mark.parametrize("precision", ["auto", "float64"])
+def test_a_change_that_few_strings_show(precision: Any) -> None:
+    """A sample compared with plain forwards would not see it."""
+    model = Transformer(encoder(width=32, layers=2, heads=4), scheme="xavier_normal", seed=3)
+    model.register_forward_hook(lambda _module, args, out: out + 0.3 * args[0][:, :7].all(dim=1))
+    strings = np.random.default_rng(0).integers(0, 2, (100, 20)).astype(np.uint8)
+    options: Any = {"threshold": float(np.median(GeneralEngine(model).logits(strings))), "precision": precision}
+    found = flips.measure(model, strings, **options)
+    assert found.counts.tolist() == flips.measure(model, strings, path="general", **options).counts.tolist()
 
 
 def test_parameters_on_another_device_are_not_for_the_fast_path() -> None:

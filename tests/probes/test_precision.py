@@ -190,3 +190,79 @@ def test_the_model_itself_is_never_changed(path: Any) -> None:
         flips.measure(model, strings(5, 8), path=path)
         assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
         assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+class Coarse(Cancelling):
+    """The same, rounded on the way."""
+
+    def __init__(self, *args: Any, way: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.way = way
+
+    def forward(self, bits: Tensor) -> Tensor:
+        hidden = bits @ self.weight + self.size
+        if self.way == "numpy":
+            return torch.from_numpy((hidden - self.other).numpy().astype(np.float32)).to(hidden)
+        return hidden.float().to(hidden) - self.other
+
+
+@pytest.mark.parametrize("precision", ["auto", "float64"])
+def test_float32_inside_a_module_is_told_and_its_errors_are_near_ties(precision: Any) -> None:
+    given = strings(30, 12)
+    model = Coarse(2.0**20, 12, way="float")
+    found = flips.measure(model, given, precision=precision)
+    assert found.precision.endswith("float64, float32 inside")
+    every = neighbours(given, np.arange(30 * 13))
+    true, rounded = (GeneralEngine(one, dtype=torch.float64).logits(every) for one in (Cancelling(2.0**20, 12), model))
+    wrong = (true > 0) != (rounded > 0)
+    assert 0 < wrong.sum() <= found.near_ties  # or this test would show nothing
+    assert np.abs(true - rounded).max() < found.tolerance
+    plain = flips.measure(Cancelling(2.0**20, 12), given, precision=precision)
+    assert plain.precision.endswith("float64")
+    assert plain.near_ties == 0
+
+
+def test_a_detour_through_numpy_is_seen_in_the_end() -> None:
+    found = flips.measure(Coarse(1.0, 12, way="numpy"), strings(5, 12), precision="float64")
+    assert found.precision == "float64, float32 inside"
+
+
+def test_the_tolerance_of_float32_inside_covers_its_errors() -> None:
+    class Middle(nn.Module):
+        def __init__(self, seed: int) -> None:
+            super().__init__()
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                self.layers = nn.ModuleList(nn.Linear(10, 10) for _ in range(4))
+            self.rounds = True
+
+        def forward(self, x: Tensor) -> Tensor:
+            for layer in self.layers:
+                x = (4 * layer(x)).sin()
+                x = x.float().to(x) if self.rounds else x
+            return x[:, 0]
+
+    for seed in range(5):
+        model, given = Middle(seed), strings(10, 10, seed)
+        found = flips.measure(model, given, precision="float64")
+        every = neighbours(given, np.arange(10 * 11))
+        rounded = GeneralEngine(model, dtype=torch.float64).logits(every)
+        model.rounds = False
+        true = GeneralEngine(model, dtype=torch.float64).logits(every)
+        assert 0 < np.abs(true - rounded).max() < found.tolerance < 0.1
+
+
+def test_results_that_cannot_tell_are_refused() -> None:
+    model, given = Coarse(2.0**20, 12, way="float"), strings(3, 12)
+    for ask in (flips.logit_changes, flips.influences):
+        with pytest.raises(InputError, match="rounds to float32 inside: take that out, or say precision='native'"):
+            ask(model, given, precision="float64")  # type: ignore[operator]
+        ask(model, given)  # type: ignore[operator]
+
+
+def test_a_module_of_several_types_is_converted_as_a_whole() -> None:
+    model = nn.Sequential(nn.Linear(4, 3).double(), nn.Tanh(), nn.Linear(3, 1))
+    found = flips.measure(model, strings(4, 4), precision="float64")
+    assert found.precision == "float64"
+    assert found.tolerance < 1e-9
+    assert model[2].weight.dtype == torch.float32

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Float, Int8, UInt8
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from flipscope.cube.estimate import generators, random_strings
@@ -16,7 +17,11 @@ from flipscope.cube.functions import BooleanFunction
 from flipscope.cube.intervals import check_count
 from flipscope.cube.structure import index_bits
 from flipscope.errors import InputError
+from flipscope.models.alike import Ask, check_alike
+from flipscope.models.known import difference
 from flipscope.models.modes import evaluating
+
+Floats = NDArray[np.floating]
 
 ACCEPT, REJECT, UNDEFINED = 1, 0, -1
 MAX_EXHAUSTIVE = 24  # 16 million strings
@@ -79,7 +84,8 @@ def recognition(
     """How often the model gives the function's value with this margin, on strings of the function's length.
 
     All 2^n strings are asked, or `samples` uniformly random ones. The model maps bits [string, position] in
-    uint8 to logits [string] or [string, 2]; a module is in evaluation mode meanwhile, and left as it was.
+    uint8 to logits [string] or [string, 2], each string's its own whatever strings it is asked with; a module is in
+    evaluation mode meanwhile, and left as it was.
     """
     _check_margin(margin)
     n = function.n
@@ -88,6 +94,8 @@ def recognition(
     correct = undefined = total = 0
     with evaluating(model, own=True):
         for bits in _strings(n, samples, seed, batch):
+            if total == 0 and difference(model) is not None:
+                check_alike(model, _asking, bits, batch)
             answers = accept(_logits(model, bits), margin)
             correct += int((answers == function(bits)).sum())
             undefined += int((answers == UNDEFINED).sum())
@@ -99,6 +107,15 @@ def _check_margin(margin: float) -> None:
     """Raise InputError unless the margin is a positive number."""
     if not (math.isfinite(margin) and margin > 0):
         raise InputError(f"margin={margin} must be a positive number")
+
+
+def _asking(model: nn.Module | Callable[[Tensor], Tensor]) -> Ask:
+    def ask(bits: UInt8[np.ndarray, "string position"]) -> Floats:
+        logits = _logits(model, bits.copy())  # for the model may write to it
+        found: Floats = (logits if logits.is_floating_point() else logits.double()).cpu().numpy()
+        return found[:, None]
+
+    return ask
 
 
 @torch.no_grad()

@@ -17,6 +17,8 @@ from torch.overrides import TorchFunctionMode
 
 from flipscope.cube.intervals import check_count
 from flipscope.errors import InputError
+from flipscope.models.alike import Ask, check_alike, largest_difference, nudged
+from flipscope.models.known import difference
 from flipscope.models.margin import binary_logit
 from flipscope.models.modes import evaluating
 from flipscope.models.transformer import Transformer
@@ -32,8 +34,6 @@ _LIVE = 4  # numbers of the largest size that a forward holds at the same time
 _CACHE_BYTES = 4 << 20  # beyond this size of the largest intermediate, larger batches are slower on a CPU
 _DEVICE_BYTES = 256 << 20  # the same on an accelerator, which needs many strings to be busy
 _UNKNOWN_BYTES = _CACHE_BYTES // 32  # taken for the largest intermediate where it cannot be seen
-_ALIKE = 8  # strings asked twice, to see whether the model answers alike
-_ORDERS = 64.0  # roundings by which two orders of summation may differ
 _FEWEST, _MOST = 16, 1024  # strings a batch where memory allows: below, the overhead of each call shows
 
 
@@ -108,7 +108,7 @@ class GeneralEngine:
         self.length: int | None = None
         self.dtype = number_type(model)
         self.model = model
-        if dtype is not None and dtype != self.dtype:
+        if dtype is not None and (dtype != self.dtype or (dtype == torch.float64 and _is_mixed(model))):
             self.model, self.dtype = _converted(model, dtype), dtype
         self.device = _device(model)
         self.batch = 0 if batch is None else check_count("batch", batch)
@@ -143,18 +143,17 @@ class GeneralEngine:
         return torch.cat([_rows(out, len(strings), f"the module {of!r}") for out in seen], dim=1)
 
     def check_alike(self, strings: Bits, of: str | None = None) -> None:
-        """Raise InputError unless asking the same strings again gives the same outputs."""
+        """Raise InputError unless the outputs for a string are the same again, and together with other strings."""
         self.prepare(strings)
-        few = strings[: min(self.batch, _ALIKE)]
-        first, again = (self.outputs(few, of).cpu().numpy() for _ in range(2))
-        moved = largest_difference(first, again)
-        # Accelerators may add up in another order each time; no more than that is excused.
-        rounding = torch.finfo(self.dtype).eps if self.dtype is not None else float(np.finfo(first.dtype).eps)
-        if moved > _ORDERS * rounding * float(np.abs(first).max()):
-            raise InputError(
-                f"the model gave outputs that differ by {moved:.2g} for the same strings: switch off dropout and other "
-                "randomness, then measure again"
-            )
+        if not callable(self._inputs) and difference(self.model) is None:
+            return
+        eps = None if self.dtype is None else torch.finfo(self.dtype).eps
+
+        def asking(model: Model) -> Ask:
+            engine = self if model is self.model else self._like(model, None)
+            return lambda some: engine.outputs(some, of).cpu().numpy()
+
+        check_alike(self.model, asking, strings, self.batch, eps)
 
     def noise(self, strings: Bits) -> float:
         """How far a logit moves when its string is asked alone instead of together with others."""
@@ -164,13 +163,7 @@ class GeneralEngine:
     def nudged(self, amount: float) -> GeneralEngine:
         """The same with every parameter of a copy of the module moved up or down by this share of itself."""
         assert isinstance(self.model, nn.Module)
-        moved = copy.deepcopy(self.model)
-        stream = torch.Generator().manual_seed(0)
-        with torch.no_grad():
-            for parameter in filter(Tensor.is_floating_point, moved.parameters()):
-                up = torch.randint(0, 2, parameter.shape, generator=stream).to(parameter)
-                parameter.mul_(1 + amount * (2 * up - 1))
-        return self._like(moved, None)
+        return self._like(nudged(self.model, amount), None)
 
     def converted(self, dtype: torch.dtype) -> GeneralEngine:
         """The same with a copy of the module in another number type."""
@@ -332,13 +325,6 @@ def refuse_nan(*found: Logits) -> None:
         raise InputError(f"the model gave NaN for {broken} of {total} strings (flips included): it is broken on them")
 
 
-def largest_difference(first: Logits, second: Logits) -> float:
-    """The largest distance of two logits of the same string; equal infinities have none."""
-    with np.errstate(invalid="ignore"):
-        distance = np.abs(first.astype(np.float64) - second.astype(np.float64))
-    return float(np.where(first == second, 0.0, distance).max(initial=0.0))
-
-
 def number_type(model: Model) -> torch.dtype | None:
     """The number type of a module's first parameter, None where there is none."""
     if not isinstance(model, nn.Module):
@@ -356,6 +342,12 @@ def _converted(model: Model, dtype: torch.dtype) -> nn.Module:
         raise InputError(
             f"the model cannot be copied into {dtype} ({_reason(error)}): say precision='native'"
         ) from error
+
+
+def _is_mixed(model: Model) -> bool:
+    """Whether a module's floating-point numbers are of several types."""
+    numbers = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else ()
+    return len({tensor.dtype for tensor in numbers if tensor.is_floating_point()}) > 1
 
 
 def _device(model: Model) -> torch.device:

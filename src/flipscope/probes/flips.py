@@ -44,6 +44,7 @@ from flipscope.probes.engine import (
     refuse_nan,
 )
 from flipscope.probes.fast import FastEngine
+from flipscope.probes.inside import refuse_coarse
 from flipscope.probes.precision import Precision, TrustedSigns, trusted_signs, working_type
 from flipscope.probes.results import Flips, Measured, Spectrum, account, estimated
 from flipscope.probes.screen import Prover, Screening, first_order_changes, screened_changes
@@ -114,7 +115,8 @@ def measure(model: Model, strings: object, **options: Unpack[Options]) -> Flips:
 def logit_changes(model: Model, strings: object, **options: Unpack[Options]) -> Logits:
     """f(x with bit i flipped) - f(x) for each string x and position i, [string, position], f being the logit.
 
-    In float32 unless precision="float64" or the model itself says otherwise; nothing is checked.
+    In float32 unless precision="float64" or the model itself says otherwise; nothing is checked, but a module that
+    rounds to float32 inside is refused for "float64".
     """
     _check_names(options)
     if "threshold" in options or options.get("heuristic") or options.get("certified"):
@@ -126,6 +128,8 @@ def logit_changes(model: Model, strings: object, **options: Unpack[Options]) -> 
     engine = open_engine(model, dtype=dtype, **cast(Any, chosen))
     if isinstance(engine, GeneralEngine):
         engine.check_alike(bits)
+        if options.get("precision") == "float64":
+            refuse_coarse(engine, bits)
     report = _reporter(options, len(bits))
     parts = []
     for block in _blocks(engine, bits):
@@ -157,6 +161,8 @@ def influences(
     name = _module_name(model, of)
     engine = GeneralEngine(model, dtype=dtype, inputs=inputs, batch=batch, memory_limit=memory_limit)
     engine.check_alike(bits, name)
+    if precision == "float64" and name is None:
+        refuse_coarse(engine, bits)
     out = np.empty(bits.shape, np.float64)
     for row, string in enumerate(bits):
         base = engine.outputs(string[None], name).double()

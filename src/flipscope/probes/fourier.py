@@ -124,8 +124,13 @@ def oracle(model: Subject, output: Output = "sign") -> Oracle:
         raise InputError(f"output={output!r} is not one of sign, logit")
 
     engine = model if isinstance(model, GeneralEngine) else GeneralEngine(model)
+    checked = False
 
     def ask(strings: Bits) -> Floats | Bits:
+        nonlocal checked
+        if not checked:
+            engine.check_alike(strings)
+            checked = True
         logits = engine.logits(strings)
         refuse_nan(logits)
         return logits.astype(np.float64) if output == "logit" else (logits > 0).astype(np.uint8)

@@ -26,6 +26,7 @@ import torch
 from numpy.typing import NDArray
 
 from flipscope.errors import InputError
+from flipscope.models.alike import largest_difference
 from flipscope.probes.engine import (
     MEMORY_LIMIT,
     Bits,
@@ -36,12 +37,12 @@ from flipscope.probes.engine import (
     Model,
     Path,
     check_model,
-    largest_difference,
     neighbours,
     number_type,
     open_engine,
     refuse_nan,
 )
+from flipscope.probes.inside import name_of, rounding_inside, type_inside
 
 Precision: TypeAlias = Literal["auto", "float64", "native"]
 Rows: TypeAlias = Callable[[NDArray[np.int64]], Bits]  # strings by their numbers
@@ -130,6 +131,7 @@ class TrustedSigns:
         self.tolerance = 0.0
         self.rechecked = 0
         self.near_ties = 0
+        self.inside: torch.dtype | None = None  # what a module rounds to although it is asked in float64
         self._exact = exact
         self._switch = switch
         self._looked = False
@@ -141,7 +143,8 @@ class TrustedSigns:
         """In what the signs are computed."""
         if self._exact is None:
             return "native"
-        return "float64" if self._switch is None else "float32+float64"
+        asked = "float64" if self._switch is None else "float32+float64"
+        return asked if self.inside is None else f"{asked}, {name_of(self.inside)} inside"
 
     def signs(self, strings: Bits) -> Bits:
         """The bit of each string."""
@@ -188,6 +191,9 @@ class TrustedSigns:
                 self.tolerance = FACTOR * self.working.noise(strings)
         if self._exact is not None:
             self.tolerance = _rounding(self._exact, strings)
+            self.inside = type_inside(self._exact, strings)
+            if self.inside is not None:
+                self.tolerance = max(self.tolerance, rounding_inside(self._exact, strings, self.inside))
 
     def _compare(self, way: str, logits: Logits, rows: Rows) -> None:
         """Compare a sample with float64: a larger one the first time, a few logits later."""

@@ -1,0 +1,104 @@
+"""In what number type a module really computes: something inside may be coarser than its weights.
+
+A module converted to float64 is not in float64 if its forward says `.float()`, builds numbers in PyTorch's usual type,
+or calls what was not converted with it. So its operations are watched as they run. One whose result is coarser than
+float64 is computed once more from the same numbers in float64, and has lost something if that gives another result. It
+counts where the result is not the same for other strings: a table of constants has the numbers that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+_FINE = torch.finfo(torch.float64).eps
+_Lost = tuple[torch.dtype, int]  # the type of a result that was rounded, and a fingerprint of it
+
+
+def coarsest_type(first: Callable[[], object], second: Callable[[], object]) -> torch.dtype | None:
+    """The coarsest type that rounds what two runs on different strings compute; None if it is float64 throughout.
+
+    The runs must be of as many strings, so that they do the same operations.
+    """
+    one, two = (_watched(run) for run in (first, second))
+    if len(one) == len(two):
+        lost = [kind for (kind, seen), (_, other) in zip(one, two, strict=True) if seen != other]
+    else:
+        lost = [kind for kind, _ in (*one, *two)]
+    return max(lost, key=lambda kind: torch.finfo(kind).eps, default=None)
+
+
+def _watched(run: Callable[[], object]) -> list[_Lost]:
+    watch = _Watch()
+    with watch:
+        run()
+    return watch.lost
+
+
+def _coarse(tensor: object) -> bool:
+    """Whether this is a tensor of floating-point numbers coarser than float64."""
+    return isinstance(tensor, Tensor) and tensor.is_floating_point() and torch.finfo(tensor.dtype).eps > _FINE
+
+
+class _Watch(TorchDispatchMode):
+    """Notes every result that is coarser than float64 and would be another one in it."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else PyTorch loads its compiler, for seconds, to keep away from it
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.lost: list[_Lost] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given = (args, kwargs or {})
+        before = _wide(given) if func._schema.is_mutable else None  # it will write to what it is given
+        out = func(*args, **(kwargs or {}))
+        results = tree_leaves(out)
+        has_inputs = any(isinstance(part, Tensor) for part in tree_leaves(given))
+        if has_inputs and any(map(_coarse, results)) and "empty" not in func._schema.name:
+            exact = _again(func, before or _wide(given))
+            for number, result in enumerate(results):
+                if _coarse(result) and not _equal(result, exact[number] if number < len(exact) else None):
+                    self.lost.append((result.dtype, hash(result.double().cpu().numpy().tobytes())))
+        return out
+
+
+def _wide(given: Any, whole: bool = False) -> Any:
+    """Copies of all floating-point numbers in float64, of whole ones too if asked for, and float64 wherever a coarser
+    type is asked for."""
+
+    def widen(part: Any) -> Any:
+        if isinstance(part, Tensor):
+            return part.to(torch.float64, copy=True) if part.is_floating_point() or whole else part
+        is_coarse = isinstance(part, torch.dtype) and part.is_floating_point and torch.finfo(part).eps > _FINE
+        return torch.float64 if is_coarse else part
+
+    return tree_map(widen, given)
+
+
+def _again(func: Any, given: Any) -> list[Any]:
+    """What the operation gives on wide numbers; nothing where it cannot take them."""
+    floats = any(isinstance(part, Tensor) and part.is_floating_point() for part in tree_leaves(given))
+    # The quotient of whole numbers is in PyTorch's usual type, whatever the module's; but an index must stay whole.
+    for wide in (given,) if floats else (_wide(given, whole=True), given):
+        try:
+            args, kwargs = wide
+            return tree_leaves(func(*args, **kwargs))
+        except Exception:  # one of many ways to refuse a type
+            continue
+    return []
+
+
+def _equal(coarse: Tensor, exact: object) -> bool:
+    if not isinstance(exact, Tensor) or exact.shape != coarse.shape:
+        return False
+    return torch.equal(coarse.double().nan_to_num(), exact.double().nan_to_num())

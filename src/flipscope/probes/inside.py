@@ -1,0 +1,68 @@
+"""Modules that round to float32 inside although their weights are in float64: which, and how far off they may be.
+
+Their logits are float64 numbers that are no better than float32. What `models.inner` cannot watch, such as a detour
+through numpy, shows in the end: with nudged weights no logit in float64 would happen to be a number of float32.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from flipscope.errors import InputError
+from flipscope.models.alike import FACTOR, largest_difference, nudge_of, some_strings
+from flipscope.models.inner import coarsest_type
+from flipscope.models.known import difference
+from flipscope.probes.engine import Bits, GeneralEngine, Logits
+
+ROUNDINGS = 16.0  # of the largest logit, that the error may be at least
+_STRINGS = 4
+
+
+def type_inside(exact: GeneralEngine, strings: Bits) -> torch.dtype | None:
+    """The coarsest type that the module rounds to, asked in float64; None if there is none, and it is in float64."""
+    if difference(exact.model) is None:
+        return None
+    few = some_strings(strings, 2 * _STRINGS)
+    half = len(few) // 2
+    logits = exact.logits(few)
+    try:
+        found = coarsest_type(lambda: exact.outputs(few[:half]), lambda: exact.outputs(few[-half:]))
+    except Exception:  # some models cannot be watched
+        found = None
+    if found is not None:
+        return found
+    if not _are_single(logits):
+        return None
+    moved = exact.nudged(nudge_of(torch.float32)).logits(few)
+    return torch.float32 if (moved != logits).any() and _are_single(moved) else None
+
+
+def rounding_inside(exact: GeneralEngine, strings: Bits, inside: torch.dtype) -> float:
+    """How far from the truth a logit may be that is rounded to this type inside: measured as for float64."""
+    logits = exact.logits(strings)
+    moved = largest_difference(logits, exact.nudged(nudge_of(inside)).logits(strings))
+    coarse = largest_difference(logits, exact.converted(torch.float32).logits(strings))
+    finite = np.abs(logits[np.isfinite(logits)]).max(initial=0.0)
+    found = (moved, FACTOR * coarse, ROUNDINGS * torch.finfo(inside).eps * float(finite))
+    return max((value for value in found if np.isfinite(value)), default=0.0)
+
+
+def refuse_coarse(engine: GeneralEngine, strings: Bits) -> None:
+    """Raise InputError if the module, asked in float64, rounds to something coarser: for results that cannot say so."""
+    if (inside := type_inside(engine, strings)) is not None:
+        raise InputError(
+            f"precision='float64' is not to be had of this model, which rounds to {name_of(inside)} inside: take that "
+            "out, or say precision='native'"
+        )
+
+
+def name_of(dtype: torch.dtype) -> str:
+    """The name of the type, without its module."""
+    return str(dtype).removeprefix("torch.")
+
+
+def _are_single(logits: Logits) -> bool:
+    """Whether all logits are numbers of float32."""
+    with np.errstate(over="ignore"):
+        return bool((logits.astype(np.float32) == logits).all())
