@@ -266,3 +266,11 @@ def test_a_module_of_several_types_is_converted_as_a_whole() -> None:
     assert found.precision == "float64"
     assert found.tolerance < 1e-9
     assert model[2].weight.dtype == torch.float32
+
+
+def test_what_a_model_is_given_may_be_rounded() -> None:
+    def thirds(bits: Tensor) -> Tensor:
+        return bits / 3  # in float32
+
+    found = flips.measure(nn.Linear(6, 1), strings(4, 6), inputs=thirds, precision="float64")
+    assert found.precision == "float64"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -198,15 +199,36 @@ class GeneralEngine:
         found: Logits = logits.cpu().numpy()
         return found
 
+    def ready(self, strings: Bits) -> Callable[[], Any]:
+        """A call of the model on these strings, with what it is given for them made already."""
+        with self._asked(strings):
+            given = self._given(strings)
+
+        def call() -> Any:
+            with self._asked(strings):
+                return self._call(given)
+
+        return call
+
     def _run(self, strings: Bits) -> Any:
         """What the model answers."""
+        with self._asked(strings):
+            return self._call(self._given(strings))
+
+    def _given(self, strings: Bits) -> Any:
+        """What the model is given for these strings."""
         # A copy, for the model may write to it; int64, since arithmetic on uint8 wraps around and indexing masks.
         bits = torch.from_numpy(strings.astype(np.int64)).to(self.device)
+        if callable(self._inputs):
+            return self._inputs(bits)
+        return bits.to(self.dtype or torch.float32) if self._inputs == "floats" else bits
+
+    @contextlib.contextmanager
+    def _asked(self, strings: Bits) -> Iterator[None]:
+        """The model in evaluation mode; what goes wrong is told in a sentence."""
         with evaluating(self.model), torch.no_grad():
             try:
-                if callable(self._inputs):
-                    return self._call(self._inputs(bits))
-                return self._call(bits.to(self.dtype or torch.float32) if self._inputs == "floats" else bits)
+                yield
             except InputError:
                 raise
             except Exception as error:

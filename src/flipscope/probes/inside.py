@@ -27,7 +27,8 @@ def type_inside(exact: GeneralEngine, strings: Bits) -> torch.dtype | None:
     half = len(few) // 2
     logits = exact.logits(few)
     try:
-        found = coarsest_type(lambda: exact.outputs(few[:half]), lambda: exact.outputs(few[-half:]))
+        # What the model is given is what it is: the function that makes it may use any type.
+        found = coarsest_type(exact.ready(few[:half]), exact.ready(few[-half:]))
     except Exception:  # some models cannot be watched
         found = None
     if found is not None:
@@ -39,12 +40,15 @@ def type_inside(exact: GeneralEngine, strings: Bits) -> torch.dtype | None:
 
 
 def rounding_inside(exact: GeneralEngine, strings: Bits, inside: torch.dtype) -> float:
-    """How far from the truth a logit may be that is rounded to this type inside: measured as for float64."""
-    logits = exact.logits(strings)
-    moved = largest_difference(logits, exact.nudged(nudge_of(inside)).logits(strings))
+    """How far from the truth a logit may be that is rounded to this type inside.
+
+    A few times what a nudge of every weight by one unit in the last place does, or the conversion to float32.
+    """
+    logits, eps = exact.logits(strings), torch.finfo(inside).eps
+    moved = largest_difference(logits, exact.nudged(eps).logits(strings))
     coarse = largest_difference(logits, exact.converted(torch.float32).logits(strings))
-    finite = np.abs(logits[np.isfinite(logits)]).max(initial=0.0)
-    found = (moved, FACTOR * coarse, ROUNDINGS * torch.finfo(inside).eps * float(finite))
+    finite = float(np.abs(logits[np.isfinite(logits)]).max(initial=0.0))
+    found = (FACTOR * moved, FACTOR * coarse, ROUNDINGS * eps * finite)
     return max((value for value in found if np.isfinite(value)), default=0.0)
 
 
