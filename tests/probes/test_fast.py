@@ -127,6 +127,74 @@ def test_deltas_skip_most_tokens_of_a_saturated_model():
     assert 1 / 61 <= share < 0.3
 
 
+def faint_model(length: int, place: int, layers: int, of: int, attention: str = "softmax") -> Transformer:
+    """Layer ``of`` gives the bit at ``place`` a weight of e^-18 and its ones a value of 1e8; of other bits it sees none."""
+    width, config = 128, encoder(128, layers, 1, ffn_width=8)
+    config = dataclasses.replace(config, norm="none", positions="learned", max_length=length, mlp_layers=0)
+    model = Transformer(dataclasses.replace(config, logit_scale=1.0, attention=attention), seed=0).eval()
+    codes = slice(16, 17 + length)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        model.embedding.symbol.weight[1, 0] = 1
+        model.embedding.position.weight[:, 1] = 1
+        model.embedding.position.weight[:, codes] = torch.eye(length + 1)
+        for block in model.blocks[:of]:  # every token attends to itself
+            block.attention.query.weight[:, codes] = 60 * torch.eye(width)[:, codes]
+            block.attention.key.weight[:, codes] = torch.eye(width)[:, codes]
+        faint, key = model.blocks[of].attention, model.blocks[of].attention.key.weight
+        faint.query.weight[0, 1] = faint.value.weight[1, 1] = 1
+        faint.value.weight[0, 0] = 1e8
+        faint.output.weight[3, 0] = model.head.weight[0, 3] = 1
+        if attention == "softmax":
+            key[0, 16 : 16 + length], key[0, 16 + place] = -60, -18
+        else:
+            key[0, 16 + place], key[0, 16 + length] = float(np.exp(-18)), 1
+    return model
+
+
+@pytest.mark.parametrize(("layers", "of"), [(2, 0), (3, 0), (3, 1)])
+@pytest.mark.parametrize("attention", ["softmax", "relu", "linear"])
+def test_a_small_weight_of_a_large_value_is_not_left_out(layers, of, attention):
+    """e^-18 is below half a unit in the last place of float32, but what it brings is not: 1.5, and nothing else does."""
+    strings = np.random.default_rng(0).integers(0, 2, (3, 20), np.uint8)
+    model = faint_model(20, 13, layers, of, attention)
+    base, flipped = plain(model, strings)
+    assert (np.abs(flipped - base[:, None]) > 1).sum() == 3  # or this test would show nothing
+    found = FastEngine(model).flip_logits(strings)
+    np.testing.assert_allclose(found[1], flipped, atol=1e-4)
+    np.testing.assert_allclose(found[0], base, atol=1e-4)
+
+
+def test_small_weights_of_large_values_at_any_length():
+    for length in range(20, 48, 4):
+        model = faint_model(length, length // 3, 2, 0)
+        strings = np.random.default_rng(length).integers(0, 2, (2, length), np.uint8)
+        found = measure(model, strings, threshold=0.7)
+        assert (found.path, found.counts.tolist()) == ("fast", [1, 1]), length
+
+
+def test_deltas_are_the_same_in_any_unit_of_the_values(monkeypatch):
+    """What is left out is measured by what a head adds up, coordinate by coordinate: its unit is nobody's business."""
+    model = Transformer(encoder(128, 4, 2, ffn_width=128), scheme="gaussian", seed=0).eval()
+    strings, computed, rows = np.random.default_rng(0).integers(0, 2, (1, 60), np.uint8), [], deltas._padded_rows
+    monkeypatch.setattr("flipscope.probes.fast.NEVER_SPARSE", 0)
+    monkeypatch.setattr(deltas, "SPARSE_WIDTH", 1)
+    monkeypatch.setattr(deltas, "SPARSE_BELOW", 1.1)
+    monkeypatch.setattr(deltas, "_padded_rows", lambda now: (computed.append(int(now.sum())), rows(now))[1])
+    FastEngine(model).flip_logits(strings)
+    unit = 2.0 ** torch.arange(-32, 32).repeat(2)
+    with torch.no_grad():
+        for block in model.blocks:
+            block.attention.value.weight.mul_(unit[:, None])
+            block.attention.value.bias.mul_(unit)
+            block.attention.output.weight.div_(unit)
+    FastEngine(model).flip_logits(strings)
+    half = len(computed) // 2
+    assert computed[:half] == computed[half:]
+    assert 60 < computed[0] < 60 * 61
+
+
 def test_a_dominating_key_is_taken_out_without_cancellation():
     """With logits of many hundreds the weight of all other keys underflows; taking the key out must not give 0 / 0."""
     config = dataclasses.replace(encoder(16, 2, 1), logit_scale=100.0)

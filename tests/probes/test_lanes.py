@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from probes.exactness import assert_logits_as_exact
+from probes.exactness import assert_logits_as_exact, in_float64
 
 from flipscope.models.config import TransformerConfig, encoder
 from flipscope.models.transformer import Transformer
@@ -208,6 +208,48 @@ def test_what_is_left_out_of_attention_is_below_rounding(spread, span):
     assert left_out.max() < 2.0**-ROUNDED_BITS
     most = tokens / 2 if span.lanes == 8 else tokens - 1  # of more numbers, more are the largest of their row
     assert (count <= most) if spread == 3000 else (count == tokens or spread == 30)
+
+
+def test_a_small_weight_of_a_large_value_is_not_left_out(span, monkeypatch):
+    """e^-30 is far below what rounding swallows of weights, but the value of ones is 1e13."""
+    config = dataclasses.replace(encoder(16, 3, 1, ffn_width=8), positions="none", logit_scale=1.0)
+    model = Transformer(config, scheme="xavier_normal", seed=0).eval()
+    strings = np.random.default_rng(0).integers(0, 2, (2 * span.lanes, 12), np.uint8)  # spare lanes would keep all keys
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "norm" not in name:
+                parameter.zero_()
+        # Norms leave these as they are, but for their length.
+        for symbol in range(3):
+            model.embedding.symbol.weight[symbol, 2 * symbol : 2 * symbol + 2] = torch.tensor([1.0, -1.0])
+        attention = model.blocks[1].attention
+        attention.query.bias[0], attention.key.weight[0, :4:2] = 1.0, -30 / 8**0.5
+        attention.value.weight[0, 2], attention.output.weight[6, 0] = 1e13, 1.0
+        model.head.weight[0, 6] = 1.0
+        exact = in_float64(model)(torch.from_numpy(strings).long())
+    assert float(exact.min()) > 0.5  # without that weight it would be 0
+    monkeypatch.setenv(VARIABLE, str(span.lanes))
+    engine = FastEngine(model)
+    assert engine._lanes is not None
+    np.testing.assert_allclose(engine.logits(strings), exact.numpy(), rtol=1e-4)
+    np.testing.assert_allclose(engine.flip_logits(strings)[0], exact.numpy(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("zero", [False, True])
+def test_bits_between_the_sizes_of_a_coordinate(span, zero):
+    tokens, room, size = 5, 6, 8
+    values = np.random.default_rng(0).normal(size=(room, size, span.lanes)).astype(np.float32)
+    values[tokens:] = 1e30  # what stands in spare room is nobody's business
+    values[:, 3] = 0.0  # nor is a coordinate that all tokens have 0 of
+    if zero:
+        values[2, 5, 1] = 0.0
+    packed = values.reshape(room, -1, lane_kernels.UNITS, span.lanes).transpose(1, 0, 2, 3)
+    found = lane_kernels._bits_of_values(span, np.ascontiguousarray(packed).ravel(), tokens, size)
+    sizes = np.delete(np.abs(values[:tokens]), 3, axis=1)
+    if zero:
+        assert found == np.inf
+    else:
+        assert found == pytest.approx(np.log2((sizes.max(axis=0) / sizes.min(axis=0)).max()), rel=1e-5)
 
 
 def test_a_key_whose_logit_is_nan_is_not_left_out(span):

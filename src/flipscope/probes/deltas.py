@@ -1,8 +1,8 @@
 """Layers computed only where a flip is felt.
 
-Where attention is saturated, most tokens give every changed key a weight below the tolerance, before and after the
-flip: their state stays what it was. What is left is a list of pairs (flip, token) with their states, beside the states
-of the unflipped string.
+Where attention is saturated, most tokens give every changed key so small a weight, before and after the flip, that this
+weight times its value is lost in the rounding of what their attention adds up: their state stays what it was. What is
+left is a list of pairs (flip, token) with their states, beside the states of the unflipped string.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from flipscope.models.transformer import Attention, Block
-from flipscope.probes.first_layer import seen_by_attention
+from flipscope.probes.first_layer import negligible, reach, relative_sizes, seen_by_attention, sums_of_value
 
 SPARSE_BELOW = 0.5  # share of changed tokens above which computing all of them is faster, however wide they are
 SPARSE_WIDTH = 512  # narrow tokens are cheap to compute and as dear to pick: the share falls in proportion below this
@@ -84,7 +84,10 @@ def sparse_layer(
     query_base, key_base, value_base = (attention.split(project(base))[0] for project in projections)
     query_new, key_new, value_new = (attention.split(project(new))[0] for project in projections)  # [head, pair, size]
     visible = attention.visible(before[None])
-    now = pairs.mask(len(before)) | _touched(attention, query_base, key_base, key_new, pairs, visible, tolerance)
+    keys, values = (key_base, key_new), torch.cat([value_base, value_new], dim=1)
+    sums = attention.split(sums_of_value(attention, base))[0]
+    sizes = relative_sizes(values.transpose(0, 1), sums.transpose(0, 1))
+    now = pairs.mask(len(before)) | _touched(attention, query_base, keys, sizes, pairs, visible, tolerance)
     if not sparse_pays(now, before.shape[-1]):
         return None
     query, key, value = (
@@ -112,26 +115,34 @@ def _replaced(
 def _touched(
     attention: Attention,
     query: Float[Tensor, "head token size"],
-    key: Float[Tensor, "head token size"],
-    key_new: Float[Tensor, "head pair size"],
+    keys: tuple[Float[Tensor, "head token size"], Float[Tensor, "head pair size"]],
+    sizes: tuple[Float[Tensor, "token_and_pair head"], Float[Tensor, "token head"]],
     pairs: Pairs,
     visible: Tensor | None,
     tolerance: float,
 ) -> Bool[Tensor, "flip token"]:
-    """Rows that give the changed keys, before or after, a weight of at least the tolerance in some head."""
-    scores = attention.scores(query[None], key[None])[0]  # [head, token, token]
-    news = attention.scores(query[None], key_new[None])[0]  # [head, token, pair]
+    """Rows to which the changed keys, before or after, bring something beyond the tolerance in some head.
+
+    ``keys`` are those of the unflipped string and the new ones of the pairs, as are the values that ``sizes`` is of.
+    """
+    scores, news = (attention.scores(query[None], key[None])[0] for key in keys)  # [head, token, token or pair]
     if visible is not None:
         low = -torch.inf if attention.config.attention == "softmax" else 0.0
         scores, news = scores.masked_fill(~visible, low), news.masked_fill(~visible[:, pairs.token], low)
     if attention.config.attention == "softmax":
         total = scores.logsumexp(dim=-1, keepdim=True)
-        old, new = (scores - total).exp()[:, :, pairs.token], (news - total).exp()
+        scores, news = (scores - total).exp(), (news - total).exp()
+    elif attention.config.attention == "relu":
+        scores, news = scores.relu(), news.relu()
     else:
-        old, new = scores[:, :, pairs.token].abs(), news.abs()
-    weight = torch.zeros((*old.shape[:2], pairs.flips), dtype=old.dtype)
-    weight.index_add_(2, pairs.flip, torch.maximum(old, new))
-    return (weight.amax(dim=0) >= tolerance).T
+        scores, news = scores.abs(), news.abs()
+    top_weight, top_key = scores.max(dim=-1)  # [head, token]
+    largest, smallest = sizes
+    moved = torch.maximum(largest[pairs.token], largest[query.shape[1] :])  # [pair, head]
+    felt = torch.zeros((*scores.shape[:2], pairs.flips), dtype=scores.dtype)
+    both = torch.maximum(scores[:, :, pairs.token], news).mul_(reach(moved, smallest).T[:, None])
+    felt.index_add_(2, pairs.flip, both)
+    return ~negligible(felt, top_weight, smallest.T.gather(1, top_key), tolerance).T
 
 
 def _padded_rows(now: Bool[Tensor, "flip token"]) -> tuple[Tensor, Tensor]:

@@ -25,6 +25,7 @@ class Tables:
     vector: Float[Tensor, "row width"]  # the first layer's input
     scores: Float[Tensor, "head row row"]  # attention logits of every query with every key
     value: Float[Tensor, "row head width"]  # values, already multiplied by W_O
+    sizes: tuple[Float[Tensor, "row head"], Float[Tensor, "row head"]]  # of the values and of their sums
 
 
 def make_tables(model: Transformer, length: int) -> Tables:
@@ -42,7 +43,9 @@ def make_tables(model: Transformer, length: int) -> Tables:
     seen = seen_by_attention(block, vector)[None]  # [1, row, width]
     scores = attention.scores(attention.split(attention.query(seen)), attention.split(attention.key(seen)))[0]
     value = attention.split(attention.value(seen))[0].transpose(0, 1)  # [row, head, size]
-    return Tables(vector, scores, _projected(attention, value))
+    value, sums = _projected(attention, value), attention.split(sums_of_value(attention, seen))[0].transpose(0, 1)
+    sizes = relative_sizes(value, _projected(attention, sums, by_size=True))
+    return Tables(vector, scores, value, sizes)
 
 
 def string_rows(marker: str, string: Tensor) -> tuple[Tensor, Tensor]:
@@ -60,13 +63,58 @@ def seen_by_attention(block: Block, x: Tensor) -> Tensor:
     return seen
 
 
-def _projected(attention: Attention, value: Float[Tensor, "row head size"]) -> Float[Tensor, "row head width"]:
-    """Each head's value after its part of W_O."""
+def _projected(
+    attention: Attention, value: Float[Tensor, "row head size"], by_size: bool = False
+) -> Float[Tensor, "row head width"]:
+    """Each head's value after its part of W_O, or the sum of all sizes that are added up there."""
     if attention.output is None:
         return value  # heads are summed as they are (Eq 9)
     heads, size = attention.config.heads, attention.config.key_width
     weight = attention.output.weight.unflatten(1, (heads, size))  # [width, head, size]
+    weight = weight.abs() if by_size else weight
     return torch.einsum("rhs,whs->rhw", value, weight)
+
+
+def sums_of_value(attention: Attention, seen: Tensor) -> Float[Tensor, "*batch inner"]:
+    """For each coordinate of the values what is added up to get it, by size: so much rounding it has, whatever it is."""
+    weight, bias = attention.value.weight.abs(), attention.value.bias
+    return F.linear(seen.abs(), weight, None if bias is None else bias.abs())
+
+
+def relative_sizes(
+    value: Float[Tensor, "row head size"], sums: Float[Tensor, "token head size"]
+) -> tuple[Float[Tensor, "row head"], Float[Tensor, "token head"]]:
+    """The largest coordinate of each value and the smallest of each token's sums, over the largest of all there.
+
+    A coordinate that is 0 everywhere counts for neither.
+    """
+    size = value.abs()
+    top = torch.maximum(size.amax(dim=0), sums.amax(dim=0))  # [head, size]
+    scale = torch.where(top > 0, top, 1.0)
+    return (size / scale).amax(dim=-1), (sums / scale).masked_fill_(top == 0, 1.0).amin(dim=-1)
+
+
+def reach(largest: Float[Tensor, " *pair"], smallest: Float[Tensor, "token head"]) -> Float[Tensor, " *pair"]:
+    """What to multiply the weight of a changed key by, before `negligible`; ``largest`` is of its values, old and new.
+
+    With weights a, a' <= w the key brought a v and brings a' v', and what the others bring, of size S, is scaled by at
+    most 1 + w: together a change of w (2 |v| + S). S is at least what the row's top key brings.
+    """
+    return 2 * largest + smallest.amax(dim=0)
+
+
+def negligible(
+    felt: Float[Tensor, "head token flip"],
+    top_weight: Float[Tensor, "head token"],
+    smallest: Float[Tensor, "head token"],
+    tolerance: float,
+) -> Bool[Tensor, "token flip"]:
+    """Where a flip changes no coordinate of what a head brings by more than the tolerance times what is added up there.
+
+    ``felt`` are the weights of changed keys times their `reach`. Of what is added up, by size, the part of a row's top
+    key is known: its weight, and the ``smallest`` of the sums that its value is computed by.
+    """
+    return (felt <= tolerance * (top_weight * smallest)[..., None]).all(dim=0)
 
 
 DOMINATED = 2.0  # a row's sum of weights, relative to the largest, below which one key has more than half of them
@@ -93,6 +141,7 @@ class FirstLayer:
         self.vector = tables.vector[rows]  # [token, width]
         self.flipped_vector = tables.vector[flipped]  # [flip, width]
         self.value = tables.value[rows]  # [token, head, width]
+        self.sizes = tables.sizes
         self.flipped_value = tables.value[flipped]  # [flip, head, width]
         visible = self.attention.visible(self.vector[None])
         self.hidden = None if visible is None else ~visible  # [token, token]
@@ -114,6 +163,7 @@ class FirstLayer:
             self.sums = self.rest_sums = _mix(weights, self.value)
             self.dominating = None
             self.old_weight, self.new_weight = weights[:, :, self.places].abs(), new.abs()
+            self.top_weight, self.top_key = weights.abs().max(dim=-1)
             return
         top, where = scores.max(dim=-1)  # [head, token]
         weights = (scores - top[..., None]).exp()
@@ -142,6 +192,7 @@ class FirstLayer:
             self.put, self.out = torch.where(blind, 0.0, self.put), torch.where(blind, 0.0, self.out)
         self.old_weight = old / total[..., None]
         self.new_weight = self.put
+        self.top_weight, self.top_key = 1 / total, where
 
     def _own_rows(self, scores: Float[Tensor, "head flip row"], rows: Tensor, flipped: Tensor) -> None:
         """What the flipped token itself receives: its query and one of its keys are new."""
@@ -155,9 +206,18 @@ class FirstLayer:
         self.own = mixed + torch.einsum("hf,fhw->fw", weights[:, each, self.places], moved)  # [flip, width]
 
     def changed(self, flips: Tensor, tolerance: float) -> Bool[Tensor, "flip token"]:
-        """Tokens whose attention gives or gave the flipped key a weight of at least the tolerance."""
-        changed: Tensor = torch.ge(self.felt(flips).T, tolerance)
-        return changed
+        """Tokens to which attention brings something else under the flip, beyond the tolerance; the flipped token too.
+
+        With softmax a flipped key of more than the tolerance's weight counts whatever its value.
+        """
+        weight = torch.maximum(self.old_weight, self.new_weight)[:, :, flips]  # [head, token, flip]
+        largest, smallest = self.sizes  # [row, head]
+        moved = torch.maximum(largest[self.rows[self.places[flips]]], largest[self.flipped_rows[flips]])  # [flip, head]
+        smallest = smallest[self.rows]  # [token, head]
+        felt = weight * reach(moved, smallest).T[:, None]
+        same = negligible(felt, self.top_weight, smallest.T.gather(1, self.top_key), tolerance)
+        same[self.places[flips], torch.arange(len(flips))] = False
+        return ~same.T
 
     def felt(self, flips: Tensor) -> Float[Tensor, "token flip"]:
         """The largest weight that a token's attention gives or gave to the flipped key; the flipped token's is inf."""

@@ -122,6 +122,32 @@ def _scores(
         to += UNITS * block
 
 
+@compiled_by_span(lambda span: [_number(span, _row, int64, int64)])
+def _bits_of_values(span: Span, value: Float32[np.ndarray, " pack_token_unit_lane"], tokens: int, size: int) -> float:
+    """Bits between the largest and the smallest size of a coordinate of the values; of all coordinates the most.
+
+    So many more a weight must be below the largest to be left out: what it would bring is then lost in rounding, be its
+    value the largest and that of the largest weight the smallest.
+    """
+    pack = len(value) // size * UNITS
+    top, low = np.zeros(span.lanes, np.float32), np.zeros(span.lanes, np.float32)
+    least = _ONE
+    for d in range(size):
+        begin = d // UNITS * pack + d % UNITS * span.lanes
+        most, fewest = splat(span, _ZERO), splat(span, _NEVER)
+        for at in range(begin, begin + tokens * UNITS * span.lanes, UNITS * span.lanes):
+            number = load(span, value, at)
+            minus = subtract(splat(span, _ZERO), number)
+            most = larger(most, larger(number, minus))
+            fewest = larger(fewest, subtract(splat(span, _ZERO), larger(number, minus)))
+        store(top, 0, most)
+        store(low, 0, fewest)
+        for lane in range(span.lanes):
+            if top[lane] > _ZERO:
+                least = min(least, -low[lane] / top[lane])
+    return -np.log2(least) if least > _ZERO else -_NEVER
+
+
 @compiled_by_span(lambda span: [int64(span, _row, _row, int64, _number, int64[::1])])
 def _numerators(
     span: Span,
@@ -290,9 +316,10 @@ def middle_layer(
             _product(span, x, room, width, some, some_bias, value, UNITS * lanes, room * lanes, False)
             for i in range(tokens * row, filled * row):  # more keys, that change no maximum
                 key[i] = key[i - row]
+            lost = least + _bits_of_values(span, value, tokens, size)
             for token in range(0, room, some_tokens):
                 _scores(span, query, token, key, filled, size, scores, ends)
-                count = _numerators(span, scores, ends, tokens, least, keys)
+                count = _numerators(span, scores, ends, tokens, lost, keys)
                 to = (token * inner + head * size) * lanes
                 _averages(span, scores, ends, keys, count, value, size, mixed, to, inner * lanes)
         _product(span, mixed, room, inner, output, output_bias, x, width * lanes, lanes, True)

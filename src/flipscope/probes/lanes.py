@@ -26,7 +26,7 @@ from flipscope.probes.span import Span, preferred
 
 WIDEST = 256  # wider layers are computed as fast, or faster, by PyTorch's products
 STATES_NUMBERS = 1 << 24  # numbers of token states kept together
-ROUNDED_BITS = 25  # what is left out of a sum of weights is less than 2^-25 of it, which rounding would swallow
+ROUNDED_BITS = 25  # what is left out of a sum is less than 2^-25 of its parts' sizes, which rounding would swallow
 
 States = Float32[np.ndarray, "group token_width_lane"]
 
