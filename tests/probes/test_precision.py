@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from flipscope.errors import InputError
 from flipscope.models import Transformer, encoder
 from flipscope.probes import flips
 from flipscope.probes.engine import GeneralEngine, neighbours
-from flipscope.probes.precision import FACTOR, TrustedSigns
+from flipscope.probes.precision import FACTOR, FEWEST, NUDGED, SAMPLE, TrustedSigns, trusted_signs
 
 Bits = NDArray[np.uint8]
 
@@ -89,7 +91,7 @@ def test_a_model_that_float32_cannot_decide_is_run_in_float64() -> None:
 def test_what_float64_cannot_decide_is_counted() -> None:
     model, given = Cancelling(2.0**40, 12), strings(4, 12)
     found = flips.measure(model, given, precision="float64")
-    assert 2.0**-12 < found.tolerance < 1  # the spacing of float64 at 2^40 is 2^-12
+    assert 2.0**-12 < found.tolerance < 4  # the spacing of float64 at 2^40 is 2^-12
     logits = GeneralEngine(model, dtype=torch.float64).logits(neighbours(given, np.arange(4 * 13)))
     assert found.near_ties == np.count_nonzero(np.abs(logits) < found.tolerance) > 0
 
@@ -99,6 +101,119 @@ def test_the_rounding_of_a_weight_that_is_used_twice_is_seen() -> None:
     for precision in ("auto", "float64"):
         found = flips.measure(model, given, precision=precision)  # type: ignore[arg-type]
         assert 2.0**-35 < found.tolerance < 2.0**-25  # the spacing of float64 at 2^18 is 2^-34
+
+
+class Gated(nn.Module):
+    """Another module where the first four bits are all 1, else exactly 0."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, bits: Tensor) -> Tensor:
+        out: Tensor = self.module(bits) * (bits[:, :4].sum(dim=1) == 4)
+        return out
+
+
+def ajar(count: int) -> Bits:
+    """Strings of 12 bits with the gate open: none of the first four, not even for flips, one of the flips of others."""
+    given = strings(4 + count, 12)
+    given[:, :4] = 0
+    given[4:, 1:4] = 1
+    return given
+
+
+@pytest.mark.parametrize("precision", ["auto", "float64"])
+def test_dead_logits_do_not_stand_for_others(precision: Any) -> None:
+    """One logit in thirteen is alive, and so large that it is rounded by 2^-17."""
+    model = Gated(Cancelling(2.0**36, 12).double())
+    found = flips.measure(model, ajar(4)[4:], precision=precision)
+    assert found.tolerance > 2.0**-17
+    later = flips.measure(model, ajar(20), precision=precision)  # in the first block of strings all are dead
+    assert later.tolerance > 2.0**-17
+
+
+def test_the_margin_is_not_of_dead_logits() -> None:
+    model, given = Gated(Cancelling(2.0**20, 12)), ajar(30)
+    every = neighbours(given, np.arange(34 * 13))
+    wide, coarse = (GeneralEngine(model, dtype=dtype).logits(every) for dtype in (torch.float64, torch.float32))
+    worst = np.abs(wide - coarse).argmax()
+    threshold = float(wide[worst] + coarse[worst]) / 2
+    exact, checked, narrow = (
+        flips.measure(model, given, threshold=threshold, precision=precision)  # type: ignore[arg-type]
+        for precision in ("float64", "auto", "native")
+    )
+    assert (narrow.counts != exact.counts).any()  # or this test would show nothing
+    assert (checked.precision, checked.margin > 2.0**-4) == ("float32+float64", True)
+    assert checked.counts.tolist() == exact.counts.tolist()
+
+
+def test_a_constant_has_a_tolerance_too() -> None:
+    model = nn.Linear(5, 1).requires_grad_(False)
+    model.weight.zero_()
+    model.bias.fill_(3.0)
+    for precision in ("auto", "float64"):
+        found = flips.measure(model, strings(8, 5), precision=precision, threshold=3.0)  # type: ignore[arg-type]
+        assert 2.0**-50 < found.tolerance < 2.0**-30
+        assert (found.counts.sum(), found.near_ties) == (0, 8 * 6)
+    model.bias.zero_()
+    found = flips.measure(model, strings(8, 5))
+    assert (found.tolerance, found.near_ties) == (0.0, 0)  # 0 times anything is 0
+
+
+class Seen(GeneralEngine):
+    """Remembers which strings it was asked first."""
+
+    first: Bits | None = None
+
+    def logits(self, strings: Bits) -> NDArray[np.floating]:
+        if self.first is None:
+            self.first = strings
+        return super().logits(strings)
+
+
+def compared(model: nn.Module, given: Bits, seed: int = 0) -> list[int]:
+    """Numbers of the logits that are compared with float64."""
+    signs, exact = trusted_signs(model, seed=seed), Seen(model, dtype=torch.float64)
+    signs._exact = exact
+    signs.flip_signs(given)
+    assert exact.first is not None
+    every = neighbours(given, np.arange(given.size + len(given)))
+    return [int(np.flatnonzero((every == string).all(axis=1))[0]) for string in exact.first]
+
+
+def test_samples_come_from_the_model_the_strings_and_the_seed() -> None:
+    """What one sample misses, others do not: not even those of the same model with another string."""
+    model = Transformer(encoder(8, 2, 2), scheme="gaussian", seed=0)
+    given = strings(40, 16)
+    first = compared(model, given)
+    assert len(first) == len(set(first)) == SAMPLE
+    assert compared(copy.deepcopy(model), given.copy()) == first
+    other = given.copy()
+    other[7, 3] ^= 1
+    moved = copy.deepcopy(model)
+    with torch.no_grad():
+        moved.head.bias += 1e-3
+    found = [compared(model, other), compared(moved, given), compared(model, given, seed=1)]
+    assert all(len(set(sample) & set(first)) < SAMPLE / 2 for sample in found)
+
+
+def test_samples_are_smaller_where_few_logits_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: Counter[Any] = Counter()
+    forward = GeneralEngine._forward
+
+    def counting(engine: GeneralEngine, strings: Bits) -> Any:
+        asked[engine.dtype] += len(strings)
+        return forward(engine, strings)
+
+    monkeypatch.setattr(GeneralEngine, "_forward", counting)
+    model = Transformer(encoder(8, 2, 2), scheme="xavier_normal", seed=0)
+    flips.measure(model, strings(2, 20))
+    few = dict(asked)
+    flips.measure(model, strings(40, 20))
+    looking = 3  # strings asked to see how many go into a batch
+    assert few == {torch.float64: looking + FEWEST + NUDGED}  # float32 is the fast path's
+    assert asked[torch.float64] - few[torch.float64] >= looking + SAMPLE + SAMPLE // NUDGED
 
 
 def test_exact_ties_of_a_module_are_near_ties_and_count_as_zero() -> None:

@@ -34,6 +34,7 @@ DEFAULT_LENGTH = 100  # that of the geometry paper's experiments
 ESTIMATE_BYTES = 500  # of an estimate and its parts, of which a spectrum has two a bit
 FEWER = "give fewer or shorter strings"
 PIECES = 8  # the work of all random models is cut so that no piece is more than this part of it
+FEWEST = 4  # strings a piece: each piece copies the model and compares its signs with float64 anew
 
 
 def run_sensitivity(arguments: argparse.Namespace) -> int:
@@ -140,11 +141,11 @@ class Piece:
 
 
 def pieces(draws: Sequence[Draw]) -> list[Piece]:
-    """All strings of all models, in pieces of at most an eighth of the work, whatever the number of workers."""
+    """All strings of all models, in pieces of about an eighth of the work or less, whatever the number of workers."""
     total = sum(draw.cost for draw in draws)
     found = []
     for draw in draws:
-        parts = min(math.ceil(PIECES * draw.cost / total), draw.strings)
+        parts = min(math.ceil(PIECES * draw.cost / total), max(1, draw.strings // FEWEST))
         ends = np.linspace(0, draw.strings, parts + 1).astype(int).tolist()
         found += [Piece(draw, first, last - first) for first, last in itertools.pairwise(ends)]
     return found

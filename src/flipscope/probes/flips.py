@@ -283,6 +283,7 @@ def _asked_table(model: Model, n: int, options: Options) -> tuple[BooleanFunctio
     meter = _Meter(model, options)
     total = 1 << n
     report = _reporter(options, total)
+    meter.signs.announce(total)
     values = np.empty(total, np.uint8)
     for start in range(0, total, _TABLE_BLOCK):
         count = min(_TABLE_BLOCK, total - start)
@@ -317,6 +318,7 @@ class _Meter:
 
     def flips(self, strings: Bits, report: Callable[[int], None]) -> Flips:
         """What these strings and those measured before have told."""
+        self.signs.announce(len(strings) * (strings.shape[1] + 1))
         if self._heuristic:
             self._screened(strings)
             report(len(strings))
