@@ -123,7 +123,7 @@ def _scores(
 
 
 @compiled_by_span(lambda span: [_number(span, _row, int64, int64)])
-def _bits_of_values(span: Span, value: Float32[np.ndarray, " pack_token_unit_lane"], tokens: int, size: int) -> float:
+def _bits_of_values(span: Span, value: Float32[np.ndarray, " pack_token_unit_lane"], tokens: int, size: int) -> Any:
     """Bits between the largest and the smallest size of a coordinate of the values; of all coordinates the most.
 
     So many more a weight must be below the largest to be left out: what it would bring is then lost in rounding, be its

@@ -226,7 +226,7 @@ class TrustedSigns:
                 self.tolerance = max(self.tolerance, rounding_inside(self._exact, strings, self.inside))
 
     def _compare(self, way: str, logits: Logits, rows: Rows) -> None:
-        """Compare a sample with float64, a larger one at first and a few logits later, and see how well float64 does."""
+        """Compare a sample with float64, a larger one at first and a few logits later; see how well float64 does."""
         if self._exact is None:
             return
         sample, new = self._sample(way, logits)
@@ -285,7 +285,7 @@ class TrustedSigns:
         return np.concatenate([new, others]), len(new)
 
     def _size(self) -> int:
-        """How many logits to compare at the start: the chance that one of all is beyond those grows with their number."""
+        """How many logits to compare at the start: the chance that one is beyond those grows with the number of all."""
         return min(SAMPLE, max(FEWEST, math.ceil(max(self._ahead, self._asked) / SHARE)))
 
 
