@@ -360,6 +360,8 @@ BAD_OPTIONS = [
     (["function", "x1", "-n", "2.5"], "'2.5'"),
     (["function", "x1", "--samples", "0"], "samples must be"),
     (["function", "x1", "--samples", "-5"], "not -5"),
+    (["function", "x1", "--samples", "9" * 30], "samples would take 1 PiB or more of memory"),
+    (["compare", "x1", "x2", "--samples", "9" * 30], "samples would take 1 PiB or more of memory"),
     (["function", "x1", "--confidence", "1.5"], "not 1.5"),
     (["function", "x1", "--confidence", "1"], "not 1.0"),
     (["function", "x1", "--confidence", "0"], "not 0.0"),

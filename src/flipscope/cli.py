@@ -9,7 +9,6 @@ import io
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
@@ -411,7 +410,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _called(arguments: Sequence[str] | None) -> int:
     """The exit code of one command, after a sentence where it is not the command's own."""
     try:
-        with _terminable():
+        # With arguments it is called by a program, whose own end is not for us to prevent.
+        with _terminable() if arguments is None else contextlib.nullcontext():
             parsed = _parsed(arguments)
             if isinstance(parsed, int):
                 return parsed
@@ -431,7 +431,7 @@ def _called(arguments: Sequence[str] | None) -> int:
     except OSError as error:
         if error.filename is None:
             raise
-        _say(f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}")
+        _say(f"{error.filename} cannot be used: {error.strerror}")
         return 2
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "DefaultCPUAllocator" not in str(error):  # which is torch's
@@ -477,15 +477,11 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         raise Terminated
 
-    usual = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if not usual or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signal.signal(signal.SIGTERM, unwind)
+    before = signal.signal(signal.SIGTERM, unwind)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, before)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from flipscope.cube.compose import NotExact
 from flipscope.cube.expression import parse
 from flipscope.cube.functions import BooleanFunction
 from flipscope.cube.intervals import check_confidence, check_count
+from flipscope.cube.limits import check_memory
 from flipscope.cube.portrait import (
     DEFAULT_CELLS,
     RHOS,
@@ -49,7 +50,8 @@ def _check_options(arguments: argparse.Namespace) -> None:
     check_confidence(arguments.confidence)
     check_count("seed", arguments.seed, 0)
     if arguments.samples is not None:
-        check_count("samples", arguments.samples)
+        samples = check_count("samples", arguments.samples)
+        check_memory(8 * samples, f"{samples:,} samples", "give fewer")  # each leaves a number behind
     if arguments.plot is not None:
         from flipscope.report.figures import checked_target
 
