@@ -119,12 +119,13 @@ def test_files_of_the_folder_do_not_stand_in_for_modules(tmp_path: Path) -> None
 
 
 def test_a_study_that_a_module_hides_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "colorsys.py").write_text(_code())
+    (tmp_path / "pyclbr.py").write_text(_code())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    with pytest.raises(InputError, match=r"colorsys\.py is hidden by the module colorsys of .*colorsys\.py\): rename"):
-        registry.find("colorsys:STUDY")
-    assert "colorsys" not in sys.modules
+    monkeypatch.delitem(sys.modules, "pyclbr", raising=False)
+    with pytest.raises(InputError, match=r"pyclbr\.py is hidden by the module pyclbr of .*pyclbr\.py\): rename"):
+        registry.find("pyclbr:STUDY")
+    assert "pyclbr" not in sys.modules
 
 
 def test_an_edited_study_does_not_reuse_old_results(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ through numpy, shows in the end: with nudged weights no logit in float64 would h
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 
@@ -35,7 +37,8 @@ def type_inside(exact: GeneralEngine, strings: Bits) -> torch.dtype | None:
         return found
     if not _are_single(logits):
         return None
-    moved = exact.nudged(nudge_of(torch.float32)).logits(few)
+    # By no power of two: a model of few bits, such as a constant, would stay one of float32.
+    moved = exact.nudged(math.pi / 3 * nudge_of(torch.float32)).logits(few)
     return torch.float32 if (moved != logits).any() and _are_single(moved) else None
 
 
