@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from probes.exactness import in_longdouble, longer_than_float64
 from torch.nn import functional as F
 
 from flipscope.errors import InputError
@@ -27,7 +28,7 @@ from flipscope.probes.certificate import (
     supports,
 )
 from flipscope.probes.engine import GeneralEngine
-from flipscope.probes.first_layer import make_tables, seen_by_attention
+from flipscope.probes.first_layer import seen_by_attention
 from flipscope.probes.results import joined
 from flipscope.probes.steps import _BEND, _SLOPE_SPREAD, Dense, Feed, Move, Norm, head_steps, tail_steps
 
@@ -135,6 +136,29 @@ def test_intervals_hold_where_attention_is_so_sharp_that_weights_vanish():
         check_sound(model, draw(3, 20, seed))
 
 
+@longer_than_float64
+@pytest.mark.parametrize("part", ["attention.output", "mlp.down"])
+@pytest.mark.parametrize("shift", [0.0, 1e4, 1e8, 1e10])
+def test_intervals_hold_for_exact_arithmetic_where_float64_does_not(shift, part):
+    """A norm takes a large shift away, but not its rounding; and attention is so sharp that little else moves."""
+    strings, useful = draw(2, 10), []
+    for seed in range(4):
+        config = dataclasses.replace(encoder(8, 2, 1), logit_scale=100.0)
+        model = Transformer(config, scheme="gaussian", seed=seed, dtype=torch.float64).eval()
+        with torch.no_grad():
+            for block in model.blocks:
+                block.get_submodule(part).bias.add_(shift)
+        near = (strings[:, None] ^ np.eye(10, dtype=np.uint8)).reshape(-1, 10)
+        base, flipped = in_longdouble(model, strings), in_longdouble(model, near).reshape(strings.shape)
+        found, low, high = flip_intervals(model, strings)
+        assert ((low <= flipped) & (flipped <= high)).all()
+        half = high / 2 - low / 2
+        assert (np.abs(found - base) <= half.min(axis=1)).all()
+        useful.append(half[np.isfinite(half)])
+    if shift <= 1e4:  # as narrow as the rounding of float64 lets it be
+        assert np.median(np.concatenate(useful)) < (1e-4 if shift else 1e-7)
+
+
 @torch.no_grad()
 def test_a_key_with_nearly_all_weight_is_flipped():
     """Its value less the average of all cancels then, and the others' average must be had in another way."""
@@ -142,10 +166,9 @@ def test_a_key_with_nearly_all_weight_is_flipped():
         model = initialise(Transformer(variant("appended positions")), "uniform", seed=seed, scale=10**0.5)
         strings = draw(2, 3, seed)
         check_sound(model, strings)
-        certificate, string = Certificate(model), torch.from_numpy(strings[0]).long()
-        tables = make_tables(certificate.model, 3)
-        one = _OneString(certificate, tables, string)
-        near = [_OneString(certificate, tables, some).brought for some in string ^ torch.eye(3, dtype=torch.long)]
+        weights, string = Certificate(model).weights, torch.from_numpy(strings[0]).long()
+        one = _OneString(weights, string)
+        near = [_OneString(weights, some).brought for some in string ^ torch.eye(3, dtype=torch.long)]
         moved = (torch.stack(near) - one.brought).norm(dim=2).masked_fill(one._known(), 0.0)
         _, sizes, _ = one._first_attention(torch.zeros((1, *one.brought.shape), dtype=torch.float64))
         assert bool((moved <= sizes + 1e-12).all())
@@ -251,7 +274,7 @@ def test_every_part_of_the_bound_holds(name, scale):
     """Of single tokens, of the last row and of single hidden units: what is too small there, sums may hide."""
     for seed in range(4):
         model = initialise(Transformer(variant(name, causal=name == "causal")), "xavier_normal", seed=seed, scale=scale)
-        check_parts(Certificate(model), torch.from_numpy(draw(1, 10, seed)[0]).long())
+        check_parts(Certificate(model).weights, torch.from_numpy(draw(1, 10, seed)[0]).long())
 
 
 def at_most(found, bound):
@@ -260,9 +283,9 @@ def at_most(found, bound):
 
 
 @torch.no_grad()
-def check_parts(certificate, string):
-    c, model, count = certificate, certificate.model, len(string)
-    one = _OneString(c, make_tables(model, count), string)
+def check_parts(c, string):
+    model, count = c.model, len(string)
+    one = _OneString(c, string)
     row, here = one._row()
     _, gradients, points = one._read_out(row, here)
     by_head = torch.einsum("fw,hws->fhs", gradients[0], c.out_weight)

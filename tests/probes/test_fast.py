@@ -128,7 +128,7 @@ def test_deltas_skip_most_tokens_of_a_saturated_model():
 
 
 def faint_model(length: int, place: int, layers: int, of: int, attention: str = "softmax") -> Transformer:
-    """Layer ``of`` gives the bit at ``place`` a weight of e^-18 and its ones a value of 1e8; it sees no other bit."""
+    """Layer ``of`` gives the bit at ``place`` a weight of e^-18 and ones a value of 1e8; other bits it hardly sees."""
     width, config = 128, encoder(128, layers, 1, ffn_width=8)
     config = dataclasses.replace(config, norm="none", positions="learned", max_length=length, mlp_layers=0)
     model = Transformer(dataclasses.replace(config, logit_scale=1.0, attention=attention), seed=0).eval()
@@ -156,7 +156,7 @@ def faint_model(length: int, place: int, layers: int, of: int, attention: str = 
 @pytest.mark.parametrize(("layers", "of"), [(2, 0), (3, 0), (3, 1)])
 @pytest.mark.parametrize("attention", ["softmax", "relu", "linear"])
 def test_a_small_weight_of_a_large_value_is_not_left_out(layers, of, attention):
-    """e^-18 is below half a unit in the last place of float32, but what it brings is not: 1.5, and nothing else."""
+    """e^-18 is below half a unit in the last place of float32, but it brings 1.5, and nothing else does."""
     strings = np.random.default_rng(0).integers(0, 2, (3, 20), np.uint8)
     model = faint_model(20, 13, layers, of, attention)
     base, flipped = plain(model, strings)

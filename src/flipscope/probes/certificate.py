@@ -17,8 +17,9 @@ where the remainder adds up, each bounded with the activations and weights at ha
   a (h - mean)^2 - a var, of which the variance is at most sum_s a_s exp(|h_s| + mean|h|) h_s^2;
 - of the last layer's norms and MLP and of the read-out, again how far they are from linear.
 
-It is computed in float64, the dm_t in float32 with a bound of its error, and the remainder is widened by `SLACK` for
-rounding.
+It is computed in float64, the dm_t in float32 with a bound of its error. What rounding does to f(s') is measured, as
+`precision` does it: the remainder is widened by far more than f(s') moves, at any flip of the string, when every weight
+is moved by many roundings.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -34,12 +36,13 @@ from torch import Tensor
 
 from flipscope.errors import InputError
 from flipscope.models.transformer import Block, Transformer
-from flipscope.probes.engine import Bits, check_strings
+from flipscope.probes.engine import Bits, GeneralEngine, check_strings
 from flipscope.probes.fast import obstacle
 from flipscope.probes.first_layer import FirstLayer, Tables, make_tables, seen_by_attention
+from flipscope.probes.precision import NUDGE, NUDGE_FACTOR
 from flipscope.probes.steps import Feed, Move, Norm, Step, head_steps, spectral_norm, tail_steps
 
-SLACK = 1e-9  # of the logits and of the remainder: far more than float64 loses in two layers that are not chaotic
+SLACK = 1e-9  # of the logits and of the remainder, besides: far more than float64 loses in adding these up
 CHUNK_NUMBERS = 1_000_000  # of the changes of all tokens under some flips computed together
 
 
@@ -129,6 +132,66 @@ class _RowMove:
     radius: Float[Tensor, " flip"]  # of all together
 
 
+class _Weights:
+    """A model's last layer as the certificate reads it, and the tables of its first."""
+
+    def __init__(self, model: Transformer) -> None:
+        self.model = model
+        self.first, self.last = (_block(self.model, number) for number in (0, 1))
+        self.inner = tail_steps(self.first)
+        if self.last.config.norm == "pre" and self.last.norm1 is not None:
+            self.inner = [*self.inner, *head_steps(norm=self.last.norm1)]
+        self.outer = [
+            *tail_steps(self.last),
+            *head_steps(norm=self.model.final_norm, dense=self.model.dense),
+        ]
+        attention, shape = self.last.attention, (model.config.heads, model.config.key_width)
+        self.key_weight = attention.key.weight.unflatten(0, shape)  # [head, size, width]
+        self.value_weight = attention.value.weight.unflatten(0, shape)
+        # [width, head * size] -> [head, width, size]; without W_O heads are summed as they are
+        out = None if attention.output is None else attention.output.weight.unflatten(1, shape).transpose(0, 1)
+        self.out_weight = torch.eye(model.config.width).double().expand(shape[0], -1, -1) if out is None else out
+        self._tables: tuple[int, Tables] | None = None
+
+    def tables(self, length: int) -> Tables:
+        """Those of strings of this length."""
+        if self._tables is None or self._tables[0] != length:
+            self._tables = length, make_tables(self.model, length)
+        return self._tables[1]
+
+    @cached_property
+    def out_norm(self) -> Float[Tensor, " head"]:
+        """Of each head's part of W_O."""
+        return torch.stack([spectral_norm(weight) for weight in self.out_weight])
+
+    @cached_property
+    def folded(self) -> Float[Tensor, "head width width"]:
+        """W_O W_V."""
+        folded: Tensor = self.out_weight @ self.value_weight
+        return folded
+
+    @cached_property
+    def value_norm(self) -> Float[Tensor, " head"]:
+        """Of each head's W_O W_V."""
+        return torch.stack([spectral_norm(weight) for weight in self.folded])
+
+    @cached_property
+    def joint_norm(self) -> Float[Tensor, ""]:
+        """Of W_O W_V of all heads side by side."""
+        return spectral_norm(self.folded.transpose(0, 1).flatten(1))
+
+    @cached_property
+    def unit_rows(self) -> Float[Tensor, "hidden width"]:
+        """W_1 of the last MLP as its input moves it."""
+        return _unit_rows(self.last)
+
+    @cached_property
+    def unit_heads(self) -> Float[Tensor, "hidden head"]:
+        """How far each head can move each hidden unit."""
+        reached: Tensor = torch.einsum("jw,hwv->jhv", self.unit_rows, self.folded).norm(dim=2)
+        return reached
+
+
 class Certificate:
     """Intervals for the logits of all flips of a string, from the weights of a model."""
 
@@ -144,28 +207,9 @@ class Certificate:
         weights = {name: tensor.detach().double() for name, tensor in model.state_dict().items()}
         self.model.load_state_dict(weights, assign=True)
         self.model.eval().requires_grad_(False)
-        self.first, self.last = (_block(self.model, number) for number in (0, 1))
-        self.inner = tail_steps(self.first)
-        if self.last.config.norm == "pre" and self.last.norm1 is not None:
-            self.inner = [*self.inner, *head_steps(norm=self.last.norm1)]
-        self.outer = [
-            *tail_steps(self.last),
-            *head_steps(norm=self.model.final_norm, dense=self.model.dense),
-        ]
-        attention, shape = self.last.attention, (model.config.heads, model.config.key_width)
-        self.key_weight = attention.key.weight.unflatten(0, shape)  # [head, size, width]
-        self.value_weight = attention.value.weight.unflatten(0, shape)
-        # [width, head * size] -> [head, width, size]; without W_O heads are summed as they are
-        out = None if attention.output is None else attention.output.weight.unflatten(1, shape).transpose(0, 1)
-        self.out_weight = torch.eye(model.config.width).double().expand(shape[0], -1, -1) if out is None else out
-        self.out_norm = torch.stack([spectral_norm(weight) for weight in self.out_weight])  # [head]
-        self.folded = self.out_weight @ self.value_weight  # [head, width, width]
-        self.value_norm = torch.stack([spectral_norm(weight) for weight in self.folded])  # [head]
-        self.joint_norm = spectral_norm(self.folded.transpose(0, 1).flatten(1))
-        if self.last.mlp is not None:
-            self.unit_rows = _unit_rows(self.last)
-            self.unit_heads = torch.einsum("jw,hwv->jhv", self.unit_rows, self.folded).norm(dim=2)  # [hidden, head]
-        self._tables: tuple[int, Tables] | None = None
+        nudged = GeneralEngine(self.model).nudged(NUDGE).model
+        assert isinstance(nudged, Transformer)
+        self.weights, self.nudged = _Weights(self.model), _Weights(nudged)
 
     def intervals(
         self, strings: Bits
@@ -175,10 +219,8 @@ class Certificate:
         """Logits of the strings, and the lower and upper ends of the intervals of their flips."""
         bits = torch.from_numpy(np.ascontiguousarray(strings, np.uint8)).long()
         with torch.inference_mode(False), torch.no_grad():
-            if self._tables is None or self._tables[0] != bits.shape[1]:
-                self.model.check(bits)
-                self._tables = bits.shape[1], make_tables(self.model, bits.shape[1])
-            found = [_OneString(self, self._tables[1], string).interval() for string in bits]
+            self.model.check(bits)
+            found = [_OneString(self.weights, string).interval(_OneString(self.nudged, string)) for string in bits]
         base, low, high = (np.stack([part[number].numpy() for part in found]) for number in range(3))
         return base, low, high
 
@@ -186,25 +228,26 @@ class Certificate:
 class _OneString:
     """The certificate of one string and all its flips."""
 
-    def __init__(self, certificate: Certificate, tables: Tables, string: Tensor) -> None:
-        self.c, self.model = certificate, certificate.model
-        self.layer = FirstLayer(certificate.first, tables, string)
-        self.tables = tables
+    def __init__(self, weights: _Weights, string: Tensor) -> None:
+        self.c, self.model = weights, weights.model
+        self.tables = weights.tables(len(string))
+        self.layer = FirstLayer(weights.first, self.tables, string)
         self.tokens = self.layer.tokens
         self.read = 0 if self.model.config.readout == "first" else self.tokens - 1
         self.flips = torch.arange(len(string))
         x = self.layer.vector
-        self.brought = certificate.first.attention(seen_by_attention(certificate.first, x)[None])[0]
+        self.brought = weights.first.attention(seen_by_attention(weights.first, x)[None])[0]
         self.start = self.brought if self.model.config.block == "sum" else x + self.brought
-        self.points = _walk(certificate.inner, self.start, x)
+        self.points = _walk(weights.inner, self.start, x)
         self.seen = self.points[-1]  # what the last layer's attention reads
         # The first layer's output, which in a pre-norm model is not what attention reads.
-        self.state = self.points[-2] if certificate.last.config.norm == "pre" else self.seen
+        self.state = self.points[-2] if weights.last.config.norm == "pre" else self.seen
 
-    def interval(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The logit, and the ends of the intervals of all flips."""
+    def interval(self, nudged: _OneString) -> tuple[Tensor, Tensor, Tensor]:
+        """The logit, and the ends of the intervals of all flips; ``nudged`` is the same string with other weights."""
         row, here = self._row()
         value, gradients, points = self._read_out(row, here)
+        rounding = NUDGE_FACTOR * (value - nudged._read_out(*nudged._row())[0]).abs().max()
         base, centre = value[-1], value[:-1]
         by_head = torch.einsum("fw,hws->fhs", gradients[0], self.c.out_weight)
         kappa = self._kappa(row, by_head)  # [flip, head, token]
@@ -219,7 +262,7 @@ class _OneString:
         units = self._units(points[0], move)
         _, outer = _bounded(self.c.outer, points, slopes, Move(move.radius[None], along, units))
         scale = centre.abs() + base.abs() + linear.abs() + slopes[0][0].norm(dim=1) * row.brought[:-1].norm(dim=1)
-        remainder = ((so_far + outer[0, 0]) * (1 + SLACK) + SLACK * scale).nan_to_num(nan=torch.inf)
+        remainder = ((so_far + outer[0, 0]) * (1 + SLACK) + SLACK * scale + rounding).nan_to_num(nan=torch.inf)
         centre = (centre + linear).nan_to_num(nan=0.0)
         return base, centre - remainder, centre + remainder
 

@@ -76,7 +76,7 @@ def _projected(
 
 
 def sums_of_value(attention: Attention, seen: Tensor) -> Float[Tensor, "*batch inner"]:
-    """For each coordinate of the values what is added up to get it, by size: so much rounding it has in any case."""
+    """What is added up for each coordinate of the values, by size: parts of that are lost in rounding anyway."""
     weight, bias = attention.value.weight.abs(), attention.value.bias
     return F.linear(seen.abs(), weight, None if bias is None else bias.abs())
 

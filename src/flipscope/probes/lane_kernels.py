@@ -145,7 +145,7 @@ def _bits_of_values(span: Span, value: Float32[np.ndarray, " pack_token_unit_lan
         for lane in range(span.lanes):
             if top[lane] > _ZERO:
                 least = min(least, -low[lane] / top[lane])
-    return -np.log2(least) if least > _ZERO else -_NEVER
+    return -np.log2(least) if least > _ZERO else np.inf
 
 
 @compiled_by_span(lambda span: [int64(span, _row, _row, int64, _number, int64[::1])])

@@ -9,7 +9,7 @@ computed in float64 as well, and a sign is trusted where |logit - threshold| is 
 Every other sign is computed again in float64; each of these is one more comparison, as are a few random ones later,
 and the margin grows for what follows if they show a larger difference. The rounding of float64 itself is measured, not
 assumed: a few logits are computed again with every weight moved by 2^-44 of itself, at least a hundred times what
-rounding does. What is nearer to the threshold than 32 times the largest change, or than 2^-29 times the margin of
+rounding does. What is nearer to the threshold than 16 times the largest change, or than 2^-29 times the margin of
 float32, is nearer than the ``tolerance``: it is undetermined and counted in ``near_ties``.
 
 Logits that are all the same say nothing of others, such as those of a unit that is off: samples are of different values
@@ -56,12 +56,12 @@ Rows: TypeAlias = Callable[[NDArray[np.int64]], Bits]  # strings by their number
 
 FACTOR = 8.0  # the differences have long tails: so many times the largest one seen
 ROUNDINGS = 16.0  # of the largest logit, that the margin is at least
-SAMPLE, SHARE, FEWEST = 32, 16, 8  # logits compared at the start: one of SHARE, but no more than SAMPLE
+SAMPLE, SHARE, FEWEST = 32, 16, 16  # logits compared at the start: the most, one of so many, the fewest
 LOOKED = 8  # strings asked twice
 AUDIT = 256  # and later one of so many
 NUDGE = 2.0**-44  # relative change of every weight that stands for the rounding of float64
 NUDGED = 4  # one of so many of the logits compared at the start is computed again with nudged weights, and no fewer
-NUDGE_FACTOR = 16.0  # so many times the largest change is the tolerance: of few logits, it has a longer tail yet
+NUDGE_FACTOR = 16.0  # times the largest change of so few: see "Honest precision" in docs/instrument.md
 FINER = 2.0**-29  # the rounding of float64 over that of float32
 SWITCH = 0.25  # where more signs than this would be computed twice, float64 alone is cheaper
 FINGERPRINT = 64  # numbers of each parameter that tell a model from another
@@ -226,7 +226,7 @@ class TrustedSigns:
                 self.tolerance = max(self.tolerance, rounding_inside(self._exact, strings, self.inside))
 
     def _compare(self, way: str, logits: Logits, rows: Rows) -> None:
-        """Compare a sample with float64, a larger one at first and a few logits later; see how well float64 does."""
+        """Compare a sample with float64, a larger one at first and a few logits later; and measure how float64 errs."""
         if self._exact is None:
             return
         sample, new = self._sample(way, logits)
@@ -285,7 +285,7 @@ class TrustedSigns:
         return np.concatenate([new, others]), len(new)
 
     def _size(self) -> int:
-        """How many logits to compare at the start: the chance that one is beyond those grows with the number of all."""
+        """How many logits to compare at the start: the more there are, the more may differ by more than these show."""
         return min(SAMPLE, max(FEWEST, math.ceil(max(self._ahead, self._asked) / SHARE)))
 
 
