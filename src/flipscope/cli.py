@@ -282,6 +282,7 @@ def _add_lab(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     run.add_argument("--scale", default="laptop", metavar="SCALE", help="smoke, laptop or paper (default laptop)")
     run.add_argument("--limit", type=int, metavar="K", help="measure at most K trials now; the next call goes on")
+    run.add_argument("--verbose", action="store_true", help="show every number that a verdict rests on")
     where = run.add_mutually_exclusive_group()
     where.add_argument("--workers", type=int, metavar="W", help="processes (default: one a core; 0: in this process)")
     where.add_argument("--cluster", metavar="ADDRESS", help="of a Dask scheduler, such as tls://node1:8786")
@@ -311,8 +312,10 @@ def _add_lab(commands: argparse._SubParsersAction[_Parser]) -> None:
         "studies",
         "list all studies: paper, figures, cost at each scale, state",
         """flipscope studies
+        flipscope studies random-init
         flipscope studies --results ./results --json""",
     )
+    studies.add_argument("study", nargs="?", metavar="STUDY", help="tell all of this one: claims, scales, deviations")
     _results(studies)
     _common(studies, "run_studies", "lab")
 

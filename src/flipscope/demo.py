@@ -58,7 +58,8 @@ def _head(console: Console, text: str) -> None:
 
 def _functions(console: Console) -> None:
     """The numbers of the four functions, and their picture."""
-    from flipscope.report.figures import function_figure, save_figure
+    from flipscope.report.drawing import save_figure
+    from flipscope.report.figures import function_figure
 
     portraits = [exact_portrait(parse(text), text) for text in FUNCTIONS]
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")

@@ -27,11 +27,12 @@ from flipscope.cube.blocks import Progress
 from flipscope.cube.intervals import mean_from_samples
 from flipscope.errors import InputError
 from flipscope.lab import worker
-from flipscope.lab.study import Claim, Outcome, Result, Scale, Study, Table, Trial
+from flipscope.lab.rows import Rows
+from flipscope.lab.study import Claim, Outcome, Result, Scale, Study, Trial
 from flipscope.lab.verdict import Judgement, at_least
 
 
-def judge_mean(table: Table) -> Judgement:
+def judge_mean(table: Rows) -> Judgement:
     return at_least(mean_from_samples([row["value"] for row in table], 0, 1, 0.95), 0.2, "the mean value")
 
 
@@ -43,10 +44,10 @@ class Example(Study):
 
     paper = "000"
     title = "A study for tests"
-    scales = {"smoke": Scale("all of it", 0.1)}
+    scales = {"smoke": Scale(0.1, {}, "all of it")}
     claims = CLAIMS
 
-    def summarise(self, results: Sequence[Result]) -> Table:
+    def summarise(self, results: Sequence[Result]) -> Rows:
         return [{**result.trial.content(), "value": float(result.outcome["value"])} for result in results]
 
 

@@ -29,7 +29,7 @@ class Tosses(Study):
     name = "tosses"
     paper = "000"
     title = "Tosses"
-    scales: ClassVar = {"smoke": Scale("a few", 0.1)}
+    scales: ClassVar = {"smoke": Scale(0.1, {}, "a few")}
     claims = ()
 
     def trials(self, scale: str) -> list[Toss]:

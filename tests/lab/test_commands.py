@@ -58,7 +58,7 @@ def test_run_studies_and_status(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
     found = _json(capsys, "run", "blinks", "--scale", "smoke", "--workers", "0", "--limit", "3")
     assert list(found)[:6] == ["study", "scale", "trials", "failed", "seconds", "claims"]
-    assert list(found["claims"][0])[:6] == ["claim", "paper", "measured", "low", "high", "verdict"]
+    assert list(found["claims"][0])[:6] == ["claim", "statement", "measured", "low", "high", "verdict"]
     assert (found["done"], found["trials"], found["complete"]) == (3, 200, False)
     assert _json(capsys, "studies")[0]["state"] == "partly done, smoke: 3 of 200"
     (state,) = _json(capsys, "status")

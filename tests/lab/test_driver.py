@@ -21,9 +21,10 @@ from flipscope.errors import InputError, RunError
 from flipscope.lab import driver
 from flipscope.lab.driver import Judgements, Run, judged, run_study
 from flipscope.lab.events import Event, Failed, Finished, Idle, Started
+from flipscope.lab.rows import Rows
 from flipscope.lab.runner import InProcess, Job, Pool
 from flipscope.lab.store import Store
-from flipscope.lab.study import Result, Study, Table
+from flipscope.lab.study import Result, Study
 from flipscope.lab.version import code_version, trial_key
 
 
@@ -107,8 +108,8 @@ def test_json(store: Store) -> None:
     assert list(document)[:6] == ["study", "scale", "trials", "failed", "seconds", "claims"]
     assert (document["study"], document["scale"], document["trials"], document["failed"]) == ("deeds", "smoke", 60, 0)
     (claim,) = document["claims"]
-    assert list(claim)[:6] == ["claim", "paper", "measured", "low", "high", "verdict"]
-    assert (claim["claim"], claim["paper"], claim["verdict"]) == ("mean", "values are large", "reproduced")
+    assert list(claim)[:6] == ["claim", "statement", "measured", "low", "high", "verdict"]
+    assert (claim["claim"], claim["statement"], claim["verdict"]) == ("mean", "values are large", "reproduced")
     assert claim["low"] <= claim["measured"] == 0.5 <= claim["high"]
     assert (document["reused"], document["complete"], claim["where"]) == (0, True, "Fig 0")
 
@@ -188,7 +189,7 @@ class Whole(Deeds):
     name = "whole"
     wrong = False
 
-    def summarise(self, results: Sequence[Result]) -> Table:
+    def summarise(self, results: Sequence[Result]) -> Rows:
         if self.wrong or len(results) < len(self.chosen):
             raise KeyError("the others")
         return super().summarise(results)

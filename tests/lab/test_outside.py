@@ -40,7 +40,8 @@ def outside(tmp_path: Path) -> Path:
 
 
 def _flipscope(folder: Path, *arguments: str, code: int = 0) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(folder / "site"), "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join([str(folder / "site"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     run = subprocess.run(
         [sys.executable, "-m", "flipscope.cli", *arguments],
         cwd=folder,

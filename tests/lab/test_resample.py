@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flipscope.errors import InputError
-from flipscope.lab.resample import student_mean, tail_exponent
+from flipscope.lab.resample import straight_line, student_mean, tail_exponent
 
 
 def test_students_interval_by_hand() -> None:
@@ -53,3 +53,9 @@ def test_a_tail_that_cannot_be_told_is_refused(samples: list[float], largest: in
 def test_a_tail_of_one_value_is_refused() -> None:
     with pytest.raises(InputError, match="one value only"):
         tail_exponent([1.0] * 10, 3)
+
+
+def test_the_line_of_least_squares_by_hand() -> None:
+    slope, squares = straight_line([0, 1, 2], [0, 0, 3])  # y = 1.5 x - 0.5: off by 0.5, 1 and 0.5
+    assert slope == pytest.approx(1.5)
+    assert squares == pytest.approx(0.25 + 1 + 0.25)

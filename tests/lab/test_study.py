@@ -40,7 +40,7 @@ class Toy(Study):
     name = "toy"
     paper = "000"
     title = "a toy"
-    scales = {"smoke": Scale("two", 0.1), "twice": Scale("the same trial twice", 0.1)}
+    scales = {"smoke": Scale(0.1, {}, "two"), "twice": Scale(0.1, {}, "the same trial twice")}
     claims = (Claim("positive", "Fig 1", "it is positive", "mean > 0", lambda table: table[0]["judgement"]),)
 
     def trials(self, scale: str) -> list[Trial]:

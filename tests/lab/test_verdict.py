@@ -76,7 +76,9 @@ def test_the_weakest_part_decides() -> None:
     assert all_of([good, open_]).quantity == "undecided"
     found = all_of([good, open_, bad])
     assert found.verdict == "contradicted"
-    assert "reproduced: 1 [0, 2], reproduced" in found.note
+    assert found.parts == (good, open_, bad)
+    assert all_of([found, good]).parts == (good, open_, bad, good)  # flat, however they were put together
+    assert all_of([good]) is good
     assert all_of([]).verdict == "undecided"
 
 
@@ -95,8 +97,41 @@ def test_json_has_no_infinity() -> None:
         "high": None,
         "verdict": "reproduced",
         "quantity": "q",
+        "limit": "≥ 0",
         "note": "n",
+        "remedy": "",
+        "parts": [],
     }
+
+
+@pytest.mark.parametrize(
+    ("found", "remedy"),
+    [
+        (
+            at_most(_estimate(0, 2, 4), 3, "q", unit="models"),
+            "about 30 more models",
+        ),  # half the distance: 4 times as many
+        (at_least(_estimate(2, 4, 6), 3, "q"), "about 30 more samples"),
+        (consistent_with(_estimate(-0.2, 0, 0.2), 0, 0.1, "q"), "about 30 more samples"),
+        (at_most(_estimate(2, 3, 4), 3, "q"), ""),  # at the limit itself no number decides
+        (at_most(_estimate(0, 1, 2), 3, "q"), ""),
+        (at_most(_estimate(4, 5, 6), 3, "q"), ""),
+        (between(_estimate(0, 2, 2.5), 1, 9, "q"), "about 30 more samples"),
+    ],
+)
+def test_an_undecided_claim_says_what_would_decide_it(found: Judgement, remedy: str) -> None:
+    assert found.remedy == remedy
+
+
+def test_limits_are_said() -> None:
+    found = _estimate(0, 1, 2)
+    said = [
+        at_most(found, -0.85, "q"),
+        between(found, 0, 3, "q"),
+        consistent_with(found, 1, 0.5, "q"),
+        never(0, 9, "q"),
+    ]
+    assert [each.limit for each in said] == ["≤ −0.85", "from 0 to 3", "1 ± 0.5", "never"]
 
 
 ordered = st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3).map(sorted)

@@ -61,7 +61,7 @@ class Mine(Study):
     name = "mine"
     paper = "none"
     title = "mine"
-    scales = {"smoke": Scale("one", 0.1)}
+    scales = {"smoke": Scale(0.1, {}, "one")}
     claims = ()
     offset = 5
 

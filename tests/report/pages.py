@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from flipscope.lab.driver import Run
-from flipscope.lab.plots import Figure, Panel, Rule, Series
-from flipscope.lab.study import Claim, Scale, Study, Table
+from flipscope.lab.figures import Figure, Panel, Rule, Series
+from flipscope.lab.rows import Rows
+from flipscope.lab.study import Claim, Scale, Study
 from flipscope.lab.verdict import Judgement
 from flipscope.report.html import StudyPage
 
@@ -31,8 +32,11 @@ FIGURE = Figure(
 )
 
 
-def claim(name: str = "insensitive", says: str = "most strings have sensitivity 0", beyond: bool = False) -> Claim:
-    return Claim(name, "Fig 3", says, "the share is at least 0.5", lambda table: Judgement.without("-"), beyond)
+def claim(
+    name: str = "insensitive", statement: str = "most strings have sensitivity 0", exploratory: bool = False
+) -> Claim:
+    judge = lambda table: Judgement.without("-")  # noqa: E731
+    return Claim(name, "Fig 3", statement, "the share is at least 0.5", judge, exploratory)
 
 
 def study(name: str = "random-init", title: str = "Transformers at initialisation", paper: str = "000") -> Study:
@@ -46,7 +50,7 @@ def study(name: str = "random-init", title: str = "Transformers at initialisatio
         "title": title,
         "paper": paper,
         "figures": ("Fig 3 left",),
-        "scales": {"laptop": Scale("20 models", 30)},
+        "scales": {"laptop": Scale(30, {}, "20 models")},
         "claims": (),
         **dict.fromkeys(("trials", "measure", "summarise"), unused),
     }
@@ -56,7 +60,7 @@ def study(name: str = "random-init", title: str = "Transformers at initialisatio
 
 def page(
     judgements: Sequence[tuple[Claim, Judgement]] = (),
-    table: Table | None = None,
+    table: Rows | None = None,
     *,
     of: Study | None = None,
     trials: int = 80,
@@ -65,7 +69,7 @@ def page(
     **options: Any,
 ) -> StudyPage:
     shown = study() if of is None else of
-    run = Run(shown, "laptop", trials, done, failed, done, 4000.0, table or [], list(judgements))
+    run = Run(shown, "laptop", trials, done, failed, done, 4000.0, Rows.of(table or []), list(judgements))
     made: dict[str, Any] = {
         "figures": [],
         "settings": {"layers": [2, 3], "model_seed": list(range(20))},

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report.colours import contrast, least_difference
+from report.colours import contrast
 from report.pages import FIGURE, claim, page, study
 from waiting import LIMIT
 
@@ -26,7 +26,6 @@ from flipscope.errors import InputError
 from flipscope.lab.verdict import Judgement
 from flipscope.report import wording
 from flipscope.report.html import MAX_ROWS, html_report, write_report
-from flipscope.report.style import PALETTE
 
 VOID = {"meta", "img", "br", "hr", "input", "link", "line", "circle"}
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{ 7 * 7 }}"
@@ -83,7 +82,7 @@ def usual() -> Document:
         figures=[FIGURE],
     )
     second = page(
-        [(claim("open question", beyond=True), Judgement.without("no trial is done"))],
+        [(claim("open question", exploratory=True), Judgement.without("no trial is done"))],
         of=study("zero-strings", "Zero strings"),
         done=70,
         failed=3,
@@ -154,11 +153,12 @@ def test_headings_go_down_one_level_at_a_time_and_pictures_have_words(usual: Doc
 def test_a_figure_carries_its_files_and_its_data(usual: Document) -> None:
     image, held = usual.all("img")[0]["src"], usual.all("figure")[0]
     assert image is not None
-    assert base64.b64decode(image.removeprefix("data:image/svg+xml;base64,")).startswith(b"<?xml")
+    assert base64.b64decode(image.removeprefix("data:image/svg+xml;base64,")).startswith(b"<svg")
     assert base64.b64decode(held["data-pdf"] or "").startswith(b"%PDF")
     assert held["data-stem"] == "random-init-spectra"
     data = json.loads(next(text for tag, text in usual.texts if tag == "script"))
-    assert data["panels"][0]["series"][1]["y"] == [8, None, 2]
+    (line,) = [layer for layer in data["concat"][0]["layer"] if layer["mark"]["type"] == "line"]
+    assert [row["y"] for row in line["data"]["values"]] == [8, None, 2]
 
 
 def test_nothing_is_an_empty_report_that_says_so() -> None:
@@ -238,12 +238,16 @@ def test_nothing_is_fetched_from_anywhere(usual: Document) -> None:
 
 def test_only_the_scripts_of_the_page_may_run() -> None:
     text = html_report([page(figures=[FIGURE])])
-    scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    scripts = re.findall(r'<script type="module">(.*?)</script>', text, re.DOTALL)
     assert len(scripts) == 2
+    assert (
+        len(re.findall(r'<script type="module">', html_report([page()]))) == 1
+    )  # nothing draws where there is no figure
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     policy = next(attributes["content"] for attributes in Document(text).all("meta") if "http-equiv" in attributes)
     assert policy is not None
     assert policy.partition("script-src ")[2] == " ".join(f"'sha256-{digest}'" for digest in digests)
+    assert "unsafe-eval" not in policy  # Vega interprets its expressions
 
 
 def test_what_a_study_says_is_text_and_nothing_else() -> None:
@@ -267,13 +271,15 @@ def test_what_a_study_says_is_text_and_nothing_else() -> None:
         notes=[HOSTILE],
     )
     document = shown([hostile], [(HOSTILE, HOSTILE)], title=HOSTILE)
-    assert len(document.all("script")) == 3
+    assert len(document.all("script")) == 4
     assert [attributes.get("alt", "")[:8] for attributes in document.all("img")] == ["</script"]  # type: ignore[index]
     assert not any(name.startswith("on") for _, attributes in document.tags for name in attributes)
     assert not any((attributes["href"] or "").startswith("javascript") for attributes in document.all("a"))
     assert document.text.count(" ".join(HOSTILE.split())) >= 15
     assert "49" not in document.text
-    assert json.loads(next(text for tag, text in document.texts if tag == "script"))["title"] == HOSTILE
+    assert HOSTILE[:30] in next(text for tag, text in document.texts if tag == "script").replace(
+        "\\u003c", "<"
+    ).replace("\\u003e", ">")
 
 
 def test_characters_that_have_no_encoding_are_replaced(tmp_path: Path) -> None:
@@ -285,7 +291,9 @@ def test_characters_that_have_no_encoding_are_replaced(tmp_path: Path) -> None:
 
 
 def test_the_same_pages_give_the_same_file(tmp_path: Path) -> None:
-    first, second = (write_report(tmp_path / name, [page(figures=[FIGURE])]).read_bytes() for name in "ab")
+    texts = [write_report(tmp_path / name, [page(figures=[FIGURE])]).read_text("utf-8") for name in "ab"]
+    # The dictionaries of a PDF are in no order.
+    first, second = (re.sub(r'data-pdf="[^"]*"', "", text) for text in texts)
     assert first == second
 
 
@@ -387,14 +395,10 @@ def colours() -> tuple[dict[str, str], dict[str, str]]:
     return light, dark
 
 
-def test_colours_can_be_told_apart_on_light_and_dark() -> None:
+def test_text_can_be_read_on_light_and_dark() -> None:
     light, dark = colours()
-    assert tuple(light[f"--c{i}"] for i in range(6)) == PALETTE
     assert set(light) == set(dark)
     for theme in (light, dark):
-        series = [theme[f"--c{i}"] for i in range(6)]
-        assert least_difference(series) > 15
-        assert all(contrast(colour, theme["--paper"]) >= 3 for colour in series)
         for text in ("--ink", "--soft", "--accent"):
             assert contrast(theme[text], theme["--paper"]) >= 4.5
             assert contrast(theme[text], theme["--raised"]) >= 4.5
@@ -407,16 +411,21 @@ window.problems = [];
 addEventListener("error", (event) => problems.push(event.message));
 addEventListener("unhandledrejection", (event) => problems.push(String(event.reason)));
 </script>"""
-ACT = """<script>{
-const said = {}, figure = document.querySelector("figure"), svg = figure.querySelector(".plot svg");
-const tip = () => figure.querySelector(".tip").innerText.replaceAll("\\n", " | ");
-svg.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }));
-said.first = tip();
-svg.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown" }));
-said.other = tip();
-said.bars = figure.querySelectorAll(".plot rect.bar").length;
-figure.querySelector(".legend button").click();
-said.without = figure.querySelectorAll(".plot rect.bar").length;
+ACT = """<script type="module">{
+const said = {}, figure = document.querySelector("figure"), all = (what) => [...figure.querySelectorAll(what)];
+const pause = (time) => new Promise((done) => setTimeout(done, time));
+while (!figure.classList.contains("live")) await pause(50);
+const point = (mark, ...names) => names.forEach((name) => mark.dispatchEvent(
+  new MouseEvent(name, { bubbles: true, cancelable: true, view: window })));
+const bars = all(".mark-rect path");
+said.bars = bars.length;
+point(bars[0], "pointerover", "mouseover", "pointermove", "mousemove");
+await pause(100);
+said.tip = document.querySelector("#vg-tooltip-element").innerText.replace(/\\s+/g, " ");
+point(all(".role-legend-symbol path")[1], "pointerdown", "mousedown", "pointerup", "mouseup", "click");
+await pause(100);
+said.faded = all(".mark-rect path[opacity='0.12']").length;
+said.fits = figure.querySelector(".drawing svg").getBoundingClientRect().width <= figure.clientWidth;
 const heads = document.querySelectorAll("th button"), table = document.querySelector("table.sortable");
 const column = () => [...table.tBodies[0].rows].map((row) => row.cells[0].textContent).join(" ");
 heads[0].click();
@@ -437,19 +446,28 @@ document.body.append(out);
 def test_the_page_works_in_a_browser(tmp_path: Path) -> None:
     table = [{"n": n} for n in (3, None, 20, -1)]
     pages = [page([(claim(), REPRODUCED), (claim("no"), CONTRADICTED)], table, figures=[FIGURE])]
-    text = re.sub(r"<meta http-equiv=[^>]*>", PROBE, html_report(pages)).replace("</body>", ACT)
+    policy = '<meta http-equiv="Content-Security-Policy" content="script-src \'unsafe-inline\'">'  # and no eval
+    text = re.sub(r"<meta http-equiv=[^>]*>", policy + PROBE, html_report(pages))
+    text = ACT.join(text.rsplit("</body>", 1))
     (tmp_path / "r.html").write_text(text, encoding="utf-8")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
     flags += ["--disable-background-networking", "--disable-component-update", f"--user-data-dir={tmp_path / 'user'}"]
-    command = ["chromium", *flags, "--window-size=800,900", "--dump-dom", (tmp_path / "r.html").as_uri()]
+    command = [
+        "chromium",
+        *flags,
+        "--window-size=800,900",
+        "--virtual-time-budget=20000",
+        "--dump-dom",
+        (tmp_path / "r.html").as_uri(),
+    ]
     run = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=True)
     found = re.search(r"<output>(.*?)</output>", run.stdout)
     assert found is not None
     assert json.loads(found[1].replace("&gt;", ">").replace("&lt;", "<").replace("&amp;", "&")) == {
-        "first": "uniform | sensitivity: 0 | strings: 10",
-        "other": "gaussian | sensitivity: 0 | strings: 8 [7, 9]",
         "bars": 3,
-        "without": 0,
+        "tip": "uniform sensitivity 0 strings 10",
+        "faded": 3,
+        "fits": True,
         "up": "−1 3 20 –",
         "down": "20 3 −1 –",
         "chosen": 1,

@@ -14,7 +14,7 @@ from flipscope.commands.report import run_report
 from flipscope.errors import InputError
 from flipscope.lab import registry
 from flipscope.lab.driver import run_study
-from flipscope.lab.plots import Figure, Panel, Series
+from flipscope.lab.figures import Figure, Panel, Series
 from flipscope.lab.runner import InProcess
 from flipscope.lab.store import Store
 from flipscope.lab.study import Study

@@ -8,8 +8,9 @@ from typing import Any
 
 from flipscope.cube.blocks import Progress
 from flipscope.cube.intervals import mean_from_samples
-from flipscope.lab.plots import Figure, Panel, Series
-from flipscope.lab.study import Claim, Outcome, Result, Scale, Study, Table, Trial
+from flipscope.lab.figures import Figure, Panel, Series
+from flipscope.lab.rows import Rows
+from flipscope.lab.study import Claim, Outcome, Result, Scale, Study, Trial
 from flipscope.lab.verdict import at_least, at_most
 
 
@@ -19,7 +20,7 @@ class Square(Trial):
     seed: int = 7
 
 
-def _mean(table: Table) -> Any:
+def _mean(table: Rows) -> Any:
     return mean_from_samples([row["square"] for row in table], 0, 10_000)
 
 
@@ -28,7 +29,7 @@ class Tiny(Study):
     paper = "000"
     title = "Squares of small numbers"
     figures = ("Fig 1",)
-    scales = {"smoke": Scale("five numbers", 0.01), "laptop": Scale("a hundred numbers", 0.1)}
+    scales = {"smoke": Scale(0.01, {}, "five numbers"), "laptop": Scale(0.1, {}, "a hundred numbers")}
     claims = (
         Claim("large", "Fig 1", "squares are large", "mean at least 9000", lambda t: at_least(_mean(t), 9000, "mean")),
         Claim("small", "Fig 1", "squares are small", "mean at most 9999", lambda t: at_most(_mean(t), 9999, "mean")),
@@ -40,10 +41,10 @@ class Tiny(Study):
     def measure(self, trial: Square, progress: Progress) -> Outcome:
         return {"square": trial.number**2}
 
-    def summarise(self, results: Sequence[Result]) -> Table:
+    def summarise(self, results: Sequence[Result]) -> Rows:
         return [{"number": each.trial.content()["number"], **each.outcome} for each in results]
 
-    def draw(self, table: Table) -> Sequence[Figure]:
+    def draw(self, table: Rows) -> Sequence[Figure]:
         series = Series("squares", [row["number"] for row in table], [row["square"] for row in table])
         return [Figure("squares", "Squares", "A parabola.", [Panel("", "number", "square", [series])])]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from studies.harness import run
 
-from flipscope.lab.study import Table
+from flipscope.lab import Rows
 from flipscope.studies.geometry.low_variance import STUDY, Tail, Variance
 
 PRINTED, CORRECTED, TAIL_EXPONENT, TAIL_BOUND = STUDY.claims
@@ -15,21 +15,22 @@ PRINTED, CORRECTED, TAIL_EXPONENT, TAIL_BOUND = STUDY.claims
 
 def _variance(width: int, ratio: float, hits: int, samples: int = 10_000) -> dict[str, Any]:
     trial = Variance(width, ratio, 1.0, "zero", 0, samples)
-    return {"kind": "variance", **trial.content(), "eta": ratio / math.sqrt(width), "hits": hits}
+    return STUDY.row(trial, {"eta": ratio / math.sqrt(width), "hits": hits})
 
 
-def _tail(width: int, exponent: float, models: int = 10_000, layers: int = 1) -> Table:
+def _tail(width: int, exponent: float, models: int = 10_000, layers: int = 1) -> Rows:
     largest = np.random.default_rng(width).pareto(exponent, models) + 1
-    return [{"kind": "tail", **Tail(width, layers, 0, models).content(), "largest": largest.tolist()}]
+    return Rows([STUDY.row(Tail(width, layers, 0, models), {"largest": largest})])
 
 
 def test_smoke_measures_what_the_lemma_says() -> None:
     table, judgements, figures = run(STUDY, "smoke")
     verdicts = {claim.name: judgement.verdict for claim, judgement in judgements}
-    assert verdicts["small variance is improbable"] == "contradicted"  # at D = 2, where it is off by sqrt(2)
-    assert verdicts["so says the corrected bound"] == "reproduced"
+    assert verdicts["printed bound on small variance"] == "contradicted"  # at D = 2, where it is off by sqrt(2)
+    assert verdicts["corrected bound on small variance"] == "reproduced"
     assert verdicts["light tail of the blowup"] == "undecided"
-    assert {row["kind"] for row in table} == {"variance", "tail"}
+    assert (len(table.having("hits")), len(table.having("largest"))) == (32, 3)
+    assert len({tuple(row) for row in table}) == 1  # the same names in every row
     assert [len(figure.panels) for figure in figures] == [2]
 
 
@@ -47,15 +48,15 @@ def test_a_probability_is_counted_right() -> None:
 )
 def test_only_an_interval_above_the_bound_breaks_it(hits: int, verdict: str) -> None:
     others = [_variance(width, 0.5, 0) for width in range(3, 10)]
-    assert PRINTED.judge([_variance(2, 0.5, hits), *others]).verdict == verdict  # the printed bound is 0.5
+    assert PRINTED.judge(Rows([_variance(2, 0.5, hits), *others])).verdict == verdict  # the printed bound is 0.5
 
 
 def test_one_broken_setting_is_enough_and_is_named() -> None:
-    found = PRINTED.judge([_variance(8, 0.95, 0), _variance(3, 0.5, 3400)])
+    found = PRINTED.judge(Rows([_variance(8, 0.95, 0), _variance(3, 0.5, 3400)]))
     assert found.verdict == "contradicted"
     assert "broken at D = 3" in found.note
     others = [_variance(width, 0.5, 0) for width in range(4, 11)]
-    assert CORRECTED.judge([_variance(3, 0.5, 3400), *others]).verdict == "reproduced"  # its bound is 0.34
+    assert CORRECTED.judge(Rows([_variance(3, 0.5, 3400), *others])).verdict == "reproduced"  # its bound is 0.34
 
 
 @pytest.mark.parametrize(("exponent", "verdict"), [(4.0, "reproduced"), (3.3, "reproduced"), (1.5, "contradicted")])
@@ -64,20 +65,21 @@ def test_tail_exponent(exponent: float, verdict: str) -> None:
 
 
 def test_few_models_decide_nothing() -> None:
-    assert TAIL_EXPONENT.judge(_tail(4, 3.0, 1000)).verdict == "undecided"
-    assert TAIL_EXPONENT.judge([_variance(2, 0.5, 1)]).verdict == "undecided"
-    assert TAIL_BOUND.judge([_variance(2, 0.5, 1)]).verdict == "undecided"
+    few = TAIL_EXPONENT.judge(_tail(4, 3.0, 1000))
+    assert (few.verdict, few.remedy) == ("undecided", "at least 2,000 models per shape")
+    assert TAIL_EXPONENT.judge(Rows([_variance(2, 0.5, 1)])).verdict == "undecided"
+    assert TAIL_BOUND.judge(Rows([_variance(2, 0.5, 1)])).verdict == "undecided"
     assert TAIL_BOUND.judge(_tail(4, 3.0, 99)).verdict == "undecided"
     assert PRINTED.judge(_tail(4, 3.0)).verdict == "undecided"
 
 
 def test_few_settings_show_no_bound_to_hold() -> None:
-    assert CORRECTED.judge([_variance(width, 0.5, 0) for width in range(3, 10)]).verdict == "undecided"
-    assert CORRECTED.judge([_variance(width, 0.5, 0) for width in range(3, 11)]).verdict == "reproduced"
+    assert CORRECTED.judge(Rows(_variance(width, 0.5, 0) for width in range(3, 10))).verdict == "undecided"
+    assert CORRECTED.judge(Rows(_variance(width, 0.5, 0) for width in range(3, 11))).verdict == "reproduced"
 
 
 def test_a_tail_above_its_bound_contradicts() -> None:
-    heavy = [{**row, "largest": [1000.0 * value for value in row["largest"]]} for row in _tail(6, 1.0)]
+    heavy = Rows({**row, "largest": [1000.0 * value for value in row["largest"]]} for row in _tail(6, 1.0))
     assert TAIL_BOUND.judge(heavy).verdict == "contradicted"
     assert TAIL_BOUND.judge(_tail(4, 3.0)).verdict == "reproduced"
 

@@ -10,11 +10,12 @@ from studies.harness import run
 
 import flipscope
 from flipscope.errors import InputError
-from flipscope.lab.study import Claim, Result, Table
+from flipscope.lab import Claim, Result, Rows
 from flipscope.models.config import TransformerConfig
 from flipscope.models.transformer import Transformer
 from flipscope.studies.geometry._shared import flip_work, seed_of
-from flipscope.studies.geometry.random_init import INITS, PLANS, STUDY, Draw
+from flipscope.studies.geometry.random_init import STUDY
+from flipscope.studies.geometry.random_models import INITS, Draw
 
 STRINGS, AVERAGES, MEAN = STUDY.claims
 SMALL = Draw("xavier_uniform", 6, 0, 20, 32, 0, 12, False)  # a sensitive one
@@ -39,11 +40,11 @@ def _model(init: str, counts: list[int], **fields: Any) -> dict[str, Any]:
     return row | fields
 
 
-def _table(models: int, counts: list[int], **fields: Any) -> Table:
-    return [_model(init, counts, **fields) for init in INITS for _ in range(models)]
+def _table(models: int, counts: list[int], **fields: Any) -> Rows:
+    return Rows(_model(init, counts, **fields) for init in INITS for _ in range(models))
 
 
-def _verdict(claim: Claim, table: Table) -> str:
+def _verdict(claim: Claim, table: Rows) -> str:
     return claim.judge(table).verdict
 
 
@@ -100,6 +101,7 @@ def test_a_trial_refuses_what_makes_no_sense() -> None:
 
 def test_laptop_asks_at_least_what_it_must() -> None:
     models: dict[tuple[str, int, int], list[Draw]] = defaultdict(list)
+    plan = STUDY.scales["laptop"].settings
     for trial in STUDY.trials("laptop"):
         assert trial.length == 100
         assert trial.widest == 1024
@@ -111,7 +113,7 @@ def test_laptop_asks_at_least_what_it_must() -> None:
         ends = [piece.first + piece.count for piece in pieces]
         assert [piece.first for piece in pieces] == [0, *ends[:-1]]
         assert len({piece.screened for piece in pieces}) == 1
-        assert pieces[0].screened == (ends[-1] == 100 and 100 * _seconds(pieces[0]) > PLANS["laptop"].seconds)
+        assert pieces[0].screened == (ends[-1] == 100 and 100 * _seconds(pieces[0]) > plan.seconds)
         asked.append(ends[-1])
     assert min(asked) == 100
     assert max(asked) > 1000
@@ -146,7 +148,7 @@ def test_cost_and_memory_grow_with_the_model() -> None:
 
 
 def test_every_model_counts_the_same_however_many_strings_it_was_asked() -> None:
-    table = [_model("uniform", [0] * 90 + [7] * 10), _model("uniform", [7] * 1000)]
+    table = Rows([_model("uniform", [0] * 90 + [7] * 10), _model("uniform", [7] * 1000)])
     spectra, averages = STUDY.draw(table)
     heights = spectra.panels[0].series[0].y
     assert heights[0] == pytest.approx(0.45)
@@ -154,7 +156,7 @@ def test_every_model_counts_the_same_however_many_strings_it_was_asked() -> None
     assert [place for place, height in enumerate(heights) if height] == [0, 7]
     assert [place for place, height in enumerate(averages.panels[0].series[0].y) if height] == [0, 7]
     # 10 models in which all strings are near 0, 10 with ten times as many strings that are not: half, not a tenth.
-    table = _table(10, [0] * 100) + _table(10, [90] * 1000)
+    table = Rows(_table(10, [0] * 100) + _table(10, [90] * 1000))
     assert STRINGS.judge(table).measured == pytest.approx(0.5)
 
 
@@ -164,11 +166,24 @@ def test_claims_on_most_strings() -> None:
     assert _verdict(STRINGS, _table(20, [0] * 10 + [6] * 90)) == "contradicted"
     assert _verdict(STRINGS, _table(4, [0] * 100)) == "undecided"
     # One initialisation is enough to contradict, and one without a model to leave it open.
-    mixed = [_model(init, [50 if init == "gaussian" else 0] * 100) for init in INITS for _ in range(20)]
+    mixed = Rows(_model(init, [50 if init == "gaussian" else 0] * 100) for init in INITS for _ in range(20))
     found = STRINGS.judge(mixed)
     assert found.verdict == "contradicted"
     assert "gaussian" in found.quantity
-    assert _verdict(STRINGS, [row for row in _table(20, [0] * 100) if row["init"] != "gaussian"]) == "undecided"
+    assert _verdict(STRINGS, _table(20, [0] * 100).where(lambda row: row["init"] != "gaussian")) == "undecided"
+
+
+def test_an_undecided_claim_says_how_many_models_it_takes_at_least() -> None:
+    # Of n models at the end of the range, (error/2)^(1/n) = 1 - reach: error 0.05/4 or 0.05/5, reach 1/2, 1/4, 1/10.
+    few = _table(3, [0] * 100)
+    remedies = [claim.judge(few).remedy for claim in (STRINGS, AVERAGES, MEAN)]
+    assert remedies == [f"at least {models} models per initialisation" for models in (8, 8, 18)]
+    assert AVERAGES.judge(_table(12, [0] * 100)).remedy == "at least 51 models"  # for the thin tail
+    assert AVERAGES.judge(_table(13, [0] * 100)).verdict == "reproduced"
+    assert _verdict(STRINGS, _table(7, [0] * 100)) == "undecided"
+    assert _verdict(STRINGS, _table(8, [0] * 100)) == "reproduced"
+    assert _verdict(MEAN, _table(17, [0] * 100)) == "undecided"
+    assert _verdict(MEAN, _table(20, [0] * 100)) == "reproduced"  # a bet never risks everything, so two more
 
 
 def test_claims_on_averages() -> None:
@@ -176,8 +191,8 @@ def test_claims_on_averages() -> None:
     assert _verdict(AVERAGES, _table(20, [1] * 100)) == "contradicted"
     assert _verdict(AVERAGES, _table(3, [0] * 100)) == "undecided"
     # A cluster, but a tail that is not thin: a quarter of the models at N/10.
-    assert _verdict(AVERAGES, _table(30, [0] * 100) + _table(10, [10] * 100)) == "contradicted"
-    assert _verdict(AVERAGES, _table(30, [0] * 100) + _table(10, [9] * 100)) == "reproduced"
+    assert _verdict(AVERAGES, Rows(_table(30, [0] * 100) + _table(10, [10] * 100))) == "contradicted"
+    assert _verdict(AVERAGES, Rows(_table(30, [0] * 100) + _table(10, [9] * 100))) == "reproduced"
 
 
 def test_claims_on_the_mean() -> None:
@@ -193,9 +208,13 @@ def test_a_screen_that_guesses_wrong_decides_nothing() -> None:
     bad = _table(24, [0] * 100, screened=True, skipped=10_000, audited=100, wrong=2)
     for claim in STUDY.claims:
         assert _verdict(claim, good) == "reproduced"
-        assert "96 of 96 models screened, where 100% of the flips were guessed" in claim.judge(good).note
         found = claim.judge(bad)
         assert found.verdict == "undecided"
-        assert "of 9600 audited guesses 192 were wrong" in found.note
-    unaudited = [*_table(24, [0] * 100), _model("uniform", [0] * 100, screened=True, skipped=10_000, audited=50)]
+        assert "the screen could hide" in found.note
+    said = STUDY.provenance(good)
+    assert "96 of 96 models screened, where 100% of the flips were guessed" in said
+    assert any("of 9,600 audited guesses 192 were wrong" in line for line in STUDY.provenance(bad))
+    assert STUDY.provenance(_table(2, [0, 0])) == ["0 signs too close to call, 0 computed again in float64"]
+    unaudited = _table(24, [0] * 100)
+    unaudited.append(_model("uniform", [0] * 100, screened=True, skipped=10_000, audited=50))
     assert _verdict(MEAN, unaudited) == "undecided"

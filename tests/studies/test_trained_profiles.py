@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from studies.harness import run
 
-from flipscope.lab.study import Table
-from flipscope.studies.geometry._training import Training, language_of, strings_of
-from flipscope.studies.geometry.trained_profiles import STUDY
+from flipscope.lab import Rows
+from flipscope.studies.geometry.trained_profiles import LEARNED, STUDY
+from flipscope.studies.geometry.training import Training, language_of, strings_of
 
 CLAIMS = {claim.name: claim for claim in STUDY.claims}
 LAPTOP = STUDY.checked_trials("laptop")
@@ -26,6 +26,7 @@ def _row(language: str, accuracy: float, sensitivities: dict[int, float], releva
         "correct": round(10_000 * accuracy),
         "tested": 10_000,
         "accuracy": accuracy,
+        "learned": accuracy > LEARNED,
         "strings": int(profile.sum()),
         "profile": profile.tolist(),
         "average_sensitivity": float((profile * np.arange(len(profile))).sum() / profile.sum()),
@@ -33,7 +34,7 @@ def _row(language: str, accuracy: float, sensitivities: dict[int, float], releva
 
 
 def _verdict(name: str, *rows: Any) -> str:
-    return CLAIMS[name].judge(list(rows)).verdict
+    return CLAIMS[name].judge(Rows(rows)).verdict
 
 
 @pytest.mark.parametrize(("accuracy", "verdict"), [(1.0, "reproduced"), (0.99, "undecided"), (0.97, "contradicted")])
@@ -64,10 +65,10 @@ def test_not_learned(name: str, language: str, accuracy: float, verdict: str) ->
 @pytest.mark.parametrize(
     ("name", "language", "relevant", "there", "elsewhere"),
     [
-        ("First sits at 1", "first", 0, {1: 0.9}, 0),
-        ("Majority sits at 0 and N/2", "majority", 0, {0: 0.7, 45: 0.1, 60: 0.1}, 20),
-        ("and sit at 0 and m/2", "sparse_majority", 20, {0: 0.7, 8: 0.1, 12: 0.1}, 20),
-        ("and sit at 0 and m/2", "sparse_majority", 5, {0: 0.7, 2: 0.1, 3: 0.1}, 5),
+        ("First: spectrum at 1", "first", 0, {1: 0.9}, 0),
+        ("Majority: spectrum at 0 and N/2", "majority", 0, {0: 0.7, 45: 0.1, 60: 0.1}, 20),
+        ("sparse Majority: spectrum at 0 and m/2", "sparse_majority", 20, {0: 0.7, 8: 0.1, 12: 0.1}, 20),
+        ("sparse Majority: spectrum at 0 and m/2", "sparse_majority", 5, {0: 0.7, 2: 0.1, 3: 0.1}, 5),
     ],
 )
 def test_spectrum(name: str, language: str, relevant: int, there: dict[int, float], elsewhere: int) -> None:
@@ -83,10 +84,10 @@ def test_spectrum(name: str, language: str, relevant: int, there: dict[int, floa
 def test_failures() -> None:
     low = [_row("random", 0.6, {0: 0.9, 10: 0.1}, seed=seed) for seed in range(8)]
     high = [_row("parity", 0.5, {50: 1.0}, seed=seed) for seed in range(8)]
-    assert _verdict("failures sit at 0", *low) == "reproduced"
-    assert _verdict("failures sit at 0", *high) == "contradicted"
-    assert _verdict("failures sit at 0", *low, *high) == "undecided"
-    assert _verdict("failures sit at 0", _row("random", 1.0, {0: 1})) == "undecided"
+    assert _verdict("models that fail to learn: sensitivities at 0", *low) == "reproduced"
+    assert _verdict("models that fail to learn: sensitivities at 0", *high) == "contradicted"
+    assert _verdict("models that fail to learn: sensitivities at 0", *low, *high) == "undecided"
+    assert _verdict("models that fail to learn: sensitivities at 0", _row("random", 1.0, {0: 1})) == "undecided"
 
 
 def test_the_paper_scale_has_the_papers_counts() -> None:
@@ -153,7 +154,7 @@ def test_smoke() -> None:
     assert len(figures[0].panels) == 3
 
 
-def _check_rows(table: Table) -> None:
+def _check_rows(table: Rows) -> None:
     assert [row["language"] for row in table] == ["first", "majority", "parity"]
     for row in table:
         assert sum(row["profile"]) == row["strings"] == 200

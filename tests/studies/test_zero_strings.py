@@ -11,12 +11,13 @@ from studies.harness import run
 from flipscope.bounds.geometry import Threshold
 from flipscope.cube.sensitivity import zero_strings
 from flipscope.errors import InputError
-from flipscope.lab.study import Claim, Result, Table
+from flipscope.lab import Claim, Result, Rows
 from flipscope.models.transformer import Transformer
 from flipscope.probes import flips
+from flipscope.studies.geometry import random_models
 from flipscope.studies.geometry import zero_strings as module
-from flipscope.studies.geometry._zero_claims import POISSON, growth
-from flipscope.studies.geometry.zero_strings import MAX_EXACT, PLANS, SHAPES, STUDY, Functions, Network
+from flipscope.studies.geometry.random_models import MAX_EXACT, Network
+from flipscope.studies.geometry.zero_strings import POISSON, SHAPES, STUDY, Functions, growth
 
 FUNCTIONS, SHARES, THRESHOLD, VARIED, GROWTH = STUDY.claims
 LENGTHS = (8, 12, 16, 24, 40, 100)
@@ -34,31 +35,31 @@ def _network(seed: int, length: int, share: float, shape: int = 0, asked: int = 
     return Result(trial, outcome, 0.0)
 
 
-def _table(models: int, share: Any, shapes: int = len(SHAPES), lengths: tuple[int, ...] = LENGTHS) -> Table:
+def _table(models: int, share: Any, shapes: int = len(SHAPES), lengths: tuple[int, ...] = LENGTHS) -> Rows:
     """Models whose share of such strings is a function of the length."""
     numbers = [(shape, seed, length) for shape in range(shapes) for seed in range(models) for length in lengths]
     return STUDY.summarise([_network(seed, length, share(length), shape) for shape, seed, length in numbers])
 
 
-def _functions(having: int, of: int) -> Table:
+def _functions(having: int, of: int) -> Rows:
     zeros = np.array([1] * having + [0] * (of - having))
     return STUDY.summarise([Result(Functions(16, 0, of), {"zeros": zeros}, 0.0)])
 
 
-def _verdict(claim: Claim, table: Table) -> str:
+def _verdict(claim: Claim, table: Rows) -> str:
     return claim.judge(table).verdict
 
 
 def test_smoke_has_both_kinds_of_rows_and_honest_verdicts() -> None:
     table, judgements, figures = run(STUDY, "smoke")
-    plan = PLANS["smoke"]
-    networks = [row for row in table if row["kind"] == "network"]
-    assert len(networks) == len(SHAPES) * plan.models * len(plan.lengths)
+    plan = STUDY.scales["smoke"].settings
+    networks = table.having("shape")
+    assert len(networks) == len(SHAPES) * plan["models"] * len(plan["lengths"])
     assert len({tuple(row) for row in map(sorted, table)}) == 1  # the same names in every row
-    assert all(0 <= row["zeros"] <= row["asked"] for row in table)
+    assert all(0 <= row["zeros"] <= row["asked"] for row in networks)
     assert [row["exact"] for row in networks[:3]] == [True, True, False]
-    (function,) = [row for row in table if row["kind"] == "function"]
-    assert sum(function["histogram"]) == plan.functions == function["asked"]
+    (function,) = table.having("histogram")
+    assert sum(function["histogram"]) == plan["functions"] == function["count"]
     # Three models of each shape and functions of eight bits cannot decide anything, whatever they show.
     assert {judgement.verdict for _, judgement in judgements} == {"undecided"}
     assert [len(figure.panels) for figure in figures] == [2, 1]
@@ -78,7 +79,7 @@ def test_exhaustive_and_sampled_counts_agree(monkeypatch: pytest.MonkeyPatch) ->
     assert exact["zeros"] == zero_strings(flips.truth_table(model, 8))
     assert 0 < exact["zeros"] < 256
     assert exact["constant"] is False
-    monkeypatch.setattr(module, "MAX_EXACT", 4)
+    monkeypatch.setattr(random_models, "MAX_EXACT", 4)
     sampled = STUDY.measure(trial, _ignore)
     assert abs(sampled["zeros"] / 400 - exact["zeros"] / 256) < 5 * math.sqrt(0.25 / 400)
 
@@ -148,7 +149,7 @@ def test_claim_on_the_threshold_judges_the_theorem_s_models_only() -> None:
     found = THRESHOLD.judge(_table(40, lambda n: 0.0))
     assert (found.verdict, found.measured) == ("undecided", 0.0)
     assert "longer length" in found.note
-    other = [row for row in table if "D=16" in row["shape"] or row["eps"] > 0]
+    other = table.where(lambda row: "D=16" in row["shape"] or row["eps"] > 0)
     assert _verdict(THRESHOLD, other) == "undecided"
 
 
@@ -174,17 +175,17 @@ def test_claim_on_growth() -> None:
     assert _verdict(GROWTH, _table(1, lambda n: 0.5, shapes=2)) == "undecided"
     unknown = GROWTH.judge(_table(20, lambda n: 0.5 if n <= MAX_EXACT else 0.0))
     assert (unknown.verdict, unknown.low, unknown.high) == ("undecided", 0.0, 1.0)
-    assert "constant at every length" in GROWTH.judge(_table(20, lambda n: 0.5)).note
+    assert unknown.note == "80 of 80 models in doubt"
     assert _verdict(GROWTH, _table(20, lambda n: 1.0)) == "undecided"
 
 
 def test_scales_construct() -> None:
-    for scale, plan in PLANS.items():
-        trials = STUDY.trials(scale)
+    for scale in STUDY.scales:
+        plan, trials = STUDY.scales[scale].settings, STUDY.trials(scale)
         networks = [trial for trial in trials if isinstance(trial, Network)]
-        assert len(networks) == len(SHAPES) * plan.models * len(plan.lengths)
+        assert len(networks) == len(SHAPES) * plan["models"] * len(plan["lengths"])
         drawn = sum(trial.count for trial in trials if isinstance(trial, Functions))
-        assert drawn == plan.functions * len(plan.bits)
+        assert drawn == plan["functions"] * len(plan["bits"])
     assert {Threshold(width, layers).exponent > 0 for _, width, layers, _ in SHAPES} == {True, False}
     assert networks[0].length == 4
     assert STUDY.measure(networks[0], _ignore)["zeros"] <= 16

@@ -53,7 +53,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
         samples = check_count("samples", arguments.samples)
         check_memory(8 * samples, f"{samples:,} samples", "give fewer")  # each leaves a number behind
     if arguments.plot is not None:
-        from flipscope.report.figures import checked_target
+        from flipscope.report.drawing import checked_target
 
         checked_target(arguments.plot)
 
@@ -83,7 +83,8 @@ def _portrait(f: BooleanFunction, name: str, arguments: argparse.Namespace) -> P
 
 def _draw(arguments: argparse.Namespace, portraits: list[Portrait]) -> None:
     if arguments.plot is not None:
-        from flipscope.report.figures import function_figure, save_figure
+        from flipscope.report.drawing import save_figure
+        from flipscope.report.figures import function_figure
 
         print(f"wrote {save_figure(function_figure(portraits), arguments.plot)}", file=sys.stderr)
 

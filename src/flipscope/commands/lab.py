@@ -14,7 +14,7 @@ from flipscope.commands.live import Live
 from flipscope.commands.progress import progress
 from flipscope.cube.intervals import check_count
 from flipscope.errors import InputError
-from flipscope.lab import registry
+from flipscope.lab import catalogue, registry
 from flipscope.lab.driver import run_study
 from flipscope.lab.runner import open_runner
 from flipscope.lab.store import RunState, Store
@@ -55,7 +55,7 @@ def run_run(arguments: argparse.Namespace) -> int:
                 from flipscope.report.lab import run_page
                 from flipscope.report.terminal import show
 
-                show(run_page(run, arguments.results))
+                show(run_page(run, arguments.results, arguments.verbose))
     if arguments.json:
         documents = [run.as_json() for run in runs]
         print_json(documents[0] if len(documents) == 1 else documents)
@@ -83,16 +83,15 @@ def _slurm(arguments: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def run_studies(arguments: argparse.Namespace) -> int:
-    """List all studies with what they cost and how far they are."""
-    store = _existing(arguments.results)
-    names = registry.names()
-    rows = []
-    with progress("reading the studies") as report:
-        for number, name in enumerate(names):
-            rows.append(_row(name, store))
-            report(number + 1, len(names))
-    if store is not None:
-        store.close()
+    """List all studies with what they cost and how far they are, or tell all of one."""
+    with contextlib.ExitStack() as held:
+        store = _existing(arguments.results)
+        if store is not None:
+            held.enter_context(store)
+        if arguments.study is not None:
+            return _tell(registry.find(arguments.study), store, arguments.json)
+        with progress("reading the studies") as report:
+            rows = [_row(entry, store) for entry in catalogue.entries(report)]
     if arguments.json:
         print_json(rows)
         return 0
@@ -103,24 +102,45 @@ def run_studies(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _row(name: str, store: Store | None) -> dict[str, Any]:
-    """What there is to know of one study; one that cannot be loaded does not hide the others.
-
-    No trial is made for it: a study for a cluster has tens of thousands.
-    """
-    try:
-        study = registry.find(name)
-        code = code_version(study)
-    except InputError as error:
-        return {"name": name, "paper": None, "figures": [], "scales": {}, "state": "broken", "error": str(error)}
+def _row(entry: catalogue.Entry, store: Store | None) -> dict[str, Any]:
+    """What there is to know of one study."""
+    if entry.error:
+        return {
+            "name": entry.name, "paper": None, "figures": [], "scales": {}, "state": "broken", "error": entry.error
+        }  # fmt: skip
     return {
-        "name": name,
-        "paper": study.paper,
-        "title": study.title,
-        "figures": list(study.figures),
-        "scales": {scale: dataclasses.asdict(made) for scale, made in study.scales.items()},
-        "state": _state(store.runs(name) if store is not None else [], code),
+        "name": entry.name,
+        "paper": entry.paper,
+        "title": entry.title,
+        "figures": list(entry.figures),
+        "scales": entry.scales,
+        "state": _state(store.runs(entry.name) if store is not None else [], entry.code),
     }
+
+
+def _tell(study: Study, store: Store | None, as_json: bool) -> int:
+    """Everything about one study: scales, claims, deviations."""
+    state = _state(store.runs(study.name) if store is not None else [], code_version(study))
+    if as_json:
+        names = ("name", "source", "statement", "criterion", "exploratory")
+        print_json(
+            {
+                "name": study.name,
+                "paper": study.paper,
+                "title": study.title,
+                "figures": list(study.figures),
+                "scales": {name: {"note": made.note, "minutes": made.minutes} for name, made in study.scales.items()},
+                "claims": [{name: getattr(claim, name) for name in names} for claim in study.claims],
+                "deviations": [dataclasses.asdict(deviation) for deviation in study.deviations],
+                "state": state,
+            }
+        )
+        return 0
+    from flipscope.report.lab import study_page
+    from flipscope.report.terminal import show
+
+    show(study_page(study, state))
+    return 0
 
 
 def _state(runs: list[RunState], code: str) -> str:

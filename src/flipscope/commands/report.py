@@ -16,11 +16,12 @@ from flipscope.commands.progress import progress
 from flipscope.errors import InputError, printable
 from flipscope.lab import registry
 from flipscope.lab.driver import Run, judged
-from flipscope.lab.plots import Figure
+from flipscope.lab.figures import Figure
 from flipscope.lab.store import RunState, Store
 from flipscope.lab.study import Study, Trial
+from flipscope.lab.vegalite import specification
 from flipscope.lab.version import code_version, trial_key
-from flipscope.report.charts import FORMATS, chart_data, file_stems, render
+from flipscope.report.drawing import FORMATS, file_stems, render
 from flipscope.report.files import check_target, write_bytes
 from flipscope.report.html import StudyPage, write_report
 from flipscope.report.wording import settings_of
@@ -137,7 +138,7 @@ def _drawn(study: Study, run: Run) -> tuple[list[Figure], list[str]]:
     try:
         figures = list(study.draw(run.table))
         for figure in figures:
-            chart_data(figure)
+            specification(figure)
     except Exception as error:
         part = "" if run.complete else " from part of the trials"
         return [], [f"The figures cannot be drawn{part} ({type(error).__name__}: {error})."]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -12,9 +13,10 @@ from typing import Any, Protocol
 from flipscope.cube.intervals import check_count
 from flipscope.errors import InputError, RunError
 from flipscope.lab.events import Advanced, Event, Failed, Finished, Idle, Retried, Started
+from flipscope.lab.rows import Rows
 from flipscope.lab.runner import Job, Runner
 from flipscope.lab.store import Store
-from flipscope.lab.study import Claim, Study, Table, Trial
+from flipscope.lab.study import Claim, Study, Trial
 from flipscope.lab.verdict import Judgement
 from flipscope.lab.version import code_version, trial_key
 
@@ -36,7 +38,7 @@ class Run:
     failed: int
     reused: int  # done before this run
     seconds: float  # this run took; of what is only stored, the time its trials took together
-    table: Table
+    table: Rows
     judgements: Judgements
 
     @property
@@ -61,6 +63,8 @@ class Run:
             "done": self.done,
             "reused": self.reused,
             "complete": self.complete,
+            "provenance": list(self.study.provenance(self.table)) if self.table else [],
+            "deviations": [dataclasses.asdict(deviation) for deviation in self.study.deviations],
         }
 
 
@@ -256,7 +260,7 @@ class _Drive:
             judgements,
         )
 
-    def _summary(self, *, complete: bool) -> tuple[Table, Judgements, float]:
+    def _summary(self, *, complete: bool) -> tuple[Rows, Judgements, float]:
         """The table of what is done, the claims judged by it, and the seconds that its trials took.
 
         A study need not make sense of a part of its trials: what it raises then leaves its claims undecided.
@@ -265,13 +269,13 @@ class _Drive:
         results = self.store.results(self.study, done, check=False)
         spent = sum(result.seconds for result in results)
         try:
-            table = self.study.summarise(results) if results else []
+            table = Rows.of(self.study.summarise(results)) if results else Rows()
             return table, self.study.judge(table), spent
         except Exception as error:
             if complete:
                 raise
             reason = f"{len(done)} of {len(self.trials)} trials do not suffice ({type(error).__name__}: {error})"
-            return [], [(claim, Judgement.without(reason)) for claim in self.study.claims], spent
+            return Rows(), [(claim, Judgement.without(reason)) for claim in self.study.claims], spent
 
 
 def _verdicts(judgements: Judgements) -> list[dict[str, Any]]:
@@ -282,4 +286,5 @@ def _claim_json(claim: Claim, judgement: Judgement) -> dict[str, Any]:
     """A claim with its verdict, the names that every reader expects first."""
     told = judgement.as_json()
     first = {name: told.pop(name) for name in ("measured", "low", "high", "verdict")}
-    return {"claim": claim.name, "paper": claim.says, **first, **told, "where": claim.where, "beyond": claim.beyond}
+    about = {"source": claim.source, "criterion": claim.criterion, "exploratory": claim.exploratory}
+    return {"claim": claim.name, "statement": claim.statement, **first, **told, **about}

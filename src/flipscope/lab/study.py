@@ -1,7 +1,7 @@
 """What an experiment is: trials to measure, one table, claims that judge it, figures that show it.
 
 A study is a class with a handful of attributes and three or four methods; docs/add-a-study.md builds one. Data
-flows one way: `trials` → `measure` (here, on a pool, on a cluster) → `summarise` → claims and `draw`.
+flows one way: `trials` → `measure` (here, on a pool, on a cluster) → `row`, `summarise` → claims and `draw`.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import types
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 from flipscope.cube.blocks import Progress
 from flipscope.errors import InputError
-from flipscope.lab.plots import Figure
+from flipscope.lab.figures import Figure
+from flipscope.lab.rows import Row, Rows
 from flipscope.lab.verdict import Judgement
 
 Outcome = Mapping[str, Any]  # what a trial measured: numbers, texts, lists of them, and numpy arrays
-Table = list[dict[str, Any]]  # tidy: one row an observation, the same names in every row
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 DEFAULT_MEMORY = 1 << 30
@@ -79,24 +79,66 @@ class Result:
     seconds: float
 
 
+class _Several(tuple[Any, ...]):
+    """Values that are told one after the other, without brackets."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self))
+
+
+def _several(value: Any) -> Any:
+    return _Several(value) if isinstance(value, tuple) else value
+
+
 @dataclass(frozen=True)
 class Scale:
-    """How much of a study is run: what that is, and about how many minutes it takes on two cores."""
+    """How much of a study is run: about how many minutes that takes on two cores, its settings, and the same in words.
 
-    note: str
+    Names in braces stand for the settings, so that the words cannot be wrong:
+    ``Scale(2, Plan(models=24, lengths=(16, 256)), "{models} models, N up to {lengths[1]}")``.
+    """
+
     minutes: float
+    settings: Any  # a mapping, or a dataclass, that `trials` reads
+    words: str
+
+    @property
+    def note(self) -> str:
+        """What is run, in words."""
+        settings = self.settings
+        named = (
+            settings if isinstance(settings, Mapping) else {f.name: getattr(settings, f.name) for f in fields(settings)}
+        )
+        return self.words.format(**{name: _several(value) for name, value in named.items()})
+
+
+def scales(words: str, **plans: tuple[float, Any]) -> dict[str, Scale]:
+    """Scales by name, each its minutes and settings, that differ in nothing else."""
+    return {name: Scale(minutes, settings, words) for name, (minutes, settings) in plans.items()}
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """Where a study departs from its paper, or where the paper contradicts itself or says nothing."""
+
+    what: str
+    paper: str  # what the paper has there; "silent" where it says nothing
+    ours: str
+    why: str
 
 
 @dataclass(frozen=True)
 class Claim:
     """What a paper says, how it is judged, and the judge, who looks at the table only."""
 
-    name: str
-    where: str  # in the paper, such as "Fig 4"
-    says: str  # what the paper says, in other words
-    judged: str  # which number is compared with what
-    judge: Callable[[Table], Judgement]
-    beyond: bool = False  # not a claim of the paper, but a question it leaves open
+    name: str  # which says by itself what is claimed
+    source: str  # in the paper, such as "Fig 4"
+    statement: str  # what the paper says, in other words
+    criterion: str  # which number is compared with what
+    judge: Callable[[Rows], Judgement]
+    exploratory: bool = False  # not a claim of the paper, but a question it leaves open
 
 
 class Study(ABC):
@@ -108,6 +150,7 @@ class Study(ABC):
     figures: ClassVar[tuple[str, ...]] = ()  # of the paper, such as "Fig 3 left"
     scales: ClassVar[Mapping[str, Scale]]  # "smoke" (seconds), "laptop" (the default), "paper"
     claims: ClassVar[tuple[Claim, ...]]
+    deviations: ClassVar[tuple[Deviation, ...]] = ()
     revision: ClassVar[int] = 1  # raise it when results change for a reason that is not in the code
 
     def __init_subclass__(cls) -> None:
@@ -124,12 +167,23 @@ class Study(ABC):
     def measure(self, trial: Any, progress: Progress) -> Outcome:
         """What one trial gives; everything random comes from the trial. `progress(done, total)` may be called."""
 
-    @abstractmethod
-    def summarise(self, results: Sequence[Result]) -> Table:
-        """One tidy table of all results, in whatever order they came."""
+    def summarise(self, results: Sequence[Result]) -> Rows:
+        """One tidy table of all results: one `row` per trial unless overridden, None in columns it has not."""
+        rows = [self.row(result.trial, result.outcome) for result in results]
+        names = dict.fromkeys(name for row in rows for name in row)
+        return Rows({name: row.get(name) for name in names} for row in rows)
 
-    def draw(self, table: Table) -> Sequence[Figure]:
+    def row(self, trial: Any, outcome: Outcome) -> Row:
+        """What the table holds of one trial: its fields and what it measured, arrays as lists."""
+        found = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in outcome.items()}
+        return {**trial.content(), **found}
+
+    def draw(self, table: Rows) -> Sequence[Figure]:
         """The figures that show the table."""
+        return ()
+
+    def provenance(self, table: Rows) -> Sequence[str]:
+        """How the numbers came about, such as what was screened or computed again: said once per study."""
         return ()
 
     def checked_trials(self, scale: str) -> list[Trial]:
@@ -141,7 +195,7 @@ class Study(ABC):
             raise InputError(f"the study {self.name} has the same trial twice at scale {scale}")
         return trials
 
-    def judge(self, table: Table) -> list[tuple[Claim, Judgement]]:
+    def judge(self, table: Rows) -> list[tuple[Claim, Judgement]]:
         """Each claim with what the table says of it; a judge without data to judge by leaves it undecided."""
         if not table:
             return [(claim, Judgement.without("no trial is done")) for claim in self.claims]

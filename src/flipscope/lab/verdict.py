@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from flipscope.cube.intervals import Estimate, proportions
@@ -12,18 +12,25 @@ from flipscope.errors import InputError
 
 Verdict = Literal["reproduced", "contradicted", "undecided"]
 VERDICTS: tuple[Verdict, ...] = ("reproduced", "contradicted", "undecided")
+MOST_SAMPLES = 10**7  # no one is advised to take more
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A verdict with the number behind it and its interval; None where there is no number."""
+    """A verdict with the number behind it, its interval and its limit; None where there is no number.
+
+    A claim that rests on several numbers has them all as `parts`, and shows the one that decides.
+    """
 
     verdict: Verdict
     quantity: str  # what was measured, in words
     measured: float | None
     low: float | None
     high: float | None
-    note: str = ""  # what a reader must know to weigh it
+    note: str = ""  # one short reason, where the number does not speak for itself
+    limit: str = ""  # what it is compared with, such as "≥ 0.9"
+    remedy: str = ""  # what would decide an undecided claim
+    parts: tuple[Judgement, ...] = ()
 
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS:
@@ -33,48 +40,68 @@ class Judgement:
                 raise InputError(f"the judgement of {self.quantity} holds NaN: leave the number out instead")
 
     @classmethod
-    def without(cls, reason: str) -> Judgement:
+    def without(cls, reason: str, remedy: str = "") -> Judgement:
         """Undecided, for want of data."""
-        return cls("undecided", reason, None, None, None)
+        return cls("undecided", reason, None, None, None, remedy=remedy)
+
+    def left_open(self, note: str, remedy: str = "") -> Judgement:
+        """The same, undecided for this reason."""
+        return replace(self, verdict="undecided", note=note, remedy=remedy)
 
     def as_json(self) -> dict[str, Any]:
         """The same for JSON, which has no infinity."""
         numbers = {"measured": self.measured, "low": self.low, "high": self.high}
         finite = {name: value if value is None or math.isfinite(value) else None for name, value in numbers.items()}
-        return {**finite, "verdict": self.verdict, "quantity": self.quantity, "note": self.note}
+        words = {name: getattr(self, name) for name in ("verdict", "quantity", "limit", "note", "remedy")}
+        return {**finite, **words, "parts": [part.as_json() for part in self.parts]}
 
 
-def at_most(found: Estimate, limit: float, quantity: str, note: str = "") -> Judgement:
-    """Whether the quantity is at most the limit."""
-    return between(found, -math.inf, limit, quantity, note)
+def at_most(found: Estimate, limit: float, quantity: str, note: str = "", unit: str = "samples") -> Judgement:
+    """Whether the quantity is at most the limit; the unit is what one sample is."""
+    return between(found, -math.inf, limit, quantity, note, unit)
 
 
-def at_least(found: Estimate, limit: float, quantity: str, note: str = "") -> Judgement:
-    """Whether the quantity is at least the limit."""
-    return between(found, limit, math.inf, quantity, note)
+def at_least(found: Estimate, limit: float, quantity: str, note: str = "", unit: str = "samples") -> Judgement:
+    """Whether the quantity is at least the limit; the unit is what one sample is."""
+    return between(found, limit, math.inf, quantity, note, unit)
 
 
-def between(found: Estimate, lowest: float, highest: float, quantity: str, note: str = "") -> Judgement:
+def between(
+    found: Estimate, lowest: float, highest: float, quantity: str, note: str = "", unit: str = "samples"
+) -> Judgement:
     """Whether the quantity lies in a range: the whole interval must, or none of it, for a decision."""
     verdict: Verdict = "undecided"
     if lowest <= found.low and found.high <= highest:
         verdict = "reproduced"
     elif found.high < lowest or highest < found.low:
         verdict = "contradicted"
-    return Judgement(verdict, quantity, found.value, found.low, found.high, note)
+    limit = f"≤ {limit_text(highest)}" if lowest == -math.inf else f"≥ {limit_text(lowest)}"
+    if math.isfinite(lowest) and math.isfinite(highest):
+        limit = f"from {limit_text(lowest)} to {limit_text(highest)}"
+    remedy = _more(found, [end for end in (lowest, highest) if math.isfinite(end)], unit)
+    return Judgement(
+        verdict, quantity, found.value, found.low, found.high, note, limit, remedy if verdict == "undecided" else ""
+    )
 
 
-def consistent_with(found: Estimate, value: float, tolerance: float, quantity: str, note: str = "") -> Judgement:
+def consistent_with(
+    found: Estimate, value: float, tolerance: float, quantity: str, note: str = "", unit: str = "samples"
+) -> Judgement:
     """Whether the quantity is a stated value: it must be in the interval, and the interval no wider than said.
 
     An interval without the value contradicts; one that holds it but reaches further than `tolerance` from it
     says too little, and leaves the claim undecided.
     """
+    remedy = ""
     if not found.low <= value <= found.high:
         verdict: Verdict = "contradicted"
     else:
-        verdict = "reproduced" if max(value - found.low, found.high - value) <= tolerance else "undecided"
-    return Judgement(verdict, quantity, found.value, found.low, found.high, note)
+        reach = max(value - found.low, found.high - value)
+        verdict = "reproduced" if reach <= tolerance else "undecided"
+        if verdict == "undecided":
+            remedy = _samples_text(found.samples, reach / tolerance, unit)
+    limit = f"{limit_text(value)} ± {limit_text(tolerance)}"
+    return Judgement(verdict, quantity, found.value, found.low, found.high, note, limit, remedy)
 
 
 def never(violations: int, cases: int, quantity: str, note: str = "", confidence: float = 0.95) -> Judgement:
@@ -84,25 +111,45 @@ def never(violations: int, cases: int, quantity: str, note: str = "", confidence
     share = proportions([violations], cases, confidence)[0]
     verdict: Verdict = "contradicted" if violations else "reproduced"
     said = f"{violations} of {cases} cases" + (f"; {note}" if note else "")
-    return Judgement(verdict, quantity, share.value, share.low, share.high, said)
+    return Judgement(verdict, quantity, share.value, share.low, share.high, said, "never")
 
 
 def all_of(parts: Sequence[Judgement]) -> Judgement:
-    """Of several judgements that a claim needs together, the one that decides, with a note of the others.
+    """Of several judgements that a claim needs together, the one that decides, with all of them as its parts.
 
-    One contradiction contradicts the claim, one undecided part leaves it undecided. Intervals that must hold
-    together need a smaller error each: the caller divides it among them.
+    One contradiction contradicts the claim, one undecided part leaves it undecided. Of equal verdicts the first is
+    shown. Intervals that must hold together need a smaller error each: the caller divides it among them.
     """
     if not parts:
         return Judgement.without("nothing was judged")
     order: tuple[Verdict, ...] = ("contradicted", "undecided", "reproduced")
     decisive = min(parts, key=lambda part: order.index(part.verdict))
-    others = "; ".join(f"{part.quantity}: {_said(part)}" for part in parts if part is not decisive)
-    note = "; ".join(text for text in (decisive.note, others) if text)
-    return Judgement(decisive.verdict, decisive.quantity, decisive.measured, decisive.low, decisive.high, note)
+    leaves = [leaf for part in parts for leaf in (part.parts or (part,))]
+    return decisive if len(leaves) == 1 else replace(decisive, parts=tuple(leaves))
 
 
-def _said(part: Judgement) -> str:
-    if part.measured is None or part.low is None or part.high is None:
-        return part.verdict
-    return f"{part.measured:.4g} [{part.low:.4g}, {part.high:.4g}], {part.verdict}"
+def limit_text(value: float) -> str:
+    """A limit as people write it."""
+    return f"{value:.4g}".replace("-", "\N{MINUS SIGN}")
+
+
+def _more(found: Estimate, limits: Sequence[float], unit: str) -> str:
+    """How many more samples would move the interval off the nearest limit, if the value stays where it is."""
+    inside = [limit for limit in limits if found.low <= limit <= found.high]
+    if not inside:
+        return ""
+    limit = min(inside, key=lambda end: abs(end - found.value))
+    distance = abs(limit - found.value)
+    reach = found.value - found.low if limit < found.value else found.high - found.value
+    if not distance or not math.isfinite(reach):
+        return ""
+    return _samples_text(found.samples, reach / distance, unit)
+
+
+def _samples_text(samples: int, narrower: float, unit: str) -> str:
+    """About so many more for a narrower interval, with one digit that counts; nothing where no one would take them."""
+    more = samples * (min(narrower, MOST_SAMPLES) ** 2 - 1)
+    if not 0 < more <= MOST_SAMPLES:
+        return ""
+    size = 10 ** max(0, math.floor(math.log10(more)))
+    return f"about {math.ceil(more / size) * size:,} more {unit}"

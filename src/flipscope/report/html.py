@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flipscope import __version__
-from flipscope.lab.plots import Figure
-from flipscope.lab.study import Claim, Table
+from flipscope.lab.figures import Figure
+from flipscope.lab.rows import Rows
+from flipscope.lab.study import Claim
+from flipscope.lab.vegalite import specification, theme
 from flipscope.lab.verdict import VERDICTS, Judgement
 from flipscope.report import wording
-from flipscope.report.charts import alt_text, chart_data, file_stems, render
+from flipscope.report.drawing import alt_text, file_stems, page_script, render
 from flipscope.report.files import write_bytes
 
 if TYPE_CHECKING:
@@ -60,7 +62,8 @@ def html_report(
     from markupsafe import Markup
 
     verdicts = [judgement.verdict for page in pages for _, judgement in page.run.judgements]
-    scripts = [_template("charts.js"), _template("page.js")]
+    drawn = any(page.figures for page in pages)
+    scripts = [*([page_script()] if drawn else []), _template("page.js")]
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     return (
         _environment()
@@ -73,6 +76,7 @@ def html_report(
             counts={verdict: verdicts.count(verdict) for verdict in VERDICTS},
             pages=[_page(page, number) for number, page in enumerate(pages)],
             missing=missing,
+            themes={"light": theme("light"), "dark": theme("dark")},
             style=Markup(_template("style.css")),
             scripts=[Markup(script) for script in scripts],
             allowed=" ".join(f"'sha256-{digest}'" for digest in hashes),  # and no other script runs
@@ -140,6 +144,8 @@ def _page(page: StudyPage, number: int) -> dict[str, Any]:
         "progress": _progress(run),
         "time": wording.time_text(run.seconds),
         "notes": [*_warnings(run), *page.notes],
+        "provenance": list(study.provenance(run.table)) if run.table else [],
+        "deviations": study.deviations,
         "claims": [_claim(claim, found, f"{name}-{place}") for place, (claim, found) in enumerate(run.judgements)],
         "figures": _figures(study.name, page.figures),
         "table": _table(run.table),
@@ -182,20 +188,29 @@ def _facts(page: StudyPage) -> list[tuple[str, str]]:
 
 
 def _claim(claim: Claim, found: Judgement, name: str) -> dict[str, Any]:
-    measured = wording.number_text(found.measured)
     return {
         "id": name,
         "name": claim.name,
-        "where": claim.where,
-        "says": claim.says,
-        "judged": claim.judged,
-        "beyond": claim.beyond,
+        "source": claim.source,
+        "statement": claim.statement,
+        "criterion": claim.criterion,
+        "exploratory": claim.exploratory,
+        **_judgement(found),
+        "note": found.note,
+        "remedy": found.remedy,
+        "bar": wording.interval_places(found.measured, found.low, found.high),
+        "parts": [_judgement(part) for part in found.parts],
+    }
+
+
+def _judgement(found: Judgement) -> dict[str, Any]:
+    measured = wording.number_text(found.measured)
+    return {
         "verdict": found.verdict,
         "quantity": found.quantity,
         "measured": measured,
         "interval": wording.interval_text(found.low, found.high) if measured else "",
-        "note": "" if found.note == found.quantity else found.note,
-        "bar": wording.interval_places(found.measured, found.low, found.high),
+        "limit": found.limit,
     }
 
 
@@ -210,13 +225,13 @@ def _figures(study: str, figures: Sequence[Figure]) -> list[dict[str, Any]]:
             "alt": alt_text(figure),
             "svg": base64.b64encode(render(figure, "svg")).decode(),
             "pdf": base64.b64encode(render(figure, "pdf")).decode(),
-            "data": chart_data(figure),
+            "data": specification(figure),
         }
         for stem, figure in zip(stems, figures, strict=True)
     ]
 
 
-def _table(table: Table) -> dict[str, Any]:
+def _table(table: Rows) -> dict[str, Any]:
     names = list(dict.fromkeys(name for row in table for name in row))
     numbers = {name: all(wording.is_number(row.get(name)) for row in table) for name in names}
 

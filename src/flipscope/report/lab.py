@@ -7,55 +7,96 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.panel import Panel
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from flipscope.lab.driver import Run
 from flipscope.lab.registry import address
 from flipscope.lab.store import RunState
-from flipscope.lab.study import Claim
+from flipscope.lab.study import Claim, Study
 from flipscope.lab.verdict import Judgement
 
 MARKS = {"reproduced": ("✓", "green"), "contradicted": ("✗", "red"), "undecided": ("?", "yellow")}
 
 
-def run_page(run: Run, results: str) -> RenderableType:
-    """The page at the end of ``flipscope run``."""
+def run_page(run: Run, results: str, verbose: bool = False) -> RenderableType:
+    """The page at the end of ``flipscope run``: a line per claim, with `verbose` everything that it rests on."""
+    title = Text(f"{run.study.name}", style="bold")
+    title.append(f"  paper {run.study.paper}, scale {run.scale}", style="not bold dim")
     told = [f"{run.done:,} of {run.trials:,} trials"]
     told += [f"{run.failed:,} failed"] if run.failed else []
     told += [f"{run.reused:,} of them from before"] if run.reused else []
     told.append(span(run.seconds))
-    parts: list[RenderableType] = [claims_table(run.judgements), Text(), Text(", ".join(told) + ".", style="dim")]
+    parts: list[RenderableType] = [title, Text(), claims_table(run, verbose), Text()]
+    if verbose and run.table:
+        parts += [Text(said, style="dim") for said in run.study.provenance(run.table)]
+    parts.append(Text(", ".join(told) + ".", style="dim"))
     if run.failed:
         parts.append(Text(f"What failed: flipscope results {run.study.name} --failed --results {results}", style="dim"))
     parts.append(Text(f"The figures: flipscope report {address(run.study)} --results {results}", style="dim"))
-    title = f"{run.study.name} (paper {run.study.paper}), scale {run.scale}"
-    return Panel(Group(*parts), title=title, title_align="left", padding=(1, 2))
+    return Group(*parts)
 
 
-def claims_table(judgements: Sequence[tuple[Claim, Judgement]]) -> Table:
-    """One claim a row: verdict, what the paper says, the number with its interval."""
-    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold", show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for claim, judgement in judgements:
+def claims_table(run: Run, verbose: bool = False) -> RenderableType:
+    """One line per claim: mark, name, number against its limit; beneath it at most one reason."""
+    parts: list[RenderableType] = []
+    shown = [(claim, judgement, numbers(judgement)) for claim, judgement in run.judgements]
+    widest = max((len(found) for _, _, found in shown), default=0)
+    for claim, judgement, found in shown:
         mark, colour = MARKS[judgement.verdict]
-        words = Text(f"{claim.name}\n", style="bold")
-        words.append(f"{claim.says} ({claim.where})\n", style="not bold")
-        words.append(measured(judgement), style="not bold cyan")
-        if judgement.note:
-            words.append(f"\n{judgement.note}", style="not bold dim")
-        table.add_row(Text(f"{mark} {judgement.verdict}", style=colour), words)
-    return table
+        line = Table(box=None, padding=(0, 1), pad_edge=False, show_header=False, expand=True)
+        for options in ({"no_wrap": True}, {"ratio": 1}, {"no_wrap": True, "min_width": widest}):
+            line.add_column(overflow="fold", **options)
+        line.add_row(Text(mark, style=colour), Text(claim.name, style="bold"), Text(found, style="cyan"))
+        parts.append(line)
+        beneath = _details(claim, judgement) if verbose else Text(_reason(judgement, run), style="dim")
+        if verbose or _reason(judgement, run):
+            parts.append(Padding(beneath, (0, 0, 0, 3)))
+    return Group(*parts)
 
 
-def measured(judgement: Judgement) -> str:
-    """What was measured, in words and numbers."""
+def _reason(judgement: Judgement, run: Run) -> str:
+    """Why a claim is not reproduced, in a few words; an undecided one says what would decide it."""
+    if judgement.verdict == "reproduced":
+        return ""
+    if judgement.verdict == "contradicted":
+        return judgement.note
+    names = list(run.study.scales)
+    larger = names[names.index(run.scale) + 1 :]
+    command = f"flipscope run {address(run.study)} --scale {larger[0]}" if larger else ""
+    if not run.complete:
+        command = f"flipscope run {address(run.study)} --scale {run.scale}"
+    remedy = ": ".join(text for text in (judgement.remedy, command) if text)
+    why = judgement.quantity if judgement.measured is None else "" if remedy else judgement.note
+    return "; ".join(text for text in (why, f"would decide: {remedy}" if remedy else "") if text)
+
+
+def _details(claim: Claim, judgement: Judgement) -> RenderableType:
+    """Everything that a verdict rests on."""
+    lines = [f"{claim.statement} ({claim.source})", f"judged by: {claim.criterion}", judgement.quantity]
+    lines += [judgement.note] if judgement.note else []
+    lines += [f"would decide: {judgement.remedy}"] if judgement.remedy else []
+    parts: list[RenderableType] = [Text("\n".join(lines), style="dim")]
+    if judgement.parts:
+        table = Table(box=None, padding=(0, 1), pad_edge=False, show_header=False)
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        table.add_column(overflow="fold")
+        for part in judgement.parts:
+            mark, colour = MARKS[part.verdict]
+            table.add_row(Text(mark, style=colour), part.quantity, Text(numbers(part), style="cyan"))
+        parts.append(table)
+    return Group(*parts)
+
+
+def numbers(judgement: Judgement) -> str:
+    """The number with its interval against its limit, "" where there is none."""
     if judgement.measured is None:
-        return judgement.quantity
-    ends = ["?" if end is None else f"{end:.4g}" for end in (judgement.low, judgement.high)]
-    return f"{judgement.quantity}: {judgement.measured:.4g} [{ends[0]}, {ends[1]}]"
+        return ""
+    ends = ["?" if end is None else f"{end:.3g}" for end in (judgement.low, judgement.high)]
+    against = f" {judgement.limit}" if judgement.limit else ""
+    return f"{judgement.measured:.3g} [{ends[0]}, {ends[1]}]{against}".replace("-", "\N{MINUS SIGN}")
 
 
 def studies_page(rows: Sequence[dict[str, Any]]) -> RenderableType:
@@ -72,6 +113,33 @@ def studies_page(rows: Sequence[dict[str, Any]]) -> RenderableType:
         costs = (f"{name}: about {span(60 * scale['minutes'])}" for name, scale in row["scales"].items())
         where = "\n".join([row["paper"], *row["figures"]])
         table.add_row(about, where, "\n".join(costs), row["state"])
+    return table
+
+
+def study_page(study: Study, state: str) -> RenderableType:
+    """The page of ``flipscope studies NAME``: what it runs, what it judges, where it departs from the paper."""
+    parts: list[RenderableType] = [Text(study.title, style="bold"), Text(f"paper {study.paper}, {state}", style="dim")]
+    parts += [Text(), Text("Scales", style="bold"), _listed(_scale_rows(study))]
+    claims = [
+        (claim.name, f"{claim.statement} ({claim.source}); judged by: {claim.criterion}") for claim in study.claims
+    ]
+    parts += [Text(), Text("Claims", style="bold"), _listed(claims)]
+    if study.deviations:
+        departures = [(each.what, f"paper: {each.paper}; here: {each.ours}; {each.why}") for each in study.deviations]
+        parts += [Text(), Text("Where it departs from the paper", style="bold"), _listed(departures)]
+    return Group(*parts)
+
+
+def _scale_rows(study: Study) -> list[tuple[str, str]]:
+    return [(name, f"{scale.note}; about {span(60 * scale.minutes)}") for name, scale in study.scales.items()]
+
+
+def _listed(rows: Sequence[tuple[str, str]]) -> Table:
+    table = Table(box=None, padding=(0, 1), pad_edge=False, show_header=False)
+    table.add_column(overflow="fold", max_width=34)
+    table.add_column(overflow="fold")
+    for name, said in rows:
+        table.add_row(Text(name, style="cyan"), Text(said))
     return table
 
 

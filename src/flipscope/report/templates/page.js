@@ -1,5 +1,43 @@
-/* The rest of the page: downloads, sorting, copying, choosing verdicts. Without it everything can still be read. */
-"use strict";
+/* Figures, downloads, sorting, copying, choosing verdicts. Without it everything can still be read. */
+
+/* Vega draws each figure as wide as there is room, in the colours of the page, and anew when either changes. */
+const themes = JSON.parse(document.getElementById("themes").textContent);
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const LEAST = 270, AROUND = 86, BETWEEN = 24;
+
+function fitted(spec, room) {
+  const columns = Math.max(1, Math.min(spec.columns, Math.floor((room + BETWEEN) / (LEAST + BETWEEN))));
+  const share = (room - BETWEEN * (columns - 1)) / columns - AROUND;
+  const scaled = (panel) => ({ ...panel, width: Math.max(140, share), height: Math.min(240, Math.max(150, 0.62 * share)) });
+  return { ...spec, columns, concat: spec.concat.map(scaled) };
+}
+
+async function draw(figure) {
+  const place = figure.querySelector(".drawing"), room = Math.floor(figure.clientWidth);
+  figure.spec ??= JSON.parse(figure.querySelector("script").textContent);
+  figure.drawn = `${room} ${dark.matches}`;
+  const options = { mode: "vega-lite", ast: true, actions: false, renderer: "svg" };
+  const config = dark.matches ? themes.dark : themes.light;
+  try {
+    const made = await drawFigure(place, fitted(figure.spec, room), { ...options, config });
+    figure.view?.finalize();
+    figure.view = made.view;
+    figure.classList.add("live");
+  } catch (problem) {
+    figure.classList.remove("live"); // the static drawing stays
+    console.error(problem);
+  }
+}
+
+const figures = [...document.querySelectorAll("figure.chart")];
+const redraw = () => figures.filter((each) => each.drawn !== `${Math.floor(each.clientWidth)} ${dark.matches}`).map(draw);
+let waiting;
+addEventListener("resize", () => {
+  clearTimeout(waiting);
+  waiting = setTimeout(redraw, 120);
+});
+dark.addEventListener("change", redraw);
+redraw();
 
 function save(name, blob) {
   const link = document.createElement("a");

@@ -1,9 +1,15 @@
-"""What several geometry studies need: seeds, and the work of a measurement."""
+"""What several geometry studies need: seeds, the work of a measurement, spectra, and how signs came about."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+import flipscope.lab as lab
+from flipscope.cube.intervals import Estimate
 from flipscope.models.config import TransformerConfig
 
 
@@ -19,3 +25,52 @@ def flip_work(shape: TransformerConfig, length: int) -> float:
     tokens = length + 1
     token = shape.width * (4 * shape.width + 2 * shape.hidden_width) + 2 * tokens * shape.width
     return float(tokens * tokens * shape.layers * token)
+
+
+def flip_memory(shape: TransformerConfig, length: int) -> int:
+    """Bytes: the parameters in float32, in float64, and while drawn; the activations of a string and its flips."""
+    parameters = shape.layers * shape.width * (4 * shape.width + 2 * shape.hidden_width)
+    activations = (length + 1) ** 2 * (8 * shape.width + 2 * shape.hidden_width) * 4
+    return (1 << 29) + 16 * parameters + activations
+
+
+def spectrum(counts: NDArray[np.int64], length: int) -> dict[str, Any]:
+    """Of the sensitivities of a model's strings: how many, their mean, and how many strings have each."""
+    profile = np.bincount(counts, minlength=length + 1).tolist()
+    return {"strings": len(counts), "average_sensitivity": float(counts.mean()), "profile": profile}
+
+
+def spectrum_panel(title: str, x: str, y: str, series: Sequence[lab.Series], rule: float | None = None) -> lab.Panel:
+    """Bars of shares on a log scale, whose axis ends below the smallest of them; a rule where random functions lie."""
+    smallest = min((height for each in series for height in each.y if height), default=1.0)
+    rules = [] if rule is None else [lab.Rule(rule, "random function", axis="x")]
+    ends = (-1.0, float(max((len(each.x) for each in series), default=1)))
+    return lab.Panel(title, x, y, series, y_log=True, x_range=ends, y_range=(smallest / 2, 1.5), rules=rules)
+
+
+def screen_error(table: lab.Rows) -> tuple[Estimate | None, float]:
+    """The rate of wrong guesses of the screen, and by how much averages could be too small because of them."""
+    if table.total("skipped") == 0:
+        return None, 0.0
+    rate = lab.share(table.total("wrong"), table.total("audited"))
+    return rate, table[0]["length"] * rate.high * table.total("skipped") / _flips(table.where(screened=True))
+
+
+def how_measured(table: lab.Rows) -> list[str]:
+    """What was computed again, what is too close to call, and how far a screen is to be trusted."""
+    again = f", {table.total('rechecked'):,} computed again in float64" if table.having("rechecked") else ""
+    said = [f"{table.total('near_ties'):,} signs too close to call{again}"]
+    screened = table.where(screened=True)
+    rate, hidden = screen_error(screened)
+    if rate is not None:
+        guessed = screened.total("skipped") / _flips(screened)
+        said += [
+            f"{len(screened)} of {len(table)} models screened, where {guessed:.0%} of the flips were guessed",
+            f"of {rate.samples:,} audited guesses {screened.total('wrong')} were wrong (at most {rate.high:.2g} of "
+            f"all), which could hide {hidden:.2g} of an average",
+        ]
+    return said
+
+
+def _flips(table: lab.Rows) -> int:
+    return sum(row["strings"] * row["length"] for row in table)

@@ -2,210 +2,229 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from functools import partial
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
-from flipscope.cube.blocks import Progress
-from flipscope.lab.plots import Figure, Panel, Rule, Series
-from flipscope.lab.study import Outcome, Result, Scale, Study, Table
-from flipscope.models.config import encoder
-from flipscope.models.init import random_shape
-from flipscope.models.transformer import Transformer
+import flipscope.lab as lab
+from flipscope.cube.intervals import Estimate
 from flipscope.probes import flips
-from flipscope.studies.geometry._trained_claims import CLAIMS, LEARNED, named, rows_of
-from flipscope.studies.geometry._training import Name, Training, strings_of
-from flipscope.training.fit import evaluate, fit, random_training
+from flipscope.studies.geometry._shared import how_measured, spectrum, spectrum_panel
+from flipscope.studies.geometry.training import Name, Training, random_training, strings_of, train
+from flipscope.training.fit import evaluate
 
-LEARNED_LABEL, FAILED_LABEL = f"models that learned it (above {LEARNED})", "models that did not"
+LEARNED, CHANCE = 0.99, 0.6  # accuracy from which on a language is learned, and up to which it is not at all
+GATHERED = 0.8  # share of the strings that must lie where the spectrum is said to cluster
+FEWEST = 3  # models that a claim on every model needs
+NEAR_ZERO = 0.1  # of N: average sensitivity up to which that of a model that failed is near 0
+PLAIN: tuple[Name, ...] = ("first", "majority", "parity")
+SPARSE: tuple[Name, ...] = ("sparse_majority", "sparse_parity")
+SETTING = ("head_size", "ffn_multiple", "batch", "learning_rate", "train", "test", "strings", "max_epochs")
+TINY = dict(zip(SETTING, (8, 2, 64, 3e-3, 2_000, 1_000, 200, 10), strict=True))
+SMALL = dict(zip(SETTING, (16, 2, 128, 1e-2, 10_000, 4_000, 400, 40), strict=True))
+WORDS = "First, Majority and Parity at N = {length}, models per language: {models}"
+GROUPS = {True: f"models that learned it (above {LEARNED})", False: "models that did not"}
 
 
-class TrainedProfiles(Study):
+def named(row: lab.Row) -> str:
+    """A trained model in words."""
+    sparse = f" of {row['relevant']} bits" if row["relevant"] else ""
+    return f"{row['language'].replace('_', ' ')}{sparse}, width {row['heads'] * row['head_size']}, seed {row['seed']}"
+
+
+def _each_model(rows: lab.Rows, judge: Callable[[str, lab.Row, float], lab.Judgement], missing: str) -> lab.Judgement:
+    def one(name: str, model: lab.Rows, confidence: float) -> lab.Judgement:
+        return judge(name, model[0], confidence)
+
+    models = [(named(row), lab.Rows([row])) for row in rows]
+    return lab.for_each(models, one, missing=missing, fewest=FEWEST, what="models")
+
+
+def _accuracy(
+    language: Name, says: Callable[[Estimate, float, str], lab.Judgement], limit: float, source: str, title: str
+) -> lab.Claim:
+    """The claim that the test accuracy of every model, compared with the limit, is as the paper says."""
+
+    def one(name: str, row: lab.Row, confidence: float) -> lab.Judgement:
+        return says(lab.share(row["correct"], row["tested"], confidence), limit, f"accuracy on {name}")
+
+    def judge(table: lab.Rows) -> lab.Judgement:
+        return _each_model(table.where(language=language), one, "no model was trained on it")
+
+    statement, sign = f"{title}, in every model", "at least" if limit == LEARNED else "at most"
+    return lab.Claim(title, source, statement, f"test accuracy {sign} {limit} in every model", judge)
+
+
+def _gathered(row: lab.Row) -> int:
+    """Strings whose sensitivity is where that of the language is: 1, or 0 and about half the bits that count."""
+    counts, bits = np.arange(len(row["profile"])), row["relevant"] or row["length"]
+    middle = (counts == 0) | (np.abs(counts - bits / 2) <= max(1.0, bits / 10))
+    return int(np.array(row["profile"])[counts == 1 if row["language"] == "first" else middle].sum())
+
+
+def _spectrum(language: Name, source: str, title: str, statement: str) -> lab.Claim:
+    """The claim that the strings of every model that learned the language have its sensitivities."""
+
+    def one(name: str, row: lab.Row, confidence: float) -> lab.Judgement:
+        found = lab.share(_gathered(row), row["strings"], confidence)
+        return lab.at_least(
+            found, GATHERED, f"share of strings at the language's sensitivities, {name}", unit="strings"
+        )
+
+    def judge(table: lab.Rows) -> lab.Judgement:
+        return _each_model(table.where(language=language, learned=True), one, "no model learned it")
+
+    return lab.Claim(
+        title, source, statement, f"at least {GATHERED} of the strings in every model that learned it", judge
+    )
+
+
+def _judge_failures(table: lab.Rows) -> lab.Judgement:
+    if not (failed := table.where(learned=False)):
+        return lab.Judgement.without("no model failed")
+    found = lab.share_of(failed, lambda row: row["average_sensitivity"] <= NEAR_ZERO * row["length"])
+    return lab.at_least(found, 0.5, "share of models that failed with average sensitivity near 0", unit="models")
+
+
+class TrainedProfiles(lab.Study):
     """What training makes of the bias towards low sensitivity."""
 
-    name = "trained-profiles"
-    paper = "000"
+    name, paper, figures = "trained-profiles", "000", ("Fig 3 right", "Fig 5", "Fig 6", "Fig 7")
     title = "Sensitivity spectra of trained transformers: First, Majority, Parity, sparse and random languages"
-    figures = ("Fig 3 right", "Fig 5", "Fig 6", "Fig 7")
-    scales = {
-        "smoke": Scale("First, Majority and Parity at N = 16, one small model each", 0.5),
-        "laptop": Scale(
-            "N = 100, widths 16 and 32, 2 layers, 3 models a shape and language; random languages N = 40", 30
+    scales = lab.scales(WORDS, smoke=(0.5, {"length": 16, "models": 1, "heads": (2,), "sparse": (), "training": TINY}))
+    scales |= lab.scales(
+        WORDS + "; sparse ones with m in {sparse}; random languages at N = {random}",
+        laptop=(30, {"length": 100, "models": 3, "sparse": (5, 20), "random": 40, "heads": (1, 2), "training": SMALL}),
+        paper=(500_000, {"length": 100, "models": 10, "sparse": (5, 10, 20, 50), "random": 40}),
+    )
+    deviations = (
+        lab.Deviation(
+            "models per language", "10 in the text, 50 under Figs 5 to 7", "10", "the paper contradicts itself"
         ),
-        "paper": Scale("App. F.2: N = 100, random shapes, 10 models a language, m in {5, 10, 20, 50}", 500_000),
-    }
-    claims = CLAIMS
+        lab.Deviation("shapes (laptop)", "at random, width up to 1024", "widths 16 and 32", "months on two cores"),
+        lab.Deviation("training (laptop)", "until it stops improving", "at most 40 epochs", "30 minutes in all"),
+        lab.Deviation("batch, learning rate (laptop)", "at random", "128 and 0.01", "small models learn with these"),
+        lab.Deviation("most epochs", "silent", "1,000 at scale paper", "a training must end"),
+        lab.Deviation("test strings (laptop)", "1,000", "4,000", "to tell 0.99 from 1 in every model together"),
+        lab.Deviation("learned", "perfectly", f"accuracy above {LEARNED}", "silent on the threshold"),
+        lab.Deviation(
+            "Parity", "not reached, yet 'higher-sensitivity strings'", f"at most {CHANCE}", "silent on accuracy"
+        ),
+    )
+    claims = (
+        _accuracy("first", lab.at_least, LEARNED, "Fig 5", "First is learned"),
+        _spectrum("first", "Fig 5", "First: spectrum at 1", "its sensitivities cluster at 1"),
+        _accuracy("majority", lab.at_least, LEARNED, "Fig 5", "Majority is learned"),
+        _spectrum("majority", "Fig 5", "Majority: spectrum at 0 and N/2", "at 0 and half the length, within N/10"),
+        _accuracy("parity", lab.at_most, CHANCE, "Fig 5", "Parity is not learned"),
+        _accuracy("sparse_majority", lab.at_least, LEARNED, "Figs 6, 7", "sparse majorities are learned"),
+        _spectrum(
+            "sparse_majority",
+            "Figs 6, 7",
+            "sparse Majority: spectrum at 0 and m/2",
+            "at 0 and half the relevant bits, within max(1, m/10)",
+        ),
+        _accuracy("sparse_parity", lab.at_most, CHANCE, "Figs 6, 7", "sparse parities are not learned"),
+        lab.Claim(
+            "models that fail to learn: sensitivities at 0",
+            "Fig 3 right, App. F.2",
+            "sensitivities of models that fail to learn cluster around 0",
+            f"share of the models with accuracy up to {LEARNED} whose average sensitivity is at most {NEAR_ZERO} N: "
+            "more than half",
+            _judge_failures,
+        ),
+    )
 
     def trials(self, scale: str) -> list[Training]:
-        return _paper_trials() if scale == "paper" else _small_trials(scale)
+        plan = self.scales[scale].settings
+        return list(_paper_trials(plan) if scale == "paper" else _small_trials(plan))
 
-    def measure(self, trial: Training, progress: Progress) -> Outcome:
+    def measure(self, trial: Training, progress: lab.Progress) -> lab.Outcome:
         data = strings_of(trial)
-        width = trial.heads * trial.head_size
-        config = encoder(width=width, layers=trial.layers, heads=trial.heads, ffn_width=trial.ffn_multiple * width)
-        model = Transformer(config, scheme=trial.init, seed=trial.seed)
-        steps = trial.max_epochs * math.ceil(len(data["train"].bits) / trial.batch)
-        fitted = fit(
-            model,
-            data["train"],
-            data["validation"],
-            batch=trial.batch,
-            learning_rate=trial.learning_rate,
-            seed=trial.seed,
-            max_epochs=trial.max_epochs,
-            callback=lambda moment: progress(moment.step, steps),  # an epoch of a large model takes minutes
-        )
+        model, fitted = train(trial, data, progress)
         tested = evaluate(model, data["test"])
         found = flips.measure(model, data["test"].bits[: trial.strings])
+        curves = ("train_loss", "validation_loss", "validation_accuracy")
         return {
             "counts": found.counts,
             "near_ties": found.near_ties,
             "correct": tested.correct,
             "tested": tested.strings,
             "epochs": len(fitted.history),
-            "kept_epoch": fitted.kept_epoch,
-            "steps": fitted.steps,
-            "stopped": fitted.stopped,
-            "train_loss": np.array([epoch.train_loss for epoch in fitted.history]),
-            "validation_loss": np.array([epoch.validation_loss for epoch in fitted.history]),
-            "validation_accuracy": np.array([epoch.validation_accuracy for epoch in fitted.history]),
+            **{name: getattr(fitted, name) for name in ("kept_epoch", "steps", "stopped")},
+            **{name: np.array([getattr(epoch, name) for epoch in fitted.history]) for name in curves},
         }
 
-    def summarise(self, results: Sequence[Result]) -> Table:
-        rows = []
-        for result in results:
-            content, outcome = result.trial.content(), result.outcome
-            counts = outcome["counts"]
-            kept = ("correct", "tested", "epochs", "steps", "stopped", "near_ties")
-            rows.append(
-                {
-                    **content,
-                    **{name: outcome[name] for name in kept},
-                    "strings": len(counts),
-                    "accuracy": outcome["correct"] / outcome["tested"],
-                    "average_sensitivity": float(counts.mean()),
-                    "profile": np.bincount(counts, minlength=content["length"] + 1).tolist(),
-                    "seconds": result.seconds,
-                }
-            )
-        return rows
+    def row(self, trial: Training, outcome: lab.Outcome) -> lab.Row:
+        kept = ("correct", "tested", "epochs", "steps", "stopped", "near_ties")
+        accuracy = outcome["correct"] / outcome["tested"]
+        told = {
+            **trial.content(),
+            **{name: outcome[name] for name in kept},
+            **spectrum(outcome["counts"], trial.length),
+        }
+        return {**told, "accuracy": accuracy, "learned": accuracy > LEARNED}
 
-    def draw(self, table: Table) -> list[Figure]:
-        kinds = sorted({(row["language"], row["relevant"], row["length"]) for row in table})
-        spectra = [_spectrum_panel(table, *kind) for kind in kinds]
-        averages = _averages_panel(table, kinds)
-        caption = "Share of the strings of all models together at each sensitivity, on a log scale."
+    def provenance(self, table: lab.Rows) -> list[str]:
+        means = [
+            f"{language.replace('_', ' ')} {np.mean(rows.column('average_sensitivity')):.3g}"
+            for language, rows in table.where(learned=False).by("language")
+        ]
+        failed = f"average sensitivity of models that failed, by language: {', '.join(means)}"
+        return [*how_measured(table), *([failed] if means else [])]
+
+    def draw(self, table: lab.Rows) -> list[lab.Figure]:
+        spectra, names = [], []
+        points: dict[bool, list[tuple[int, float, str]]] = {True: [], False: []}
+        for place, ((language, relevant, length), rows) in enumerate(table.by("language", "relevant", "length")):
+            words, series = f"{language.replace('_', ' ')} {relevant or ''}".strip(), []
+            for colour, (learned, own) in enumerate(rows.each("learned", GROUPS)):
+                points[learned] += [
+                    (place, row["average_sensitivity"], f"{named(row)}: accuracy {row['accuracy']:.3f}") for row in own
+                ]
+                if own:
+                    shares = np.sum(own.column("profile"), axis=0) / own.total("strings")
+                    series.append(lab.bars(GROUPS[learned], shares, colour=colour))
+            title = f"{words}, N = {length}: {len(rows.where(learned=True))} of {len(rows)} learned"
+            spectra.append(spectrum_panel(title, "sensitivity s(x)", "share of strings", series))
+            names.append(words)
+        averages = []
+        for colour, (learned, found) in enumerate(points.items()):
+            x, y, hover = ([point[axis] for point in found] for axis in range(3))
+            averages.append(lab.Series(GROUPS[learned], x, y, "points", colour=colour, hover=hover))  # type: ignore[arg-type]
+        half = lab.Rule(max(table.column("length")) / 2, "N/2, as of a random function")
+        panel = lab.Panel("", "", "average sensitivity", averages, categories=names, rules=(half,))
+        all_models = "Share of the strings of all models together at each sensitivity, on a log scale."
+        each_model = "One point per model; the accuracy tells whether it learned its language."
+        top, bottom = "Sensitivity spectra after training", "Average sensitivity of each trained model"
         return [
-            Figure("trained-spectra", "Sensitivity spectra after training", caption, spectra, where="Figs 3, 5, 6, 7"),
-            Figure(
-                "trained-averages",
-                "Average sensitivity of each trained model",
-                "One point a model; the accuracy tells whether it learned its language.",
-                [averages],
-                columns=1,
-                where="Figs 5, 6, 7, bottom",
-            ),
+            lab.Figure("trained-spectra", top, all_models, spectra, where="Figs 3, 5, 6, 7"),
+            lab.Figure("trained-averages", bottom, each_model, [panel], columns=1, where="Figs 5, 6, 7, bottom"),
         ]
 
 
-# ---------------------------------------------------------------- trials
+def _small_trials(plan: Mapping[str, Any]) -> Iterator[Training]:
+    """Small shapes with fixed batch and learning rate: those of App. F.1 would take months on two cores."""
+    for seed in range(plan["models"]):
+        settings: list[tuple[Name, int, int]] = [(name, 0, heads) for name in PLAIN for heads in plan["heads"]]
+        settings += [(name, m, 1) for name in SPARSE for m in plan["sparse"]]
+        for name, relevant, heads in settings:
+            yield Training(name, relevant, seed, seed, plan["length"], "uniform", 2, heads, **plan["training"])
+        if plan["sparse"]:
+            yield Training("random", 0, seed, seed, 40, "xavier_normal", 2, 1, **plan["training"])
 
 
-def _small_trials(scale: str) -> list[Training]:
-    """The two smallest shapes of App. F.1 that differ in heads: all of them would take months on two cores."""
-    plain: tuple[Name, ...] = ("first", "majority", "parity")
-    sparse: tuple[Name, ...] = ("sparse_majority", "sparse_parity")
-    if scale == "smoke":
-        tiny = partial(Training, length=16, init="uniform", layers=2, heads=2, head_size=8, ffn_multiple=2, batch=64)
-        short = partial(tiny, learning_rate=3e-3, train=2_000, test=1_000, strings=200, max_epochs=10)
-        return [short(name, 0, 0, 0) for name in plain]
-    small = partial(Training, layers=2, head_size=16, ffn_multiple=2, batch=128, learning_rate=1e-2)
-    made = partial(small, train=10_000, test=4_000, strings=400, max_epochs=40)
-    found = []
-    for seed in range(3):
-        found += [made(name, 0, seed, seed, 100, "uniform", heads=heads) for name in plain for heads in (1, 2)]
-        found += [made(name, m, seed, seed, 100, "uniform", heads=1) for name in sparse for m in (5, 20)]
-        found.append(made("random", 0, seed, seed, 40, "xavier_normal", heads=1))
-    return found
-
-
-def _paper_trials() -> list[Training]:
-    """App. F.2: ten models a language, with shape, batch and learning rate at random."""
-    languages: list[tuple[Name, int, int]] = [("first", 0, 0), ("majority", 0, 0), ("parity", 0, 0)]
-    sparse: tuple[Name, ...] = ("sparse_majority", "sparse_parity")
-    languages += [(name, m, instance) for name in sparse for m in (5, 10, 20, 50) for instance in range(10)]
-    languages += [("random", 0, instance) for instance in range(10)]
-    found = []
-    for number, (name, relevant, instance) in enumerate(languages):
-        for model in range(10):
-            seed = 10 * number + model
-            shape, setting = random_shape(seed), random_training(seed)
-            found.append(
-                Training(
-                    name,
-                    relevant,
-                    instance,
-                    seed,
-                    40 if name == "random" else 100,
-                    "xavier_normal" if name == "random" else "uniform",
-                    shape.layers,
-                    shape.heads,
-                    shape.width // shape.heads,
-                    shape.hidden_width // shape.width,
-                    setting.batch,
-                    setting.learning_rate,
-                    train=10_000,
-                    test=1_000,
-                    strings=1_000,
-                    max_epochs=1_000,
-                )
-            )
-    return found
-
-
-# ---------------------------------------------------------------- figures
-
-
-def _title(language: str, relevant: int, length: int) -> str:
-    words = language.replace("_", " ").capitalize()
-    return f"{words}, m = {relevant}, N = {length}" if relevant else f"{words}, N = {length}"
-
-
-def _spectrum_panel(table: Table, language: str, relevant: int, length: int) -> Panel:
-    """The strings of all models together, of those that learned the language apart from those that did not."""
-    rows = [row for row in rows_of(table, language) if (row["relevant"], row["length"]) == (relevant, length)]
-    learned = [row for row in rows if row["accuracy"] > LEARNED]
-    series = []
-    for colour, (label, own) in enumerate(
-        ((LEARNED_LABEL, learned), (FAILED_LABEL, [row for row in rows if row not in learned]))
-    ):
-        if own:
-            total = sum(row["strings"] for row in own)
-            counts = np.sum([row["profile"] for row in own], axis=0)
-            heights = [float(count) / total if count else None for count in counts]
-            series.append(Series(label, list(range(length + 1)), heights, "bars", colour=colour))
-    title = f"{_title(language, relevant, length)}: {len(learned)} of {len(rows)} learned"
-    lowest = 0.5 / sum(row["strings"] for row in rows)
-    return Panel(title, "sensitivity s(x)", "share of strings", series, y_log=True, y_range=(lowest, 1.5))
-
-
-def _averages_panel(table: Table, kinds: Sequence[tuple[str, int, int]]) -> Panel:
-    learned: list[tuple[float, float, str]] = []
-    others: list[tuple[float, float, str]] = []
-    for place, (language, relevant, length) in enumerate(kinds):
-        for row in rows_of(table, language):
-            if (row["relevant"], row["length"]) == (relevant, length):
-                point = (float(place), row["average_sensitivity"], f"{named(row)}: accuracy {row['accuracy']:.3f}")
-                (learned if row["accuracy"] > LEARNED else others).append(point)
-    series = []
-    for colour, (label, points) in enumerate(((LEARNED_LABEL, learned), (FAILED_LABEL, others))):
-        x, y, hover = ([point[axis] for point in points] for axis in range(3))
-        series.append(Series(label, x, y, "points", colour=colour, hover=hover))  # type: ignore[arg-type]
-    names = [f"{language.replace('_', ' ')} {relevant or ''}".strip() for language, relevant, _ in kinds]
-    half = Rule(max(length for _, _, length in kinds) / 2, "N/2, as of a random function")
-    return Panel("", "", "average sensitivity", series, categories=names, rules=(half,))
+def _paper_trials(plan: Mapping[str, Any]) -> Iterator[Training]:
+    """App. F.2: shape, batch and learning rate at random."""
+    several = range(plan["models"])
+    languages: list[tuple[Name, int, int]] = [(name, 0, 0) for name in PLAIN]
+    languages += itertools.product(SPARSE, plan["sparse"], several)
+    languages += [("random", 0, instance) for instance in several]
+    for number, language in enumerate(languages):
+        for model in several:
+            yield random_training(*language, plan["models"] * number + model)
 
 
 STUDY = TrainedProfiles()

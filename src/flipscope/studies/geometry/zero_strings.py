@@ -4,100 +4,22 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
 
+import flipscope.lab as lab
 from flipscope.bounds.geometry import Threshold
 from flipscope.cube import functions
-from flipscope.cube.blocks import Progress
 from flipscope.cube.estimate import generators, random_strings
-from flipscope.cube.intervals import mean_from_samples, proportions
+from flipscope.cube.intervals import Estimate, mean_from_samples
 from flipscope.cube.sensitivity import zero_strings
-from flipscope.errors import InputError
-from flipscope.lab.plots import Figure, Panel, Rule, Series
-from flipscope.lab.study import Outcome, Result, Scale, Study, Table, Trial
-from flipscope.models.config import TransformerConfig, encoder, recognizer
 from flipscope.models.transformer import Transformer
 from flipscope.probes import flips
-from flipscope.studies.geometry._shared import flip_work, seed_of
-from flipscope.studies.geometry._zero_claims import CLAIMS, POISSON, by_shape, network_rows
-
-Preset = Literal["recognizer", "encoder"]
-PRESETS: tuple[Preset, ...] = get_args(Preset)
-MAX_EXACT = 16  # bits: up to here all strings are asked
-BLOCK = 500  # random functions in one trial
-BESIDES = 2e10  # multiply-adds of the half second in which a model is built and its precision checked
-
-
-@dataclass(frozen=True)
-class Network(Trial):
-    """A random transformer, parameters uniform in [-1, 1], on strings of one length.
-
-    A seed stands for the same model at every length, and for unrelated models of different shapes.
-    """
-
-    preset: Preset
-    width: int
-    layers: int
-    eps: float
-    seed: int
-    length: int
-    strings: int  # asked beyond MAX_EXACT bits, drawn at random
-
-    def check(self) -> None:
-        if min(self.width, self.layers, self.length, self.strings) < 1 or self.seed < 0:
-            raise InputError(f"{self} needs a width, layers, a length, strings, and a seed from 0 on")
-
-    @property
-    def config(self) -> TransformerConfig:
-        """Its choices; one head."""
-        return (recognizer if self.preset == "recognizer" else encoder)(self.width, self.layers, 1, eps=self.eps)
-
-    @property
-    def model_seed(self) -> int:
-        """Of the weights, and with the length of the strings."""
-        return seed_of(PRESETS.index(self.preset), self.width, self.layers, round(self.eps * 1e9), self.seed)
-
-    @property
-    def asked(self) -> int:
-        """Number of strings whose sensitivity is found."""
-        return 1 << self.length if self.length <= MAX_EXACT else self.strings
-
-    @property
-    def cost(self) -> float:
-        """Multiply-adds, and what a trial takes besides; of a sample of strings every flip is asked as well."""
-        work = flip_work(self.config, self.length)
-        return BESIDES + self.asked * (work / (self.length + 1) if self.length <= MAX_EXACT else work)
-
-
-@dataclass(frozen=True)
-class Functions(Trial):
-    """Uniformly random functions of so many bits."""
-
-    length: int
-    block: int
-    count: int
-
-    @property
-    def cost(self) -> float:
-        """Entries of the truth tables, in multiply-adds."""
-        return 1e3 * self.count * 2.0**self.length
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a scale measures."""
-
-    models: int  # of each shape
-    lengths: tuple[int, ...]
-    strings: int
-    bits: tuple[int, ...]  # of the random functions
-    functions: int  # of each
-
+from flipscope.studies.geometry._shared import how_measured, seed_of
+from flipscope.studies.geometry.random_models import Network, Preset
 
 # (D-1)/2L - 5 is 2.75 for the first shape, negative for the second; the third has eps > 0, and the last is the model
 # of App. F, to which the theorem does not apply to the letter.
@@ -107,45 +29,205 @@ SHAPES: tuple[tuple[Preset, int, int, float], ...] = (
     ("recognizer", 32, 2, 1.0),
     ("encoder", 32, 2, 1e-5),
 )
+NAMES = {shape: "{} D={} L={} eps={:g}".format(*shape) for shape in SHAPES}
 LENGTHS = (4, 6, 8, 10, 12, 14, 16, 24, 40, 64, 100, 150)
-PLANS = {
-    "smoke": Plan(3, (4, 8, 24), 20, (8,), 200),
-    "laptop": Plan(40, LENGTHS, 100, (8, 12, 16), 4_000),
-    "paper": Plan(500, (*LENGTHS, 250, 400), 1_000, (8, 12, 16, 20), 20_000),
-}
+LONG = (*LENGTHS, 250, 400)
+BLOCK = 500  # random functions in one trial
+POISSON = tuple(math.exp(-1) / math.factorial(k) for k in range(7))  # P(Poisson(1) = k)
+SOME, TOLERANCE = 1 - math.exp(-1), 0.05  # P(Poisson(1) >= 1), and how far from it the interval may reach
+# The limit is off by about N/2^N at N bits (0.03 at 8, 0.003 at 12): shorter functions say nothing of it.
+SHORTEST = 12
+FLOOR, KEPT = 0.1, 0.5  # a share that has not vanished; part of that at the first sampled length
+ALMOST, FEWEST = 0.8, 10  # "almost every" model; models of a shape that are judged by themselves
 
 
-class ZeroStrings(Study):
+@dataclass(frozen=True)
+class Functions(lab.Trial):
+    """Uniformly random functions of so many bits."""
+
+    length: int
+    block: int
+    count: int
+
+    @property
+    def cost(self) -> float:
+        return 1e3 * self.count * 2.0**self.length  # entries of the truth tables, in multiply-adds
+
+
+def _judge_functions(table: lab.Rows) -> lab.Judgement:
+    if not (rows := table.having("having")):
+        return lab.Judgement.without("no random function was drawn")
+    own = rows.where(length=max(rows.column("length")))
+    if own[0]["length"] < SHORTEST:
+        said = f"functions of {own[0]['length']} bits are too short for the limit"
+        return lab.Judgement.without(said, f"functions of {SHORTEST} bits or more")
+    found = lab.share(own.total("having"), own.total("count"))
+    name = f"share of functions of {own[0]['length']} bits with a string of sensitivity 0"
+    return lab.consistent_with(found, SOME, TOLERANCE, name, unit="functions")
+
+
+def _shapes(table: lab.Rows) -> list[tuple[str, lab.Rows]]:
+    return [(shape, rows) for shape, rows in table.each("shape", NAMES.values()) if rows]
+
+
+def _ends(rows: lab.Rows) -> tuple[lab.Rows, lab.Rows]:
+    """For each model that has both, the row of the first sampled length and that of the longest."""
+    sampled = rows.where(exact=False)
+    if len(lengths := sampled.values("length")) < 2:
+        return lab.Rows(), sampled
+    pairs = lab.matched(sampled.where(length=lengths[0]), sampled.where(length=lengths[-1]), "seed")
+    return lab.Rows(first for first, _ in pairs), lab.Rows(last for _, last in pairs)
+
+
+def _share(shape: str, rows: lab.Rows, confidence: float) -> lab.Judgement:
+    """Whether the mean share of such strings is above the floor; the rows are of one length."""
+    found = mean_from_samples(rows.column("share"), 0, 1, confidence)
+    return lab.at_least(found, FLOOR, f"mean share at N = {rows[0]['length']}, {shape}", unit="models")
+
+
+def _share_and_change(shape: str, rows: lab.Rows, confidence: float) -> lab.Judgement:
+    first, last = _ends(rows)
+    if not last:
+        return lab.Judgement.without(f"{shape}: no model has been sampled")
+    parts = [_share(shape, last, confidence)]
+    if first:
+        changes = [b["share"] - KEPT * a["share"] for a, b in zip(first, last, strict=True)]
+        name = f"share at N = {last[0]['length']} less {KEPT:g} of that at N = {first[0]['length']}, {shape}"
+        parts.append(lab.at_least(mean_from_samples(changes, -KEPT, 1, confidence), 0.0, name, unit="models"))
+    return lab.all_of(lab.weakest_first(parts))
+
+
+def _judge_shares(table: lab.Rows) -> lab.Judgement:
+    none = "no transformer was measured"
+    return lab.for_each(_shapes(table), _share_and_change, missing=none, intervals=2, sort=True, what="shapes")
+
+
+def _judge_varied(table: lab.Rows) -> lab.Judgement:
+    varied = [(shape, _ends(rows)[1].where(constant=False)) for shape, rows in _shapes(table)]
+    enough = [(shape, rows) for shape, rows in varied if len(rows) >= FEWEST]
+    judged = lab.for_each(enough, _share, missing="too few models that are not constant", sort=True, what="shapes")
+    if len(enough) == len(varied):
+        return judged
+    note = f"{len(varied) - len(enough)} of {len(varied)} shapes have fewer than {FEWEST} such models"
+    return replace(judged, note=note, remedy=judged.remedy or f"{FEWEST} such models per shape")
+
+
+def _judge_threshold(table: lab.Rows) -> lab.Judgement:
+    """A model counts if the lower end of its own interval is above the threshold."""
+    last = _ends(table.where(lambda row: row["exponent"] > 0, preset="recognizer", eps=0))[1]
+    if not last:
+        return lab.Judgement.without("no model of the theorem has been sampled")
+    found = lab.share_of(last, lambda row: (row["log2_zeros_low"] or -math.inf) >= row["log2_threshold"])
+    name = f"share of models with N^{last[0]['exponent']:g} strings of sensitivity 0 at N = {last[0]['length']}"
+    return lab.asymptotic(lab.at_least(found, ALMOST, name, unit="models"))
+
+
+def growth(rows: lab.Rows) -> tuple[bool | None, float]:
+    """Of one model: whether K_0 is exponential rather than polynomial in N, and the rate b of 2^(bN).
+
+    Both are straight lines with two parameters for log2(1 + K_0), against N and against log2 N, so that the one with
+    the smaller sum of squares has the smaller AIC as well. None where a sample saw no such string: K_0 is then unknown.
+    """
+    lengths, zeros = zip(*sorted((row["length"], row["log2_zeros"]) for row in rows), strict=True)
+    # log2(1 + K) = log2(K) + log2(1 + 1/K), and K may be beyond floats.
+    values = [0.0 if each is None else float(np.logaddexp2(each, 0.0)) for each in zeros]
+    (rate, exponential), (_, power) = (lab.straight_line(x, values) for x in (lengths, np.log2(lengths)))
+    unseen = any(row["zeros"] == 0 and not row["exact"] for row in rows)
+    return None if unseen else exponential < power, rate
+
+
+def _growths(table: lab.Rows) -> list[tuple[bool | None, float]]:
+    """Of the models with four lengths that are not constant at all of them."""
+    models = [rows for _, rows in table.having("shape").by("shape", "seed")]
+    return [growth(rows) for rows in models if len(rows) >= 4 and not all(rows.column("constant"))]
+
+
+def _judge_growth(table: lab.Rows) -> lab.Judgement:
+    if not (found := _growths(table)):
+        return lab.Judgement.without("no model that is not constant has four lengths", "four lengths per model")
+    exponential, unknown = sum(kind is True for kind, _ in found), sum(kind is None for kind, _ in found)
+    # A model whose K_0 is unknown counts against at the lower end, and for it at the upper one.
+    least, most = (lab.share(count, len(found)) for count in (exponential, exponential + unknown))
+    share = Estimate(least.value, least.low, most.high, least.confidence, len(found))
+    name = "share of models whose K_0 an exponential of N fits better than a power"
+    return lab.at_least(share, 0.5, name, f"{unknown} of {len(found)} models in doubt", "models")
+
+
+class ZeroStrings(lab.Study):
     """Whether random transformers have strings that no flip moves, and how many."""
 
-    name = "zero-strings"
-    paper = "000"
+    name, paper = "zero-strings", "000"
     title = "Strings of sensitivity 0 against N: random transformers beside random functions"
-    scales = {
-        "smoke": Scale("3 transformers of each of 4 shapes, N up to 24; 200 random functions of 8 bits", 0.1),
-        "laptop": Scale("40 transformers of each of 4 shapes, N up to 150; 4,000 random functions of 8 to 16 bits", 10),
-        "paper": Scale(
-            "500 transformers of each of 4 shapes, N up to 400; the paper proves this, without counts", 4_500
+    scales = lab.scales(
+        "{models} transformers of each of 4 shapes, N in {lengths}; {functions:,} random functions of {bits} bits",
+        smoke=(0.1, {"models": 3, "lengths": (4, 8, 24), "strings": 20, "bits": (8,), "functions": 200}),
+        laptop=(10, {"models": 40, "lengths": LENGTHS, "strings": 100, "bits": (8, 12, 16), "functions": 4_000}),
+        paper=(4_500, {"models": 500, "lengths": LONG, "strings": 1_000, "bits": (8, 12, 16, 20), "functions": 20_000}),
+    )
+    deviations = (
+        lab.Deviation("experiment", "silent: a theorem", "counted, all strings up to N = 16", "§ 7 appeals to counts"),
+        lab.Deviation("beyond N = 16", "all strings", "a random sample", "there are 2^N"),
+        lab.Deviation("lengths", "all large N", "up to 150, at scale paper 400", "how large is not said"),
+        lab.Deviation(
+            "shapes", "(D-1)/2L > 5", "that, a narrower one, eps > 0, App. F's", "what the theorem leaves out"
         ),
-    }
-    claims = CLAIMS
+        lab.Deviation("K_0 against N", "exponential, from N = 100 alone", "fitted over all N", "§ 6 has one length"),
+    )
+    claims = (
+        lab.Claim(
+            "random functions: strings of sensitivity 0 follow Poisson(1)",
+            "§7",
+            "a uniformly random function has a string of sensitivity 0 with probability 1 - 1/e for large N",
+            f"share of random functions of at least {SHORTEST} bits that have one: {SOME:.4f} within {TOLERANCE}",
+            _judge_functions,
+        ),
+        lab.Claim(
+            "random transformers: the share of strings of sensitivity 0 does not vanish",
+            "Thm 4.5, §6",
+            "random transformers have strings of sensitivity 0 at every large N",
+            f"mean share at the longest N: {FLOOR} or more, and {KEPT:g} of that at the first sampled N, in each shape",
+            _judge_shares,
+        ),
+        lab.Claim(
+            "random transformers: more strings of sensitivity 0 than the threshold",
+            "Thm 4.5",
+            "almost every transformer has at least N^((D-1)/2L - 5) strings of sensitivity 0 once N is large",
+            f"share of models that have so many at the longest N: at least {ALMOST}",
+            _judge_threshold,
+        ),
+        lab.Claim(
+            "models that are not constant: the share does not vanish",
+            "§6",
+            "left open: whether this is owed to models that give one answer only",
+            f"mean share at the longest N over the models that are not constant there: at least {FLOOR} in every shape",
+            _judge_varied,
+            exploratory=True,
+        ),
+        lab.Claim(
+            "the number of strings of sensitivity 0 grows exponentially",
+            "§7",
+            "the experiments suggest exponential growth of K_0; a polynomial lower bound is proved",
+            "straight lines for log K_0 against N and log N, by AIC; share of the models that vary for which N fits "
+            "better: more than 0.5",
+            _judge_growth,
+            exploratory=True,
+        ),
+    )
 
-    def trials(self, scale: str) -> list[Trial]:
-        plan = PLANS[scale]
-        networks: list[Trial] = [
-            Network(*shape, seed, length, plan.strings)
-            for shape, seed, length in itertools.product(SHAPES, range(plan.models), plan.lengths)
-        ]
-        blocks = math.ceil(plan.functions / BLOCK)
-        size = math.ceil(plan.functions / blocks)
-        return networks + [Functions(bits, block, size) for bits in plan.bits for block in range(blocks)]
+    def trials(self, scale: str) -> list[lab.Trial]:
+        plan = self.scales[scale].settings
+        chosen = itertools.product(SHAPES, range(plan["models"]), plan["lengths"])
+        networks = [Network(*shape, seed, length, plan["strings"]) for shape, seed, length in chosen]
+        blocks = math.ceil(plan["functions"] / BLOCK)
+        size = math.ceil(plan["functions"] / blocks)
+        return [*networks, *(Functions(bits, block, size) for bits in plan["bits"] for block in range(blocks))]
 
-    def measure(self, trial: Network | Functions, progress: Progress) -> Outcome:
+    def measure(self, trial: Network | Functions, progress: lab.Progress) -> lab.Outcome:
         if isinstance(trial, Functions):
             seeds = [seed_of(trial.length, trial.block, number) for number in range(trial.count)]
             return {"zeros": np.array([zero_strings(functions.random(trial.length, seed)) for seed in seeds])}
         model = Transformer(trial.config, scheme="uniform", seed=trial.model_seed)
-        if trial.length <= MAX_EXACT:
+        if trial.exact:
             exact = flips.spectrum(model, trial.length, exhaustive=True, progress=progress)
             zeros = exact.profile[0]
             # The cube is connected: every string has sensitivity 0 just if the function is constant.
@@ -159,134 +241,60 @@ class ZeroStrings(Study):
         constant = zeros == len(strings) and ones in (0, len(strings))  # as far as the sample shows
         return {"zeros": zeros, "constant": constant, "near_ties": found.near_ties}
 
-    def summarise(self, results: Sequence[Result]) -> Table:
-        drawn: dict[int, list[Any]] = {}
-        rows: Table = []
-        for result in results:
-            trial = result.trial
-            if isinstance(trial, Functions):
-                drawn.setdefault(trial.length, []).append(result.outcome["zeros"])
-            elif isinstance(trial, Network):
-                rows.append(_network_row(trial, result.outcome))
-        rows.sort(key=lambda row: (SHAPES.index(row["shape"]), row["seed"], row["length"]))
-        for row in rows:
-            row["shape"] = _named(row["shape"])
-        return rows + [_function_row(bits, np.concatenate(drawn[bits])) for bits in sorted(drawn)]
+    def row(self, trial: Network | Functions, outcome: lab.Outcome) -> lab.Row:
+        zeros = outcome["zeros"]
+        if isinstance(trial, Functions):
+            histogram = np.bincount(zeros, minlength=len(POISSON)).tolist()
+            return {**trial.content(), "having": int((zeros > 0).sum()), "histogram": histogram}
+        exact, share, threshold = trial.exact, zeros / trial.asked, Threshold(trial.width, trial.layers)
+        low = share if exact else lab.share(zeros, trial.asked).low  # what some strings say of all of them
+        logs = {"log2_zeros": share, "log2_zeros_low": low}
+        return {
+            "shape": NAMES[trial.preset, trial.width, trial.layers, trial.eps],
+            **super().row(trial, outcome),
+            **{"asked": trial.asked, "exact": exact, "share": share, "exponent": threshold.exponent},
+            **{name: trial.length + math.log2(part) if part else None for name, part in logs.items()},
+            "log2_threshold": threshold.log2_at(trial.length),
+        }
 
-    def draw(self, table: Table) -> list[Figure]:
+    def provenance(self, table: lab.Rows) -> list[str]:
+        rates = [rate for _, rate in _growths(table)]
+        low, middle, high = np.quantile(rates or [0.0], (0.25, 0.5, 0.75))
+        fits = f"b of K_0 = 2^(bN) in {len(rates)} models that vary: {middle:.3g}, quartiles {low:.3g} and {high:.3g}"
+        return [*how_measured(table), *([fits] if rates else [])]
+
+    def draw(self, table: lab.Rows) -> list[lab.Figure]:
+        shares, numbers, places = [], [], list(range(len(POISSON)))
+        for colour, (shape, rows) in enumerate(_shapes(table)):
+            line, varied = partial(lab.line, x="length", band=False, colour=colour), rows.where(constant=False)
+            seen = lab.Rows({**row, "log2_zeros": row["log2_zeros"] or 0.0} for row in rows)
+            shares.append(lab.means(rows, "length", "share", shape, colour=colour))
+            shares.append(line(varied, y="share", label=f"{shape}, not constant", centre="mean", dashed=True))
+            numbers.append(line(seen, y="log2_zeros", label=shape, centre="median", kind="points"))
+            if rows[0]["exponent"] > 0 and rows[0]["eps"] == 0:
+                numbers.append(line(rows, y="log2_threshold", label=f"threshold, {shape}", centre="mean", dashed=True))
+        every = table.having("shape").values("length")
+        numbers.append(lab.Series("all strings", every, every, dashed=True))
+        laws = []
+        for bits, rows in table.having("histogram").by("length"):
+            heights = np.sum([each[: len(POISSON)] for each in rows.column("histogram")], axis=0) / rows.total("count")
+            laws.append(lab.Series(f"{bits} bits", places, heights.tolist(), "points"))
+        laws.append(lab.Series("Poisson(1)", places, POISSON, "steps", dashed=True))
+        left = lab.Panel("Share", "N", "share of strings", shares, x_log=True, y_range=(0, 1))
+        right = lab.Panel("Number", "N", "log2 of the number", numbers)
+        rules = [lab.Rule(math.exp(-1), "1/e")]
+        law = lab.Panel("Random functions", "strings of sensitivity 0", "share of functions", laws, rules=rules)
+        name, title = "zero-strings-by-length", "Strings of sensitivity 0 in random transformers"
+        caption = (
+            "Left: mean share over models with its interval (dashed: of models that are not constant at that length). "
+            "Right: log2 of their number, median over models, beside the theorem's threshold and all 2^N (both dashed)."
+        )
+        other, of_functions = "zero-strings-of-functions", "Strings of sensitivity 0 in uniformly random functions"
+        beside = "Share of the functions with so many such strings, beside Poisson(1)."
         return [
-            Figure(
-                "zero-strings-by-length",
-                "Strings of sensitivity 0 in random transformers",
-                "Left: mean share over models with its interval (dashed: over models that are not constant at that "
-                "length). Right: log2 of their number, median over models, beside the theorem's threshold and all 2^N "
-                "strings (both dashed).",
-                [_share_panel(table), _number_panel(table)],
-                where="Thm 4.5",
-            ),
-            Figure(
-                "zero-strings-of-functions",
-                "Strings of sensitivity 0 in uniformly random functions",
-                "Share of the functions with so many such strings, beside Poisson(1).",
-                [_poisson_panel(table)],
-                columns=1,
-                where="§7",
-            ),
+            lab.Figure(name, title, caption, [left, right], where="Thm 4.5"),
+            lab.Figure(other, of_functions, beside, [law], columns=1, where="§7"),
         ]
-
-
-def _named(shape: tuple[str, int, int, float]) -> str:
-    preset, width, layers, eps = shape
-    return f"{preset} D={width} L={layers} eps={eps:g}"
-
-
-def _network_row(trial: Network, outcome: Outcome) -> dict[str, Any]:
-    zeros, asked = outcome["zeros"], trial.asked
-    share = zeros / asked
-    # Clopper and Pearson's lower end, for what can be said of all strings from some of them.
-    low = share if trial.length <= MAX_EXACT else proportions([zeros], asked)[0].low
-    return {
-        "kind": "network",
-        "shape": (trial.preset, trial.width, trial.layers, trial.eps),
-        "eps": trial.eps,
-        "preset": trial.preset,
-        "exponent": Threshold(trial.width, trial.layers).exponent,
-        "seed": trial.seed,
-        "length": trial.length,
-        "exact": trial.length <= MAX_EXACT,
-        "asked": asked,
-        "zeros": zeros,
-        "share": share,
-        "log2_zeros": trial.length + math.log2(share) if zeros else None,
-        "log2_zeros_low": trial.length + math.log2(low) if low else None,
-        "log2_threshold": Threshold(trial.width, trial.layers).log2_at(trial.length),
-        "constant": outcome["constant"],
-        "near_ties": outcome["near_ties"],
-        "histogram": None,
-    }
-
-
-def _function_row(bits: int, zeros: np.ndarray[Any, Any]) -> dict[str, Any]:
-    names = ("shape", "eps", "preset", "exponent", "seed", "log2_zeros", "log2_zeros_low", "log2_threshold", "constant")
-    return {
-        "kind": "function",
-        **dict.fromkeys(names),
-        "length": bits,
-        "exact": True,
-        "asked": len(zeros),
-        "zeros": int((zeros > 0).sum()),  # functions that have such a string
-        "share": float(np.mean(zeros > 0)),
-        "near_ties": 0,
-        "histogram": np.bincount(zeros, minlength=len(POISSON)).tolist(),
-    }
-
-
-# ---------------------------------------------------------------- figures
-
-
-def _share_panel(table: Table) -> Panel:
-    series = []
-    for colour, (shape, rows) in enumerate(by_shape(network_rows(table)).items()):
-        for only_varied in (False, True):
-            kept = [row for row in rows if not (only_varied and row["constant"])]
-            lengths = sorted({row["length"] for row in kept})
-            means = [mean_from_samples([r["share"] for r in kept if r["length"] == n], 0, 1) for n in lengths]
-            ends = ([mean.low for mean in means], [mean.high for mean in means])
-            low, high = (None, None) if only_varied else ends
-            label = f"{shape}, not constant" if only_varied else shape
-            values = [mean.value for mean in means]
-            series.append(Series(label, lengths, values, low=low, high=high, dashed=only_varied, colour=colour))
-    return Panel("Share", "N", "share of strings", series, x_log=True, y_range=(0, 1))
-
-
-def _number_panel(table: Table) -> Panel:
-    series = []
-    for colour, (shape, rows) in enumerate(by_shape(network_rows(table)).items()):
-        lengths = sorted({row["length"] for row in rows})
-        middle = [
-            float(np.median([row["log2_zeros"] or 0.0 for row in rows if row["length"] == length]))
-            for length in lengths
-        ]
-        series.append(Series(shape, lengths, middle, "points", colour=colour))
-        if rows[0]["exponent"] > 0 and rows[0]["eps"] == 0:
-            bounds = {row["length"]: row["log2_threshold"] for row in rows}
-            values = [bounds[length] for length in lengths]
-            series.append(Series(f"threshold, {shape}", lengths, values, dashed=True, colour=colour))
-    every = sorted({row["length"] for row in network_rows(table)})
-    series.append(Series("all strings", every, [float(length) for length in every], dashed=True))
-    return Panel("Number", "N", "log2 of the number", series)
-
-
-def _poisson_panel(table: Table) -> Panel:
-    rows = [row for row in table if row["kind"] == "function"]
-    series = []
-    for row in rows:
-        shares = [count / row["asked"] for count in row["histogram"][: len(POISSON)]]
-        series.append(Series(f"{row['length']} bits", list(range(len(POISSON))), shares, "points"))
-    series.append(Series("Poisson(1)", list(range(len(POISSON))), list(POISSON), "steps", dashed=True))
-    return Panel(
-        "Random functions", "strings of sensitivity 0", "share of functions", series, rules=(Rule(math.exp(-1), "1/e"),)
-    )
 
 
 STUDY = ZeroStrings()

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import flipscope.lab as lab
 from flipscope.cube.functions import BooleanFunction, first, majority, parity, sparse_majority, sparse_parity
 from flipscope.data.languages import LabelledStrings, draw, random_language
-from flipscope.lab.study import Trial
-from flipscope.models.init import Scheme
+from flipscope.models.config import encoder
+from flipscope.models.init import Scheme, random_shape
+from flipscope.models.transformer import Transformer
+from flipscope.training.fit import Fitted, fit
+from flipscope.training.fit import random_training as random_setting
 
 Name = Literal["first", "majority", "parity", "sparse_majority", "sparse_parity", "random"]
 
 
 @dataclass(frozen=True)
-class Training(Trial):
+class Training(lab.Trial):
     """One model to train on one language."""
 
     language: Name
@@ -50,6 +55,29 @@ class Training(Trial):
         return (1 << 30) + 32 * weights + 6400 * width * self.layers * (16 + 4 * self.ffn_multiple) * 4
 
 
+def random_training(language: Name, relevant: int, instance: int, seed: int) -> Training:
+    """A training of App. F.2: the shape, batch and learning rate at random, from the seed."""
+    shape, setting, random = random_shape(seed), random_setting(seed), language == "random"
+    return Training(
+        language,
+        relevant,
+        instance,
+        seed,
+        40 if random else 100,
+        "xavier_normal" if random else "uniform",
+        shape.layers,
+        shape.heads,
+        shape.width // shape.heads,
+        shape.hidden_width // shape.width,
+        setting.batch,
+        setting.learning_rate,
+        train=10_000,
+        test=1_000,
+        strings=1_000,
+        max_epochs=1_000,
+    )
+
+
 def language_of(trial: Training) -> BooleanFunction | None:
     """The function, or None for a random language, which is its strings only."""
     n, m, seed = trial.length, trial.relevant, trial.instance
@@ -71,3 +99,22 @@ def strings_of(trial: Training) -> dict[str, LabelledStrings]:
         return {"train": data, "validation": data, "test": data}
     sizes = {"train": trial.train, "validation": 1_000, "test": trial.test}
     return draw(f, trial.length, sizes, trial.instance)
+
+
+def train(trial: Training, data: dict[str, LabelledStrings], progress: lab.Progress) -> tuple[Transformer, Fitted]:
+    """The model, trained as in App. F.2, and how that went."""
+    width = trial.heads * trial.head_size
+    config = encoder(width=width, layers=trial.layers, heads=trial.heads, ffn_width=trial.ffn_multiple * width)
+    model = Transformer(config, scheme=trial.init, seed=trial.seed)
+    steps = trial.max_epochs * math.ceil(len(data["train"].bits) / trial.batch)
+    fitted = fit(
+        model,
+        data["train"],
+        data["validation"],
+        batch=trial.batch,
+        learning_rate=trial.learning_rate,
+        seed=trial.seed,
+        max_epochs=trial.max_epochs,
+        callback=lambda moment: progress(moment.step, steps),  # an epoch of a large model takes minutes
+    )
+    return model, fitted

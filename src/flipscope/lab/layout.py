@@ -1,15 +1,15 @@
-"""What every picture of a `lab.plots.Figure` agrees on: colours, ranges, places of bars, and what can be drawn."""
+"""Where everything of a figure stands: numbers of the series, ranges, places of bars, and what can be drawn."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flipscope.errors import InputError
-from flipscope.lab.plots import Figure, Panel, Rule, Series, Values
+from flipscope.lab.figures import Figure, Note, Panel, Rule, Series, Values
 
 LARGEST = 1e300  # beyond it the width of a range has no float
 MARKED = 40  # a line of more points goes without markers
@@ -22,7 +22,7 @@ Numbers = list[float | None]
 class Marks:
     """A series as it is drawn: floats or None, its number, and how far its marks stand beside their x.
 
-    `offset` and `width` (of bars) are in units of the axis: decades on a logarithmic one.
+    `offset`, `width` and `height` (of bars and cells) are in units of the axis: decades on a logarithmic one.
     """
 
     label: str
@@ -34,8 +34,10 @@ class Marks:
     low: Numbers | None
     high: Numbers | None
     hover: list[str] | None
+    values: Numbers | None = None
     offset: float = 0.0
     width: float = 0.0
+    height: float = 0.0  # of cells
 
     @property
     def marked(self) -> bool:
@@ -50,6 +52,7 @@ class Axes:
     panel: Panel
     marks: list[Marks]
     rules: list[Rule]
+    notes: list[Note]
     x_range: tuple[float, float]
     y_range: tuple[float, float]
 
@@ -63,7 +66,14 @@ class Axes:
 def axes_of(figure: Figure) -> list[Axes]:
     """The panels of a figure, ready to be drawn."""
     numbers = _numbers(figure)
-    return [_axes(panel, numbers) for panel in figure.panels]
+    found = [_axes(panel, numbers) for panel in figure.panels]
+    if not figure.same_axes or not found:
+        return found
+    x_range, y_range = (
+        (min(low for low, _ in ranges), max(high for _, high in ranges))
+        for ranges in ([each.x_range for each in found], [each.y_range for each in found])
+    )
+    return [replace(each, x_range=x_range, y_range=y_range) for each in found]
 
 
 def legend_of(axes: Iterable[Axes]) -> list[Marks]:
@@ -71,7 +81,7 @@ def legend_of(axes: Iterable[Axes]) -> list[Marks]:
     found: dict[tuple[str, int], Marks] = {}
     for each in axes:
         for marks in each.marks:
-            if marks.label not in ("", each.panel.title):
+            if marks.label not in ("", each.panel.title) and marks.values is None:
                 found.setdefault((marks.label, marks.number), marks)
     return list(found.values())
 
@@ -96,12 +106,15 @@ def _axes(panel: Panel, numbers: dict[str, int]) -> Axes:
     marks = _beside(marks, "bars", BARS, panel.x_log)
     if panel.categories is not None:
         marks = _beside(marks, "points", DODGE, panel.x_log)
-    rules = [rule for rule in panel.rules if drawable(rule.value, _log(panel, rule.axis)) is not None]
-    return Axes(panel, marks, rules, _x_range(panel, marks, rules), _y_range(panel, marks, rules))
-
-
-def _log(panel: Panel, axis: str) -> bool:
-    return panel.x_log if axis == "x" else panel.y_log
+    marks = [_celled(each, panel) if each.kind == "cells" else each for each in marks]
+    logs = {"x": panel.x_log, "y": panel.y_log}
+    rules = [rule for rule in panel.rules if drawable(rule.value, logs[rule.axis]) is not None]
+    notes = [
+        note
+        for note in panel.notes
+        if drawable(note.x, panel.x_log) is not None and drawable(note.y, panel.y_log) is not None
+    ]
+    return Axes(panel, marks, rules, notes, _x_range(panel, marks, rules), _y_range(panel, marks, rules))
 
 
 def _marks(series: Series, panel: Panel, numbers: dict[str, int]) -> Marks:
@@ -117,6 +130,7 @@ def _marks(series: Series, panel: Panel, numbers: dict[str, int]) -> Marks:
         None if series.low is None else _drawables(series.low, False),
         None if series.high is None else _drawables(series.high, False),
         None if series.hover is None else [str(text) for text in series.hover],
+        None if series.values is None else _drawables(series.values, panel.value_log),
     )
 
 
@@ -149,21 +163,32 @@ def _beside(marks: list[Marks], kind: str, room: float, log: bool) -> list[Marks
     """Series of a kind that meet at the same x stand beside each other; those that never meet do not."""
     group = [each for each in marks if each.kind == kind]
     places = [{scaled(x, log) for x in each.x if x is not None} for each in group]
-    everywhere = sorted(set().union(*places))
+    everywhere = set().union(*places)
     if not everywhere:
         return marks
-    gaps = [after - before for before, after in itertools.pairwise(everywhere)]
-    gap = min(gaps, default=0.1 if log else 1.0)
     meeting = sum(map(len, places)) > len(everywhere)
     count = len(group) if meeting else 1
-    width = room * gap / count
+    width = room * _least_gap(everywhere, log) / count
     slots = {id(each): (slot - (count - 1) / 2) * width if meeting else 0.0 for slot, each in enumerate(group)}
     return [
-        each
-        if each.kind != kind
-        else Marks(**{**vars(each), "offset": slots[id(each)], "width": width if kind == "bars" else 0.0})
+        each if each.kind != kind else replace(each, offset=slots[id(each)], width=width if kind == "bars" else 0.0)
         for each in marks
     ]
+
+
+def _celled(marks: Marks, panel: Panel) -> Marks:
+    """Cells that touch their neighbours."""
+    width, height = (
+        _least_gap({scaled(value, log) for value in values if value is not None}, log)
+        for values, log in ((marks.x, panel.x_log), (marks.y, panel.y_log))
+    )
+    return replace(marks, width=width, height=height)
+
+
+def _least_gap(places: set[float], log: bool) -> float:
+    """The room that each of these places has."""
+    gaps = [after - before for before, after in itertools.pairwise(sorted(places))]
+    return min(gaps, default=0.1 if log else 1.0)
 
 
 def _given(panel: Panel, given: tuple[float, float], log: bool, axis: str) -> tuple[float, float]:
@@ -181,9 +206,12 @@ def _x_range(panel: Panel, marks: list[Marks], rules: list[Rule]) -> tuple[float
         return -0.6, len(panel.categories) - 0.4
     places = [rule.value for rule in rules if rule.axis == "x"]
     for each in marks:
-        shifts = (each.offset - 0.6 * each.width, each.offset + 0.6 * each.width)
+        half = (0.5 if each.kind == "cells" else 0.6) * each.width
+        shifts = (each.offset - half, each.offset + half)
         points = [scaled(x, panel.x_log) for x in each.x if x is not None]
         places += [unscaled(point + shift, panel.x_log) for point in points for shift in shifts]
+    if places and all(each.kind == "cells" for each in marks):
+        return min(places), max(places)
     return _padded(places, panel.x_log, 0.03)
 
 
@@ -194,6 +222,11 @@ def _y_range(panel: Panel, marks: list[Marks], rules: list[Rule]) -> tuple[float
     for each in marks:
         ends = [*each.y, *(each.low or ()), *(each.high or ())]
         places += [place for place in (drawable(end, panel.y_log) for end in ends) if place is not None]
+        halves = (-each.height / 2, each.height / 2) if each.height else ()
+        middles = [scaled(y, panel.y_log) for y in each.y if y is not None]
+        places += [unscaled(middle + half, panel.y_log) for middle in middles for half in halves]
+    if places and all(each.kind == "cells" for each in marks):
+        return min(places), max(places)
     bars = any(each.kind == "bars" for each in marks)
     if panel.y_log or not places:
         return _padded(places, panel.y_log, 0.06)
@@ -216,30 +249,6 @@ def _padded(places: Sequence[float], log: bool, share: float) -> tuple[float, fl
     else:
         margin = share * (high - low)
     return unscaled(low - margin, log), unscaled(high + margin, log)
-
-
-def step_places(xs: Sequence[float], ys: Sequence[float], log: bool) -> tuple[list[float], list[float]]:
-    """The corners of a line that keeps each y from halfway before its x to halfway after."""
-    places = [scaled(x, log) for x in xs]
-    if len(places) == 1:
-        half = 0.1 if log else 0.5
-        edges = [places[0] - half, places[0] + half]
-    else:
-        middles = [(before + after) / 2 for before, after in itertools.pairwise(places)]
-        edges = [2 * places[0] - middles[0], *middles, 2 * places[-1] - middles[-1]]
-    corners = [edge for edge in edges for _ in range(2)][1:-1]
-    return [unscaled(corner, log) for corner in corners], [y for y in ys for _ in range(2)]
-
-
-def runs(marks: Marks) -> list[list[int]]:
-    """The indices of the points that can be drawn, in stretches without a gap."""
-    stretches: list[list[int]] = [[]]
-    for index, (x, y) in enumerate(zip(marks.x, marks.y, strict=True)):
-        if x is None or y is None:
-            stretches.append([])
-        else:
-            stretches[-1].append(index)
-    return [stretch for stretch in stretches if stretch]
 
 
 def whisker(marks: Marks, index: int, bottom: float, log: bool) -> tuple[float, float] | None:

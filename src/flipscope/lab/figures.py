@@ -1,0 +1,133 @@
+"""Figures as data: what to draw, not how.
+
+`lab.vegalite` makes a Vega-Lite specification of a figure; `report` puts it on the page and writes files for papers.
+In a notebook a figure shows itself.
+
+    >>> line = Series("squares", [1, 2, 3], [1, 4, 9], low=[0.5, 3, 8], high=[1.5, 5, 10])
+    >>> figure = Figure("squares", "Squares", "A parabola.", [Panel("", "number", "square", [line])])
+    >>> sorted(figure.specification())[:2]
+    ['$schema', 'columns']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from flipscope.errors import InputError
+
+Kind = Literal["line", "points", "bars", "steps", "cells"]
+KINDS: tuple[Kind, ...] = ("line", "points", "bars", "steps", "cells")
+Values = Sequence[float | None]  # None leaves a gap
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points that belong together. `low` and `high` are intervals: a band around a line, whiskers elsewhere.
+
+    Series of one `colour` number look alike in every panel of a figure; without one they are numbered in order.
+    `values` are told by a scale of colours: of points, or of the cells of a heatmap, whose middles x and y are.
+    """
+
+    label: str
+    x: Values
+    y: Values
+    kind: Kind = "line"
+    low: Values | None = None
+    high: Values | None = None
+    dashed: bool = False
+    colour: int | None = None
+    hover: Sequence[str] | None = None  # what to say of each point
+    values: Values | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InputError(f"the series {self.label!r} is of kind {self.kind!r}, not one of {', '.join(KINDS)}")
+        for name in ("y", "low", "high", "hover", "values"):
+            values = getattr(self, name)
+            if values is not None and len(values) != len(self.x):
+                raise InputError(f"the series {self.label!r} has {len(self.x)} x and {len(values)} {name}")
+        if (self.low is None) != (self.high is None):
+            raise InputError(f"the series {self.label!r} has only one end of its intervals")
+        if self.kind == "cells" and self.values is None:
+            raise InputError(f"the series {self.label!r} is of cells, which need values for their colours")
+        if self.values is not None and self.kind not in ("points", "cells"):
+            raise InputError(f"the series {self.label!r} has values, which only points and cells can show as colours")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A straight line at one value of an axis, such as the N/2 of a random function."""
+
+    value: float
+    label: str
+    axis: Literal["x", "y"] = "y"
+
+
+@dataclass(frozen=True)
+class Note:
+    """A few words at a place of the panel."""
+
+    x: float
+    y: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes. `categories` name the whole numbers 0, 1, 2 … of the x axis, `value_label` the colours."""
+
+    title: str
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    x_log: bool = False
+    y_log: bool = False
+    x_range: tuple[float, float] | None = None
+    y_range: tuple[float, float] | None = None
+    rules: Sequence[Rule] = ()
+    categories: Sequence[str] | None = None
+    notes: Sequence[Note] = ()
+    value_label: str = ""
+    value_log: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One or more panels with a caption; `name` is the file name of its exports.
+
+    With `same_axes` all panels have the ranges that hold all of them (small multiples).
+    """
+
+    name: str
+    title: str
+    caption: str
+    panels: Sequence[Panel]
+    columns: int = 2
+    where: str = ""  # the figure of the paper it corresponds to
+    same_axes: bool = False
+
+    def specification(self) -> dict[str, Any]:
+        """The figure in Vega-Lite, with its colours: for a notebook, or to be changed by hand."""
+        from flipscope.lab.vegalite import complete
+
+        return complete(self)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """What a notebook shows."""
+        from flipscope.lab.vegalite import MEDIA_TYPE
+
+        return {MEDIA_TYPE: self.specification(), "text/plain": f"{self.title}. {self.caption}"}
+
+
+def histogram(label: str, samples: Values, edges: Sequence[float], *, share: bool = True, **look: Any) -> Series:
+    """The share of the samples, or their number, between each two neighbours of the edges, as bars."""
+    found = np.asarray([value for value in samples if value is not None], np.float64)
+    counts, places = np.histogram(found, np.asarray(edges, np.float64))
+    heights = counts / max(1, len(found)) if share else counts
+    middles = (places[:-1] + places[1:]) / 2
+    hover = [f"{low:g} to {high:g}: {count:,}" for low, high, count in zip(places, places[1:], counts, strict=False)]
+    return Series(label, middles.tolist(), heights.tolist(), "bars", hover=hover, **look)

@@ -1,0 +1,177 @@
+"""Judges that several studies share: what a table says of a claim, all intervals valid together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from flipscope.cube.intervals import Estimate, proportions
+from flipscope.lab.resample import straight_line, student_mean, welch_difference
+from flipscope.lab.rows import Row, Rows
+from flipscope.lab.verdict import Judgement, all_of, limit_text, never
+
+ERROR = 0.05  # of all intervals of a claim together
+ROUNDING = 1e-9  # a bound is not broken by so small a part of itself
+FEWEST_SLOPES, FEWEST_POINTS = 5, 3
+
+
+def for_each(
+    groups: Iterable[tuple[Any, Rows]],
+    judge: Callable[[Any, Rows, float], Judgement],
+    *,
+    missing: str = "nothing was measured",
+    intervals: int = 1,
+    besides: int = 0,
+    sort: bool = False,
+    fewest: int = 1,
+    what: str = "groups",
+) -> Judgement:
+    """The claim must hold in every group of rows: `judge(group, rows, confidence)`, the error divided among them.
+
+    A judge that makes several `intervals` says so, and so does a claim that makes others `besides`. A group without
+    rows leaves the claim undecided, and so do fewer groups than `fewest`, though one of them can contradict. With
+    `sort` the weakest of equal verdicts is shown.
+    """
+    found = list(groups)
+    if not any(rows for _, rows in found):
+        return Judgement.without(missing)
+    confidence = 1 - ERROR / (intervals * len(found) + besides)
+    parts = [
+        judge(group, rows, confidence) if rows else Judgement.without(f"{group}: {missing}") for group, rows in found
+    ]
+    judged = all_of(weakest_first(parts) if sort else parts)
+    if len(found) > 1 and not judged.note:
+        holds = sum(part.verdict == "reproduced" for part in parts)
+        judged = replace(judged, note=f"holds for {holds} of {len(found)} {what}")
+    return unless_few(judged, len(found), fewest, what)
+
+
+def weakest_first(parts: Iterable[Judgement]) -> list[Judgement]:
+    """Judgements against one limit, the one nearest to breaking it first; those without a number before all."""
+
+    def room(part: Judgement) -> float:
+        end = -math.inf if part.high is None else -part.high
+        return end if part.limit.startswith("≤") else -math.inf if part.low is None else part.low
+
+    return sorted(parts, key=room)
+
+
+def share(hits: int, of: int, confidence: float = 1 - ERROR) -> Estimate:
+    """So many of so many, with Clopper and Pearson's interval."""
+    return proportions([hits], of, confidence)[0]
+
+
+def share_of(rows: Rows, test: Callable[[Row], bool], confidence: float = 1 - ERROR) -> Estimate:
+    """The share of the rows that pass the test."""
+    return share(sum(map(test, rows)), len(rows), confidence)
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """Something measured over its bound, and where."""
+
+    place: str
+    found: Estimate
+
+
+def bound_holds(quotients: Sequence[Quotient], quantity: str, *, fewest: int, missing: str) -> Judgement:
+    """Whether measured over bound is at most 1 at every place; one interval above 1 contradicts.
+
+    Fewer places than `fewest` reproduce nothing, though one of them can contradict.
+    """
+    if not quotients:
+        return Judgement.without(missing)
+    worst = max(quotients, key=lambda quotient: quotient.found.low)
+    broken = dict.fromkeys(quotient.place for quotient in quotients if quotient.found.low > 1)
+    note = f"largest at {worst.place}; {len(quotients)} places, " + (
+        f"broken at {', '.join(broken)}" if broken else "broken nowhere"
+    )
+    numbers = (worst.found.value, worst.found.low, worst.found.high)
+    judged = Judgement("contradicted" if broken else "reproduced", quantity, *numbers, note, f"≤ {limit_text(1)}")
+    return unless_few(judged, len(quotients), fewest, "places")
+
+
+def rates(table: Rows, hits: str, of: str, bound: str) -> Rows:
+    """The rows with a bound, and as `quotient` the estimate of `hits` in `of` over it; all intervals hold together."""
+    rows = table.having(bound)
+    confidence = 1 - ERROR / max(1, len(rows))
+    return Rows({**row, "quotient": share(row[hits], row[of], confidence).scaled(1 / row[bound])} for row in rows)
+
+
+def rates_below(hits: str, of: str, bound: str, place: str, *, fewest: int) -> Callable[[Rows], Judgement]:
+    """A judge: a probability is at most its bound in every row that has one; `place` names a row by its columns."""
+
+    def judge(table: Rows) -> Judgement:
+        found = rates(table, hits, of, bound)
+        quotients = [Quotient(place.format(**row), row["quotient"]) for row in found]
+        return bound_holds(quotients, "probability over bound", fewest=fewest, missing="nothing was counted")
+
+    return judge
+
+
+def unless_few(found: Judgement, count: int, fewest: int, what: str) -> Judgement:
+    """Too few cases reproduce nothing, though one of them can contradict."""
+    if found.verdict != "reproduced" or count >= fewest:
+        return found
+    return found.left_open(f"too few {what}: {count}", f"at least {fewest} {what}")
+
+
+def with_fewest(judged: Judgement, found: Estimate, reach: float, unit: str) -> Judgement:
+    """Let an undecided judgement of samples in [0, 1] say how many it takes at least, if all of them lie at one end.
+
+    Even then n of them leave an interval of length 1 - (error/2)^(1/n); the limit is at the distance `reach`.
+    """
+    fewest = math.ceil(math.log((1 - found.confidence) / 2) / math.log(1 - reach))
+    if judged.verdict != "undecided" or found.samples >= fewest:
+        return judged
+    return replace(judged, remedy=f"at least {fewest} {unit}")
+
+
+def asymptotic(found: Judgement) -> Judgement:
+    """A theorem on lengths without bound is not contradicted by the lengths that were measured."""
+    if found.verdict != "contradicted":
+        return found
+    note = "the theorem may set in at a longer length"
+    return found.left_open(f"{found.note}; {note}" if found.note else note, "longer strings")
+
+
+def never_exceeds(column: str, bound: str, what: str = "share of cases that break it") -> Callable[[Rows], Judgement]:
+    """A judge: a column is never above the column of its bound; rows without a bound do not count."""
+
+    def judge(table: Rows) -> Judgement:
+        cases = [(row[column], row[bound]) for row in table.having(bound)]
+        tightest = max((value / limit for value, limit in cases), default=0.0)
+        broken = sum(value > limit * (1 + ROUNDING) for value, limit in cases)
+        return never(broken, len(cases), what, f"largest quotient {tightest:.3g}")
+
+    return judge
+
+
+def slopes(rows: Rows, x: str, y: str, *, per: str = "seed", log: bool = False) -> list[float]:
+    """The slope of y against x of each `per` that has 3 points; with `log` of log y against log x, of positive ones."""
+    found = []
+    for _, own in rows.by(per):
+        points = sorted(zip(own.column(x), own.column(y), strict=True))
+        if len(points) >= FEWEST_POINTS and (not log or all(value > 0 for _, value in points)):
+            xs, ys = zip(*points, strict=True)
+            found.append(straight_line(*(np.log(xs), np.log(ys)) if log else (xs, ys))[0])
+    return found
+
+
+def log_slope(rows: Rows, x: str, y: str, *, per: str = "seed", confidence: float = 1 - ERROR) -> Estimate | None:
+    """The slope of log y against log x of each `per` that has 3 positive points, averaged; None for fewer than 5."""
+    found = slopes(rows, x, y, per=per, log=True)
+    return student_mean(found, confidence) if len(found) >= FEWEST_SLOPES else None
+
+
+def compare_groups(
+    first: Sequence[float], second: Sequence[float], *, paired: bool = False, confidence: float = 1 - ERROR
+) -> Estimate:
+    """How much larger the mean of the first group is than that of the second, with Student's or Welch's interval."""
+    if paired:
+        return student_mean([a - b for a, b in zip(first, second, strict=True)], confidence)
+    return welch_difference(first, second, confidence)

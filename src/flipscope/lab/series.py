@@ -1,0 +1,70 @@
+"""Series of figures, made from the rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from flipscope.cube.intervals import Estimate, mean_from_samples
+from flipscope.lab.figures import Kind, Series
+from flipscope.lab.rows import Rows
+
+Centre = Literal["geometric", "mean", "median"]
+
+
+def lines(rows: Rows, x: str, y: str, by: str, label: str = "{}", centre: Centre = "geometric") -> list[Series]:
+    """A line per value of a column: the centre of y at each x, with a band from the least to the largest.
+
+    Values that are not positive and finite are left out of a geometric mean.
+    """
+    return [
+        line(
+            own.where(lambda row: 0 < row[y] < np.inf) if centre == "geometric" else own,
+            x,
+            y,
+            label.format(value),
+            centre,
+        )
+        for value, own in rows.by(by)
+    ]
+
+
+def line(
+    rows: Rows, x: str, y: str, label: str, centre: Centre = "geometric", *, band: bool = True, **look: Any
+) -> Series:
+    """One line: the centre of y at each x, with a band from the least to the largest."""
+    groups = {place: np.array(own.column(y), np.float64) for place, own in rows.by(x)}
+    if centre == "geometric":
+        middle = [float(np.exp(np.mean(np.log(values)))) for values in groups.values()]
+    else:
+        middle = [float(np.mean(own) if centre == "mean" else np.median(own)) for own in groups.values()]
+    low, high = ([float(end(values)) for values in groups.values()] if band else None for end in (min, max))
+    return Series(label, list(groups), middle, low=low, high=high, **look)
+
+
+def means(rows: Rows, x: str, y: str, label: str, ends: tuple[float, float] = (0, 1), **look: Any) -> Series:
+    """The mean of y at each x with its interval; `ends` are those of what y can be."""
+    found = {place: mean_from_samples(own.column(y), *ends) for place, own in rows.by(x)}
+    return estimates(label, list(found), list(found.values()), **look)
+
+
+def bars(label: str, heights: Iterable[float], **look: Any) -> Series:
+    """A bar at each of 0, 1, 2 … and none where the height is 0, which a log scale cannot show."""
+    shown = [float(height) for height in heights]
+    hover = [f"{place}: {height:.3g}" for place, height in enumerate(shown)]
+    return Series(label, list(range(len(shown))), [height or None for height in shown], "bars", hover=hover, **look)
+
+
+def survival(label: str, samples: Sequence[float], upper: float = 0.5, **look: Any) -> Series:
+    """The share of the samples from each of them on, of the `upper` part of them: the tail of their distribution."""
+    largest = np.sort(samples)[::-1][: max(1, int(upper * len(samples)))]
+    shares = np.arange(1, len(largest) + 1) / len(samples)
+    return Series(label, largest.tolist(), shares.tolist(), "steps", **look)
+
+
+def estimates(label: str, x: Sequence[float], found: Sequence[Estimate], kind: Kind = "line", **look: Any) -> Series:
+    """A series of estimates with their intervals."""
+    low, high = [estimate.low for estimate in found], [estimate.high for estimate in found]
+    return Series(label, x, [estimate.value for estimate in found], kind, low, high, **look)

@@ -1,0 +1,103 @@
+"""Pictures of figures: files for papers, and what the page needs to draw them itself. Vega draws both."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from flipscope.errors import InputError
+from flipscope.lab.figures import Figure
+from flipscope.lab.vegalite import specification, theme
+from flipscope.report.files import check_target, replacing
+
+Format = Literal["svg", "png", "pdf"]
+FORMATS: tuple[Format, ...] = ("svg", "png", "pdf")
+PIXELS_PER_INCH = 300
+# The page draws with the libraries that draw the files, so that both are of one version.
+PAGE_FUNCTION = "window.drawFigure = (place, figure, options) => vegaEmbed(place, figure, options);"
+
+
+def render(figure: Figure, format: Format) -> bytes:
+    """The figure as a file of this format; the same figure gives the same bytes."""
+    import vl_convert
+
+    if format not in FORMATS:
+        raise InputError(f"format={format!r} is not one of {', '.join(FORMATS)}")
+    drawn = _tidied(vl_convert.vegalite_to_svg(specification(figure), config=theme("paper")))
+    if format == "svg":
+        return drawn.encode()
+    if format == "pdf":
+        return bytes(vl_convert.svg_to_pdf(drawn))
+    return bytes(vl_convert.svg_to_png(drawn, ppi=PIXELS_PER_INCH))
+
+
+def _tidied(svg: str) -> str:
+    """The drawing with its inner names counted from 0, for Vega counts on from one figure to the next; without what is
+    there only to be pointed at, and with coordinates to a thousandth of a point.
+    """
+    names: dict[str, str] = {}
+
+    def renamed(found: re.Match[str]) -> str:
+        return f"{found[1]}{names.setdefault(found[2], f'part{len(names)}')}"
+
+    svg = re.sub(r'(id="|url\(#|href="#)((?:clip|gradient)_?\d+)', renamed, svg)
+    svg = re.sub(r'<path [^>]*opacity="0"[^>]*/>', "", svg)
+    return re.sub(r' (?:d|transform)="[^"]*"', lambda found: re.sub(r"\d+\.\d{4,}", _rounded, found[0]), svg)
+
+
+def _rounded(found: re.Match[str]) -> str:
+    return f"{float(found[0]):.3f}".rstrip("0").rstrip(".")
+
+
+@functools.cache
+def page_script() -> str:
+    """The JavaScript that draws figures on a page: Vega, Vega-Lite and Vega-Embed in one piece."""
+    import vl_convert
+
+    bundle = str(vl_convert.javascript_bundle(PAGE_FUNCTION))
+    return bundle.replace("</script", r"<\/script")  # inside a page this would end it
+
+
+def alt_text(figure: Figure) -> str:
+    """What a reader who does not see the figure is told of it."""
+    said = []
+    for each in figure.panels:
+        labels = list(dict.fromkeys(series.label for series in each.series if series.label))
+        named = ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
+        title = f"{each.title}: " if each.title else ""
+        said.append(f"{title}{each.y_label} against {each.x_label}" + (f" for {named}" if named else ""))
+    return f"{figure.title}. " + "; ".join(said) + "."
+
+
+def file_stems(study: str, figures: Sequence[Figure]) -> list[str]:
+    """Names for the files of a study's figures: safe on every file system, and none twice."""
+    stems: list[str] = []
+    for figure in figures:
+        plain = re.sub(r"[^a-z0-9_-]+", "-", figure.name.lower()).strip("-_")[:60] or "figure"
+        stem = plain if plain.startswith(study) else f"{study}-{plain}"
+        count = 2
+        while stem in stems:
+            stem, count = f"{study}-{plain}-{count}", count + 1
+        stems.append(stem)
+    return stems
+
+
+def checked_target(path: str | Path) -> Path:
+    """The path as one that a figure can be written to: known format, existing folder."""
+    target = Path(path)
+    if target.suffix.lower()[1:] not in FORMATS:
+        known = ", ".join(f".{format}" for format in FORMATS)
+        raise InputError(f"a figure's name must end in {known}; {target.name!r} does not.")
+    check_target(target, "figure")
+    return target
+
+
+def save_figure(figure: Figure, path: str | Path) -> Path:
+    """Write the figure in the format its name ends with, whole or not at all; returns the path."""
+    target = checked_target(path)
+    with replacing(target, "figure") as temporary:
+        temporary.write_bytes(render(figure, target.suffix.lower()[1:]))  # type: ignore[arg-type]
+    return target

@@ -1,0 +1,162 @@
+"""Random transformers: the shapes of App. F.1 and chosen ones, their seeds, the strings they are asked, their cost."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+import flipscope.lab as lab
+from flipscope.cube.estimate import generators, random_strings
+from flipscope.errors import InputError
+from flipscope.models.config import TransformerConfig, encoder, recognizer
+from flipscope.models.init import random_shape
+from flipscope.studies.geometry._shared import flip_memory, flip_work, seed_of
+
+Init = Literal["uniform", "gaussian", "xavier_uniform", "xavier_normal"]
+INITS: tuple[Init, ...] = get_args(Init)
+Preset = Literal["recognizer", "encoder"]
+PRESETS: tuple[Preset, ...] = get_args(Preset)
+WIDEST = 1024  # of App. F.1's shapes
+SPEED = 3.8e10  # multiply-adds a second of one core, for `cost` and the budgets below
+# What a screened measurement computes at least, in strings with all their flips: the pilot strings and the audit.
+SCREEN_OVERHEAD = 5
+MAX_EXACT = 16  # bits: up to here all strings are asked
+BESIDES = 2e10  # multiply-adds of the half second in which a model is built and its precision checked
+SEEN_THROUGH = 0.1  # share of the models on which the screen can skip nothing
+
+
+@dataclass(frozen=True)
+class Draw(lab.Trial):
+    """Some strings of one data set, asked of one random transformer.
+
+    The seed of the model comes from init, data set and model, and gives its shape and its weights: all models are
+    drawn independently. The strings come from init and data set, so that the models of a data set share them.
+    """
+
+    init: Init
+    data_set: int
+    model: int
+    length: int
+    widest: int  # shapes of App. F.1 wider than this are drawn again
+    first: int  # of the strings of the data set
+    count: int
+    screened: bool  # whether flips that are unlikely to matter are skipped, with an audit
+
+    def check(self) -> None:
+        if min(self.data_set, self.model, self.first) < 0 or min(self.length, self.count) < 1 or self.widest < 16:
+            raise InputError(f"{self} needs numbers from 0 on, a length, a count, and room for the least width, 16")
+
+    @property
+    def seed(self) -> int:
+        """The model's: of its shape and of its weights."""
+        return _drawn(INITS.index(self.init), self.data_set, self.model, self.widest)[0]
+
+    @property
+    def shape(self) -> TransformerConfig:
+        """Its layers, heads, widths."""
+        return _drawn(INITS.index(self.init), self.data_set, self.model, self.widest)[1]
+
+    def strings(self) -> NDArray[np.uint8]:
+        """The strings to ask."""
+        (stream,) = generators(seed_of(INITS.index(self.init), self.data_set), 1)
+        return random_strings(stream, self.first + self.count, self.length)[self.first :]
+
+    @property
+    def cost(self) -> float:
+        """About the seconds it takes on one core."""
+        computed = SCREEN_OVERHEAD + self.count * (SEEN_THROUGH + 1 / self.length) if self.screened else self.count
+        return computed * flip_work(self.shape, self.length) / SPEED
+
+    @property
+    def memory(self) -> int:
+        """What a string and its flips take."""
+        return flip_memory(self.shape, self.length)
+
+
+@cache
+def _drawn(init: int, data_set: int, model: int, widest: int) -> tuple[int, TransformerConfig]:
+    """The first seed of this model whose shape is not too wide, and the shape."""
+    for attempt in itertools.count():
+        seed = seed_of(init, data_set, model, attempt)
+        if (shape := random_shape(seed)).width <= widest:
+            break
+    return seed, shape
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many models a scale draws, and how many strings each of them is asked."""
+
+    data_sets: int
+    models: int  # of each data set and initialisation
+    length: int
+    strings: tuple[int, int]  # fewest and most a model
+    seconds: float  # a model is given as many strings as take so long without the screen; dearer ones are screened
+    piece: tuple[int, float]  # one trial: at least so many strings, and more only if they take at most so long
+    widest: int = WIDEST
+
+    def draws(self, init: Init, data_set: int, model: int) -> list[Draw]:
+        """The trials of one model."""
+        whole = Draw(init, data_set, model, self.length, self.widest, 0, 1, False)
+        least, most = self.strings
+        affordable = int(self.seconds / whole.cost)
+        count = min(max(affordable, least), most)
+        fewest, seconds = self.piece
+        parts = max(1, min(math.ceil(count * whole.cost / seconds), count // fewest))
+        ends = np.linspace(0, count, parts + 1).astype(int).tolist()
+        return [
+            Draw(init, data_set, model, self.length, self.widest, first, last - first, affordable < count)
+            for first, last in itertools.pairwise(ends)
+        ]
+
+
+@dataclass(frozen=True)
+class Network(lab.Trial):
+    """A random transformer, parameters uniform in [-1, 1], on strings of one length.
+
+    A seed stands for the same model at every length, and for unrelated models of different shapes.
+    """
+
+    preset: Preset
+    width: int
+    layers: int
+    eps: float
+    seed: int
+    length: int
+    strings: int  # asked beyond MAX_EXACT bits, drawn at random
+
+    def check(self) -> None:
+        if min(self.width, self.layers, self.length, self.strings) < 1 or self.seed < 0:
+            raise InputError(f"{self} needs a width, layers, a length, strings, and a seed from 0 on")
+
+    @property
+    def config(self) -> TransformerConfig:
+        """Its choices; one head."""
+        return (recognizer if self.preset == "recognizer" else encoder)(self.width, self.layers, 1, eps=self.eps)
+
+    @property
+    def model_seed(self) -> int:
+        """Of the weights, and with the length of the strings."""
+        return seed_of(PRESETS.index(self.preset), self.width, self.layers, round(self.eps * 1e9), self.seed)
+
+    @property
+    def exact(self) -> bool:
+        """Whether all strings are asked."""
+        return self.length <= MAX_EXACT
+
+    @property
+    def asked(self) -> int:
+        """Number of strings whose sensitivity is found."""
+        return 1 << self.length if self.exact else self.strings
+
+    @property
+    def cost(self) -> float:
+        """Multiply-adds, and what a trial takes besides; of a sample of strings every flip is asked as well."""
+        work = flip_work(self.config, self.length)
+        return BESIDES + self.asked * (work / (self.length + 1) if self.exact else work)

@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from flipscope.cube.intervals import Estimate, proportions
+from flipscope.lab.judges import (
+    Quotient,
+    asymptotic,
+    bound_holds,
+    compare_groups,
+    for_each,
+    log_slope,
+    never_exceeds,
+    rates,
+    rates_below,
+    share,
+    share_of,
+    slopes,
+    unless_few,
+    weakest_first,
+    with_fewest,
+)
+from flipscope.lab.rows import Rows
+from flipscope.lab.verdict import Judgement, Verdict, at_least, at_most, consistent_with
+
+VALUES = Rows({"n": n, "value": value} for n, value in ((4, 0.9), (8, 0.5), (16, 0.1)))
+
+
+def _estimate(value: float, reach: float = 0.1, samples: int = 10) -> Estimate:
+    return Estimate(value, value - reach, value + reach, 0.95, samples)
+
+
+def _judge(group: int, rows: Rows, confidence: float) -> Judgement:
+    return at_least(_estimate(rows[0]["value"], 1 - confidence), 0.4, f"value at {group}")
+
+
+def _with(verdict: Verdict, note: str = "") -> Judgement:
+    return Judgement(verdict, "q", 1.0, 0.5, 1.5, note)
+
+
+# ---------------------------------------------------------------- groups
+
+
+def test_every_group_must_hold_and_shares_the_error() -> None:
+    found = for_each(VALUES.by("n"), _judge)
+    assert (found.verdict, found.quantity) == ("contradicted", "value at 16")
+    assert found.note == "holds for 2 of 3 groups"
+    assert [part.verdict for part in found.parts] == ["reproduced", "reproduced", "contradicted"]
+    assert found.low == pytest.approx(0.1 - 0.05 / 3)
+    assert for_each(VALUES.where(n=4).by("n"), _judge).low == pytest.approx(0.85)
+    assert for_each(VALUES.by("n"), _judge, intervals=2, besides=1).low == pytest.approx(0.1 - 0.05 / 7)
+
+
+def test_a_group_without_rows_leaves_the_claim_open_and_keeps_its_part_of_the_error() -> None:
+    groups = VALUES.each("n", (4, 8, 32))
+    found = for_each(groups, _judge, missing="no model is done")
+    assert (found.verdict, found.quantity) == ("undecided", "32: no model is done")
+    assert found.parts[0].low == pytest.approx(0.9 - 0.05 / 3)
+    assert for_each(VALUES.each("n", (16, 32)), _judge).verdict == "contradicted"
+    for none in ([], VALUES.each("n", (5, 6))):
+        assert for_each(none, _judge, missing="no model is done").quantity == "no model is done"
+
+
+def test_the_weakest_is_shown_if_asked_for() -> None:
+    good = VALUES.where(lambda row: row["value"] > 0.4)
+    assert for_each(good.by("n"), _judge).quantity == "value at 4"
+    assert for_each(good.by("n"), _judge, sort=True).quantity == "value at 8"
+
+
+def test_few_groups_reproduce_nothing_but_can_contradict() -> None:
+    good = VALUES.where(lambda row: row["value"] > 0.4)
+    found = for_each(good.by("n"), _judge, fewest=3, what="models")
+    assert (found.verdict, found.note, found.remedy) == ("undecided", "too few models: 2", "at least 3 models")
+    assert for_each(VALUES.where(n=16).by("n"), _judge, fewest=3).verdict == "contradicted"
+
+
+def test_weakest_first_looks_at_the_side_of_the_limit() -> None:
+    above = [at_least(_estimate(value), 0.0, str(value)) for value in (0.5, 0.3, 0.4)]
+    assert [part.quantity for part in weakest_first(above)] == ["0.3", "0.4", "0.5"]
+    below = [at_most(_estimate(value), 1.0, str(value)) for value in (0.5, 0.3, 0.4)]
+    assert [part.quantity for part in weakest_first(below)] == ["0.5", "0.4", "0.3"]
+    unknown = Judgement.without("none")
+    assert weakest_first([*above, unknown])[0] is unknown
+
+
+# ---------------------------------------------------------------- bounds
+
+
+def test_a_bound_is_broken_by_one_interval_above_it() -> None:
+    places = [Quotient("D = 2", _estimate(0.9)), Quotient("D = 3", _estimate(1.05))]
+    held = bound_holds(places, "q", fewest=2, missing="none")
+    assert (held.verdict, held.measured, held.limit) == ("reproduced", 1.05, "≤ 1")
+    assert held.note == "largest at D = 3; 2 places, broken nowhere"
+    broken = bound_holds([*places, Quotient("D = 4", _estimate(1.2))], "q", fewest=9, missing="none")
+    assert (broken.verdict, broken.note) == ("contradicted", "largest at D = 4; 3 places, broken at D = 4")
+    assert bound_holds(places, "q", fewest=3, missing="none").verdict == "undecided"
+    assert bound_holds([], "q", fewest=1, missing="none").quantity == "none"
+
+
+def test_rates_against_bounds() -> None:
+    rows = Rows({"d": d, "hits": hits, "samples": 1000, "bound": 0.5} for d, hits in ((2, 400), (3, 490)))
+    rows.append({"d": 9, "hits": 3, "bound": None})
+    first, second = rates(rows, "hits", "samples", "bound")
+    assert first["quotient"] == proportions([400], 1000, 1 - 0.05 / 2)[0].scaled(2)
+    assert second["quotient"].value == pytest.approx(0.98)
+    judge = rates_below("hits", "samples", "bound", "D = {d}", fewest=2)
+    assert judge(rows).verdict == "reproduced"
+    assert judge(Rows(rows[:1])).verdict == "undecided"
+    assert judge(Rows([*rows, {"d": 4, "hits": 600, "samples": 1000, "bound": 0.5}])).note.endswith("broken at D = 4")
+    assert judge(Rows()).verdict == "undecided"
+
+
+def test_a_column_never_exceeds_its_bound() -> None:
+    judge = never_exceeds("beta", "bound")
+    rows = Rows([{"beta": 1.0, "bound": 2.0}, {"beta": 5.0, "bound": None}, {"beta": 2.0 * (1 + 1e-12), "bound": 2.0}])
+    found = judge(rows)
+    assert (found.verdict, found.note) == ("reproduced", "0 of 2 cases; largest quotient 1")
+    assert judge(Rows([*rows, {"beta": 2.01, "bound": 2.0}])).verdict == "contradicted"
+    assert judge(rows.where(bound=None)).verdict == "undecided"
+
+
+# ---------------------------------------------------------------- what is left open
+
+
+def test_too_few_cases_take_back_a_reproduction_only() -> None:
+    good, bad = _with("reproduced"), _with("contradicted")
+    assert unless_few(good, 3, 3, "models") is good
+    assert unless_few(good, 2, 3, "models").remedy == "at least 3 models"
+    assert unless_few(bad, 2, 3, "models") is bad
+
+
+def test_an_asymptotic_theorem_is_not_contradicted() -> None:
+    found = asymptotic(_with("contradicted", "N = 8"))
+    assert (found.verdict, found.note) == ("undecided", "N = 8; the theorem may set in at a longer length")
+    assert found.remedy == "longer strings"
+    assert asymptotic(_with("contradicted")).note == "the theorem may set in at a longer length"
+    for verdict in ("reproduced", "undecided"):
+        assert asymptotic(_with(verdict)).verdict == verdict  # type: ignore[arg-type]
+
+
+def test_the_fewest_samples_are_those_of_the_best_case() -> None:
+    for reach in (0.1, 0.25, 0.5):
+        few = share(5, 5)
+        said = with_fewest(at_least(few, 1 - reach, "q"), few, reach, "models").remedy
+        fewest = next(n for n in range(1, 100) if share(n, n).low >= 1 - reach)
+        assert said == (f"at least {fewest} models" if fewest > 5 else "")
+    enough = share(100, 200)
+    undecided = at_least(enough, 0.5, "q", unit="models")
+    assert with_fewest(undecided, enough, 0.5, "models") is undecided  # they are many, but tell nothing
+    done = at_least(share(50, 50), 0.5, "q")
+    assert with_fewest(done, share(50, 50), 0.5, "models") is done
+
+
+def test_no_one_is_told_to_take_more_samples_than_there_are() -> None:
+    near = Estimate(1e-192, -1.0, 1.0, 0.95, 10)
+    assert (at_most(near, 0.0, "q").verdict, at_most(near, 0.0, "q").remedy) == ("undecided", "")
+    assert consistent_with(near, 0.0, 1e-300, "q").remedy == ""
+    assert at_most(_estimate(0.0, 0.2), 0.1, "q", unit="models").remedy == "about 30 more models"
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def test_shares() -> None:
+    assert share(3, 10) == proportions([3], 10, 0.95)[0]
+    assert share_of(VALUES, lambda row: row["value"] > 0.4, 0.9) == proportions([2], 3, 0.9)[0]
+
+
+def test_slopes_need_three_points() -> None:
+    rows = Rows(
+        {"seed": seed, "n": n, "y": 3.0 * n ** (-1.0 - seed), "z": 2.0 * n + seed}
+        for seed in range(2)
+        for n in ((8, 2, 4) if seed else (4, 2, 16))
+    )
+    assert slopes(rows, "n", "y", log=True) == pytest.approx([-1.0, -2.0])
+    assert slopes(rows, "n", "z") == pytest.approx([2.0, 2.0])
+    assert slopes(rows.where(lambda row: row["n"] < 16), "n", "z") == pytest.approx([2.0])
+    rows.append({"seed": 1, "n": 32, "y": 0.0, "z": 65.0})
+    assert slopes(rows, "n", "y", log=True) == pytest.approx([-1.0])  # 0 has no logarithm
+    assert slopes(rows, "n", "z") == pytest.approx([2.0, 2.0])
+
+
+def test_the_mean_slope_needs_five_models() -> None:
+    rows = Rows({"seed": seed, "n": n, "y": n ** (-1.0 + 0.01 * seed)} for seed in range(5) for n in (2, 4, 8))
+    found = log_slope(rows, "n", "y")
+    assert found is not None
+    assert (found.value, found.samples) == (pytest.approx(-0.98), 5)
+    assert found.low < -0.98 < found.high
+    assert log_slope(rows.where(lambda row: row["seed"] < 4), "n", "y") is None
+
+
+def test_groups_are_compared_paired_or_not() -> None:
+    first, second = [1.0, 2.0, 9.0], [0.0, 1.1, 7.9]
+    paired, apart = compare_groups(first, second, paired=True), compare_groups(first, second)
+    assert paired.value == pytest.approx(apart.value)
+    assert paired.low > 0 > apart.low
+    assert compare_groups(second, first).value == pytest.approx(-apart.value)
+    assert math.isclose(compare_groups([1.0, 1.0], [3.0, 3.0]).high, -2.0)
+    with pytest.raises(ValueError, match="zip"):
+        compare_groups(first, second[:2], paired=True)

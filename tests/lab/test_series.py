@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from flipscope.cube.intervals import Estimate, mean_from_samples
+from flipscope.lab.rows import Rows
+from flipscope.lab.series import bars, estimates, line, lines, means, survival
+
+TABLE = Rows(
+    {"n": n, "eps": eps, "seed": seed, "y": y}
+    for n, eps, seed, y in ((8, 1.0, 0, 4.0), (4, 1.0, 0, 1.0), (4, 1.0, 1, 9.0), (4, 0.5, 0, 0.0), (4, 0.5, 1, 5.0))
+)
+
+
+def test_a_line_has_its_centre_and_a_band_to_the_ends() -> None:
+    found = line(TABLE.where(eps=1.0), "n", "y", "mean", colour=3)
+    assert (list(found.x), found.colour) == ([4, 8], 3)
+    assert list(found.y) == pytest.approx([3.0, 4.0])
+    assert (found.low, found.high) == ([1.0, 4.0], [9.0, 4.0])
+    assert list(line(TABLE.where(eps=1.0), "n", "y", "median", "median").y) == [5.0, 4.0]
+
+
+def test_a_geometric_mean_leaves_out_what_has_no_logarithm() -> None:
+    small, large = lines(TABLE, "n", "y", "eps", "eps = {:g}")
+    assert (small.label, large.label) == ("eps = 0.5", "eps = 1")
+    assert list(small.y) == pytest.approx([5.0])
+    assert lines(TABLE, "n", "y", "eps", centre="median")[0].low == [0.0]
+    infinite = Rows([*TABLE.where(eps=0.5), {"n": 4, "eps": 0.5, "y": math.inf}])
+    assert list(lines(infinite, "n", "y", "eps")[0].y) == pytest.approx([5.0])
+
+
+def test_estimates_show_their_intervals() -> None:
+    found = estimates("share", [1, 2], [Estimate(0.5, 0.4, 0.7, 0.95, 9), Estimate(1, 0.9, 1, 0.95, 9)], "points")
+    assert (found.y, found.low, found.high, found.kind) == ([0.5, 1], [0.4, 0.9], [0.7, 1], "points")
+
+
+def test_means_have_the_intervals_of_bounded_samples() -> None:
+    rows = Rows({"n": n, "share": share} for n, share in ((8, 0.5), (4, 1.0), (4, 0.0)))
+    found, expected = means(rows, "n", "share", "mean"), mean_from_samples([1.0, 0.0], 0, 1)
+    assert (list(found.x), list(found.y)) == ([4, 8], [0.5, 0.5])
+    assert found.low is not None
+    assert found.low[0] == expected.low
+    wider = means(rows, "n", "share", "mean", (-1, 1))
+    assert wider.low is not None
+    assert wider.low[0] < 0
+
+
+def test_a_bar_of_height_0_is_not_drawn() -> None:
+    found = bars("share", [0.5, 0.0, 0.25])
+    assert (list(found.x), list(found.y), found.kind) == ([0, 1, 2], [0.5, None, 0.25], "bars")
+    assert found.hover == ["0: 0.5", "1: 0", "2: 0.25"]
+
+
+def test_the_tail_of_samples() -> None:
+    found = survival("tail", [1.0, 4.0, 2.0, 3.0])
+    assert (list(found.x), list(found.y), found.kind) == ([4.0, 3.0], [0.25, 0.5], "steps")
+    assert list(survival("tail", [1.0, 4.0], 1.0).y) == [0.5, 1.0]
+    assert list(survival("tail", [7.0]).x) == [7.0]
