@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 from flipscope.models.config import TransformerConfig, encoder
-from flipscope.models.init import random_shape
+from flipscope.models.shapes import random_shape
 from flipscope.models.transformer import Transformer
 from flipscope.probes.fast import FastEngine
 from flipscope.probes.screen import first_order_changes, screened_changes

@@ -444,3 +444,26 @@ def test_blowup_page(run: Flipscope, model: tuple[Transformer, str]) -> None:
     assert code == 0
     assert "blocks.0.norm1" in out
     assert "From 100 random strings of length 6; beta cannot exceed" in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["random-model", "--strings", "99999999999"],
+        ["random-model", "--length", "609135"],
+        ["random-model", "--width", "1000000", "--heads", "4"],
+        ["sensitivity", "MODEL", "--strings", "99999999999"],
+        ["sensitivity", "MODEL", "--length", "609135"],
+        ["sensitivity", "MODEL", "--precision", "1e-300"],
+        ["blowup", "MODEL", "--length", "609135"],
+    ],
+)
+def test_what_is_far_too_large_is_refused_before_anything_heavy_is_loaded(tmp_path: Path, arguments: list[str]) -> None:
+    save(Transformer(encoder(16, 2, 1), seed=1), tmp_path / "m.safetensors")
+    given = [str(tmp_path / "m.safetensors") if each == "MODEL" else each for each in arguments]
+    code = (
+        f"import sys; from flipscope.cli import main; print(main({given!r}), {{'torch', 'numba'}} & set(sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=LIMIT)
+    assert run.stdout == "2 set()\n"
+    assert run.stderr.startswith("flipscope: ")

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,17 +21,21 @@ from flipscope.cube.intervals import Estimate, Floats, check_confidence, check_c
 from flipscope.cube.limits import check_memory, check_work
 from flipscope.errors import InputError
 from flipscope.lab.pool import WorkerError, run_tasks
-from flipscope.models.checkpoint import load
 from flipscope.models.config import TransformerConfig, encoder
-from flipscope.models.init import Scheme, random_shape
+from flipscope.models.header import peek
+from flipscope.models.shapes import random_shape
 from flipscope.models.size import check_attention, check_model, multiplications
-from flipscope.models.transformer import Transformer
-from flipscope.probes import blowup, flips
-from flipscope.probes.flips import Options
-from flipscope.probes.results import Flips, Spectrum, estimated, joined
+
+# PyTorch and the compiled loops are loaded after the sizes have been checked: what is too large is refused at once.
+if TYPE_CHECKING:
+    from flipscope.models.init import Scheme
+    from flipscope.models.transformer import Transformer
+    from flipscope.probes.flips import Options
+    from flipscope.probes.results import Flips, Spectrum
 
 DEFAULT_LENGTH = 100  # that of the geometry paper's experiments
 ESTIMATE_BYTES = 500  # of an estimate and its parts, of which a spectrum has two a bit
+MAX_STRINGS = 100_000  # that are asked for a precision
 FEWER = "give fewer or shorter strings"
 PIECES = 8  # the work of all random models is cut so that no piece is more than this part of it
 FEWEST = 4  # strings a piece: each piece copies the model and compares its signs with float64 anew
@@ -39,11 +43,12 @@ FEWEST = 4  # strings a piece: each piece copies the model and compares its sign
 
 def run_sensitivity(arguments: argparse.Namespace) -> int:
     """Measure the sensitivity spectrum of a model."""
-    model, length = _loaded(arguments)
-    if arguments.strings is not None:
-        check_work(arguments.strings * _flip_work(model.config, length), f"{arguments.strings:,} strings", FEWER)
     if arguments.precision is not None:
-        _check_precision(arguments.precision, length, check_confidence(arguments.confidence))
+        check_confidence(arguments.confidence)
+    model, length = _loaded(arguments)
+
+    from flipscope.probes import flips
+
     with progress("flips") as report:
         options: Options = {**_how(arguments), "threshold": arguments.threshold, "progress": report}
         found = flips.spectrum(
@@ -51,6 +56,7 @@ def run_sensitivity(arguments: argparse.Namespace) -> int:
             length,
             strings=arguments.strings,
             precision_target=arguments.precision,
+            max_strings=MAX_STRINGS,
             exhaustive=arguments.exhaustive,
             seed=arguments.seed,
             confidence=arguments.confidence,
@@ -67,17 +73,34 @@ def run_sensitivity(arguments: argparse.Namespace) -> int:
 
 
 def _loaded(arguments: argparse.Namespace) -> tuple[Transformer, int]:
-    """The model of a file, and the length of the strings it is to be asked."""
+    """The model of a file, and the length of the strings it is to be asked; what is too much is refused before."""
+    config = peek(arguments.model)
+    if config is not None:
+        _checked_length(config, arguments)
+
+    from flipscope.models.checkpoint import load
+
     model = load(arguments.model)
-    if model.config.inputs == "patches":
+    return model, _checked_length(model.config, arguments)
+
+
+def _checked_length(config: TransformerConfig, arguments: argparse.Namespace) -> int:
+    """The length of the strings that the model is to be asked, after making sure that they can be."""
+    if config.inputs == "patches":
         raise InputError(f"{arguments.model} reads patches of images, which have no bits to flip")
     length = arguments.length
     if length is None:
-        length = model.config.max_length or DEFAULT_LENGTH
+        length = config.max_length or DEFAULT_LENGTH
     length = check_count("length", length)
-    if model.config.layers > 1:  # a single layer may need no more than the row that is read
-        check_attention(model.config, length, length)
-    return model, length
+    if config.layers > 1:  # a single layer may need no more than the row that is read
+        check_attention(config, length, length)
+    if arguments.strings is not None:
+        strings = check_count("strings", arguments.strings)
+        check_strings_fit(strings, length)
+        check_work(strings * _flip_work(config, length), f"{strings:,} strings", FEWER)
+    if getattr(arguments, "precision", None) is not None:
+        _check_precision(arguments.precision, length, check_confidence(arguments.confidence))
+    return length
 
 
 def _flip_work(config: TransformerConfig, length: int) -> int:
@@ -87,7 +110,7 @@ def _flip_work(config: TransformerConfig, length: int) -> int:
 
 def _check_precision(precision: float, length: int, confidence: float) -> None:
     """Raise InputError if no outcome of as many strings as are drawn at most would be known that precisely."""
-    most = flips.DEFAULT_MAX_STRINGS
+    most = MAX_STRINGS
     # The narrowest interval is that of strings without any flip that matters.
     least = mean_from_samples(np.zeros(most), 0, length, confidence, "anytime").half_width
     if 0 < precision < least:
@@ -153,6 +176,9 @@ def pieces(draws: Sequence[Draw]) -> list[Piece]:
 
 def measure_piece(piece: Piece, report: Progress) -> Flips:
     """The sensitivity of the strings of a piece."""
+    from flipscope.models.transformer import Transformer
+    from flipscope.probes import flips
+
     draw = piece.draw
     model = Transformer(draw.config, scheme=draw.init, seed=draw.seed)
     (stream,) = generators(draw.seed, 1)
@@ -174,6 +200,8 @@ def run_random_model(arguments: argparse.Namespace) -> int:
     except WorkerError as error:
         print(f"flipscope: {str(error).rstrip('.')}; try fewer --workers.", file=sys.stderr)
         return 1
+    from flipscope.probes.results import estimated, joined
+
     found = []
     for draw in draws:
         own = [part for piece, part in zip(tasks, parts, strict=True) if piece.draw is draw]
@@ -275,6 +303,9 @@ def _value(found: float | Estimate) -> float:
 def run_blowup(arguments: argparse.Namespace) -> int:
     """Measure what the layer norms of a model do to random strings."""
     model, length = _loaded(arguments)
+
+    from flipscope.probes import blowup
+
     (stream,) = generators(arguments.seed, 1)
     strings = random_strings(stream, check_count("strings", arguments.strings), length)
     found = blowup.measure(model, strings)

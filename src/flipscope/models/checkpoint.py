@@ -7,7 +7,6 @@ import os
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,10 +16,8 @@ from torch import Tensor
 from flipscope.cube.limits import check_memory
 from flipscope.errors import InputError
 from flipscope.models.config import TransformerConfig
+from flipscope.models.header import KEY, VERSION, read_config
 from flipscope.models.transformer import Block, Transformer
-
-VERSION = 1
-_KEY = "flipscope.transformer"  # metadata entry: {"version": ..., "config": ...} as JSON
 
 
 def save(model: Transformer, path: str | os.PathLike[str]) -> None:
@@ -38,7 +35,7 @@ def save(model: Transformer, path: str | os.PathLike[str]) -> None:
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
     try:
         try:
-            save_file(tensors, temporary, metadata={_KEY: json.dumps(record)})
+            save_file(tensors, temporary, metadata={KEY: json.dumps(record)})
             _flush(temporary)
             os.replace(temporary, target)
             _flush(target.parent)  # so that the new name survives a power cut too
@@ -55,7 +52,7 @@ def load(path: str | os.PathLike[str]) -> Transformer:
         if not source.is_file():
             raise InputError(f"{source} is not a file")
         with safe_open(source, framework="pt") as file:
-            config = _read_config(source, file.metadata() or {})
+            config = read_config(source, file.metadata() or {})
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
             model = _blank(source, config, len(shapes))
             _check_shapes(source, model, shapes)
@@ -70,26 +67,6 @@ def load(path: str | os.PathLike[str]) -> Transformer:
     _check_finite(tensors, str(source))
     model.load_state_dict(tensors, assign=True)
     return model.eval()
-
-
-def _read_config(source: Path, metadata: Mapping[str, str]) -> TransformerConfig:
-    """The configuration in a file's metadata."""
-    if _KEY not in metadata:
-        raise InputError(f"{source} is not a flipscope model: its metadata has no entry {_KEY!r}")
-    try:
-        record: Any = json.loads(metadata[_KEY])
-        version, fields = record["version"], record["config"]
-        newer = version > VERSION
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(f"{source} has a damaged metadata entry {_KEY!r}") from error
-    if newer:
-        raise InputError(f"{source} has format version {version}, but this flipscope reads {VERSION}: update it")
-    if version != VERSION or not isinstance(fields, dict):
-        raise InputError(f"{source} has a damaged metadata entry {_KEY!r}")
-    try:
-        return TransformerConfig.from_dict(fields)
-    except InputError as error:
-        raise InputError(f"{source} has a configuration that is not valid: {error}") from error
 
 
 def _blank(source: Path, config: TransformerConfig, tensors: int) -> Transformer:

@@ -13,10 +13,9 @@ from jaxtyping import Float64
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from flipscope.cube.intervals import check_count
 from flipscope.errors import InputError
-from flipscope.models.config import TransformerConfig, encoder
 from flipscope.models.reset import Drawing, reset_of
+from flipscope.models.shapes import seed_number
 
 Scheme = Literal["pytorch", "uniform", "gaussian", "xavier_uniform", "xavier_normal"]
 Scope = Literal["all", "weights"]
@@ -98,7 +97,7 @@ def initialise(
         raise InputError(f"scope={scope!r} is not one of all, weights")
     if not (math.isfinite(scale) and scale > 0):
         raise InputError(f"scale={scale} must be a positive number")
-    number = _seed_number(seed)
+    number = seed_number(seed)
     for name, parameter in model.named_parameters():
         if parameter.is_meta or is_lazy(parameter):
             raise InputError(f"the parameter {name} has no memory: build the model with a seed")
@@ -112,17 +111,6 @@ def initialise(
             elif scope == "weights" and parameter.ndim < 2:
                 _draw(_rest(module, short), name, parameter, number, scale)
     return model
-
-
-def random_shape(seed: int | np.random.Generator) -> TransformerConfig:
-    """An encoder from the distribution of App. F.1: layers, heads, head size and FFN multiple at random."""
-    stream = np.random.Generator(np.random.PCG64(np.random.SeedSequence(_seed_number(seed))))
-    layers = int(stream.integers(2, 7))
-    heads = (1, 2, 4, 8)[stream.integers(4)]
-    head_size = (16, 32, 64, 128)[stream.integers(4)]
-    multiple = (2, 4, 8)[stream.integers(3)]
-    width = heads * head_size
-    return encoder(width=width, layers=layers, heads=heads, ffn_width=multiple * width)
 
 
 def _owner(model: nn.Module, name: str) -> tuple[nn.Module, str]:
@@ -203,11 +191,6 @@ def _fans(module: nn.Module, parameter: nn.Parameter) -> tuple[int, int]:
     if isinstance(module, Projection):
         fan_out //= module.matrices
     return parameter.shape[1] * kernel, fan_out
-
-
-def _seed_number(seed: int | np.random.Generator) -> int:
-    """The seed itself, or 63 bits of the generator."""
-    return int(seed.integers(2**63)) if isinstance(seed, np.random.Generator) else check_count("seed", seed, 0)
 
 
 def _stream(seed: int, name: str) -> np.random.Generator:

@@ -15,7 +15,7 @@ import flipscope.lab as lab
 from flipscope.cube.estimate import generators, random_strings
 from flipscope.errors import InputError
 from flipscope.models.config import TransformerConfig, encoder, recognizer
-from flipscope.models.init import random_shape
+from flipscope.models.shapes import random_shape
 from flipscope.studies.geometry._shared import flip_memory, flip_work, seed_of
 
 Init = Literal["uniform", "gaussian", "xavier_uniform", "xavier_normal"]

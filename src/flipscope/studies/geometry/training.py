@@ -11,7 +11,8 @@ import flipscope.lab as lab
 from flipscope.cube.functions import BooleanFunction, first, majority, parity, sparse_majority, sparse_parity
 from flipscope.data.languages import LabelledStrings, draw, random_language
 from flipscope.models.config import encoder
-from flipscope.models.init import Scheme, random_shape
+from flipscope.models.init import Scheme
+from flipscope.models.shapes import random_shape
 from flipscope.models.transformer import Transformer
 from flipscope.training.fit import Fitted, fit
 from flipscope.training.fit import random_training as random_setting

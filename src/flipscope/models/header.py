@@ -1,0 +1,60 @@
+"""What a model's file says of itself, read without PyTorch: a model that no machine holds is refused at once."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flipscope.errors import InputError
+from flipscope.models.config import TransformerConfig
+from flipscope.models.size import check_model
+
+VERSION = 1
+KEY = "flipscope.transformer"  # metadata entry: {"version": ..., "config": ...} as JSON
+LARGEST = 100_000_000  # bytes of a header, as safetensors has it
+
+
+def peek(path: str) -> TransformerConfig | None:
+    """The configuration in a file's header, refused if the model is too large for the file or for this machine.
+
+    None where the header cannot be read: `load` then says why.
+    """
+    source = Path(path)
+    try:
+        with source.open("rb") as file:
+            (size,) = struct.unpack("<Q", file.read(8))
+            header: Any = json.loads(file.read(size)) if size <= LARGEST else None
+        tensors = len(header) - 1
+        metadata = header["__metadata__"]
+        config = read_config(source, metadata)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, struct.error) as error:
+        if isinstance(error, InputError):
+            raise
+        return None
+    if config.layers > 2 * tensors:
+        raise InputError(f"{source} is far too small for the sizes in its configuration")
+    check_model(config, number=2)  # half precision at the least
+    return config
+
+
+def read_config(source: Path, metadata: Mapping[str, str]) -> TransformerConfig:
+    """The configuration in a file's metadata."""
+    if KEY not in metadata:
+        raise InputError(f"{source} is not a flipscope model: its metadata has no entry {KEY!r}")
+    try:
+        record: Any = json.loads(metadata[KEY])
+        version, fields = record["version"], record["config"]
+        newer = version > VERSION
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(f"{source} has a damaged metadata entry {KEY!r}") from error
+    if newer:
+        raise InputError(f"{source} has format version {version}, but this flipscope reads {VERSION}: update it")
+    if version != VERSION or not isinstance(fields, dict):
+        raise InputError(f"{source} has a damaged metadata entry {KEY!r}")
+    try:
+        return TransformerConfig.from_dict(fields)
+    except InputError as error:
+        raise InputError(f"{source} has a configuration that is not valid: {error}") from error
