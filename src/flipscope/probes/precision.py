@@ -112,7 +112,8 @@ def fingerprint(model: Model) -> int:
     found = hashlib.blake2b(digest_size=8)
     for tensor in model.parameters() if isinstance(model, nn.Module) else ():
         numbers = tensor.detach().reshape(-1)
-        found.update(numbers[:: max(1, len(numbers) // FINGERPRINT)].cpu().double().numpy().tobytes())
+        some = numbers[:: max(1, len(numbers) // FINGERPRINT)].cpu()
+        found.update((torch.view_as_real(some) if some.is_complex() else some.double()).numpy().tobytes())
     return int.from_bytes(found.digest(), "little") if isinstance(model, nn.Module) else 0
 
 
