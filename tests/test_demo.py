@@ -27,6 +27,6 @@ def test_the_demo_shows_everything_once_and_writes_the_report(
     report = (tmp_path / demo.REPORT).read_text("utf-8")
     for study in demo.STUDIES:
         assert f"flipscope run {study} --scale smoke" in report
-        assert f"{study} (paper 000), scale smoke" in out
+        assert f"{study}  paper 000, scale smoke" in out
     assert "<svg" in report
     assert str(demo.REPORT) in out

@@ -111,7 +111,7 @@ def test_json(store: Store) -> None:
     assert list(claim)[:6] == ["claim", "statement", "measured", "low", "high", "verdict"]
     assert (claim["claim"], claim["statement"], claim["verdict"]) == ("mean", "values are large", "reproduced")
     assert claim["low"] <= claim["measured"] == 0.5 <= claim["high"]
-    assert (document["reused"], document["complete"], claim["where"]) == (0, True, "Fig 0")
+    assert (document["reused"], document["complete"], claim["source"]) == (0, True, "Fig 0")
 
 
 def test_what_is_done_is_not_done_again(store: Store) -> None:
