@@ -137,3 +137,11 @@ def test_small_multiples_have_the_same_axes() -> None:
     assert apart[0].x_range != apart[1].x_range
     assert same[0].x_range == same[1].x_range == (apart[0].x_range[0], apart[1].x_range[1])
     assert same[0].y_range == same[1].y_range == (apart[1].y_range[0], apart[0].y_range[1])
+
+
+def test_a_rule_alone_has_axes_around_it() -> None:
+    for series in ([], [Series("c", [], [], "cells", values=[])]):
+        axes = axes_of(figure(panel(*series, rules=[Rule(1.0, "the bound"), Rule(2.0, "x", "x")])))[0]
+        assert axes.y_range == (0.9, 1.1)
+        assert axes.x_range == (1.8, 2.2)
+    json.dumps(specification(figure(panel(rules=[Rule(1.0, "the bound")]))), allow_nan=False)

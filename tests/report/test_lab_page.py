@@ -84,3 +84,16 @@ def test_the_report_has_the_parts_and_the_deviations() -> None:
     assert "The 2 numbers it rests on" in text
     assert "Would decide" in text
     assert "<td>they take 20 minutes</td>" in text
+
+
+def test_a_study_that_cannot_tell_of_a_part_of_its_trials_loses_no_verdict() -> None:
+    class Puzzled(type(STUDY)):  # type: ignore[misc]
+        def provenance(self, table: Rows) -> list[str]:
+            raise KeyError("the others")
+
+    whole = replace(run_of(GOOD), study=Puzzled())
+    part = replace(whole, done=3)
+    assert part.as_json()["provenance"] == []
+    assert "claim 0" in shown(run_page(part, "r", verbose=True))
+    with pytest.raises(KeyError):
+        whole.as_json()

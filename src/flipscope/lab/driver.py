@@ -51,6 +51,18 @@ class Run:
         """Trials that were not tried."""
         return self.trials - self.done - self.failed
 
+    @property
+    def provenance(self) -> list[str]:
+        """How the numbers came about; a study need not make sense of a part of its trials."""
+        if not self.table:
+            return []
+        try:
+            return list(self.study.provenance(self.table))
+        except Exception:
+            if self.complete:
+                raise
+            return []
+
     def as_json(self) -> dict[str, Any]:
         """The run as one JSON document."""
         return {
@@ -63,7 +75,7 @@ class Run:
             "done": self.done,
             "reused": self.reused,
             "complete": self.complete,
-            "provenance": list(self.study.provenance(self.table)) if self.table else [],
+            "provenance": self.provenance,
             "deviations": [dataclasses.asdict(deviation) for deviation in self.study.deviations],
         }
 

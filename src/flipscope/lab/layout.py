@@ -199,6 +199,11 @@ def _given(panel: Panel, given: tuple[float, float], log: bool, axis: str) -> tu
     return low, high
 
 
+def _only_cells(marks: list[Marks]) -> bool:
+    """Whether there are cells and nothing else: they fill the axes."""
+    return {each.kind for each in marks if any(x is not None for x in each.x)} == {"cells"}
+
+
 def _x_range(panel: Panel, marks: list[Marks], rules: list[Rule]) -> tuple[float, float]:
     if panel.x_range is not None:
         return _given(panel, panel.x_range, panel.x_log, "x")
@@ -210,7 +215,7 @@ def _x_range(panel: Panel, marks: list[Marks], rules: list[Rule]) -> tuple[float
         shifts = (each.offset - half, each.offset + half)
         points = [scaled(x, panel.x_log) for x in each.x if x is not None]
         places += [unscaled(point + shift, panel.x_log) for point in points for shift in shifts]
-    if places and all(each.kind == "cells" for each in marks):
+    if _only_cells(marks):
         return min(places), max(places)
     return _padded(places, panel.x_log, 0.03)
 
@@ -225,7 +230,7 @@ def _y_range(panel: Panel, marks: list[Marks], rules: list[Rule]) -> tuple[float
         halves = (-each.height / 2, each.height / 2) if each.height else ()
         middles = [scaled(y, panel.y_log) for y in each.y if y is not None]
         places += [unscaled(middle + half, panel.y_log) for middle in middles for half in halves]
-    if places and all(each.kind == "cells" for each in marks):
+    if _only_cells(marks):
         return min(places), max(places)
     bars = any(each.kind == "bars" for each in marks)
     if panel.y_log or not places:

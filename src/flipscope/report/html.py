@@ -144,7 +144,7 @@ def _page(page: StudyPage, number: int) -> dict[str, Any]:
         "progress": _progress(run),
         "time": wording.time_text(run.seconds),
         "notes": [*_warnings(run), *page.notes],
-        "provenance": list(study.provenance(run.table)) if run.table else [],
+        "provenance": run.provenance,
         "deviations": study.deviations,
         "claims": [_claim(claim, found, f"{name}-{place}") for place, (claim, found) in enumerate(run.judgements)],
         "figures": _figures(study.name, page.figures),

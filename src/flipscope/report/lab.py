@@ -29,8 +29,8 @@ def run_page(run: Run, results: str, verbose: bool = False) -> RenderableType:
     told += [f"{run.reused:,} of them from before"] if run.reused else []
     told.append(span(run.seconds))
     parts: list[RenderableType] = [title, Text(), claims_table(run, verbose), Text()]
-    if verbose and run.table:
-        parts += [Text(said, style="dim") for said in run.study.provenance(run.table)]
+    if verbose:
+        parts += [Text(said, style="dim") for said in run.provenance]
     parts.append(Text(", ".join(told) + ".", style="dim"))
     if run.failed:
         parts.append(Text(f"What failed: flipscope results {run.study.name} --failed --results {results}", style="dim"))
