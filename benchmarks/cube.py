@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from _timing import medians, milliseconds
 
+from flipscope.basics.bits import unpack
 from flipscope.cube.expression import parse
-from flipscope.cube.kernels import profile_counts
-from flipscope.cube.structure import unpack
-from flipscope.cube.walsh import transform, transform_table
+from flipscope.native.tables import profile_counts
+from flipscope.native.walsh import transform, transform_table
 
 N = 24
 

@@ -26,12 +26,13 @@ import llvmlite.binding as llvm
 import numpy as np
 import torch
 
-from flipscope.models.config import TransformerConfig, encoder
+from flipscope.flips.fast import FastEngine
+from flipscope.flips.screen import first_order_changes, screened_changes
+from flipscope.models.config import TransformerConfig
+from flipscope.models.presets import encoder
 from flipscope.models.shapes import random_shape
 from flipscope.models.transformer import Transformer
-from flipscope.probes.fast import FastEngine
-from flipscope.probes.screen import first_order_changes, screened_changes
-from flipscope.probes.span import preferred
+from flipscope.native.span import preferred
 
 LENGTH = 100
 GUST_SECONDS = 5.0
@@ -263,7 +264,7 @@ def _screened_seconds(model: Transformer, engine: FastEngine, strings: np.ndarra
 
 def exhaustive(length: int) -> None:
     """All strings once and the cube's kernel, against n + 1 forwards a string."""
-    from flipscope.probes.flips import truth_table
+    from flipscope.probes.sensitivity import truth_table
 
     model = Transformer(encoder(32, 2, 4, ffn_width=64), scheme="gaussian", seed=1).eval()
     sample = np.random.default_rng(0).integers(0, 2, (512, length), np.uint8)

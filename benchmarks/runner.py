@@ -26,13 +26,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flipscope.cube.blocks import Progress, cores
-from flipscope.lab import tables
-from flipscope.lab.cluster import Cluster
-from flipscope.lab.driver import run_study
-from flipscope.lab.events import Failed, Finished
-from flipscope.lab.runner import InProcess, Job, Pool, Runner
-from flipscope.lab.store import Store
+from flipscope.basics.limits import cores
+from flipscope.basics.progress import Progress
+from flipscope.lab.run.cluster import Cluster
+from flipscope.lab.run.driver import run_study
+from flipscope.lab.run.events import Failed, Finished
+from flipscope.lab.run.runner import InProcess, Job, Pool, Runner
+from flipscope.lab.store import tables
+from flipscope.lab.store.store import Store
 from flipscope.lab.study import Outcome, Result, Scale, Study, Table, Trial
 
 WORKERS = 2

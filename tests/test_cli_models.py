@@ -18,16 +18,17 @@ import pytest
 import torch
 from waiting import LIMIT, waited_for
 
+from flipscope.basics import limits
+from flipscope.basics.errors import InputError
+from flipscope.basics.seeds import generators, random_strings
 from flipscope.cli import build_parser, main
 from flipscope.commands import models as commands
-from flipscope.cube import limits
-from flipscope.cube.estimate import generators, random_strings
-from flipscope.errors import InputError
-from flipscope.lab.pool import WorkerError, run_tasks
+from flipscope.lab.run.pool import WorkerError, run_tasks
 from flipscope.models import Transformer, encoder, gpt2, mingpt, random_shape, recognizer, roberta, save, vit_small
 from flipscope.models.size import check_model
-from flipscope.probes import blowup, flips
+from flipscope.probes.blowup import blowup
 from flipscope.probes.results import joined
+from flipscope.probes.sensitivity import sensitivity_profile
 
 ESTIMATE_KEYS = {"value", "low", "high", "confidence", "samples"}
 HOW_KEYS = {"path", "precision", "margin", "tolerance", "rechecked", "near_ties", "seconds"}
@@ -98,7 +99,7 @@ def model(tmp_path: Path) -> tuple[Transformer, str]:
 def test_sensitivity_as_json(document: Flipscope, model: tuple[Transformer, str]) -> None:
     made, path = model
     found = document("sensitivity", path, "--length", "10", "--strings", "30", "--seed", "3")
-    same = flips.spectrum(made, 10, strings=30, seed=3).as_json()
+    same = sensitivity_profile(made, 10, strings=30, seed=3).as_json()
     for key in ("length", "strings", "average_sensitivity", "profile", "zero_share", "path", "near_ties"):
         assert found[key] == same[key], key
     assert (found["length"], found["strings"], found["path"]) == (10, 30, "fast")
@@ -257,7 +258,7 @@ def test_random_models_as_json(document: Flipscope) -> None:
             8, 1, 2, ffn_width=8 * (random_shape(entry["seed"]).hidden_width // random_shape(entry["seed"]).width)
         )
         assert entry["config"] == config.as_dict()
-        same = flips.spectrum(
+        same = sensitivity_profile(
             Transformer(config, scheme="gaussian", seed=entry["seed"]), 8, strings=6, seed=entry["seed"]
         ).as_json()
         assert all(entry[key] == same[key] for key in ("average_sensitivity", "zero_share", "profile", "path"))
@@ -417,7 +418,7 @@ def test_an_interrupt_ends_the_workers() -> None:
 def test_blowup_as_json(document: Flipscope, model: tuple[Transformer, str]) -> None:
     made, path = model
     found = document("blowup", path, "--length", "6", "--strings", "9", "--seed", "2")
-    same = blowup.measure(made, random_strings(generators(2, 1)[0], 9, 6))
+    same = blowup(made, random_strings(generators(2, 1)[0], 9, 6))
     assert (found["length"], found["strings"], found["infinite"]) == (6, 9, 0)
     assert [norm["name"] for norm in found["norms"]] == list(same.names)
     for column, norm in enumerate(found["norms"]):

@@ -33,9 +33,9 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def test_every_public_name_resolves_to_its_home() -> None:
+    from flipscope.basics.errors import InputError
     from flipscope.cube.expression import parse
     from flipscope.cube.functions import BooleanFunction
-    from flipscope.errors import InputError
 
     assert flipscope.parse is parse
     assert flipscope.BooleanFunction is BooleanFunction

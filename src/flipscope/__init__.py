@@ -2,36 +2,55 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from flipscope.basics.lazy import lazily
 
 __version__ = "0.1.0"
 
-__all__ = ["BooleanFunction", "InputError", "__version__", "parse", "sensitivity", "spectrum"]
+__all__ = [
+    "BooleanFunction",
+    "InputError",
+    "Transformer",
+    "__version__",
+    "blowup",
+    "describe",
+    "fourier",
+    "influences",
+    "load",
+    "parse",
+    "presets",
+    "sensitivities",
+    "sensitivity",
+    "sensitivity_profile",
+]
 
 if TYPE_CHECKING:
+    from flipscope.basics.errors import InputError
     from flipscope.cube.expression import parse
     from flipscope.cube.functions import BooleanFunction
-    from flipscope.errors import InputError
-    from flipscope.probes.flips import sensitivity, spectrum
-else:
-    # Names are fetched on first use: `import flipscope` and `flipscope --help` load neither numba nor torch.
-    _HOMES = {
-        "BooleanFunction": "flipscope.cube.functions",
-        "InputError": "flipscope.errors",
-        "parse": "flipscope.cube.expression",
-        "sensitivity": "flipscope.probes.flips",
-        "spectrum": "flipscope.probes.flips",
-    }
+    from flipscope.cube.portrait import describe
+    from flipscope.models import presets
+    from flipscope.models.checkpoint import load
+    from flipscope.models.transformer import Transformer
+    from flipscope.probes import fourier
+    from flipscope.probes.blowup import blowup
+    from flipscope.probes.influence import influences
+    from flipscope.probes.sensitivity import sensitivities, sensitivity, sensitivity_profile
 
-    def __getattr__(name: str) -> object:
-        """Return the public name from the module it lives in."""
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(_HOMES[name]), name)
-        globals()[name] = value
-        return value
-
-    def __dir__() -> list[str]:
-        """Return the names of the module, the unfetched ones included."""
-        return sorted({*globals(), *_HOMES})
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "basics.errors": "InputError",
+        "cube.expression": "parse",
+        "cube.functions": "BooleanFunction",
+        "cube.portrait": "describe",
+        "models.checkpoint": "load",
+        "models.presets": "presets",
+        "models.transformer": "Transformer",
+        "probes.blowup": "blowup",
+        "probes.fourier": "fourier",
+        "probes.influence": "influences",
+        "probes.sensitivity": "sensitivities sensitivity sensitivity_profile",
+    },
+)

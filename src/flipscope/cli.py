@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 from flipscope import __version__
-from flipscope.errors import InputError, printable
-from flipscope.lab.streams import forgiving
+from flipscope.basics.errors import InputError, printable
+from flipscope.basics.streams import forgiving
 
 DESCRIPTION = "See what it takes to flip a model's mind: sensitivity of Boolean functions and of transformers."
 LONGEST = 1000  # characters of a sentence: a name may have ten thousand
@@ -185,12 +185,8 @@ def _engine(parser: argparse.ArgumentParser) -> None:
         "--path", choices=("auto", "general", "fast"), default="auto", help="how to compute the flips (default auto)"
     )
     parser.add_argument("--float64", action="store_true", help="float64 throughout, not only near the threshold")
-    skip = parser.add_mutually_exclusive_group()
-    skip.add_argument(
+    parser.add_argument(
         "--heuristic", action="store_true", help="skip flips that are unlikely to matter, and audit the skipping"
-    )
-    skip.add_argument(
-        "--certified", action="store_true", help="skip flips that provably do not matter, while that is faster"
     )
 
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flipscope.basics.errors import InputError
 from flipscope.bounds import geometry
 from flipscope.bounds.geometry import MAX_SHAPE, Threshold, Verdict, verdict
 from flipscope.cube.expression import parse
 from flipscope.cube.languages import language_of
-from flipscope.errors import InputError
 
 VOID = "nothing follows at this length"
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from bounds.recognisers import EPS, build, changes, many, strings
 
+from flipscope.basics.errors import InputError
 from flipscope.bounds import geometry
-from flipscope.bounds.constants import Constants
-from flipscope.errors import InputError
+from flipscope.bounds.geometry.constants import Constants
 from flipscope.models import LayerNorm, Transformer, recognizer
-from flipscope.probes import blowup
+from flipscope.probes.blowup import blowup, neighbourhood
 
 ROUNDING = 1e-12
 
@@ -26,7 +26,7 @@ def test_no_flip_changes_more_than_the_bounds_allow(eps: float) -> None:
         for length in (1, 13):
             x = strings(seed, 1, length)[0]
             found = changes(model, x)
-            near = blowup.neighbourhood(model, x[None])
+            near = neighbourhood(model, x[None])
             flipped = np.eye(length, length + 1, dtype=bool)  # [n, m]
             own, other = found[flipped], np.where(flipped, 0.0, found).max(axis=1)
             taus = np.broadcast_to(near.tau[0, :1], near.tau[0, 1:].shape), near.tau[0, 1:]
@@ -48,7 +48,7 @@ def test_the_bound_is_not_far_off_for_small_weights(eps: float) -> None:
     for seed in range(10):
         model = build(seed, eps, scale=0.03)
         x = strings(seed, 1, 30)[0]
-        near = blowup.neighbourhood(model, x[None])
+        near = neighbourhood(model, x[None])
         own = changes(model, x)[np.arange(30), np.arange(30)]
         taus = np.broadcast_to(near.tau[0, :1], near.tau[0, 1:].shape), near.tau[0, 1:]
         bound = geometry.layerwise_influence_bound(Constants.of(model), 30, *taus, same=True)
@@ -68,7 +68,7 @@ def test_elsewhere_the_bound_is_reached_up_to_a_small_factor() -> None:
         block.mlp.down.weight.copy_(torch.eye(8))
         block.mlp.up.bias.fill_(100.0)
     x = strings(1, 1, 50)[0]
-    near = blowup.neighbourhood(model, x[None])
+    near = neighbourhood(model, x[None])
     taus = np.broadcast_to(near.tau[0, :1], near.tau[0, 1:].shape), near.tau[0, 1:]
     bound = geometry.layerwise_influence_bound(Constants.of(model), 50, *taus)
     eos = changes(model, x)[:, -1]
@@ -171,7 +171,7 @@ def test_weights_of_ordinary_size_give_a_finite_logarithm() -> None:
 def test_the_blowup_bound_is_that_of_the_probe(eps: float) -> None:
     for seed, layers in enumerate((1, 2, 3)):
         model = build(seed, eps, layers=layers)
-        found = blowup.measure(model, strings(seed, 5, 12))
+        found = blowup(model, strings(seed, 5, 12))
         assert geometry.blowup_bound(layers, eps) == pytest.approx(found.bound)
         assert (found.beta <= geometry.blowup_bound(layers, eps)).all()
 

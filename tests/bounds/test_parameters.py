@@ -12,9 +12,9 @@ import pytest
 import torch
 from bounds.recognisers import build, many, strings
 
+from flipscope.basics.errors import InputError
 from flipscope.bounds import geometry
-from flipscope.bounds.constants import Constants
-from flipscope.errors import InputError
+from flipscope.bounds.geometry.constants import Constants
 from flipscope.models import Transformer, encoder, initialise, recognizer
 
 

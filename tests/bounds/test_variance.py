@@ -10,11 +10,11 @@ import pytest
 import torch
 from bounds.recognisers import build, changes, strings
 
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import proportion_bounds
 from flipscope.bounds import geometry
-from flipscope.bounds.constants import Constants
-from flipscope.cube.intervals import proportion_bounds
-from flipscope.errors import InputError
-from flipscope.probes import blowup
+from flipscope.bounds.geometry.constants import Constants
+from flipscope.probes.blowup import neighbourhood
 
 
 def low_variance(width: int, eta: float, rho: float, y: np.ndarray, draws: int, seed: int) -> int:
@@ -97,9 +97,7 @@ def shaken(seed: int, rho: float, width: int) -> torch.nn.Module:
 def test_the_tail_of_the_blowup(width: int) -> None:
     draws, length, rho = 150, 6, 2.0
     x = strings(0, 1, length)
-    worst = np.array(
-        [blowup.neighbourhood(shaken(seed, rho, width), x, range(3)).tau.max() - 1 for seed in range(draws)]
-    )
+    worst = np.array([neighbourhood(shaken(seed, rho, width), x, range(3)).tau.max() - 1 for seed in range(draws)])
     informative = 0
     for level in (2.0, 8.0, 20.0, 60.0, 200.0):
         bound = geometry.blowup_tail(width, 2, length, rho, level, neighbours=3)
@@ -147,7 +145,7 @@ def test_where_the_blowup_is_below_the_level_the_output_is_stable() -> None:
             for name, parameter in model.named_parameters():
                 if not name.startswith("embedding."):
                     parameter += torch.from_numpy(stream.uniform(-rho, rho, tuple(parameter.shape)))
-        if (blowup.neighbourhood(model, x).tau <= 1 + level).all():
+        if (neighbourhood(model, x).tau <= 1 + level).all():
             held += 1
             head = model.head.weight.detach().norm()
             assert float(head) * changes(model, x[0])[:, -1].max() <= bound

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
 
 
 @contextmanager

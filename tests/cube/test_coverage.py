@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from flipscope.basics.estimates import Estimate, Validity, mean_from_samples, profile_from_counts, proportion_bounds
 from flipscope.cube.estimate import (
-    Estimate,
     average_sensitivity,
     estimate_function,
     fourier_coefficient,
@@ -23,7 +23,6 @@ from flipscope.cube.estimate import (
     noise_stability,
     profile,
 )
-from flipscope.cube.intervals import Validity, mean_from_samples, profile_from_counts, proportion_bounds
 
 REPETITIONS = 1000
 CONFIDENCE = 0.9  # lower than usual, so that intervals that are too narrow show

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import Estimate
+from flipscope.basics.seeds import random_strings
 from flipscope.cube import functions, sensitivity, spectrum
 from flipscope.cube.estimate import (
-    Estimate,
     Queries,
     average_sensitivity,
     estimate_function,
@@ -22,9 +24,7 @@ from flipscope.cube.estimate import (
     noise_sensitivity,
     noise_stability,
     profile,
-    random_strings,
 )
-from flipscope.errors import InputError
 
 ESTIMATORS: dict[str, Callable[..., Any]] = {
     "average": average_sensitivity,

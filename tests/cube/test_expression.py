@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flipscope.basics.errors import InputError
 from flipscope.cube import functions
 from flipscope.cube.expression import MAX_NESTING, MAX_SYMBOLS, MAX_TEXT, ExpressionError, parse
 from flipscope.cube.functions import BooleanFunction
 from flipscope.cube.structure import Leaf, Symmetric
-from flipscope.errors import InputError
 
 Bits = tuple[int, ...]
 

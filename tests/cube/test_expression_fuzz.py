@@ -11,9 +11,9 @@ from types import FrameType
 import numpy as np
 import pytest
 
+from flipscope.basics.errors import InputError
 from flipscope.cube.expression import ExpressionError, parse
 from flipscope.cube.functions import BooleanFunction
-from flipscope.errors import InputError
 
 VALID = [
     "x1",

@@ -13,10 +13,10 @@ import pytest
 from cube.messages import one_sentence
 from cube.reference import strings
 
+from flipscope.basics.errors import InputError
 from flipscope.cube import functions, polynomials, sensitivity, spectrum
 from flipscope.cube.functions import MAX_BITS, BooleanFunction, gate
 from flipscope.cube.structure import MAX_DEPTH, post_order
-from flipscope.errors import InputError
 
 B = BooleanFunction
 LONG = 10**5000  # more digits than Python writes out

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
+from flipscope.basics.errors import InputError
 from flipscope.cube import functions
 from flipscope.cube.expression import parse
 from flipscope.cube.functions import BooleanFunction
 from flipscope.cube.languages import LANGUAGES, Language, language_of
 from flipscope.cube.sensitivity import zero_strings
-from flipscope.errors import InputError
 
 LENGTHS = {"address": (3, 6, 11, 20), "random": (4, 7, 10, 13)}
 

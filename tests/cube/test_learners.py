@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flipscope.basics.errors import InputError
+from flipscope.basics.seeds import random_strings
 from flipscope.cube import functions, spectrum
-from flipscope.cube.estimate import random_strings
 from flipscope.cube.learners import goldreich_levin, low_degree_learner
-from flipscope.errors import InputError
 
 
 @given(st.integers(1, 9), st.integers(0, 1000), st.floats(0.2, 1.0))

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import Estimate
 from flipscope.cube.compose import NotExact
-from flipscope.cube.estimate import Estimate
 from flipscope.cube.expression import parse
 from flipscope.cube.functions import BooleanFunction, majority, parity, random, random_symmetric
 from flipscope.cube.portrait import (
@@ -23,7 +24,6 @@ from flipscope.cube.portrait import (
     exact_portrait,
     sampled_portrait,
 )
-from flipscope.errors import InputError
 
 
 @settings(max_examples=60)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flipscope.basics.errors import InputError
 from flipscope.cube import functions, spectrum
 from flipscope.cube.estimate import Queries
 from flipscope.cube.testers import (
@@ -27,7 +28,6 @@ from flipscope.cube.testers import (
     low_degree_test,
     survival_probability,
 )
-from flipscope.errors import InputError
 
 Oracle = Callable[[Any], Any]
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flipscope.basics.errors import InputError
 from flipscope.cube import functions
 from flipscope.cube.functions import BooleanFunction
 from flipscope.data.languages import SIZES, LabelledStrings, draw, random_language
-from flipscope.errors import InputError
 
 
 def words(data: LabelledStrings) -> list[bytes]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flipscope.lab.events import Event, Failed, Finished
-from flipscope.lab.runner import Job
+from flipscope.lab.run.events import Event, Failed, Finished
+from flipscope.lab.run.runner import Job
 from flipscope.lab.study import Study
 from flipscope.lab.version import trial_key
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flipscope.lab import schema
-from flipscope.lab.store import Store
+from flipscope.lab.store import schema
+from flipscope.lab.store.store import Store
 
 
 @pytest.fixture

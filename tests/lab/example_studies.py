@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from flipscope.cube.blocks import Progress
-from flipscope.cube.intervals import mean_from_samples
-from flipscope.errors import InputError
-from flipscope.lab import worker
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import mean_from_samples
+from flipscope.basics.progress import Progress
 from flipscope.lab.rows import Rows
+from flipscope.lab.run import worker
 from flipscope.lab.study import Claim, Outcome, Result, Scale, Study, Trial
 from flipscope.lab.verdict import Judgement, at_least
 
@@ -346,9 +346,9 @@ def environment() -> dict[str, str]:
 
 def drive(study: Study, folder: str, workers: int = 2) -> None:
     """Run a study as the command line does; for drivers that the tests kill."""
-    from flipscope.lab.driver import run_study
-    from flipscope.lab.runner import Pool
-    from flipscope.lab.store import Store
+    from flipscope.lab.run.driver import run_study
+    from flipscope.lab.run.runner import Pool
+    from flipscope.lab.store.store import Store
 
     with Store(folder) as store:
         run_study(study, "smoke", store, Pool(workers))

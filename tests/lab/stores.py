@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from flipscope.errors import InputError
-from flipscope.lab.store import Store
+from flipscope.basics.errors import InputError
+from flipscope.lab.store.store import Store
 from flipscope.lab.study import Scale, Study, Trial
 
 OUTCOME = {"mean": 0.5, "worst": math.inf, "count": 10**40, "names": ["é"], "weights": np.arange(12.0).reshape(3, 4)}
@@ -72,7 +72,7 @@ def start(script: str, *arguments: object) -> subprocess.Popen[str]:
 WRITER = """
 import sys
 import numpy as np
-from flipscope.lab.store import Store
+from flipscope.lab.store.store import Store
 
 folder, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 with Store(folder) as store:

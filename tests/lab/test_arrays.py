@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from flipscope.errors import InputError
-from flipscope.lab import outcomes
-from flipscope.lab.arrays import ArrayFiles
+from flipscope.basics.errors import InputError
+from flipscope.lab.store import outcomes
+from flipscope.lab.store.arrays import ArrayFiles
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=8)  # lone surrogates too
 SCALARS = st.one_of(

@@ -17,9 +17,9 @@ from lab.example_studies import HOLD, Blinks, environment
 from lab.processes import members
 from waiting import LIMIT, waited_for
 
-from flipscope.lab.driver import judged, run_study
-from flipscope.lab.runner import InProcess
-from flipscope.lab.store import Store
+from flipscope.lab.run.driver import judged, run_study
+from flipscope.lab.run.runner import InProcess
+from flipscope.lab.store.store import Store
 from flipscope.lab.version import trial_key
 
 KILLS = 20

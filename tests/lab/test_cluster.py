@@ -22,16 +22,16 @@ from lab.cluster_events import ends, jobs_of
 from lab.example_studies import Blinks, Deed, Deeds, Numbers, environment
 from waiting import waited_for
 
-from flipscope.errors import InputError
-from flipscope.lab import cluster as module
-from flipscope.lab.cluster import Cluster
-from flipscope.lab.driver import run_study
-from flipscope.lab.events import Advanced, Event, Failed, Finished, Retried, Started
-from flipscope.lab.runner import InProcess, Job, Pool, open_runner
-from flipscope.lab.store import Store
-from flipscope.lab.tls import warn_of_strangers
+from flipscope.basics.errors import InputError
+from flipscope.lab.run import cluster as module
+from flipscope.lab.run.cluster import Cluster
+from flipscope.lab.run.driver import run_study
+from flipscope.lab.run.events import Advanced, Event, Failed, Finished, Retried, Started
+from flipscope.lab.run.runner import InProcess, Job, Pool, open_runner
+from flipscope.lab.run.tls import warn_of_strangers
+from flipscope.lab.run.worker import REPORT_SECONDS
+from flipscope.lab.store.store import Store
 from flipscope.lab.version import trial_key
-from flipscope.lab.worker import REPORT_SECONDS
 
 dask = pytest.importorskip("dask", reason="needs the extra cluster")
 distributed = pytest.importorskip("distributed", reason="needs the extra cluster")
@@ -410,7 +410,7 @@ if __name__ == "__main__":
         expected = {(Started, hanging)} | {(Finished, key) for key in shorts}
         seen: set[tuple[type[Event], str]] = set()
 
-        class Watch:
+        class Observer:
             def begin(self, *_: Any) -> None: ...
             def judged(self, _: Any) -> None: ...
             def end(self, _: Any) -> None: ...
@@ -423,7 +423,7 @@ if __name__ == "__main__":
         with Store(tmp_path / "results") as store:
             lost = pytest.raises(InputError, match="the Dask scheduler was lost; what was measured is stored")
             with Cluster(address) as runner, lost:
-                run_study(study, "smoke", store, runner, watch=Watch())
+                run_study(study, "smoke", store, runner, watch=Observer())
             assert store.runs("deeds")[0].state == "failed"
             assert len(store.done(trial_key(study, trial) for trial in study.chosen)) == 5
     finally:

@@ -21,14 +21,14 @@ from lab import example_studies
 from lab.example_studies import Deed, Deeds
 from waiting import waited_for
 
+from flipscope.basics.streams import Outlet
 from flipscope.cli import main
 from flipscope.commands import live
 from flipscope.commands.live import Live
 from flipscope.lab import registry
-from flipscope.lab.events import Advanced, Failed, Finished, Retried, Started
 from flipscope.lab.rows import Rows
-from flipscope.lab.store import Store
-from flipscope.lab.streams import Outlet
+from flipscope.lab.run.events import Advanced, Failed, Finished, Retried, Started
+from flipscope.lab.store.store import Store
 from flipscope.lab.study import Claim, Result
 from flipscope.lab.verdict import Judgement
 from flipscope.report.lab import span

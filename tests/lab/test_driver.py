@@ -17,13 +17,13 @@ import pytest
 from lab.example_studies import Blinks, Deed, Deeds, environment
 from waiting import LIMIT, waited_for
 
-from flipscope.errors import InputError, RunError
-from flipscope.lab import driver
-from flipscope.lab.driver import Judgements, Run, judged, run_study
-from flipscope.lab.events import Event, Failed, Finished, Idle, Started
+from flipscope.basics.errors import InputError, RunError
 from flipscope.lab.rows import Rows
-from flipscope.lab.runner import InProcess, Job, Pool
-from flipscope.lab.store import Store
+from flipscope.lab.run import driver
+from flipscope.lab.run.driver import Judgements, Run, judged, run_study
+from flipscope.lab.run.events import Event, Failed, Finished, Idle, Started
+from flipscope.lab.run.runner import InProcess, Job, Pool
+from flipscope.lab.store.store import Store
 from flipscope.lab.study import Result, Study
 from flipscope.lab.version import code_version, trial_key
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from flipscope.cube.intervals import Estimate, proportions
+from flipscope.basics.estimates import Estimate, proportions
 from flipscope.lab.judges import (
     Quotient,
     asymptotic,

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from lab.some_figures import figure, panel
 
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
 from flipscope.lab.figures import KINDS, Kind, Rule, Series
 from flipscope.lab.layout import axes_of, legend_of, whisker
 from flipscope.lab.vegalite import specification

@@ -13,7 +13,7 @@ import pytest
 from lab.example_studies import environment
 from lab.shadows import plant_shadows
 
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
 from flipscope.lab import registry
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "add-a-study.md"

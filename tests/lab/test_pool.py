@@ -35,13 +35,13 @@ from lab.example_studies import (
 )
 from waiting import LIMIT, waited_for
 
-from flipscope.errors import InputError
-from flipscope.lab import pool, resources
-from flipscope.lab.events import Advanced, Event, Failed, Finished, Idle, Retried, Started
-from flipscope.lab.pool import Queue, Task, WorkerError, run_tasks, work
-from flipscope.lab.runner import InProcess, Job, Pool, Runner, open_runner
+from flipscope.basics.errors import InputError
+from flipscope.lab.run import pool, resources
+from flipscope.lab.run.events import Advanced, Event, Failed, Finished, Idle, Retried, Started
+from flipscope.lab.run.pool import Queue, Task, WorkerError, run_tasks, work
+from flipscope.lab.run.runner import InProcess, Job, Pool, Runner, open_runner
+from flipscope.lab.run.worker import REPORT_SECONDS
 from flipscope.lab.study import Study
-from flipscope.lab.worker import REPORT_SECONDS
 
 
 def jobs_of(study: Study) -> list[Job]:
@@ -284,7 +284,7 @@ def run_script(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
 
 
 SCRIPT = """
-from flipscope.lab.runner import Job, Pool
+from flipscope.lab.run.runner import Job, Pool
 from lab.example_studies import Deed, Deeds
 """
 CALL = "print([type(event).__name__ for event in Pool(1).run([Job('0', Deeds(), Deed('nothing'))])][-1])\n"
@@ -468,7 +468,7 @@ def test_run_tasks() -> None:
 
 
 def test_open_runner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flipscope.lab.runner.cores", lambda: 3)
+    monkeypatch.setattr("flipscope.lab.run.runner.cores", lambda: 3)
     with open_runner() as runner:
         assert isinstance(runner, Pool)
         assert (runner.workers, runner.name) == (3, "3 processes")

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from flipscope.basics.errors import InputError
 from flipscope.commands import results
 from flipscope.commands.results import run_results
-from flipscope.errors import InputError
-from flipscope.lab import database, listing
-from flipscope.lab.listing import parse_condition, write_csv
-from flipscope.lab.store import Store
+from flipscope.lab.store import database, listing
+from flipscope.lab.store.listing import parse_condition, write_csv
+from flipscope.lab.store.store import Store
 
 Call = Callable[..., str]
 

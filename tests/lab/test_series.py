@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from flipscope.cube.intervals import Estimate, mean_from_samples
+from flipscope.basics.estimates import Estimate, mean_from_samples
 from flipscope.lab.rows import Rows
 from flipscope.lab.series import bars, estimates, line, lines, means, survival
 

@@ -20,13 +20,13 @@ from lab.processes import listening, members
 from lab.shadows import plant_shadows
 from waiting import waited_for
 
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
 from flipscope.lab import registry
-from flipscope.lab import slurm as module
-from flipscope.lab.cluster import Cluster
-from flipscope.lab.events import Event, Finished, Idle, Started
-from flipscope.lab.runner import InProcess, open_runner
-from flipscope.lab.slurm import Slurm, slurm_cluster
+from flipscope.lab.run import slurm as module
+from flipscope.lab.run.cluster import Cluster
+from flipscope.lab.run.events import Event, Finished, Idle, Started
+from flipscope.lab.run.runner import InProcess, open_runner
+from flipscope.lab.run.slurm import Slurm, slurm_cluster
 
 pytest.importorskip("dask_jobqueue", reason="needs the extra cluster")
 pytest.importorskip("cryptography", reason="needs the extra cluster")

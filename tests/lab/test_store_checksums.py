@@ -17,10 +17,11 @@ from lab.example_studies import Deed, Deeds
 from lab.stores import OUTCOME, put, refused
 
 from flipscope.cli import main
-from flipscope.lab import database, registry, schema, tables
-from flipscope.lab.driver import run_study
-from flipscope.lab.runner import InProcess
-from flipscope.lab.store import DATABASE, Store
+from flipscope.lab import registry
+from flipscope.lab.run.driver import run_study
+from flipscope.lab.run.runner import InProcess
+from flipscope.lab.store import database, schema, tables
+from flipscope.lab.store.store import DATABASE, Store
 
 pytestmark = pytest.mark.usefixtures("local_disk")
 
@@ -257,7 +258,7 @@ def test_nothing_is_made_of_what_cannot_be_read(folder: Path, capsys: pytest.Cap
 def test_nothing_is_repaired_under_a_driver(here: Path) -> None:
     spoil(here, DAMAGES["outcome"])
     with Store(here) as store, store.driving("deeds"):
-        from flipscope.lab.salvage import repair
+        from flipscope.lab.store.salvage import repair
 
         refused("deeds is being run", repair, here)
 

@@ -16,8 +16,8 @@ import pytest
 from lab.stores import STUDY, Toss, files, put, refused, start
 from waiting import LIMIT
 
-from flipscope.lab import schema, tables
-from flipscope.lab.store import DATABASE, Store
+from flipscope.lab.store import schema, tables
+from flipscope.lab.store.store import DATABASE, Store
 from flipscope.lab.version import trial_key
 
 pytestmark = pytest.mark.usefixtures("local_disk")
@@ -230,8 +230,8 @@ READ_ONLY = """
 import ctypes, os, sys
 header = (ctypes.c_uint32 * 2)(0x20080522, 0)
 ctypes.CDLL(None).capset(header, (ctypes.c_uint32 * 6)())
-from flipscope.errors import InputError
-from flipscope.lab.store import Store
+from flipscope.basics.errors import InputError
+from flipscope.lab.store.store import Store
 
 folder = sys.argv[1]
 assert not os.access(folder, os.W_OK)

@@ -16,7 +16,7 @@ import pytest
 from lab.stores import WRITER, put, refused, start
 from waiting import LIMIT
 
-from flipscope.lab.store import Store
+from flipscope.lab.store.store import Store
 
 pytestmark = pytest.mark.usefixtures("local_disk")
 
@@ -31,8 +31,8 @@ def died(script: str, *arguments: object) -> bool:
 DYING = """
 import os, signal, stat, sys
 import numpy as np
-from flipscope.lab import arrays
-from flipscope.lab.store import Store
+from flipscope.lab.store import arrays
+from flipscope.lab.store.store import Store
 
 folder, point = sys.argv[1:]
 die = lambda: os.kill(os.getpid(), signal.SIGKILL)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from lab.stores import put, refused
 
-from flipscope.errors import RunError
-from flipscope.lab import place, schema
-from flipscope.lab.store import DATABASE, Store
+from flipscope.basics.errors import RunError
+from flipscope.lab.store import place, schema
+from flipscope.lab.store.store import DATABASE, Store
 
 WAL = DATABASE + "-wal"
 

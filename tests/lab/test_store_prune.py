@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from lab.stores import put
 
-from flipscope.lab import store
-from flipscope.lab.store import Store
+from flipscope.lab.store import store
+from flipscope.lab.store.store import Store
 
 pytestmark = pytest.mark.usefixtures("local_disk")
 

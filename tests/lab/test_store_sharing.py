@@ -15,10 +15,10 @@ import pytest
 from lab.stores import WRITER, put, refused, start
 from waiting import LIMIT
 
-from flipscope.errors import InputError
-from flipscope.lab import locks, schema, tables
+from flipscope.basics.errors import InputError
 from flipscope.lab.machine import born, machine
-from flipscope.lab.store import DATABASE, Store
+from flipscope.lab.store import locks, schema, tables
+from flipscope.lab.store.store import DATABASE, Store
 
 pytestmark = pytest.mark.usefixtures("local_disk")
 
@@ -34,7 +34,7 @@ def test_two_processes_put_the_same_trials(folder: Path) -> None:
 
 DRIVER = """
 import os, sys
-from flipscope.lab.store import Store
+from flipscope.lab.store.store import Store
 
 with Store(sys.argv[1]) as store, store.driving(sys.argv[2]):
     run = store.begin_run(sys.argv[2], "smoke", "c", 10, "flipscope run")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
 from flipscope.lab.study import Claim, Scale, Study, Trial, digest
 from flipscope.lab.verdict import Judgement
 

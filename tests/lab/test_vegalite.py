@@ -11,7 +11,7 @@ import vl_convert
 from lab.some_figures import every_kind, figure, panel
 from report.colours import contrast, least_difference
 
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
 from flipscope.lab.figures import Figure, Note, Rule, Series, histogram
 from flipscope.lab.vegalite import COLOURS, MEDIA_TYPE, PALETTES, SHAPES, number_text, specification, theme
 

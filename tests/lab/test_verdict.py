@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flipscope.cube.intervals import Estimate
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import Estimate
 from flipscope.lab.verdict import Judgement, all_of, at_least, at_most, between, consistent_with, never
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flipscope.errors import InputError
-from flipscope.lab import version
+from flipscope.basics.errors import InputError
+from flipscope.lab import registry, sources, version
 from flipscope.lab.study import Study
 
 HELPERS = '''"""Helpers."""
@@ -21,6 +21,39 @@ def scaled(value):
     return value * deepest()
 '''
 DEEP = "def deepest():\n    return 3\n"
+MORE = """
+REGISTRY = []
+
+
+def registered(function):
+    REGISTRY.append(function)
+    return function
+
+
+def one():
+    return "one says"
+
+
+def nobody_asks():
+    return 0
+
+
+class Base:
+    value = "Base says"
+
+
+class Kind(Base):
+    other = "Kind says"
+
+
+TABLE = {"one": one}
+entered_elsewhere = REGISTRY
+
+
+@registered
+def _entered():
+    return "_entered says"
+"""
 PLOTTING = "def drawn(table):\n    return ()\n"
 STUDY = '''"""A study."""
 from __future__ import annotations
@@ -96,7 +129,14 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         # The same name each time, since names are part of the version; modules of before are forgotten.
         folder = tmp_path / "versioned"
         folder.mkdir(exist_ok=True)
-        texts = {"helpers.py": HELPERS, "deep.py": DEEP, "plotting.py": PLOTTING, "study.py": STUDY, "__init__.py": ""}
+        texts = {
+            "helpers.py": HELPERS,
+            "deep.py": DEEP,
+            "more.py": MORE,
+            "plotting.py": PLOTTING,
+            "study.py": STUDY,
+            "__init__.py": "",
+        }
         for file, text in texts.items():
             changed = text.replace("PACKAGE", "versioned")
             for before, after in changes:
@@ -105,8 +145,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         for name in [name for name in sys.modules if name.partition(".")[0] == "versioned"]:
             del sys.modules[name]
         importlib.invalidate_caches()
-        for cached in (version._parsed, version._source, version._module, version._class_version):
-            cached.cache_clear()
+        version.clear_caches()
         sys.dont_write_bytecode = True
         study: Study = importlib.import_module("versioned.study").STUDY
         return study
@@ -158,24 +197,94 @@ def test_what_changes_results_changes_the_version(build: Callable[..., Study], b
     assert version.code_version(build()) != version.code_version(build((before, after)))
 
 
-def test_flipscope_modules_count_where_measure_reaches_them(
-    build: Callable[..., Study], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def reached(study: Study) -> set[str]:
+    """The modules of which something is reached."""
+    reach = version.Reach("versioned")
+    version._start(type(study), reach)
+    return {name.partition(":")[0] for name in reach.found()}
+
+
+def test_flipscope_modules_count_where_measure_reaches_them(build: Callable[..., Study]) -> None:
     using = ("return value * deepest()", "from flipscope.cube.functions import majority; return majority(3).n")
-    seen: list[str] = []
-    plain = version._whole
+    # parity is imported and not used
+    assert reached(build()) == {"versioned.study", "versioned.helpers", "versioned.deep"}
+    seen = reached(build(using))
+    assert {"flipscope.cube.functions", "flipscope.cube.structure"} <= seen
+    assert not any(name.startswith(("flipscope.lab", "flipscope.basics.errors")) for name in seen)
 
-    def spy(module: str, own: str, found: dict[str, str]) -> None:
-        seen.append(module)
-        plain(module, own, found)
 
-    monkeypatch.setattr(version, "_whole", spy)
-    version.code_version(build())
-    assert set(seen) == {"versioned.helpers", "versioned.deep"}  # parity is imported and not used
-    seen.clear()
-    version.code_version(build(using))
-    assert {"flipscope.cube.functions", "flipscope.cube.structure"} <= set(seen)
-    assert not any(name.startswith(("flipscope.lab", "flipscope.errors")) for name in seen)
+@pytest.mark.parametrize(
+    ("using", "name"),
+    [
+        ("import versioned.more; return versioned.more.one()", "one"),
+        ("from versioned import more; return more.one()", "one"),
+        ("from . import more as other; return other.one()", "one"),
+        ("from .more import Kind; return Kind().value", "Kind"),
+        ("from .more import Kind; return Kind().value", "Base"),  # by way of the class
+        ("from .more import TABLE; return TABLE['one']()", "one"),  # by way of the constant
+        ("from . import more; return getattr(more, 'o' + 'ne')()", "one"),  # a module by itself: anything of it
+        ("from .more import entered_elsewhere; return 1", "_entered"),  # a decorator may enter it anywhere
+    ],
+)
+def test_names_are_followed_through_modules(build: Callable[..., Study], using: str, name: str) -> None:
+    def version_with(*changes: tuple[str, str]) -> str:
+        return version.code_version(build(("return value * deepest()", using), *changes))
+
+    plain = version_with()
+    assert version_with((f"{name} says", f"{name} says not")) != plain
+    assert version_with(("def nobody_asks():", "def nobody_asks(x):")) == plain or "getattr" in using
+
+
+STUDIES = [registry.find(name) for name in sorted(registry.names())]
+
+
+def test_names_that_are_imported_together_are_followed(build: Callable[..., Study]) -> None:
+    star = ("from .deep import deepest", "from .deep import deepest\nfrom .more import *")
+    using = ("return value * deepest()", "return one()")
+    plain = version.code_version(build(star, using))
+    assert version.code_version(build(star, using, ("one says", "one says not"))) != plain
+    assert version.code_version(build(star, using, ("Kind says", "Kind says not"))) == plain
+
+
+def versions_after(monkeypatch: pytest.MonkeyPatch, change: Callable[[Path, str], str]) -> dict[str, str]:
+    """The versions of flipscope's studies if its sources were changed like this."""
+    monkeypatch.setattr(sources, "read", lambda path: change(path, path.read_text("utf-8")))
+    version.clear_caches()
+    found = {study.name: version.code_version(study) for study in STUDIES}
+    monkeypatch.undo()
+    version.clear_caches()
+    return found
+
+
+def test_an_unused_function_anywhere_changes_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = versions_after(monkeypatch, lambda path, text: text)
+    more = "\n\ndef _nobody_asks(x: int) -> int:\n    return x + 1\n"
+    assert versions_after(monkeypatch, lambda path, text: text + more) == plain
+
+
+def test_a_faster_engine_keeps_results_until_its_revision_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = versions_after(monkeypatch, lambda path, text: text)
+
+    def faster(path: Path, text: str) -> str:
+        return text.replace(" + ", " - ") if path.parent.name in ("native", "flips") else text
+
+    assert versions_after(monkeypatch, faster) == plain
+    monkeypatch.setattr(version, "REVISION", version.REVISION + 1)
+    version.clear_caches()
+    changed = {study.name for study in STUDIES if version.code_version(study) != plain[study.name]}
+    monkeypatch.undo()
+    version.clear_caches()
+    assert changed == {"influence-decay", "random-init", "trained-profiles", "zero-strings"}
+
+
+def test_what_all_models_are_made_of_counts_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = versions_after(monkeypatch, lambda path, text: text)
+
+    def other(path: Path, text: str) -> str:
+        return text.replace("hidden.relu()", "hidden.abs()") if path.name == "transformer.py" else text
+
+    found = versions_after(monkeypatch, other)
+    assert all(found[name] != plain[name] for name in plain)
 
 
 def test_the_key_tells_studies_trials_and_code_apart(build: Callable[..., Study]) -> None:

@@ -12,8 +12,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from flipscope.cube import limits
-from flipscope.errors import InputError
+from flipscope.basics import limits
+from flipscope.basics.errors import InputError
 from flipscope.models import (
     Transformer,
     encoder,

@@ -7,18 +7,8 @@ from typing import Any
 
 import pytest
 
-from flipscope.errors import InputError
-from flipscope.models import (
-    TransformerConfig,
-    encoder,
-    fourier,
-    gpt2,
-    hardness,
-    mingpt,
-    recognizer,
-    roberta,
-    vit_small,
-)
+from flipscope.basics.errors import InputError
+from flipscope.models import TransformerConfig, encoder, fourier, gpt2, hardness, mingpt, recognizer, roberta, vit_small
 
 ALL = [recognizer(), encoder(), hardness(30), fourier(), mingpt(100), vit_small(), roberta(), gpt2()]
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
 from flipscope.models import SCHEMES, Transformer, encoder, initialise, random_shape, recognizer, vit_small
 from flipscope.models.config import TransformerConfig
 from flipscope.models.init import Scheme

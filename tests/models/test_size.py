@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from flipscope.cube import limits
-from flipscope.errors import InputError
+from flipscope.basics import limits
+from flipscope.basics.errors import InputError
 from flipscope.models import (
     Transformer,
     TransformerConfig,
@@ -22,7 +22,7 @@ from flipscope.models import (
     vit_small,
 )
 from flipscope.models.size import multiplications, weights
-from flipscope.probes import flips
+from flipscope.probes.sensitivity import sensitivity_profile
 
 PRESETS = [
     recognizer(),
@@ -88,8 +88,8 @@ def test_a_single_layer_needs_the_row_that_is_read_only(monkeypatch: pytest.Monk
 def test_the_spectrum_of_strings_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     model = Transformer(encoder(8, 2, 2))
     with pytest.raises(InputError, match=r"strings of 100 bits would take .* of memory"):
-        flips.spectrum(model, 100, strings=99_999_999_999)
+        sensitivity_profile(model, 100, strings=99_999_999_999)
     monkeypatch.setattr(limits, "machine_memory", lambda: 1 << 20)
     for path in ("fast", "general"):
         with pytest.raises(InputError, match=r"attention between .* tokens would take .* of memory"):
-            flips.spectrum(model, 1000, strings=1, path=path)
+            sensitivity_profile(model, 1000, strings=1, path=path)

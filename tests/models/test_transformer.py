@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
 from flipscope.models import (
     LayerNorm,
     Transformer,

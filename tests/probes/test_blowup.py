@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
 from flipscope.models import (
     LayerNorm,
     Transformer,
@@ -26,7 +26,7 @@ from flipscope.models import (
     roberta,
     vit_small,
 )
-from flipscope.probes.blowup import Blowup, hardness_proxy, measure, neighbourhood
+from flipscope.probes.blowup import Blowup, blowup, hardness_proxy, neighbourhood
 
 PRESETS = {
     "recognizer": recognizer(8, 2, 3, eps=1e-3),
@@ -82,7 +82,7 @@ class Wrapped(nn.Module):
 def test_width_four_is_one_over_the_root_of_biased_variance_plus_eps(dtype: torch.dtype, eps: float) -> None:
     model = Transformer(recognizer(4, 2, 2, eps=eps), scheme="gaussian", seed=3, dtype=dtype)
     bits = draw()
-    found = measure(model, bits)
+    found = blowup(model, bits)
     assert found.names == ("blocks.0.norm2", "blocks.1.norm2")
     assert found.eps == (eps, eps)
     states = model.states(bits)
@@ -101,7 +101,7 @@ def test_width_four_is_one_over_the_root_of_biased_variance_plus_eps(dtype: torc
 def test_unbiased_variance_without_eps_is_another_number() -> None:
     model = Transformer(encoder(4, 2, 2), seed=1)
     bits = draw(20, 9)
-    found = measure(model, bits)
+    found = blowup(model, bits)
     proxy = hardness_proxy(model, bits)
     assert found.names == ("blocks.0.norm1", "blocks.0.norm2", "blocks.1.norm1", "blocks.1.norm2")
     # The same norms and positions, with the biased variance: the divisor alone makes (3/4)^2 = 0.5625.
@@ -158,7 +158,7 @@ def test_the_normalizer_is_what_the_module_multiplies_by(norm: nn.Module, size: 
     dtype = next((p.dtype for p in norm.parameters()), torch.float64)
     x = size * torch.from_numpy(np.random.default_rng(0).standard_normal((5, 3, 4))).to(dtype)
     centred = x if "RMS" in type(norm).__name__ else x - x.mean(dim=-1, keepdim=True)
-    found = measure(norm, x)
+    found = blowup(norm, x)
     ratio = (norm(x).detach() / centred).double().numpy()
     np.testing.assert_allclose(np.broadcast_to(found.inverse_std[0][..., None], ratio.shape), ratio, rtol=2e-4)
     assert found.names == (type(norm).__name__,)
@@ -170,20 +170,20 @@ def test_rms_norm_without_eps_in_half_precision(dtype: torch.dtype) -> None:
     norm = nn.RMSNorm(4, dtype=dtype)
     x = torch.full((2, 1, 4), 1e-4, dtype=dtype)
     ratio = (norm(x).detach().double() / x.double()).numpy()[..., 0]
-    np.testing.assert_allclose(measure(norm, x).inverse_std[0], ratio, rtol=1e-2)
+    np.testing.assert_allclose(blowup(norm, x).inverse_std[0], ratio, rtol=1e-2)
 
 
 def test_a_norm_over_several_axes_counts_them_all() -> None:
     norm = nn.LayerNorm((3, 4), eps=0.01)
     x = torch.from_numpy(np.random.default_rng(0).standard_normal((5, 2, 3, 4))).float()
-    found = measure(norm, x)
+    found = blowup(norm, x)
     np.testing.assert_allclose(found.inverse_std[0], by_hand(x.flatten(2), 0.01), rtol=1e-6)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_norm_of_every_preset_is_met_once(preset: str) -> None:
     model = Transformer(PRESETS[preset], seed=2)
-    found = measure(model, draw_for(model.config))
+    found = blowup(model, draw_for(model.config))
     norms = {name for name, module in model.named_modules() if isinstance(module, LayerNorm)}
     assert set(found.names) == norms
     assert len(found.names) == len(norms)
@@ -194,7 +194,7 @@ def test_every_norm_of_every_preset_is_met_once(preset: str) -> None:
 
 
 def test_order_is_that_of_execution() -> None:
-    found = measure(Transformer(mingpt(9, width=16, layers=2, heads=4), seed=0), draw())
+    found = blowup(Transformer(mingpt(9, width=16, layers=2, heads=4), seed=0), draw())
     blocks = [f"blocks.{index}.norm{which}" for index in (0, 1) for which in (1, 2)]
     assert found.names == (*blocks, "final_norm")
     assert [values.shape[1] for values in found.inverse_std] == [8, 8, 8, 8, 1]
@@ -203,7 +203,7 @@ def test_order_is_that_of_execution() -> None:
 def test_the_last_layer_at_all_positions_or_where_it_is_read() -> None:
     model = Transformer(encoder(8, 2, 2), seed=5)
     bits = draw(12)
-    full, read = measure(model, bits), measure(model, bits, all_positions=False)
+    full, read = blowup(model, bits), blowup(model, bits, all_positions=False)
     assert [values.shape[1] for values in full.inverse_std] == [8, 8, 8, 8]
     assert [values.shape[1] for values in read.inverse_std] == [8, 8, 1, 1]
     for index in (2, 3):
@@ -213,7 +213,7 @@ def test_the_last_layer_at_all_positions_or_where_it_is_read() -> None:
 
 
 def test_no_norm_no_blowup() -> None:
-    found = measure(Transformer(fourier(7, bit_width=4), seed=0), draw())
+    found = blowup(Transformer(fourier(7, bit_width=4), seed=0), draw())
     assert found.names == ()
     assert found.tau.shape == (6, 0)
     assert found.cumulative.shape == (6, 0)
@@ -236,7 +236,7 @@ def test_no_norm_no_blowup() -> None:
 def test_lemma_3_2_on_random_models(seed: int, width: int, layers: int, eps: float, scale: float, scheme: Any) -> None:
     model = Transformer(recognizer(width, layers, 1, eps=eps), dtype=torch.float64)
     initialise(model, scheme, seed, scale=scale)
-    found = measure(model, draw(8, 5, seed))
+    found = blowup(model, draw(8, 5, seed))
     assert (found.beta <= (1 + 1 / math.sqrt(eps)) ** layers * (1 + 1e-12)).all()
     assert (found.beta <= found.bound).all()
     assert (found.tau <= 1 + 1 / math.sqrt(eps)).all()
@@ -249,7 +249,7 @@ def test_lemma_3_2_is_attained_at_zero_variance() -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.fill_(0.7)  # all coordinates are equal
-    found = measure(model, draw())
+    found = blowup(model, draw())
     np.testing.assert_allclose(found.beta, (1 + 1 / math.sqrt(1e-4)) ** 3, rtol=1e-14)
     assert (found.beta <= found.bound).all()
 
@@ -260,12 +260,12 @@ def test_lemma_3_2_while_a_model_is_trained(eps: float) -> None:
     bits = draw(64, 6)
     target = bits.sum(dim=1) % 2 * 2.0 - 1
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)
-    start = measure(model, bits).beta
+    start = blowup(model, bits).beta
     for _ in range(60):
         optimizer.zero_grad()
         torch.nn.functional.softplus(-target * model(bits)).mean().backward()
         optimizer.step()
-    found = measure(model, bits)
+    found = blowup(model, bits)
     assert not np.allclose(found.beta, start, rtol=0.05)  # training did something
     assert (found.beta <= (1 + 1 / math.sqrt(eps)) ** 2).all()
 
@@ -281,7 +281,7 @@ def test_zero_variance_without_eps_is_infinite_and_counted() -> None:
     with torch.no_grad():
         model.table[1, 2:4] = 5.0  # a bit 1 there has four equal coordinates
     bits = torch.tensor([[1, 1, 0, 0, 1], [0, 0, 1, 1, 1], [1, 1, 0, 0, 0]])
-    found = measure(model, bits)
+    found = blowup(model, bits)
     assert found.infinite == 2
     np.testing.assert_array_equal(np.isinf(found.inverse_std[0]).nonzero(), ([1, 1], [2, 3]))
     np.testing.assert_array_equal(np.isinf(found.tau[:, 0]), [False, True, False])
@@ -295,7 +295,7 @@ def test_infinite_blowup_of_a_whole_transformer_is_no_nan() -> None:
         for parameter in model.parameters():
             parameter.zero_()
     model.embedding.positions = lambda count: torch.ones(count, 4)  # type: ignore[method-assign]
-    found = measure(model, draw(4, 5))
+    found = blowup(model, draw(4, 5))
     assert found.infinite == 4 * 6 * 3
     for values in (*found.inverse_std, found.tau, found.cumulative, found.beta):
         assert np.isposinf(values).all()
@@ -307,18 +307,18 @@ def test_equal_numbers_have_no_variance_however_they_round(width: int) -> None:
     # The mean of ten times 0.1 is not 0.1 in floats.
     values = torch.tensor([0.1, 0.7, 1 / 3, 1e7 / 3])
     x = values[:, None, None].expand(4, 1, width)
-    assert measure(LayerNorm(width, 0.0, affine=False), x).infinite == 4
-    assert measure(LayerNorm(width, 0.0, affine=False), x.double()).infinite == 4
+    assert blowup(LayerNorm(width, 0.0, affine=False), x).infinite == 4
+    assert blowup(LayerNorm(width, 0.0, affine=False), x.double()).infinite == 4
 
 
 @pytest.mark.parametrize("size", [1e-30, 1e-170, 1e-300, 1e170, 1e300])
 def test_variances_beyond_the_range_of_floats(size: float) -> None:
     x = size * torch.tensor([[[1.0, 2.0, 3.0, 4.0]]], dtype=torch.float64)
-    found = measure(LayerNorm(4, 0.0, affine=False), x)
+    found = blowup(LayerNorm(4, 0.0, affine=False), x)
     assert found.inverse_std[0][0, 0] * size == pytest.approx(1 / math.sqrt(1.25), rel=1e-12)
     assert found.infinite == 0
     # With an eps the same vectors give 1 / sqrt(eps), or nearly nothing.
-    z = measure(LayerNorm(4, 1e-4, affine=False), x).inverse_std[0][0, 0]
+    z = blowup(LayerNorm(4, 1e-4, affine=False), x).inverse_std[0][0, 0]
     assert z == pytest.approx(100.0 if size < 1 else 1 / (size * math.sqrt(1.25)), rel=1e-9)
 
 
@@ -345,7 +345,7 @@ def test_strings_on_the_second_axis(strings: int, batch: int) -> None:
     straight = Wrapped(lambda module, x: module.body(x), body=torch_encoder(True))
     turned = Wrapped(lambda module, x: module.body(x.transpose(0, 1)).transpose(0, 1), body=torch_encoder(False))
     bits = draw(strings)
-    one, other = measure(straight, bits, batch=64), measure(turned, bits, batch=batch)
+    one, other = blowup(straight, bits, batch=64), blowup(turned, bits, batch=batch)
     assert one.names == other.names == tuple(f"body.layers.{i}.norm{k}" for i in (0, 1) for k in (1, 2))
     for a, b in zip(one.inverse_std, other.inverse_std, strict=True):
         assert a.shape == (strings, 7)
@@ -373,13 +373,13 @@ def test_our_transformer_and_pytorchs_with_the_same_weights_agree() -> None:
     bits = draw()
     with torch.no_grad():
         embedded = model.embed(bits)
-    np.testing.assert_allclose(measure(theirs, embedded).tau, measure(model, bits).tau, rtol=1e-9)
+    np.testing.assert_allclose(blowup(theirs, embedded).tau, blowup(model, bits).tau, rtol=1e-9)
 
 
 def test_fused_layers_with_padding_are_seen_through() -> None:
     body = torch_encoder(True)
     x = torch.from_numpy(np.random.default_rng(0).standard_normal((3, 5, 4))).float()
-    found = measure(
+    found = blowup(
         body, x, forward=lambda part: body(part, src_key_padding_mask=torch.arange(5).expand(len(part), 5) > 3)
     )
     assert [values.shape for values in found.inverse_std] == [(3, 5)] * 4
@@ -397,16 +397,14 @@ def test_strings_and_positions_in_one_axis_are_told_apart() -> None:
         Wrapped(lambda module, x: torch.stack([module.norm(one) for one in x]), norm=nn.LayerNorm(4)),
     ):
         bits = draw(5)
-        np.testing.assert_allclose(
-            measure(flat, bits).inverse_std[0], measure(straight, bits).inverse_std[0], rtol=1e-6
-        )
+        np.testing.assert_allclose(blowup(flat, bits).inverse_std[0], blowup(straight, bits).inverse_std[0], rtol=1e-6)
 
 
 def test_a_norm_that_sees_pairs_of_strings_gets_one_string_at_a_time() -> None:
     model = Wrapped(lambda module, x: module.norm(x[:, None] + x[None]).mean(dim=1), norm=nn.LayerNorm(4, eps=0.0))
     plain = Wrapped(lambda module, x: module.norm(x), norm=nn.LayerNorm(4, eps=0.0))
-    found = measure(model, draw(5)).inverse_std[0]
-    np.testing.assert_allclose(found, measure(plain, draw(5)).inverse_std[0] / 2, rtol=1e-6)
+    found = blowup(model, draw(5)).inverse_std[0]
+    np.testing.assert_allclose(found, blowup(plain, draw(5)).inverse_std[0] / 2, rtol=1e-6)
 
 
 def test_a_norm_that_sees_no_string_is_the_same_for_all() -> None:
@@ -414,7 +412,7 @@ def test_a_norm_that_sees_no_string_is_the_same_for_all() -> None:
         return x + module.norm(module.table[0, : x.shape[1]])
 
     model = Wrapped(step, norm=nn.LayerNorm(4))
-    found = measure(model, draw(5))
+    found = blowup(model, draw(5))
     np.testing.assert_allclose(found.inverse_std[0], np.tile(by_hand(model.table[0, :7], 1e-5), (5, 1)), rtol=1e-6)
 
 
@@ -422,7 +420,7 @@ def test_a_norm_called_twice_counts_twice() -> None:
     model = Wrapped(
         lambda module, x: module.norm(input=3 * module.norm(x)), norm=nn.LayerNorm(4, elementwise_affine=False)
     )
-    found = measure(model, draw(5))
+    found = blowup(model, draw(5))
     assert found.names == ("norm", "norm #2")
     # What comes out of the norm has variance 1 (less a little), and is tripled.
     np.testing.assert_allclose(found.inverse_std[1], 1 / 3, rtol=1e-3)
@@ -431,9 +429,9 @@ def test_a_norm_called_twice_counts_twice() -> None:
 
 def test_inputs_changed_by_a_hook_of_the_users_are_measured_as_changed() -> None:
     model = Wrapped(lambda module, x: module.norm(x), norm=nn.LayerNorm(4, eps=0.0))
-    before = measure(model, draw()).inverse_std[0]
+    before = blowup(model, draw()).inverse_std[0]
     handle = model.norm.register_forward_pre_hook(lambda module, args: (2 * args[0],))
-    np.testing.assert_allclose(measure(model, draw()).inverse_std[0], before / 2, rtol=1e-12)
+    np.testing.assert_allclose(blowup(model, draw()).inverse_std[0], before / 2, rtol=1e-12)
     assert hooks(model) == 1
     handle.remove()
 
@@ -441,7 +439,7 @@ def test_inputs_changed_by_a_hook_of_the_users_are_measured_as_changed() -> None
 @pytest.mark.parametrize("batch", [1, 2, 5, 100])
 def test_batches_do_not_matter(batch: int) -> None:
     model = Transformer(encoder(8, 2, 2), seed=5, dtype=torch.float64)
-    whole, parts = measure(model, draw(11)), measure(model, draw(11), batch=batch)
+    whole, parts = blowup(model, draw(11)), blowup(model, draw(11), batch=batch)
     np.testing.assert_allclose(parts.tau, whole.tau, rtol=1e-12)
     np.testing.assert_allclose(
         hardness_proxy(model, draw(11), batch=batch), hardness_proxy(model, draw(11)), rtol=1e-12
@@ -451,7 +449,7 @@ def test_batches_do_not_matter(batch: int) -> None:
 def test_arrays_and_tensors_alike() -> None:
     model = Transformer(encoder(8, 2, 2), seed=5)
     bits = np.broadcast_to(draw().numpy().astype(np.uint8)[:, ::-1], (6, 7))  # read-only, backwards in memory
-    np.testing.assert_array_equal(measure(model, bits).beta, measure(model, torch.tensor(bits.tolist())).beta)
+    np.testing.assert_array_equal(blowup(model, bits).beta, blowup(model, torch.tensor(bits.tolist())).beta)
 
 
 # ---------------------------------------------------------------- neighbours
@@ -463,11 +461,11 @@ def test_neighbourhood_is_the_blowup_on_each_flip() -> None:
     found = neighbourhood(model, bits, batch=10)
     assert found.positions == tuple(range(6))
     assert found.tau.shape == (4, 7, 4)
-    np.testing.assert_allclose(found.tau[:, 0], measure(model, bits).tau, rtol=1e-12)
+    np.testing.assert_allclose(found.tau[:, 0], blowup(model, bits).tau, rtol=1e-12)
     for position in range(6):
         flipped = bits.clone()
         flipped[:, position] ^= 1
-        np.testing.assert_allclose(found.beta[:, position + 1], measure(model, flipped).beta, rtol=1e-12)
+        np.testing.assert_allclose(found.beta[:, position + 1], blowup(model, flipped).beta, rtol=1e-12)
     some = neighbourhood(model, bits.numpy(), [4, 1])
     assert some.positions == (1, 4)
     np.testing.assert_allclose(some.tau, found.tau[:, [0, 2, 5]], rtol=1e-12)
@@ -481,10 +479,10 @@ def test_dropout_is_off_and_every_module_is_left_in_its_mode() -> None:
     model.train()
     model.blocks[1].eval()
     modes = [module.training for module in model.modules()]
-    first, second = measure(model, draw()), measure(model, draw())
+    first, second = blowup(model, draw()), blowup(model, draw())
     np.testing.assert_array_equal(first.beta, second.beta)
     assert [module.training for module in model.modules()] == modes
-    np.testing.assert_array_equal(first.beta, measure(model.eval(), draw()).beta)
+    np.testing.assert_array_equal(first.beta, blowup(model.eval(), draw()).beta)
     assert hooks(model) == 0
 
 
@@ -502,7 +500,7 @@ def test_an_exception_leaves_no_hook_behind(call: int) -> None:
 
     model = Wrapped(step, norm=nn.LayerNorm(4)).train()
     with pytest.raises(RuntimeError, match="out of luck"):
-        measure(model, draw(6), batch=3)
+        blowup(model, draw(6), batch=3)
     assert hooks(model) == 0
     assert model.training
     assert model.norm.training
@@ -519,7 +517,7 @@ def test_nan_and_infinity_are_refused() -> None:
         with torch.no_grad():
             model.blocks[1].mlp.down.bias[0] = wrong
         with pytest.raises(InputError, match=r"blocks\.1\.norm2 was given NaN or infinity"):
-            measure(model, draw())
+            blowup(model, draw())
         assert hooks(model) == 0
 
 
@@ -543,15 +541,15 @@ class CustomLayerNorm(nn.Module):
 )
 def test_bad_input_is_one_sentence(model: Any, inputs: Any, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        measure(model, inputs)
+        blowup(model, inputs)
 
 
 def test_bad_options_are_refused() -> None:
     model = Transformer(encoder(8, 1, 2))
     with pytest.raises(InputError, match="batch must be a whole number of at least 1, not 0"):
-        measure(model, draw(), batch=0)
+        blowup(model, draw(), batch=0)
     with pytest.raises(InputError, match="none of the 2 norms of the Transformer was called"):
-        measure(model, draw(), forward=lambda bits: bits)
+        blowup(model, draw(), forward=lambda bits: bits)
     for strings, sentence in (
         (draw(4).flatten(), "must have two axes"),
         (2 * draw(), "strings contain 2"),
@@ -569,7 +567,7 @@ def test_a_model_that_calls_other_norms_on_other_strings_is_refused() -> None:
 
     model = Wrapped(step, one=nn.LayerNorm(4), two=nn.LayerNorm(4))
     with pytest.raises(InputError, match=r"calls other norms on string 4 \(two\) than before \(one\)"):
-        measure(model, draw(7), batch=4)
+        blowup(model, draw(7), batch=4)
 
 
 def test_the_proxy_refuses_models_it_is_not_about() -> None:

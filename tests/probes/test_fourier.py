@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 from torch import Tensor, nn
 
+from flipscope.basics.bits import index_bits
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import Estimate
 from flipscope.cube import functions, testers
 from flipscope.cube import spectrum as cube_spectrum
-from flipscope.cube.estimate import Estimate
 from flipscope.cube.functions import BooleanFunction
 from flipscope.cube.spectrum import RealSpectrum
-from flipscope.cube.structure import index_bits
-from flipscope.errors import InputError
+from flipscope.flips.engine import GeneralEngine
 from flipscope.models import (
     Transformer,
     TransformerConfig,
@@ -32,7 +33,6 @@ from flipscope.models import (
     recognizer,
     roberta,
 )
-from flipscope.probes.engine import GeneralEngine
 from flipscope.probes.fourier import (
     DegreeWeights,
     _bernstein,

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from flipscope.cube.functions import first
-from flipscope.models.config import encoder
+from flipscope.models.presets import encoder
 from flipscope.models.transformer import Transformer
 from flipscope.probes.perturbation import half_radius, survivors
 

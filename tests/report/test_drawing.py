@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from lab.some_figures import every_kind, figure, panel
 
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
 from flipscope.lab.figures import Figure, Panel, Rule, Series
 from flipscope.report import drawing
 from flipscope.report.drawing import FORMATS, Format, alt_text, file_stems, page_script, render, save_figure

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flipscope.cube.estimate import Estimate
+from flipscope.basics.estimates import Estimate
 from flipscope.cube.expression import parse
 from flipscope.cube.portrait import Portrait, exact_portrait, sampled_portrait
 from flipscope.lab.figures import Panel

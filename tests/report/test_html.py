@@ -22,9 +22,9 @@ from report.colours import contrast
 from report.pages import FIGURE, claim, page, study
 from waiting import LIMIT
 
-from flipscope.errors import InputError
+from flipscope.basics import wording
+from flipscope.basics.errors import InputError
 from flipscope.lab.verdict import Judgement
-from flipscope.report import wording
 from flipscope.report.html import MAX_ROWS, html_report, write_report
 
 VOID = {"meta", "img", "br", "hr", "input", "link", "line", "circle"}

@@ -10,8 +10,8 @@ from report.pages import claim, page
 from report.tiny import STUDY
 from rich.console import Console, RenderableType
 
-from flipscope.lab.driver import Run
 from flipscope.lab.rows import Rows
+from flipscope.lab.run.driver import Run
 from flipscope.lab.study import Deviation
 from flipscope.lab.verdict import Judgement, all_of
 from flipscope.report.html import html_report

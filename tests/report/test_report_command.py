@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from report.tiny import STUDY, Tiny
 
+from flipscope.basics.errors import InputError
 from flipscope.commands.report import run_report
-from flipscope.errors import InputError
 from flipscope.lab import registry
-from flipscope.lab.driver import run_study
 from flipscope.lab.figures import Figure, Panel, Series
-from flipscope.lab.runner import InProcess
-from flipscope.lab.store import Store
+from flipscope.lab.run.driver import run_study
+from flipscope.lab.run.runner import InProcess
+from flipscope.lab.store.store import Store
 from flipscope.lab.study import Study
 from flipscope.lab.version import code_version, trial_key
 

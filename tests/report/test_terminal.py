@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console, RenderableType
 
+from flipscope.basics.estimates import Estimate
 from flipscope.bounds.geometry import verdict
-from flipscope.cube.estimate import Estimate
 from flipscope.cube.expression import parse
 from flipscope.cube.languages import language_of
 from flipscope.cube.portrait import Portrait, exact_portrait, sampled_portrait

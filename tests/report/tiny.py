@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flipscope.cube.blocks import Progress
-from flipscope.cube.intervals import mean_from_samples
+from flipscope.basics.estimates import mean_from_samples
+from flipscope.basics.progress import Progress
 from flipscope.lab.figures import Figure, Panel, Series
 from flipscope.lab.rows import Rows
 from flipscope.lab.study import Claim, Outcome, Result, Scale, Study, Trial

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from flipscope.lab.resources import one_thread
+from flipscope.lab.run.resources import one_thread
 
 
 @pytest.fixture(autouse=True)

@@ -7,11 +7,11 @@ import pytest
 import torch
 from studies.harness import run
 
+from flipscope.basics.seeds import generators, random_strings
 from flipscope.bounds.geometry import blowup_bound
-from flipscope.cube.estimate import generators, random_strings
 from flipscope.lab import Rows
-from flipscope.models.config import recognizer
 from flipscope.models.init import initialise
+from flipscope.models.presets import recognizer
 from flipscope.models.transformer import Transformer
 from flipscope.studies.geometry.influence_decay import LAYERS, STUDY, WIDTH, Decay
 

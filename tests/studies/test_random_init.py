@@ -9,11 +9,12 @@ import pytest
 from studies.harness import run
 
 import flipscope
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
+from flipscope.basics.seeds import seed_of
 from flipscope.lab import Claim, Result, Rows
 from flipscope.models.config import TransformerConfig
 from flipscope.models.transformer import Transformer
-from flipscope.studies.geometry._shared import flip_work, seed_of
+from flipscope.studies.geometry._shared import flip_work
 from flipscope.studies.geometry.random_init import STUDY
 from flipscope.studies.geometry.random_models import INITS, Draw
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from studies.harness import run
 
+from flipscope.basics.errors import InputError
 from flipscope.bounds.geometry import Threshold
 from flipscope.cube.sensitivity import zero_strings
-from flipscope.errors import InputError
 from flipscope.lab import Claim, Result, Rows
 from flipscope.models.transformer import Transformer
-from flipscope.probes import flips
+from flipscope.probes.sensitivity import truth_table
 from flipscope.studies.geometry import random_models
 from flipscope.studies.geometry import zero_strings as module
 from flipscope.studies.geometry.random_models import MAX_EXACT, Network
@@ -76,7 +76,7 @@ def test_exhaustive_and_sampled_counts_agree(monkeypatch: pytest.MonkeyPatch) ->
     trial = Network(*SHAPES[1], 1, 8, 400)
     exact = STUDY.measure(trial, _ignore)
     model = Transformer(trial.config, scheme="uniform", seed=trial.model_seed)
-    assert exact["zeros"] == zero_strings(flips.truth_table(model, 8))
+    assert exact["zeros"] == zero_strings(truth_table(model, 8))
     assert 0 < exact["zeros"] < 256
     assert exact["constant"] is False
     monkeypatch.setattr(random_models, "MAX_EXACT", 4)

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import flipscope.training.fit as loop
+from flipscope.basics.errors import InputError
 from flipscope.cube import functions
-from flipscope.errors import InputError
 from flipscope.models import Transformer, encoder, mingpt
 from flipscope.training.batches import Fresh, Shuffled
 from flipscope.training.fit import Epoch, Moment, evaluate, fit, random_training

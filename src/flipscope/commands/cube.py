@@ -8,21 +8,14 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
+from flipscope.basics.checks import check_confidence, check_count
+from flipscope.basics.errors import InputError
+from flipscope.basics.limits import check_memory
 from flipscope.commands.progress import progress
 from flipscope.cube.compose import NotExact
 from flipscope.cube.expression import parse
 from flipscope.cube.functions import BooleanFunction
-from flipscope.cube.intervals import check_confidence, check_count
-from flipscope.cube.limits import check_memory
-from flipscope.cube.portrait import (
-    DEFAULT_CELLS,
-    RHOS,
-    Portrait,
-    default_strings,
-    exact_portrait,
-    sampled_portrait,
-)
-from flipscope.errors import InputError
+from flipscope.cube.portrait import DEFAULT_CELLS, RHOS, Portrait, default_strings, exact_portrait, sampled_portrait
 
 
 def print_json(document: Any) -> None:

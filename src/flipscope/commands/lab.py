@@ -9,15 +9,15 @@ import shlex
 import sys
 from typing import Any
 
+from flipscope.basics.checks import check_count
+from flipscope.basics.errors import InputError
 from flipscope.commands.cube import print_json
 from flipscope.commands.live import Live
 from flipscope.commands.progress import progress
-from flipscope.cube.intervals import check_count
-from flipscope.errors import InputError
 from flipscope.lab import catalogue, registry
-from flipscope.lab.driver import run_study
-from flipscope.lab.runner import open_runner
-from flipscope.lab.store import RunState, Store
+from flipscope.lab.run.driver import run_study
+from flipscope.lab.run.runner import open_runner
+from flipscope.lab.store.store import RunState, Store
 from flipscope.lab.study import Study
 from flipscope.lab.version import code_version
 
@@ -40,13 +40,13 @@ def run_run(arguments: argparse.Namespace) -> int:
     ):
         for study in studies:
             # What trials print in this process must not get into the one document on standard output.
-            with contextlib.redirect_stdout(sys.stderr), Live(sys.stderr) as watch:
+            with contextlib.redirect_stdout(sys.stderr), Live(sys.stderr) as live:
                 run = run_study(
                     study,
                     arguments.scale,
                     store,
                     runner,
-                    watch=watch,
+                    observer=live,
                     limit=arguments.limit,
                     command=repeat_command(study, arguments.scale),
                 )
@@ -177,6 +177,6 @@ def _existing(folder: str) -> Store | None:
     """The store of a folder, if there is one."""
     from pathlib import Path
 
-    from flipscope.lab.store import DATABASE
+    from flipscope.lab.store.store import DATABASE
 
     return Store(folder, create=False) if (Path(folder) / DATABASE).exists() else None

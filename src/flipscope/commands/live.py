@@ -11,8 +11,8 @@ from rich.console import Group, RenderableType
 from rich.live import Live as RichLive
 from rich.text import Text
 
-from flipscope.lab.driver import Judgements, Run
-from flipscope.lab.events import Advanced, Event, Failed, Finished, Retried, Started
+from flipscope.lab.run.driver import Judgements, Run
+from flipscope.lab.run.events import Advanced, Event, Failed, Finished, Retried, Started
 from flipscope.lab.study import Study
 from flipscope.report.lab import MARKS, span
 from flipscope.report.terminal import SafeConsole, bar
@@ -23,7 +23,7 @@ BAR = 30
 
 
 class Live:
-    """Looks on while a study runs (`lab.driver.Watch`)."""
+    """Looks on while a study runs (`lab.run.driver.Observer`)."""
 
     def __init__(self, stream: TextIO) -> None:
         self._console = SafeConsole(file=stream, highlight=False)
@@ -93,7 +93,7 @@ class Live:
         self._judgements = judgements
         self._show()
 
-    def end(self, run: Run) -> None:
+    def finished(self, run: Run) -> None:
         """Stop to look."""
         if self._view is not None:
             self._view.stop()

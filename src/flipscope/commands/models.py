@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flipscope.basics.checks import check_confidence, check_count
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import Estimate, Floats, mean_from_samples
+from flipscope.basics.limits import check_memory, check_work, cores
+from flipscope.basics.progress import Progress
+from flipscope.basics.seeds import check_strings_fit, generators, random_strings
 from flipscope.commands.cube import print_json
 from flipscope.commands.progress import progress
-from flipscope.cube.blocks import Progress, cores
-from flipscope.cube.estimate import check_strings_fit, generators, random_strings
-from flipscope.cube.intervals import Estimate, Floats, check_confidence, check_count, mean_from_samples
-from flipscope.cube.limits import check_memory, check_work
-from flipscope.errors import InputError
-from flipscope.lab.pool import WorkerError, run_tasks
-from flipscope.models.config import TransformerConfig, encoder
+from flipscope.lab.run.pool import WorkerError, run_tasks
+from flipscope.models.config import TransformerConfig
 from flipscope.models.header import peek
+from flipscope.models.presets import encoder
 from flipscope.models.shapes import random_shape
 from flipscope.models.size import check_attention, check_model, multiplications
 
@@ -30,8 +32,8 @@ from flipscope.models.size import check_attention, check_model, multiplications
 if TYPE_CHECKING:
     from flipscope.models.init import Scheme
     from flipscope.models.transformer import Transformer
-    from flipscope.probes.flips import Options
-    from flipscope.probes.results import Flips, Spectrum
+    from flipscope.probes.results import Flips, SensitivityProfile
+    from flipscope.probes.sensitivity import Options
 
 DEFAULT_LENGTH = 100  # that of the geometry paper's experiments
 ESTIMATE_BYTES = 500  # of an estimate and its parts, of which a spectrum has two a bit
@@ -47,11 +49,11 @@ def run_sensitivity(arguments: argparse.Namespace) -> int:
         check_confidence(arguments.confidence)
     model, length = _loaded(arguments)
 
-    from flipscope.probes import flips
+    from flipscope.probes.sensitivity import sensitivity_profile
 
     with progress("flips") as report:
         options: Options = {**_how(arguments), "threshold": arguments.threshold, "progress": report}
-        found = flips.spectrum(
+        found = sensitivity_profile(
             model,
             length,
             strings=arguments.strings,
@@ -125,7 +127,6 @@ def _how(arguments: argparse.Namespace) -> Options:
         "path": arguments.path,
         "precision": "float64" if arguments.float64 else "auto",
         "heuristic": arguments.heuristic,
-        "certified": arguments.certified,
     }
 
 
@@ -177,14 +178,14 @@ def pieces(draws: Sequence[Draw]) -> list[Piece]:
 def measure_piece(piece: Piece, report: Progress) -> Flips:
     """The sensitivity of the strings of a piece."""
     from flipscope.models.transformer import Transformer
-    from flipscope.probes import flips
+    from flipscope.probes.sensitivity import sensitivities
 
     draw = piece.draw
     model = Transformer(draw.config, scheme=draw.init, seed=draw.seed)
     (stream,) = generators(draw.seed, 1)
     strings = random_strings(stream, draw.strings, draw.length)[piece.first : piece.first + piece.count]
     options: Options = {**draw.options, "progress": report}
-    return flips.measure(model, strings, **options)
+    return sensitivities(model, strings, **options)
 
 
 def run_random_model(arguments: argparse.Namespace) -> int:
@@ -266,7 +267,7 @@ def _shape(seed: int, arguments: argparse.Namespace) -> TransformerConfig:
     return encoder(width=width, layers=arguments.layers or drawn.layers, heads=heads, ffn_width=multiple * width)
 
 
-def _model_json(draw: Draw, found: Spectrum) -> dict[str, Any]:
+def _model_json(draw: Draw, found: SensitivityProfile) -> dict[str, Any]:
     told = found.as_json()
     kept = ("average_sensitivity", "zero_share", "profile")
     return {
@@ -277,7 +278,7 @@ def _model_json(draw: Draw, found: Spectrum) -> dict[str, Any]:
     }
 
 
-def _summary(found: list[Spectrum], confidence: float) -> dict[str, Any]:
+def _summary(found: list[SensitivityProfile], confidence: float) -> dict[str, Any]:
     """The models together; the estimates are of the mean over all models that could have been drawn."""
     averages = [_value(spectrum.average_sensitivity) for spectrum in found]
     zeros = [_value(spectrum.zero_share) for spectrum in found]
@@ -304,11 +305,11 @@ def run_blowup(arguments: argparse.Namespace) -> int:
     """Measure what the layer norms of a model do to random strings."""
     model, length = _loaded(arguments)
 
-    from flipscope.probes import blowup
+    from flipscope.probes.blowup import blowup
 
     (stream,) = generators(arguments.seed, 1)
     strings = random_strings(stream, check_count("strings", arguments.strings), length)
-    found = blowup.measure(model, strings)
+    found = blowup(model, strings)
     document = {
         "length": length,
         "strings": found.strings,

@@ -10,21 +10,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from flipscope.basics.errors import InputError, printable
+from flipscope.basics.files import check_target, write_bytes
+from flipscope.basics.wording import settings_of
 from flipscope.commands.cube import print_json
 from flipscope.commands.lab import repeat_command
 from flipscope.commands.progress import progress
-from flipscope.errors import InputError, printable
 from flipscope.lab import registry
-from flipscope.lab.driver import Run, judged
 from flipscope.lab.figures import Figure
-from flipscope.lab.store import RunState, Store
+from flipscope.lab.run.driver import Run, judged
+from flipscope.lab.store.store import RunState, Store
 from flipscope.lab.study import Study, Trial
 from flipscope.lab.vegalite import specification
 from flipscope.lab.version import code_version, trial_key
 from flipscope.report.drawing import FORMATS, file_stems, render
-from flipscope.report.files import check_target, write_bytes
 from flipscope.report.html import StudyPage, write_report
-from flipscope.report.wording import settings_of
 
 Missing = list[tuple[str, str]]
 

@@ -19,12 +19,13 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
+from flipscope.basics.checks import check_count
+from flipscope.basics.errors import InputError, printable
 from flipscope.commands.cube import print_json
-from flipscope.cube.intervals import check_count
-from flipscope.errors import InputError, printable
-from flipscope.lab import listing, registry, salvage, schema, tables
-from flipscope.lab.listing import Row, Rows
-from flipscope.lab.store import Kept, Store
+from flipscope.lab import registry
+from flipscope.lab.store import listing, salvage, schema, tables
+from flipscope.lab.store.listing import Row, Rows
+from flipscope.lab.store.store import Kept, Store
 from flipscope.lab.version import code_version
 from flipscope.report.terminal import show
 

@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from flipscope.cube.structure import (
-    FULL_WORD,
-    MAX_TABLE_BITS,
-    Const,
-    Gate,
-    Leaf,
-    Node,
-    Symmetric,
-    Table,
-    Words,
-    index_bits,
-    pack,
-    post_order,
-    unpack,
-)
-from flipscope.errors import InputError
-
-Progress = Callable[[int, int], None]
+from flipscope.basics.bits import FULL_WORD, Words, index_bits, pack, unpack
+from flipscope.basics.errors import InputError
+from flipscope.basics.limits import cores
+from flipscope.basics.progress import Progress
+from flipscope.cube.structure import MAX_TABLE_BITS, Const, Gate, Leaf, Node, Symmetric, Table, post_order
 
 BLOCK_WORDS = 1 << 13  # 64 KiB of packed values: a gate's operands stay in cache
 CALL_BLOCK_WORDS = 1 << 9  # 32,768 strings a call of the user's function
 NODE_WORDS = 1 << 24  # words of all nodes of a block together, 128 MiB: many nodes make the blocks shorter
-
-
-def cores() -> int:
-    """Number of cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def table_words(node: Node, progress: Progress | None = None, positions: tuple[int, ...] | None = None) -> Words:

@@ -11,23 +11,11 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from flipscope.cube.blocks import Progress, table_words
-from flipscope.cube.structure import (
-    Bits,
-    Call,
-    Const,
-    Gate,
-    Leaf,
-    Node,
-    Symmetric,
-    Words,
-    and_kernel,
-    apply,
-    index_bits,
-    or_kernel,
-    xor_kernel,
-)
-from flipscope.errors import InputError
+from flipscope.basics.bits import Bits, Words, index_bits
+from flipscope.basics.errors import InputError
+from flipscope.basics.progress import Progress
+from flipscope.cube.blocks import table_words
+from flipscope.cube.structure import Call, Const, Gate, Leaf, Node, Symmetric, and_kernel, apply, or_kernel, xor_kernel
 
 Answer = TypeVar("Answer")
 

@@ -18,22 +18,21 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from flipscope.cube.blocks import Progress
-from flipscope.cube.intervals import (
+from flipscope.basics.bits import Bits
+from flipscope.basics.checks import check_confidence, check_count, check_positions, check_validity
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import (
     Estimate,
     Floats,
     Validity,
-    check_confidence,
-    check_count,
-    check_validity,
     mean_from_samples,
     profile_from_counts,
     proportion_bounds,
     proportions,
 )
-from flipscope.cube.limits import check_memory
-from flipscope.cube.structure import Bits, Oracle
-from flipscope.errors import InputError
+from flipscope.basics.progress import Progress
+from flipscope.basics.seeds import Seed, generators, random_strings
+from flipscope.cube.structure import Oracle
 
 __all__ = [
     "Estimate",
@@ -52,7 +51,6 @@ __all__ = [
     "proportions",
 ]
 
-Seed: TypeAlias = int | np.random.Generator
 Range: TypeAlias = tuple[float, float]
 
 DEFAULT_SAMPLES = 10_000
@@ -178,37 +176,6 @@ class Queries:
         if values.dtype.kind == "f" and bool(np.isnan(values).any()):
             raise InputError("the oracle returned NaN; it must return a number for every string")
         return values
-
-
-def random_strings(rng: np.random.Generator, count: int, n: int) -> Bits:
-    """Uniform strings of shape (count, n); drawing them in several calls gives the same strings."""
-    check_strings_fit(count, n)
-    # Whole 64-bit words a string: narrower draws would throw away bits at the end of each call.
-    words = rng.integers(0, 1 << 64, size=(count, -(-n // 64)), dtype=np.uint64)
-    return np.unpackbits(words.astype("<u8").view(np.uint8), axis=1, count=n, bitorder="little")
-
-
-def check_strings_fit(count: int, n: int) -> None:
-    """Raise InputError if so many strings, one byte a bit, and the words they are drawn as do not fit into memory."""
-    need = count * (n + 16 * -(-n // 64))
-    check_memory(need, f"{count:,} strings of {n:,} bits", "give fewer or shorter ones")
-
-
-def generators(seed: Seed, count: int) -> list[np.random.Generator]:
-    """Independent generators from one seed, one for each kind of random draw."""
-    if isinstance(seed, np.random.Generator):
-        return seed.spawn(count)
-    return np.random.default_rng(check_count("seed", seed, 0)).spawn(count)
-
-
-def check_positions(positions: Sequence[int], n: int) -> tuple[int, ...]:
-    """The positions as sorted integers, after making sure that they are distinct and lie in 0..n-1."""
-    chosen = tuple(sorted(check_count("position", position, 0) for position in positions))
-    if len(set(chosen)) != len(chosen):
-        raise InputError(f"positions must be distinct, got {list(chosen)}")
-    if chosen and chosen[-1] >= n:
-        raise InputError(f"position {chosen[-1]} does not exist: positions run from 0 to {n - 1}")
-    return chosen
 
 
 @dataclass

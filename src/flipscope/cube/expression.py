@@ -53,10 +53,11 @@ import numpy as np
 from lark import Lark, ParseTree, Token, Transformer_NonRecursive, UnexpectedInput
 from lark.exceptions import VisitError
 
+from flipscope.basics.bits import pack
+from flipscope.basics.errors import InputError
 from flipscope.cube import functions, structure
 from flipscope.cube.functions import MAX_BITS, BooleanFunction, checked_bits
 from flipscope.cube.structure import Const, Kernel, Node, Symmetric, Table, and_kernel, or_kernel, xor_kernel
-from flipscope.errors import InputError
 
 MAX_TEXT = 100_000  # characters
 MAX_SYMBOLS = 22_000  # names, numbers and signs; x1 ^ x2 ^ ... ^ x10000 has 20,000
@@ -116,7 +117,7 @@ _GATES: dict[str, Callable[[int], Symmetric]] = {  # those that need nothing but
     "majority": lambda arity: _at_least(arity // 2 + 1, arity),
 }
 # The index is select + 2 * if0 + 4 * if1.
-_MUX = Table(3, structure.pack(np.array([0, 0, 1, 0, 0, 1, 1, 1], np.uint8)))
+_MUX = Table(3, pack(np.array([0, 0, 1, 0, 0, 1, 1, 1], np.uint8)))
 
 # What each function may be called with, in words.
 _ON_EXPRESSIONS = dict.fromkeys(_GATES, "x1, x2, ...") | {

@@ -14,23 +14,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from flipscope.basics.bits import Bits, Words, pack, unpack
+from flipscope.basics.errors import InputError
+from flipscope.basics.progress import Progress
 from flipscope.cube import structure
-from flipscope.cube.blocks import Progress, table_words
-from flipscope.cube.structure import (
-    MAX_TABLE_BITS,
-    Bits,
-    Call,
-    Const,
-    Leaf,
-    Node,
-    Oracle,
-    Symmetric,
-    Table,
-    Words,
-    pack,
-    unpack,
-)
-from flipscope.errors import InputError
+from flipscope.cube.blocks import table_words
+from flipscope.cube.structure import MAX_TABLE_BITS, Call, Const, Leaf, Node, Oracle, Symmetric, Table
 
 MAX_BITS = 10_000
 _PROBES = 64  # fixed strings whose values make the hash

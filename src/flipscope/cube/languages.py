@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from flipscope.basics.errors import InputError
 from flipscope.cube import functions
 from flipscope.cube.compose import NotExact
 from flipscope.cube.functions import BooleanFunction
 from flipscope.cube.sensitivity import zero_strings
 from flipscope.cube.structure import Leaf, Symmetric
-from flipscope.errors import InputError
 
 Growth = Literal["none", "bounded", "exponential"]
 

@@ -9,17 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flipscope.cube.estimate import (
-    DEFAULT_BATCH_ROWS,
-    Queries,
-    Range,
-    Seed,
-    generators,
-    random_strings,
-)
-from flipscope.cube.intervals import Estimate, Floats, check_confidence, check_count, proportions
-from flipscope.cube.structure import Bits, Oracle, index_bits
-from flipscope.errors import InputError
+from flipscope.basics.bits import Bits, index_bits
+from flipscope.basics.checks import check_confidence, check_count
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import Estimate, Floats, proportions
+from flipscope.basics.seeds import Seed, generators, random_strings
+from flipscope.cube.estimate import DEFAULT_BATCH_ROWS, Queries, Range
+from flipscope.cube.structure import Oracle
 
 _LEVEL_BITS = 8  # positions decided at once, as long as the work fits into memory
 _LEVEL_CELLS = 1 << 22

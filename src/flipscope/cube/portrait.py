@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import Estimate
+from flipscope.basics.progress import Progress
 from flipscope.cube import sensitivity, spectrum
-from flipscope.cube.blocks import Progress
 from flipscope.cube.compose import NotExact
-from flipscope.cube.estimate import Estimate, estimate_function
+from flipscope.cube.estimate import estimate_function
+from flipscope.cube.expression import parse
 from flipscope.cube.functions import BooleanFunction
-from flipscope.errors import InputError
 
 RHOS = (0.5, 0.8, 0.9, 0.95, 0.99)
 DEFAULT_STRINGS = 2_000
@@ -153,3 +155,29 @@ def sampled_portrait(
             "test-sparsity.",
         ),
     )
+
+
+def describe(
+    function: BooleanFunction | str,
+    *,
+    strings: int | None = None,
+    seed: int = 0,
+    confidence: float = 0.95,
+    rhos: Sequence[float] = RHOS,
+    progress: Progress | None = None,
+) -> Portrait:
+    """All the numbers of a function, or of an expression: exact where they can be, else estimated with intervals.
+
+    With ``strings`` they are estimated from so many random strings in any case.
+
+        >>> describe("majority(5)").average_sensitivity
+        1.875
+    """
+    f = parse(function) if isinstance(function, str) else function
+    name = function if isinstance(function, str) else repr(function)
+    if strings is None:
+        try:
+            return exact_portrait(f, name, rhos, progress)
+        except NotExact:
+            pass
+    return sampled_portrait(f, name, strings, seed=seed, confidence=confidence, rhos=rhos, progress=progress)

@@ -14,11 +14,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from flipscope.cube.blocks import Progress, table_words
+from flipscope.basics.bits import Bits, Words, unpack
+from flipscope.basics.progress import Progress
+from flipscope.cube.blocks import table_words
 from flipscope.cube.compose import NotExact, analyse
 from flipscope.cube.functions import BooleanFunction
 from flipscope.cube.polynomials import Products
-from flipscope.cube.structure import MAX_TABLE_BITS, Bits, Words, real_table, unpack
+from flipscope.cube.structure import MAX_TABLE_BITS, real_table
 
 Counts = dict[int, int]  # sensitivity -> number of strings
 Ones = frozenset[int]  # a string, as the set of positions that are 1
@@ -76,7 +78,7 @@ class _SensitivityAnalysis:
         return _facts(n, counts, dict.fromkeys(positions, sensitive // n), reached)
 
     def table(self, words: Words, positions: tuple[int, ...]) -> Facts:
-        from flipscope.cube import kernels
+        from flipscope.native import tables as kernels
 
         width = len(positions)
         every = kernels.profile_counts(words, width)
@@ -253,7 +255,7 @@ def string_sensitivity(f: BooleanFunction, bits: Bits) -> NDArray[np.int64]:
 
 def all_sensitivities(f: BooleanFunction, progress: Progress | None = None) -> NDArray[np.uint8]:
     """The sensitivity of every string, by index (position 1 least significant)."""
-    from flipscope.cube import kernels
+    from flipscope.native import tables as kernels
 
     whole = f.table_words(progress)
     return kernels.all_sensitivities(whole, f.n)
@@ -279,13 +281,13 @@ def _small_table(f: BooleanFunction, what: str) -> Bits:
 
 def block_sensitivity(f: BooleanFunction) -> int:
     """bs(f): the largest number of disjoint blocks whose flips each change the value, over all strings."""
-    from flipscope.cube import certificates
+    from flipscope.native import certificates
 
     return certificates.block_sensitivity(_small_table(f, "block sensitivity"))
 
 
 def certificate_complexity(f: BooleanFunction) -> int:
     """C(f): the number of bits that prove the value, on the string where that takes most."""
-    from flipscope.cube import certificates
+    from flipscope.native import certificates
 
     return certificates.certificate_complexity(_small_table(f, "certificate complexity"))

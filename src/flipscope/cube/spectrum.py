@@ -17,22 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from flipscope.cube.blocks import Progress, table_words
+from flipscope.basics.bits import Bits, Words
+from flipscope.basics.errors import InputError
+from flipscope.basics.progress import Progress
+from flipscope.cube.blocks import table_words
 from flipscope.cube.compose import NotExact, analyse
 from flipscope.cube.functions import BooleanFunction, checked_index, checked_whole
 from flipscope.cube.polynomials import Products
-from flipscope.cube.structure import (
-    Bits,
-    Leaf,
-    Symmetric,
-    Table,
-    Words,
-    apply,
-    real_table,
-    variable,
-    xor_kernel,
-)
-from flipscope.errors import InputError
+from flipscope.cube.structure import Leaf, Symmetric, Table, apply, real_table, variable, xor_kernel
 
 MAX_SPECTRUM_BITS = 28  # 2^28 32-bit coefficients are 1 GiB
 MAX_JUMP_WORK = 12e9  # steps times bits of a step's integers, in the closed form of a symmetric function: seconds
@@ -43,7 +35,7 @@ MAX_JUMP_WORK = 12e9  # steps times bits of a step's integers, in the closed for
 
 def walsh_hadamard(values: ArrayLike) -> NDArray[Any]:
     """Unnormalised transform of a table of length 2^n, as float32, float64 or exact int64 like its input."""
-    from flipscope.cube import walsh
+    from flipscope.native import walsh
 
     array = real_table(values)
     if array.dtype == np.float32:
@@ -105,7 +97,7 @@ class _SpectrumAnalysis:
         return Weights(n, by_size[0], squares, nonzero, magnitude)
 
     def table(self, words: Words, positions: tuple[int, ...]) -> Weights:
-        from flipscope.cube import walsh
+        from flipscope.native import walsh
 
         width = len(positions)
         coefficients = table_coefficients(words, width)
@@ -186,7 +178,7 @@ def symmetric_coefficients(values: Bits) -> list[int]:
 
 def table_coefficients(words: Words, width: int) -> NDArray[np.int32]:
     """2^n f^(S) of (-1)^f for a packed table, by the index of S (position 1 least significant), exact."""
-    from flipscope.cube import walsh
+    from flipscope.native import walsh
 
     full = walsh.transform_table(words, np.int32)
     if width >= 6:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from flipscope.basics.errors import InputError
 from flipscope.cube import functions
 from flipscope.cube.blocks import table_words
 from flipscope.cube.functions import BooleanFunction
@@ -30,7 +31,6 @@ from flipscope.cube.structure import (
     post_order,
     variable,
 )
-from flipscope.errors import InputError
 
 VERSION = 2  # 1: random functions are named by their seed, and the values meant by it were others
 ZOO_CALLS: dict[str, Callable[..., BooleanFunction]] = {"address": functions.address, "random": functions.random}

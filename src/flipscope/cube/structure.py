@@ -18,45 +18,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from flipscope.errors import InputError
+from flipscope.basics.bits import Bits, Words, pack
+from flipscope.basics.errors import InputError
 
-Bits: TypeAlias = NDArray[np.uint8]
-Words: TypeAlias = NDArray[np.uint64]
 Oracle: TypeAlias = Callable[[Bits], Any]
 
 MAX_DEPTH = 200  # an analysis descends two Python frames a level, on top of the caller's own
 RESTRICT_BLOCK = 1 << 20  # values of a restricted table that are gathered together
 MAX_TABLE_BITS = 30  # 2^30 values are 128 MiB packed
-
-# Values of positions 0..5 on the 64 strings inside one word.
-LOW_PATTERNS: tuple[int, ...] = (
-    0xAAAAAAAAAAAAAAAA,
-    0xCCCCCCCCCCCCCCCC,
-    0xF0F0F0F0F0F0F0F0,
-    0xFF00FF00FF00FF00,
-    0xFFFF0000FFFF0000,
-    0xFFFFFFFF00000000,
-)
-FULL_WORD = 0xFFFFFFFFFFFFFFFF
-
-
-def pack(values: Bits) -> Words:
-    """Packed words of a 0/1 vector of length 2^k; fewer than 64 values are repeated to fill one word."""
-    if values.size < 64:
-        values = np.tile(values, 64 // values.size)
-    return np.packbits(values, bitorder="little").view("<u8").astype(np.uint64, copy=False)
-
-
-def unpack(words: Words) -> Bits:
-    """The 0/1 vector held by packed words, 64 values a word."""
-    return np.unpackbits(np.ascontiguousarray(words, dtype="<u8").view(np.uint8), bitorder="little")
-
-
-def index_bits(start: int, count: int, width: int) -> Bits:
-    """The strings with indices start .. start + count - 1 as a 0/1 array of shape (count, width)."""
-    index = np.arange(start, start + count, dtype=np.uint64)
-    columns = [((index >> np.uint64(j)) & np.uint64(1)).astype(np.uint8) for j in range(width)]
-    return np.stack(columns, axis=-1) if columns else np.zeros((count, 0), np.uint8)
 
 
 # ---------------------------------------------------------------- kernels: what is applied

@@ -16,18 +16,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from flipscope.cube.estimate import (
-    DEFAULT_BATCH_ROWS,
-    DEFAULT_MAX_QUERIES,
-    Queries,
-    Range,
-    Seed,
-    generators,
-    random_strings,
-)
-from flipscope.cube.intervals import Floats, check_confidence, check_count
-from flipscope.cube.structure import Bits, Oracle, index_bits
-from flipscope.errors import InputError
+from flipscope.basics.bits import Bits, index_bits
+from flipscope.basics.checks import check_confidence, check_count
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import Floats
+from flipscope.basics.seeds import Seed, generators, random_strings
+from flipscope.cube.estimate import DEFAULT_BATCH_ROWS, DEFAULT_MAX_QUERIES, Queries, Range
+from flipscope.cube.structure import Oracle
 
 _BLOCK_TRIALS = 256  # trials asked together; fixed, so that where a tester stops does not depend on the batches
 _BLOCK_CELLS = 1 << 22

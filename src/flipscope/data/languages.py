@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt8
 
-from flipscope.cube.estimate import generators, random_strings
+from flipscope.basics.bits import Bits
+from flipscope.basics.checks import check_count
+from flipscope.basics.errors import InputError
+from flipscope.basics.seeds import generators, random_strings
 from flipscope.cube.functions import BooleanFunction, checked_bits
-from flipscope.cube.intervals import check_count
-from flipscope.cube.structure import Bits, as_array, checked_values
-from flipscope.errors import InputError
+from flipscope.cube.structure import as_array, checked_values
 
 SIZES: Mapping[str, int] = {"train": 10_000, "validation": 1_000, "test": 1_000}  # App. F.2
 

@@ -17,7 +17,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
 from flipscope.lab import registry
 
 FILE = "studies.json"

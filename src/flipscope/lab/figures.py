@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
 
 Kind = Literal["line", "points", "bars", "steps", "cells"]
 KINDS: tuple[Kind, ...] = ("line", "points", "bars", "steps", "cells")

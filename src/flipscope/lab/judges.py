@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from flipscope.cube.intervals import Estimate, proportions
-from flipscope.lab.resample import straight_line, student_mean, welch_difference
+from flipscope.basics.estimates import Estimate, proportions
+from flipscope.basics.resampling import straight_line, student_mean, welch_difference
 from flipscope.lab.rows import Row, Rows
 from flipscope.lab.verdict import Judgement, all_of, limit_text, never
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
 from flipscope.lab.figures import Figure, Note, Panel, Rule, Series, Values
 
 LARGEST = 1e300  # beyond it the width of a range has no float

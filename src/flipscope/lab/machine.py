@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flipscope import __version__
-from flipscope.cube.blocks import cores
+from flipscope.basics.limits import cores
 
 
 def machine() -> dict[str, Any]:

@@ -9,7 +9,7 @@ import sys
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
 from flipscope.lab.study import Study
 
 GROUP = "flipscope.studies"

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from flipscope.cube.intervals import Estimate, mean_from_samples
+from flipscope.basics.estimates import Estimate, mean_from_samples
 from flipscope.lab.figures import Kind, Series
 from flipscope.lab.rows import Rows
 

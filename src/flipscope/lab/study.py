@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
-from flipscope.cube.blocks import Progress
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
+from flipscope.basics.progress import Progress
 from flipscope.lab.figures import Figure
 from flipscope.lab.rows import Row, Rows
 from flipscope.lab.verdict import Judgement

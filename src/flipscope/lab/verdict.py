@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from flipscope.cube.intervals import Estimate, proportions
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import Estimate, proportions
 
 Verdict = Literal["reproduced", "contradicted", "undecided"]
 VERDICTS: tuple[Verdict, ...] = ("reproduced", "contradicted", "undecided")

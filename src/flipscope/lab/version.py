@@ -1,27 +1,41 @@
 """Which code a result came from: an edited study does not reuse what another version of it measured.
 
-The version of a study covers its `measure` method, its trials' class, and whatever of the study's module these
-reach by name; of modules they import from flipscope or from the study's own package, all of it, and so on. It is
-read from the source without running it: comments, docstrings and layout do not count, nor do summaries, claims and
-figures, which are made anew from stored results. What no name shows (a package of others, a data file) is not
-seen: raise the study's `revision` for that.
+The version of a study covers its `measure` method, its trials' classes, and every function, class and constant that
+these reach by name, in flipscope and in the study's own package; a class counts as a whole. It is read from the source
+without running it. Comments, docstrings, annotations and layout do not count, nor does what nobody reaches, nor do
+summaries, claims and figures, which are made anew from stored results. What no name shows (a package of others, a data
+file) is not seen: raise the study's `revision` for that.
+
+Compiled loops and the engine of flips are proven to give the right signs however fast they are. They count by one
+number, `native.REVISION`, which is raised when what they give changes, so that a faster loop keeps stored results.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
-import hashlib
-import importlib.util
-import sys
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+import importlib
 
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
+from flipscope.lab.sources import (
+    bindings,
+    chains,
+    counts_as_source,
+    definitions,
+    effects,
+    parsed,
+    piece,
+    source,
+    target,
+    without_annotations,
+)
 from flipscope.lab.study import Study, Trial, digest
+from flipscope.native import REVISION
 
 # How results are stored and where trials run has no say in what they measure.
-_OUTSIDE = ("flipscope.lab", "flipscope.errors")
+_OUTSIDE = ("flipscope.lab", "flipscope.basics.errors")
+# These count by their revision.
+_REVISED = ("flipscope.native", "flipscope.flips")
 
 
 def trial_key(study: Study, trial: Trial, code: str | None = None) -> str:
@@ -36,163 +50,134 @@ def code_version(study: Study) -> str:
 
 @functools.cache
 def _class_version(kind: type[Study], revision: int) -> str:
-    seen: dict[str, str] = {}
+    reach = Reach(kind.__module__.partition(".")[0])
     for base in kind.__mro__:
-        if issubclass(base, Study) and not _outside(base.__module__):
-            _reach(base, seen)
-    content = {**dict(sorted(seen.items())), "revision": revision}
-    return digest(content)
+        if issubclass(base, Study) and not _within(base.__module__, _OUTSIDE):
+            _start(base, reach)
+    return digest({**reach.found(), "revision": revision})
 
 
-def _reach(kind: type[Study], seen: dict[str, str]) -> None:
+def _start(kind: type[Study], reach: Reach) -> None:
     """Add what `measure` and the trials of this class reach."""
-    module = _parsed(kind.__module__)
-    names = _definitions(module)
+    module = kind.__module__
+    names = definitions(module)
     start = names.get(kind.__name__)
     if not isinstance(start, ast.ClassDef):
-        raise InputError(f"the study class {kind.__qualname__} must stand at the top of its module {kind.__module__}")
-    members = _definitions(start)
-    queue: list[ast.AST] = [members[name] for name in ("measure",) if name in members]
-    queue += [node for node in names.values() if _is_trial(kind.__module__, node)]
-    own_package = kind.__module__.partition(".")[0]
-    reached: dict[int, ast.AST] = {}
-    while queue:
-        node = queue.pop()
-        if id(node) in reached:
+        raise InputError(f"the study class {kind.__qualname__} must stand at the top of its module {module}")
+    members = bindings(start)
+    queue, seen = ["measure"], set[str]()
+    while queue:  # of the class, only what `measure` asks its own object for
+        name = queue.pop()
+        if name in seen or name not in members:
             continue
-        reached[id(node)] = node
-        for imported in _imports([node], kind.__module__, own_package):
-            _whole(imported, own_package, seen)
-        for name, of_self in _mentioned(node):
-            found = (members if of_self else names).get(name)
-            if found is not None and found is not start:
-                queue.append(found)
-    text = "\n".join(sorted(ast.unparse(node) for node in reached.values()))
-    seen[f"{kind.__module__}:{kind.__qualname__}"] = _hash(text)
+        seen.add(name)
+        node = members[name]
+        reach.add_code(module, f"{kind.__qualname__}.{name}", node)
+        queue += [chain[1] for chain in chains(node) if chain[0] in ("self", "cls") and len(chain) > 1]
+    loaded = importlib.import_module(module)
+    for name in names:
+        value = getattr(loaded, name, None)
+        if isinstance(value, type) and issubclass(value, Trial) and not _within(value.__module__, _OUTSIDE):
+            reach.add(module, name)
 
 
-def _is_trial(module: str, node: ast.AST) -> bool:
-    """Whether a definition is a class of trials, which every study of its module may make."""
-    if not isinstance(node, ast.ClassDef):
-        return False
-    found = getattr(importlib.import_module(module), node.name, None)
-    return isinstance(found, type) and issubclass(found, Trial)
+class Reach:
+    """Definitions that are reached by name from others, in flipscope and in one more package."""
+
+    def __init__(self, own_package: str) -> None:
+        self._packages = ("flipscope", own_package)
+        self._code: dict[str, str] = {}
+        self._seen: set[tuple[str, str]] = set()
+        self._loaded: set[str] = set()
+        self._queue: list[tuple[str, str]] = []
+
+    def found(self) -> dict[str, object]:
+        """A hash for each definition reached."""
+        return dict(sorted(self._code.items()))
+
+    def add(self, module: str, name: str) -> None:
+        """Add what a name of a module means, and all that this reaches."""
+        self._queue.append((module, name))
+        while self._queue:
+            self._one(*self._queue.pop())
+
+    def add_code(self, module: str, title: str, node: ast.AST) -> None:
+        """Add a piece of code of a module, and all that it reaches."""
+        self._take(module, title, node)
+        while self._queue:
+            self._one(*self._queue.pop())
+
+    def _one(self, module: str, name: str) -> None:
+        if (module, name) in self._seen or not self._counts(module):
+            return
+        self._seen.add((module, name))
+        if _within(module, _REVISED):
+            self._code["engine"] = str(REVISION)
+            return
+        node = definitions(module).get(name)
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            place, inner = target(node, module)
+            self._mention(place, () if inner is None else (inner,))
+        elif node is not None:
+            self._take(module, name, node)
+
+    def _take(self, module: str, title: str, node: ast.AST) -> None:
+        """Add the code of one definition, and ask for what it mentions."""
+        # The trials that `measure` is given are known by its annotation alone.
+        code, mentioned, own = piece(node if title.endswith(".measure") else without_annotations(node))
+        self._code[f"{module}:{title}"] = code
+        self._load(module)
+        names = {**definitions(module), **own}
+        for node in own.values():
+            assert isinstance(node, ast.Import | ast.ImportFrom)
+            self._load(target(node, module)[0])  # it happens where the import stands, whether the name is used or not
+        for first, *attributes in mentioned:
+            found = names.get(first) or self._starred(names.get("*"), module, first)
+            if isinstance(found, ast.Import | ast.ImportFrom):
+                place, inner = target(found, module)
+                self._mention(place, (*(() if inner is None else (inner,)), *attributes))
+            elif found is not None:
+                self._queue.append((module, first))
+
+    def _starred(self, star: ast.AST | None, module: str, name: str) -> ast.AST | None:
+        """The import of a name that comes with others, from a module of which all are imported."""
+        if not isinstance(star, ast.ImportFrom):
+            return None
+        place, _ = target(star, module)
+        alone = ast.ImportFrom(module=place, names=[ast.alias(name)], level=0)
+        return alone if self._counts(place) and name in definitions(place) else None
+
+    def _load(self, module: str) -> None:
+        """Add what a module does when it is loaded."""
+        if module in self._loaded or not self._counts(module) or _within(module, _REVISED):
+            return
+        self._loaded.add(module)
+        for node in effects(module):
+            self._take(module, f"effect {piece(node)[0][:12]}", node)  # by content: a new one renames no other
+
+    def _mention(self, module: str, attributes: tuple[str, ...]) -> None:
+        """Ask for what a module and a chain of attributes mean; of a module by itself, anything may be used."""
+        while self._counts(module):
+            if attributes and not _binds(module, attributes[0]) and source(f"{module}.{attributes[0]}") is not None:
+                module, attributes = f"{module}.{attributes[0]}", attributes[1:]
+                continue
+            self._queue += [(module, attributes[0])] if attributes else [(module, name) for name in definitions(module)]
+            return
+
+    def _counts(self, module: str) -> bool:
+        known = module.partition(".")[0] in self._packages and not _within(module, _OUTSIDE)
+        return known and counts_as_source(module)
 
 
-def _whole(module: str, own_package: str, seen: dict[str, str]) -> None:
-    """Add a module and everything it imports from flipscope or the study's package."""
-    if module in seen:
-        return
-    seen[module], imported = _module(module, own_package)
-    for name in imported:
-        _whole(name, own_package, seen)
+def _binds(module: str, name: str) -> bool:
+    return name in definitions(module)
 
 
-@functools.cache
-def _module(module: str, own_package: str) -> tuple[str, tuple[str, ...]]:
-    """The hash of a module's code, and what it imports of the packages that count."""
-    tree = _parsed(module)
-    return _hash(ast.unparse(tree)), tuple(_imports([tree], module, own_package))
+def clear_caches() -> None:
+    """Read all sources again: for programs that change modules while they run."""
+    for cached in (parsed, source, definitions, effects, piece, without_annotations, _class_version):
+        cached.cache_clear()
 
 
-def _imports(nodes: Iterable[ast.AST], module: str, own_package: str) -> Iterator[str]:
-    """The modules that are imported anywhere in these nodes, of the packages that count."""
-    for node in (inner for outer in nodes for inner in ast.walk(outer)):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            origin = _absolute(node, module)
-            names = [origin, *(f"{origin}.{alias.name}" for alias in node.names)]
-        for name in names:
-            counts = name.partition(".")[0] in ("flipscope", own_package) and not _outside(name)
-            if counts and _source(name) is not None:
-                yield name
-
-
-def _absolute(node: ast.ImportFrom, module: str) -> str:
-    """The full name of the module that is imported from."""
-    if node.level == 0:
-        return node.module or ""
-    source = _source(module)
-    parts = module.split(".") if source is not None and source.name == "__init__.py" else module.split(".")[:-1]
-    parts = parts[: len(parts) - (node.level - 1)]
-    return ".".join([*parts, *([node.module] if node.module else [])])
-
-
-def _mentioned(node: ast.AST) -> Iterator[tuple[str, bool]]:
-    """Names that a definition uses, and whether it asks its own object for them."""
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Name):
-            yield inner.id, False
-        elif (
-            isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name) and inner.value.id in ("self", "cls")
-        ):
-            yield inner.attr, True
-
-
-def _definitions(body: ast.Module | ast.ClassDef) -> dict[str, ast.AST]:
-    """What each name at the top of a module or class is bound to; a conditional binding counts as a whole."""
-    found: dict[str, ast.AST] = {}
-    for node in body.body:
-        for inner in ast.walk(node):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                found[node.name] = node
-                break
-            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-                found[inner.id] = node
-            elif isinstance(inner, ast.Import | ast.ImportFrom):
-                for alias in inner.names:
-                    found[alias.asname or alias.name.partition(".")[0]] = _alone(inner, alias)
-            elif isinstance(inner, ast.FunctionDef | ast.ClassDef):
-                found[inner.name] = node
-    return found
-
-
-def _alone(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> ast.AST:
-    """The import of one name only: the others of the same line may serve figures."""
-    if isinstance(node, ast.Import):
-        return ast.Import(names=[alias])
-    return ast.ImportFrom(module=node.module, names=[alias], level=node.level)
-
-
-@functools.cache
-def _parsed(module: str) -> ast.Module:
-    """The module's code without docstrings."""
-    source = _source(module)
-    if source is None:
-        raise InputError(f"the source of the module {module} cannot be read, so the version of its code is not known")
-    tree = ast.parse(source.read_text("utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
-            first = node.body[0]
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
-                node.body = node.body[1:] or [ast.Pass()]
-    return tree
-
-
-@functools.cache
-def _source(module: str) -> Path | None:
-    """The file of a module, or None where the name is not a module with a source."""
-    try:
-        spec = importlib.util.find_spec(module)
-    except (ImportError, ValueError):
-        spec = None
-    if spec is None or spec.origin is None:
-        loaded = sys.modules.get(module)
-        file = getattr(loaded, "__file__", None)
-        return Path(file) if file else None
-    path = Path(spec.origin)
-    return path if path.suffix == ".py" else None
-
-
-def _outside(module: str) -> bool:
-    return any(module == name or module.startswith(name + ".") for name in _OUTSIDE)
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _within(module: str, rooms: tuple[str, ...]) -> bool:
+    return any(module == name or module.startswith(name + ".") for name in rooms)

@@ -1,19 +1,18 @@
-"""The networks under study: one transformer, its presets, its start, its file, and margin acceptance."""
+"""The networks under study: one transformer, its presets, its start and its file."""
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from flipscope.basics.lazy import lazily
 
 __all__ = [
     "SCHEMES",
     "Attention",
     "Block",
     "LayerNorm",
-    "Recognition",
     "Transformer",
     "TransformerConfig",
-    "accept",
     "binary_logit",
     "encoder",
     "fourier",
@@ -23,7 +22,6 @@ __all__ = [
     "load",
     "mingpt",
     "random_shape",
-    "recognition",
     "recognizer",
     "roberta",
     "save",
@@ -32,67 +30,22 @@ __all__ = [
 
 if TYPE_CHECKING:
     from flipscope.models.checkpoint import load, save
-    from flipscope.models.config import (
-        TransformerConfig,
-        encoder,
-        fourier,
-        gpt2,
-        hardness,
-        mingpt,
-        recognizer,
-        roberta,
-        vit_small,
-    )
+    from flipscope.models.config import TransformerConfig
     from flipscope.models.init import SCHEMES, initialise
-    from flipscope.models.margin import Recognition, accept, binary_logit, recognition
+    from flipscope.models.presets import encoder, fourier, gpt2, hardness, mingpt, recognizer, roberta, vit_small
+    from flipscope.models.readout import binary_logit
     from flipscope.models.shapes import random_shape
     from flipscope.models.transformer import Attention, Block, LayerNorm, Transformer
-else:
-    # Names are fetched on first use: configurations and sizes are told without PyTorch.
-    _HOMES = {
-        "checkpoint": (
-            "load",
-            "save",
-        ),
-        "config": (
-            "TransformerConfig",
-            "encoder",
-            "fourier",
-            "gpt2",
-            "hardness",
-            "mingpt",
-            "recognizer",
-            "roberta",
-            "vit_small",
-        ),
-        "init": (
-            "SCHEMES",
-            "initialise",
-        ),
-        "margin": (
-            "Recognition",
-            "accept",
-            "binary_logit",
-            "recognition",
-        ),
-        "shapes": ("random_shape",),
-        "transformer": (
-            "Attention",
-            "Block",
-            "LayerNorm",
-            "Transformer",
-        ),
-    }
-    _NAMES = {name: home for home, names in _HOMES.items() for name in names}
 
-    def __getattr__(name: str) -> object:
-        """Return the public name from the module it lives in."""
-        if name not in _NAMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
-        globals()[name] = value
-        return value
-
-    def __dir__() -> list[str]:
-        """Return the names of the module, the unfetched ones included."""
-        return sorted({*globals(), *_NAMES})
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "models.checkpoint": "load save",
+        "models.config": "TransformerConfig",
+        "models.init": "SCHEMES initialise",
+        "models.presets": "encoder fourier gpt2 hardness mingpt recognizer roberta vit_small",
+        "models.readout": "binary_logit",
+        "models.shapes": "random_shape",
+        "models.transformer": "Attention Block LayerNorm Transformer",
+    },
+)

@@ -13,8 +13,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from flipscope.cube.limits import check_memory
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
+from flipscope.basics.limits import check_memory
 from flipscope.models.config import TransformerConfig
 from flipscope.models.header import KEY, VERSION, read_config
 from flipscope.models.transformer import Block, Transformer

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
 from flipscope.models.config import TransformerConfig
 from flipscope.models.size import check_model
 

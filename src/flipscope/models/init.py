@@ -13,9 +13,9 @@ from jaxtyping import Float64
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
+from flipscope.basics.seeds import seed_number
 from flipscope.models.reset import Drawing, reset_of
-from flipscope.models.shapes import seed_number
 
 Scheme = Literal["pytorch", "uniform", "gaussian", "xavier_uniform", "xavier_normal"]
 Scope = Literal["all", "weights"]

@@ -20,7 +20,7 @@ def modes_kept(model: object) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def evaluating(model: object, *, own: bool = False) -> Iterator[None]:
+def eval_mode(model: object, *, own: bool = False) -> Iterator[None]:
     """The model in evaluation mode, each of its modules as before afterwards.
 
     Only the flags are set, for a train() of the model's own may do more than can be undone, and a probe asks often.

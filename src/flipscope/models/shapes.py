@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from flipscope.cube.intervals import check_count
-from flipscope.models.config import TransformerConfig, encoder
+from flipscope.basics.seeds import seed_number
+from flipscope.models.config import TransformerConfig
+from flipscope.models.presets import encoder
 
 
 def random_shape(seed: int | np.random.Generator) -> TransformerConfig:
@@ -17,8 +18,3 @@ def random_shape(seed: int | np.random.Generator) -> TransformerConfig:
     multiple = (2, 4, 8)[stream.integers(3)]
     width = heads * head_size
     return encoder(width=width, layers=layers, heads=heads, ffn_width=multiple * width)
-
-
-def seed_number(seed: int | np.random.Generator) -> int:
-    """The seed itself, or 63 bits of the generator."""
-    return int(seed.integers(2**63)) if isinstance(seed, np.random.Generator) else check_count("seed", seed, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flipscope.cube.limits import check_memory
+from flipscope.basics.limits import check_memory
 from flipscope.models.config import TransformerConfig
 
 

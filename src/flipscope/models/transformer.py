@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
 from flipscope.models.config import TransformerConfig
 from flipscope.models.init import Linear, Lookup, Projection, Scheme, initialise
 from flipscope.models.size import check_attention, check_model

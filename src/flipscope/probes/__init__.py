@@ -1,1 +1,9 @@
-"""One measurement each, of one model: flips, blowup, Fourier spectrum."""
+"""One file per measurement of a model, each usable on any `nn.Module`.
+
+sensitivity   sensitivity of strings, and the profile over random or all strings
+influence     how far each bit moves the output, or the output of a module inside
+blowup        how much the layer norms amplify (Eqs 17, 18)
+fourier       spectra of logit and sign, exact and sampled
+recognition   answers with a margin (Eq 15, Def 2.8)
+perturbation  how far weights can move before answers change
+"""

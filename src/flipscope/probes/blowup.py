@@ -25,13 +25,12 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor, nn
 
-from flipscope.cube.estimate import check_positions
-from flipscope.cube.intervals import check_count
-from flipscope.errors import InputError
+from flipscope.basics.bits import check_strings
+from flipscope.basics.checks import check_count, check_positions
+from flipscope.basics.errors import InputError
 from flipscope.models.known import own_difference
-from flipscope.models.modes import evaluating
+from flipscope.models.modes import eval_mode
 from flipscope.models.transformer import LayerNorm, Transformer
-from flipscope.probes.engine import check_strings
 
 Forward = Callable[[Tensor], object]
 Statistic = Callable[[nn.Module, Tensor], Tensor]  # a norm and its input -> one number a vector
@@ -93,7 +92,7 @@ class Neighbourhood:
         return _product(self.tau)
 
 
-def measure(
+def blowup(
     model: nn.Module,
     inputs: Tensor | np.ndarray,
     *,
@@ -297,7 +296,7 @@ def _visits(model: nn.Module, strings: Tensor, statistic: Statistic, forward: Fo
     norms = {name or type(module).__name__: module for name, module in model.named_modules() if _is_norm(module)}
     if not norms and not isinstance(model, Transformer):
         raise InputError(f"the {type(model).__name__} has no nn.LayerNorm or nn.RMSNorm to measure")
-    with evaluating(model), torch.no_grad(), _unfused(), contextlib.ExitStack() as stack:
+    with eval_mode(model), torch.no_grad(), _unfused(), contextlib.ExitStack() as stack:
         for name, module in norms.items():
             stack.enter_context(module.register_forward_pre_hook(hook(name), with_kwargs=True))
         forward(strings)

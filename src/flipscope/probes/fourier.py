@@ -19,29 +19,15 @@ import numpy as np
 from jaxtyping import Float64
 from torch import Tensor
 
-from flipscope.cube.estimate import (
-    DEFAULT_MAX_QUERIES,
-    DEFAULT_SAMPLES,
-    Queries,
-    Range,
-    Sampling,
-    Seed,
-    check_positions,
-    fourier_coefficient,
-    generators,
-    random_strings,
-)
+from flipscope.basics.bits import Bits, index_bits
+from flipscope.basics.checks import check_confidence, check_count, check_positions
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import Estimate, Floats, mean_from_samples, proportions
+from flipscope.basics.seeds import Seed, generators, random_strings
+from flipscope.cube.estimate import DEFAULT_MAX_QUERIES, DEFAULT_SAMPLES, Queries, Range, Sampling, fourier_coefficient
 from flipscope.cube.functions import BooleanFunction
-from flipscope.cube.intervals import (
-    Estimate,
-    Floats,
-    check_confidence,
-    check_count,
-    mean_from_samples,
-    proportions,
-)
 from flipscope.cube.spectrum import RealSpectrum
-from flipscope.cube.structure import Bits, Oracle, index_bits
+from flipscope.cube.structure import Oracle
 from flipscope.cube.testers import (
     Sweep,
     TestResult,
@@ -50,10 +36,9 @@ from flipscope.cube.testers import (
     fourier_sparsity_test,
     low_degree_test,
 )
-from flipscope.errors import InputError
+from flipscope.flips.engine import GeneralEngine, Model, as_general, refuse_nan
 from flipscope.models.known import difference
 from flipscope.models.transformer import Block, Transformer
-from flipscope.probes.engine import GeneralEngine, Model, refuse_nan
 
 Subject: TypeAlias = Model | GeneralEngine  # an engine says how its model is asked: inputs, dtype, batch
 Output: TypeAlias = Literal["sign", "logit"]
@@ -123,13 +108,13 @@ def oracle(model: Subject, output: Output = "sign") -> Oracle:
     if output not in ("sign", "logit"):
         raise InputError(f"output={output!r} is not one of sign, logit")
 
-    engine = model if isinstance(model, GeneralEngine) else GeneralEngine(model)
+    engine = as_general(model)
     checked = False
 
     def ask(strings: Bits) -> Floats | Bits:
         nonlocal checked
         if not checked:
-            engine.check_alike(strings)
+            engine.check_deterministic(strings)
             checked = True
         logits = engine.logits(strings)
         refuse_nan(logits)
@@ -145,14 +130,14 @@ def logit_range(model: Subject) -> Range:
     tanh lies between -1 and 1; the read-out (Eq 14) is linear. The ends are moved out by 1e-4 of themselves, more than
     rounding does.
     """
-    model = model.model if isinstance(model, GeneralEngine) else model
-    found = difference(model)
-    if found is not None or not isinstance(model, Transformer):
+    asked = as_general(model).model
+    found = difference(asked)
+    if found is not None or not isinstance(asked, Transformer):
         raise InputError(
             "the range of the logits is known of flipscope's own transformer only, as its configuration says, "
             f"but {found}: give value_range"
         )
-    config = model.config
+    model, config = asked, asked.config
     if config.outputs > 2 or config.readout == "every":
         raise InputError(
             f"a model with outputs={config.outputs} and readout={config.readout!r} has more than one logit a string"

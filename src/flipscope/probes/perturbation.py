@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from flipscope.cube.functions import BooleanFunction
-from flipscope.models.margin import recognition
+from flipscope.probes.recognition import recognition
 
 
 def survivors(

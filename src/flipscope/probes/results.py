@@ -10,15 +10,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from flipscope.cube.intervals import (
-    Estimate,
-    Validity,
-    mean_from_samples,
-    profile_from_counts,
-    proportions,
-)
-from flipscope.errors import InputError
-from flipscope.probes.screen import Proven, Screening
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import Estimate, Validity, mean_from_samples, profile_from_counts, proportions
+from flipscope.flips.screen import Screening
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,7 +26,6 @@ class Measured:
     rechecked: int  # signs computed again
     near_ties: int  # undetermined signs, of strings and of flips
     screening: Screening | None  # what heuristic=True skipped, and what its audit found
-    proven: Proven | None = None  # what certified=True skipped
     seconds: float
 
     def how(self) -> dict[str, Any]:
@@ -55,8 +48,6 @@ class Measured:
                 "wrong": self.screening.wrong,
                 "error_rate": None if rate is None else rate.as_json(),
             }
-        if self.proven is not None:
-            told["certified"] = dataclasses.asdict(self.proven)
         return told
 
 
@@ -79,7 +70,7 @@ class Flips(Measured):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Spectrum(Measured):
+class SensitivityProfile(Measured):
     """The sensitivity spectrum of a model on strings of one length, exact or with intervals.
 
     The intervals of ``profile`` hold together, and so do those of ``influences``; each other holds by itself.
@@ -127,7 +118,6 @@ def joined(parts: Sequence[Flips]) -> Flips:
     if len({(part.length, part.path) for part in parts}) != 1:
         raise InputError("only strings of one length that were measured on one path can be put together")
     screenings = [part.screening for part in parts if part.screening is not None]
-    proofs = [part.proven for part in parts if part.proven is not None]
     return Flips(
         path=parts[0].path,
         precision=" and ".join(sorted({part.precision for part in parts})),
@@ -136,7 +126,6 @@ def joined(parts: Sequence[Flips]) -> Flips:
         rechecked=sum(part.rechecked for part in parts),
         near_ties=sum(part.near_ties for part in parts),
         screening=_joined_screening(screenings) if screenings else None,
-        proven=_joined_proofs(proofs) if proofs else None,
         seconds=sum(part.seconds for part in parts),
         counts=np.concatenate([part.counts for part in parts]),
         flipped=np.sum([part.flipped for part in parts], axis=0),
@@ -154,19 +143,10 @@ def _joined_screening(parts: Sequence[Screening]) -> Screening:
     )
 
 
-def _joined_proofs(parts: Sequence[Proven]) -> Proven:
-    return Proven(
-        flips=sum(part.flips for part in parts),
-        skipped=sum(part.skipped for part in parts),
-        tried=sum(part.tried for part in parts),
-        stopped=any(part.stopped for part in parts),
-    )
-
-
-def estimated(found: Flips, confidence: float = 0.95, validity: Validity = "fixed") -> Spectrum:
+def estimated(found: Flips, confidence: float = 0.95, validity: Validity = "fixed") -> SensitivityProfile:
     """The spectrum that the sensitivity of uniformly random strings tells."""
     size, n = found.strings, found.length
-    return Spectrum(
+    return SensitivityProfile(
         n=n,
         strings=size,
         exhaustive=False,

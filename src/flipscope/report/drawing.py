@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from flipscope.errors import InputError
+from flipscope.basics.errors import InputError
+from flipscope.basics.files import check_target, replacing
 from flipscope.lab.figures import Figure
 from flipscope.lab.vegalite import specification, theme
-from flipscope.report.files import check_target, replacing
 
 Format = Literal["svg", "png", "pdf"]
 FORMATS: tuple[Format, ...] = ("svg", "png", "pdf")

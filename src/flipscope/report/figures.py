@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from flipscope.cube.estimate import Estimate
+from flipscope.basics.estimates import Estimate
 from flipscope.cube.portrait import Portrait
 from flipscope.lab.figures import Figure, Kind, Panel, Rule, Series
 

@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flipscope import __version__
+from flipscope.basics import wording
+from flipscope.basics.files import write_bytes
 from flipscope.lab.figures import Figure
 from flipscope.lab.rows import Rows
 from flipscope.lab.study import Claim
 from flipscope.lab.vegalite import specification, theme
 from flipscope.lab.verdict import VERDICTS, Judgement
-from flipscope.report import wording
 from flipscope.report.drawing import alt_text, file_stems, page_script, render
-from flipscope.report.files import write_bytes
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from flipscope.lab.driver import Run
+    from flipscope.lab.run.driver import Run
 
 MAX_ROWS = 200  # of a table
 OPEN_ROWS = 25  # a longer table is folded

@@ -11,9 +11,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from flipscope.lab.driver import Run
 from flipscope.lab.registry import address
-from flipscope.lab.store import RunState
+from flipscope.lab.run.driver import Run
+from flipscope.lab.store.store import RunState
 from flipscope.lab.study import Claim, Study
 from flipscope.lab.verdict import Judgement
 

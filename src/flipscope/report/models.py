@@ -12,15 +12,15 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from flipscope.cube.estimate import Estimate
+from flipscope.basics.estimates import Estimate
 from flipscope.models.config import TransformerConfig
-from flipscope.probes.results import Measured, Spectrum
+from flipscope.probes.results import Measured, SensitivityProfile
 from flipscope.report.terminal import histogram, number
 
 BINS = 12
 
 
-def sensitivity_page(found: Spectrum, name: str, confidence: float) -> RenderableType:
+def sensitivity_page(found: SensitivityProfile, name: str, confidence: float) -> RenderableType:
     """The page of ``flipscope sensitivity``."""
     rows = [
         ("strings", f"{found.strings:,} of length {found.n:,}" + (", all there are" if found.exhaustive else "")),
@@ -36,7 +36,7 @@ def sensitivity_page(found: Spectrum, name: str, confidence: float) -> Renderabl
 
 
 def random_page(
-    init: str, shapes: Sequence[TransformerConfig], found: Sequence[Spectrum], summary: dict[str, Any]
+    init: str, shapes: Sequence[TransformerConfig], found: Sequence[SensitivityProfile], summary: dict[str, Any]
 ) -> RenderableType:
     """The page of ``flipscope random-model``."""
     averages = [_value(spectrum.average_sensitivity) for spectrum in found]
@@ -87,7 +87,7 @@ def _facts(rows: Sequence[tuple[str, str]]) -> Table:
     return table
 
 
-def _profile(found: Spectrum) -> Table:
+def _profile(found: SensitivityProfile) -> Table:
     rows = []
     for sensitivity, entry in enumerate(found.profile):
         share = entry.value if isinstance(entry, Estimate) else entry / (1 << found.n)
@@ -124,8 +124,6 @@ def _account(found: Measured) -> str:
         sentence += (
             "." if rate is None else f", of {found.screening.audited:,} audited {found.screening.wrong:,} wrongly."
         )
-    if found.proven is not None:
-        sentence += f" Certified: {found.proven.skipped:,} of {found.proven.flips:,} flips were skipped."
     return sentence
 
 

@@ -15,10 +15,10 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from flipscope.basics.errors import printable
+from flipscope.basics.estimates import Estimate
 from flipscope.bounds.geometry import Threshold, Verdict
-from flipscope.cube.estimate import Estimate
 from flipscope.cube.portrait import Portrait
-from flipscope.errors import printable
 from flipscope.report.figures import log10_share
 
 BAR = 36

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flipscope.cube.estimate import generators, random_strings
-from flipscope.cube.intervals import check_count
-from flipscope.errors import InputError
+from flipscope.basics.checks import check_count
+from flipscope.basics.errors import InputError
+from flipscope.basics.seeds import generators, random_strings
 
 Loss = Literal["bce", "mse"]
 Batch: TypeAlias = tuple[Any, Any]  # strings [string, position], labels [string]: arrays or tensors

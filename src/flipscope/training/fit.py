@@ -18,13 +18,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from flipscope.cube.estimate import generators
-from flipscope.cube.intervals import Estimate, check_count, proportions
-from flipscope.errors import InputError
-from flipscope.models.margin import binary_logit
-from flipscope.models.modes import evaluating, modes_kept
+from flipscope.basics.checks import check_count
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import Estimate, proportions
+from flipscope.basics.seeds import generators
+from flipscope.models.modes import eval_mode, modes_kept
+from flipscope.models.readout import binary_logit, logits_for
 from flipscope.training.batches import Batch, Labelled, Loss, Shuffled, checked
-from flipscope.training.readout import logits_for
 
 Optimiser = Literal["adam", "adamw", "sgd"]
 Stop = Literal["patience", "epochs", "steps", "seconds", "goal", "callback", "diverged"]
@@ -343,7 +343,7 @@ def _logit(model: Callable[[Tensor], Tensor], bits: Tensor) -> Tensor:
 def _ask(model: nn.Module, bits: Tensor, labels: Tensor, kind: Loss) -> tuple[float, int]:
     """The sum of the losses and the number of right answers, in evaluation mode."""
     logits, part, total, correct = logits_for(model), _part(bits), 0.0, 0
-    with evaluating(model, own=True):
+    with eval_mode(model, own=True):
         for some, wanted in zip(bits.split(part), labels.split(part), strict=True):
             found = _logit(logits, some)
             total += float(_loss(found.double(), wanted, kind))

@@ -9,15 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import flipscope.lab as lab
-from flipscope.cube.intervals import Estimate
+from flipscope.basics.estimates import Estimate
 from flipscope.models.config import TransformerConfig
-
-
-def seed_of(*numbers: int) -> int:
-    """A seed for each sequence of numbers, unlike those of neighbouring sequences."""
-    # The length goes in as well: SeedSequence does not tell (1, 2) from (1, 2, 0).
-    state = np.random.SeedSequence((len(numbers), *numbers)).generate_state(1, np.uint64)[0]
-    return int(state >> np.uint64(1))
 
 
 def flip_work(shape: TransformerConfig, length: int) -> float:

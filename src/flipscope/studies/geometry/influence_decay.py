@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import flipscope.lab as lab
+from flipscope.basics.seeds import generators, random_strings
 from flipscope.bounds.geometry import Constants, blowup_bound, uniform_influence_bound
-from flipscope.cube.estimate import generators, random_strings
-from flipscope.models.config import recognizer
 from flipscope.models.init import initialise
+from flipscope.models.presets import recognizer
 from flipscope.models.transformer import Transformer
-from flipscope.probes import blowup, flips
+from flipscope.probes.blowup import blowup
+from flipscope.probes.influence import influences
 
 WIDTH, LAYERS = 8, 2
 STEEPEST = -0.85  # -1, and how far above it the interval of a slope may reach
@@ -121,8 +122,8 @@ class InfluenceDecay(lab.Study):
         (stream,) = generators(trial.seed, 1)
         strings = random_strings(stream, trial.strings, trial.length)
         last = f"blocks.{LAYERS - 1}"  # computed at the EOS position only, since only that is read
-        found = flips.influences(model, strings, of=last, precision="float64", progress=progress)
-        beta = float(blowup.measure(model.double(), strings).beta.max())
+        found = influences(model, strings, of=last, precision="float64", progress=progress)
+        beta = float(blowup(model.double(), strings).beta.max())
         bound = uniform_influence_bound(Constants.of(model), trial.length) if trial.eps > 0 else None
         return {"mean": float(found.mean()), "largest": float(found.max(axis=1).mean()), "beta": beta, "bound": bound}
 

@@ -10,12 +10,12 @@ from typing import Literal, get_args
 import numpy as np
 
 import flipscope.lab as lab
+from flipscope.basics.seeds import generators, random_strings
 from flipscope.bounds.geometry import blowup_tail, low_variance_bound, printed_low_variance_bound
-from flipscope.cube.estimate import generators, random_strings
-from flipscope.models.config import recognizer
 from flipscope.models.init import initialise
+from flipscope.models.presets import recognizer
 from flipscope.models.transformer import Transformer
-from flipscope.probes import blowup
+from flipscope.probes.blowup import blowup
 
 Centre = Literal["zero", "random"]
 CENTRES: tuple[Centre, ...] = get_args(Centre)
@@ -141,7 +141,7 @@ class LowVariance(lab.Study):
         if isinstance(trial, Tail):
             model = Transformer(recognizer(trial.width, trial.layers, eps=0.0)).double()
             drawn = ((initialise(model, "uniform", stream), stream) for stream in generators(trial.seed, trial.models))
-            found = (blowup.measure(model, random_strings(stream, 1, LENGTH)) for model, stream in drawn)
+            found = (blowup(model, random_strings(stream, 1, LENGTH)) for model, stream in drawn)
             return {"largest": np.array([each.tau.max() - 1 for each in found])}  # the largest z anywhere in a model
         (stream,) = generators(trial.seed, 1)
         eta, hits, rho = trial.ratio * trial.rho / math.sqrt(trial.width), 0, trial.rho

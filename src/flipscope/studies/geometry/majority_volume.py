@@ -14,14 +14,14 @@ from typing import Any, Literal
 import numpy as np
 
 import flipscope.lab as lab
+from flipscope.basics.bits import index_bits
+from flipscope.basics.estimates import proportions
 from flipscope.cube.functions import first, majority, parity
-from flipscope.cube.intervals import proportions
-from flipscope.cube.structure import index_bits
 from flipscope.data.languages import LabelledStrings
-from flipscope.models.config import encoder
-from flipscope.models.margin import recognition
+from flipscope.models.presets import encoder
 from flipscope.models.transformer import Transformer
 from flipscope.probes.perturbation import half_radius, survivors
+from flipscope.probes.recognition import recognition
 from flipscope.training.fit import fit
 
 MARGIN = 0.1  # of recognition (Def 2.8)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 import flipscope.lab as lab
-from flipscope.cube.intervals import mean_from_samples
+from flipscope.basics.estimates import mean_from_samples
 from flipscope.models.config import TransformerConfig
 from flipscope.models.transformer import Transformer
-from flipscope.probes import flips
+from flipscope.probes.sensitivity import sensitivities
 from flipscope.studies.geometry._shared import how_measured, screen_error, spectrum, spectrum_panel
 from flipscope.studies.geometry.random_models import INITS, Draw, Plan
 
@@ -118,7 +118,7 @@ class RandomInit(lab.Study):
 
     def measure(self, trial: Draw, progress: lab.Progress) -> lab.Outcome:
         model = Transformer(trial.shape, scheme=trial.init, seed=trial.seed)
-        found = flips.measure(model, trial.strings(), heuristic=trial.screened, progress=progress)
+        found = sensitivities(model, trial.strings(), heuristic=trial.screened, progress=progress)
         signs = {name: getattr(found, name) for name in ("counts", "path", "precision", "rechecked", "near_ties")}
         guesses = {name: getattr(found.screening, name, 0) for name in ("skipped", "audited", "wrong")}
         return {"config": trial.shape.as_dict(), **signs, **guesses}

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import flipscope.lab as lab
-from flipscope.cube.estimate import generators, random_strings
-from flipscope.errors import InputError
-from flipscope.models.config import TransformerConfig, encoder, recognizer
+from flipscope.basics.errors import InputError
+from flipscope.basics.seeds import generators, random_strings, seed_of
+from flipscope.models.config import TransformerConfig
+from flipscope.models.presets import encoder, recognizer
 from flipscope.models.shapes import random_shape
-from flipscope.studies.geometry._shared import flip_memory, flip_work, seed_of
+from flipscope.studies.geometry._shared import flip_memory, flip_work
 
 Init = Literal["uniform", "gaussian", "xavier_uniform", "xavier_normal"]
 INITS: tuple[Init, ...] = get_args(Init)

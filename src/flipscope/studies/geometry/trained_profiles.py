@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import flipscope.lab as lab
-from flipscope.cube.intervals import Estimate
-from flipscope.probes import flips
+from flipscope.basics.estimates import Estimate
+from flipscope.probes.sensitivity import sensitivities
 from flipscope.studies.geometry._shared import how_measured, spectrum, spectrum_panel
 from flipscope.studies.geometry.training import Name, Training, random_training, strings_of, train
 from flipscope.training.fit import evaluate
@@ -145,7 +145,7 @@ class TrainedProfiles(lab.Study):
         data = strings_of(trial)
         model, fitted = train(trial, data, progress)
         tested = evaluate(model, data["test"])
-        found = flips.measure(model, data["test"].bits[: trial.strings])
+        found = sensitivities(model, data["test"].bits[: trial.strings])
         curves = ("train_loss", "validation_loss", "validation_accuracy")
         return {
             "counts": found.counts,

@@ -10,8 +10,8 @@ from typing import Literal
 import flipscope.lab as lab
 from flipscope.cube.functions import BooleanFunction, first, majority, parity, sparse_majority, sparse_parity
 from flipscope.data.languages import LabelledStrings, draw, random_language
-from flipscope.models.config import encoder
 from flipscope.models.init import Scheme
+from flipscope.models.presets import encoder
 from flipscope.models.shapes import random_shape
 from flipscope.models.transformer import Transformer
 from flipscope.training.fit import Fitted, fit

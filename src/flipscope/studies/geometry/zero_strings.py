@@ -11,14 +11,14 @@ import numpy as np
 import torch
 
 import flipscope.lab as lab
+from flipscope.basics.estimates import Estimate, mean_from_samples
+from flipscope.basics.seeds import generators, random_strings, seed_of
 from flipscope.bounds.geometry import Threshold
 from flipscope.cube import functions
-from flipscope.cube.estimate import generators, random_strings
-from flipscope.cube.intervals import Estimate, mean_from_samples
 from flipscope.cube.sensitivity import zero_strings
 from flipscope.models.transformer import Transformer
-from flipscope.probes import flips
-from flipscope.studies.geometry._shared import how_measured, seed_of
+from flipscope.probes.sensitivity import sensitivities, sensitivity_profile
+from flipscope.studies.geometry._shared import how_measured
 from flipscope.studies.geometry.random_models import Network, Preset
 
 # (D-1)/2L - 5 is 2.75 for the first shape, negative for the second; the third has eps > 0, and the last is the model
@@ -228,13 +228,13 @@ class ZeroStrings(lab.Study):
             return {"zeros": np.array([zero_strings(functions.random(trial.length, seed)) for seed in seeds])}
         model = Transformer(trial.config, scheme="uniform", seed=trial.model_seed)
         if trial.exact:
-            exact = flips.spectrum(model, trial.length, exhaustive=True, progress=progress)
+            exact = sensitivity_profile(model, trial.length, exhaustive=True, progress=progress)
             zeros = exact.profile[0]
             # The cube is connected: every string has sensitivity 0 just if the function is constant.
             return {"zeros": zeros, "constant": zeros == trial.asked, "near_ties": exact.near_ties}
         (stream,) = generators(seed_of(trial.model_seed, trial.length), 1)
         strings = random_strings(stream, trial.strings, trial.length)
-        found = flips.measure(model, strings, progress=progress)
+        found = sensitivities(model, strings, progress=progress)
         with torch.no_grad():
             ones = int((model.eval()(torch.from_numpy(strings)) > 0).sum())
         zeros = int((found.counts == 0).sum())

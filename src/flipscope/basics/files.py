@@ -1,0 +1,55 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from flipscope.basics.errors import InputError
+
+
+def check_target(target: Path, what: str) -> None:
+    """Raise InputError if no file can be written there: a device or a pipe is not replaced by one."""
+    reason = None
+    try:
+        mode = os.stat(target).st_mode
+        if stat.S_ISDIR(mode):
+            reason = "it is a folder; name a file in it"
+        elif not stat.S_ISREG(mode):
+            reason = "it is not a file; name another"
+    except (FileNotFoundError, NotADirectoryError):
+        if not target.parent.is_dir():
+            reason = "the folder does not exist"
+    except OSError as error:
+        reason = error.strerror
+    if reason is not None:
+        raise InputError(f"the {what} cannot be written to {target}: {reason}.")
+
+
+@contextmanager
+def replacing(target: Path, what: str) -> Iterator[Path]:
+    """A temporary file beside the target, which takes its place at the end; nothing changes where anything fails."""
+    check_target(target, what)
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=target.name[:80], suffix=target.suffix)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            temporary.chmod(0o644)
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"the {what} cannot be written to {target}: {error.strerror or error}.") from None
+
+
+def write_bytes(target: Path, content: bytes, what: str) -> Path:
+    """Write a file whole or not at all; returns its path."""
+    with replacing(target, what) as temporary:
+        temporary.write_bytes(content)
+    return target

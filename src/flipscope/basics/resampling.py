@@ -1,0 +1,66 @@
+"""Lines, and intervals for what has no bounds: the mean of a few slopes or exponents, one from each model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from flipscope.basics.checks import check_confidence
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import Estimate
+
+
+def student_mean(samples: Sequence[float], confidence: float = 0.95) -> Estimate:
+    """The mean with Student's interval: right for normal samples, and nearly so for means of a dozen others."""
+    values = np.asarray(samples, np.float64)
+    if values.ndim != 1 or len(values) < 2 or not np.isfinite(values).all():
+        raise InputError(f"Student's interval needs two finite numbers or more, got {list(samples)[:5]}")
+    centre = float(values.mean())
+    reach = (
+        float(stats.t.ppf((1 + check_confidence(confidence)) / 2, len(values) - 1))
+        * float(values.std(ddof=1))
+        / math.sqrt(len(values))
+    )
+    return Estimate(centre, centre - reach, centre + reach, confidence, len(values))
+
+
+def straight_line(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
+    """The slope of the line of least squares through the points, and that sum of squares."""
+    xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    slope, start = np.polyfit(xs, ys, 1)
+    return float(slope), float(np.square(ys - start - slope * xs).sum())
+
+
+def tail_exponent(samples: Sequence[float], largest: int, confidence: float = 0.95) -> Estimate:
+    """Hill's estimate of a in P(X > t) ~ t^-a from the `largest` samples, with the interval of an exact power law."""
+    values = np.sort(np.asarray(samples, np.float64))
+    if not 2 <= largest < len(values) or not values[-largest - 1] > 0 or not np.isfinite(values).all():
+        raise InputError(f"a tail of {largest} needs more finite samples than that, positive ones; got {len(values)}")
+    excess = float(np.log(values[-largest:] / values[-largest - 1]).sum())
+    if excess == 0:
+        raise InputError("the tail has one value only: its exponent cannot be told")
+    value = largest / excess
+    # The excesses of a power law are exponential with rate a, so a * excess is Gamma(largest).
+    error = (1 - check_confidence(confidence)) / 2
+    low, high = (float(stats.gamma.ppf(side, largest)) / excess for side in (error, 1 - error))
+    return Estimate(value, low, high, confidence, len(values))
+
+
+def welch_difference(first: Sequence[float], second: Sequence[float], confidence: float = 0.95) -> Estimate:
+    """The mean of the first group minus that of the second with Welch's interval, whatever their variances."""
+    groups = [np.asarray(group, np.float64) for group in (first, second)]
+    if any(group.ndim != 1 or len(group) < 2 or not np.isfinite(group).all() for group in groups):
+        raise InputError(
+            f"Welch's interval needs two finite numbers or more a group, got {len(first)} and {len(second)}"
+        )
+    parts = [float(group.var(ddof=1)) / len(group) for group in groups]
+    centre, spread = float(groups[0].mean() - groups[1].mean()), sum(parts)
+    reach = 0.0
+    if spread:
+        freedom = spread**2 / sum(part**2 / (len(group) - 1) for part, group in zip(parts, groups, strict=True))
+        reach = float(stats.t.ppf((1 + check_confidence(confidence)) / 2, freedom)) * math.sqrt(spread)
+    return Estimate(centre, centre - reach, centre + reach, confidence, len(first) + len(second))

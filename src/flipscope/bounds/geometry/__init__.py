@@ -1,0 +1,71 @@
+"""The results of paper 000 as functions, all of them here by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flipscope.basics.lazy import lazily
+
+__all__ = [
+    "MAX_SHAPE",
+    "ONE_STRING_NEEDS",
+    "PAPER_HOLDS_FROM",
+    "Constants",
+    "LayerConstants",
+    "Threshold",
+    "Verdict",
+    "blowup_bound",
+    "blowup_level",
+    "blowup_tail",
+    "constant_from",
+    "cube_diameter",
+    "influence_bound",
+    "layerwise_influence_bound",
+    "lipschitz_bound",
+    "log2_function_count",
+    "log_influence_constant",
+    "log_uniform_constant",
+    "low_variance_bound",
+    "printed_low_variance_bound",
+    "stable_logit_bound",
+    "uniform_influence_bound",
+    "verdict",
+]
+
+if TYPE_CHECKING:
+    from flipscope.bounds.geometry.constants import Constants, LayerConstants
+    from flipscope.bounds.geometry.families import MAX_SHAPE, ONE_STRING_NEEDS, Threshold, Verdict, verdict
+    from flipscope.bounds.geometry.influence import (
+        blowup_bound,
+        constant_from,
+        influence_bound,
+        layerwise_influence_bound,
+        log_influence_constant,
+        log_uniform_constant,
+        uniform_influence_bound,
+    )
+    from flipscope.bounds.geometry.parameters import cube_diameter, lipschitz_bound, log2_function_count
+    from flipscope.bounds.geometry.variance import (
+        PAPER_HOLDS_FROM,
+        blowup_level,
+        blowup_tail,
+        low_variance_bound,
+        printed_low_variance_bound,
+        stable_logit_bound,
+    )
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "bounds.geometry.constants": "Constants LayerConstants",
+        "bounds.geometry.families": "MAX_SHAPE ONE_STRING_NEEDS Threshold Verdict verdict",
+        "bounds.geometry.influence": (
+            "blowup_bound constant_from influence_bound layerwise_influence_bound log_influence_constant "
+            "log_uniform_constant uniform_influence_bound"
+        ),
+        "bounds.geometry.parameters": "cube_diameter lipschitz_bound log2_function_count",
+        "bounds.geometry.variance": (
+            "PAPER_HOLDS_FROM blowup_level blowup_tail low_variance_bound printed_low_variance_bound stable_logit_bound"
+        ),
+    },
+)

@@ -1,0 +1,85 @@
+"""Paper 000 on small variances under random last biases: Lem E.2, Lem 4.2, Cor 4.3 and, on a cube, Lem 4.4.
+
+Lem E.2 as printed is false for widths 2, 3 and 4. Its proof slices the cube along s (1, ..., 1) and integrates over s
+(Eq 61), but that vector has length sqrt(D), so a factor sqrt(D) is lost; and it rounds the volume of a ball of radius
+kappa in D - 1 dimensions up to (2 kappa)^(D-1) (Eq 66). With both put right, V_d being the volume of the unit ball,
+
+    P(variance(y + Z) < eta^2) <= sqrt(D) V_(D-1) (sqrt(D) eta / 2 rho)^(D-1),
+
+with equality to first order as eta -> 0 where the line y + s (1, ..., 1) passes through the cube from end to end. The
+quotient to the paper's bound is sqrt(D) V_(D-1) / 2^(D-1): 1.41, 1.36, 1.05, 0.69, 0.40, ... for D = 2, 3, 4, 5, 6, so
+the paper's holds from D = 5 on. Thm 4.5 says something only for D > 7 and is not touched.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+
+from flipscope.basics.checks import check_count
+from flipscope.basics.errors import InputError
+from flipscope.bounds.geometry.constants import Constants, check_length, check_positive
+from flipscope.bounds.geometry.influence import influence_bound
+
+PAPER_HOLDS_FROM = 5  # the least width at which Lem E.2 holds as printed
+
+
+def low_variance_bound(width: int, eta: float, rho: float) -> float:
+    """Lem E.2, corrected: what P(variance(y + Z) < eta^2) cannot exceed, for Z uniform in [-rho, rho]^D and any y."""
+    return _probability(_log_low_variance(width, eta, rho))
+
+
+def printed_low_variance_bound(width: int, eta: float, rho: float) -> float:
+    """Lem E.2 as the paper prints it (Eq 54): (sqrt(D) eta / rho)^(D-1), no more than 1; false below D = 5."""
+    _check(width, eta, rho)
+    return _probability((width - 1) * math.log(math.sqrt(width) * eta / rho))
+
+
+def blowup_tail(width: int, layers: int, length: int, rho: float, level: float, *, neighbours: int = 0) -> float:
+    """Lem 4.2: what the probability that some tau^l exceeds 1 + level, on x or one of its flips, cannot exceed.
+
+    The last biases phi2 of all layers are uniform in cubes of radius rho around anything, independent of all other
+    parameters, which may be fixed or random; eps is anything from 0 up. `neighbours` is the k of the paper, the number
+    of flips of x looked at (Eq 28). Union bound over L layers, k + 1 strings and N + 1 positions, each by Lem E.2 with
+    eta = 1 / level: the paper's proof, with the factors that its O(.) hides.
+    """
+    places = check_count("layers", layers) * (check_count("neighbours", neighbours, 0) + 1) * (check_length(length) + 1)
+    return _probability(math.log(places) + _log_low_variance(width, 1 / check_positive("level", level), rho))
+
+
+def blowup_level(length: int, layers: int, zeta: float) -> float:
+    """N^(zeta / 2L), the level of Eq 30: below it for every layer, beta <= (1 + level)^L (Eq 94)."""
+    if not 0 < zeta < 1:
+        raise InputError(f"zeta={zeta} must be between 0 and 1, both excluded")
+    return float(check_length(length) ** (zeta / (2 * check_count("layers", layers))))
+
+
+def stable_logit_bound(constants: Constants, length: int, zeta: float) -> float:
+    """Cor 4.3: what |T(x) - T(x')| cannot exceed while every tau of x and x' is at most 1 + N^(zeta / 2L).
+
+    O(N^(zeta - 1)); the constant, ||w|| C_infl, is derived here and must hold on the whole cube: `constants.perturbed(
+    rho)` around one model, or `Constants.cube(model, rho)` for parameters uniform in [-rho, rho]^M, which is Lem 4.4
+    for this Theta. That the condition fails has probability at most `blowup_tail(width, layers, length, rho,
+    blowup_level(length, layers, zeta), neighbours=k)`, for k flips at once. Tends to 0 for zeta > 2L / (D - 1) only.
+    """
+    layers = len(constants.layers)
+    beta = (1 + blowup_level(length, layers, zeta)) ** layers
+    return constants.readout * float(influence_bound(constants, length, beta, beta))
+
+
+def _check(width: int, eta: float, rho: float) -> None:
+    check_count("width", width, 2)
+    check_positive("eta", eta)
+    check_positive("rho", rho)
+
+
+def _log_low_variance(width: int, eta: float, rho: float) -> float:
+    _check(width, eta, rho)
+    d = width - 1
+    log_ball = d / 2 * math.log(math.pi) - math.lgamma(d / 2 + 1)
+    return math.log(width) / 2 + log_ball + d * math.log(math.sqrt(width) * eta / (2 * rho))
+
+
+def _probability(logarithm: float) -> float:
+    """exp of the logarithm, from 0 to 1; one too small for floats is rounded up, as a bound must be."""
+    return max(math.exp(min(logarithm, 0.0)), sys.float_info.min)

@@ -1,0 +1,421 @@
+"""What computes logits: the interface of every path, and the general path, which takes any model that reads bits."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from flipscope.basics.checks import check_count
+from flipscope.basics.errors import InputError
+from flipscope.models.deterministic import Ask, check_deterministic, largest_difference, perturbed
+from flipscope.models.known import difference
+from flipscope.models.modes import eval_mode
+from flipscope.models.readout import binary_logit
+from flipscope.models.transformer import Transformer
+
+Bits: TypeAlias = NDArray[np.uint8]
+Logits: TypeAlias = NDArray[np.floating]
+Model: TypeAlias = nn.Module | Callable[..., Any]
+Inputs: TypeAlias = Literal["auto", "bits", "floats"] | Callable[[Tensor], Any]
+Path: TypeAlias = Literal["auto", "general", "fast"]
+
+MEMORY_LIMIT = 1 << 30  # bytes that one batch's numbers may take, roughly
+_LIVE = 4  # numbers of the largest size that a forward holds at the same time
+_CACHE_BYTES = 4 << 20  # beyond this size of the largest intermediate, larger batches are slower on a CPU
+_DEVICE_BYTES = 256 << 20  # the same on an accelerator, which needs many strings to be busy
+_UNKNOWN_BYTES = _CACHE_BYTES // 32  # taken for the largest intermediate where it cannot be seen
+_BATCHES = 4  # that are worth asking for together
+_FEWEST, _MOST = 16, 1024  # strings a batch where memory allows: below, the overhead of each call shows
+
+
+class Engine(Protocol):
+    """A way to compute the logits of strings and of all their one-bit flips."""
+
+    path: str  # "general" or "fast"
+    length: int | None  # the length it has prepared for, if it prepares
+    tolerance: float  # what it leaves out on purpose, beyond rounding; 0 is nothing
+
+    def flip_logits(self, strings: Bits) -> tuple[Logits, Logits]:
+        """Logits of the strings [string] and of all their flips [string, position]."""
+
+    def logits(self, strings: Bits) -> Logits:
+        """The logit of each string by a plain forward."""
+
+    @property
+    def first_order(self) -> Callable[[Bits], Logits] | None:
+        """First-order estimates of the changes by all flips, [string, position]; None where there are none."""
+
+    def check_deterministic(self, strings: Bits) -> None:
+        """Raise InputError unless the answer to a string is the same again, and together with other strings."""
+
+    def strings_at_once(self, length: int) -> int:
+        """Strings of this length, each with all its flips, that are worth giving together."""
+
+
+def open_engine(
+    model: Model,
+    *,
+    path: Path = "auto",
+    dtype: torch.dtype | None = None,
+    inputs: Inputs = "auto",
+    batch: int | None = None,
+    memory_limit: int = MEMORY_LIMIT,
+) -> Engine:
+    """The engine of the path asked for; "auto" is the fast one wherever it knows what the model computes."""
+    if path not in ("auto", "general", "fast"):
+        raise InputError(f"path={path!r} is not one of auto, general, fast")
+    if path != "general":
+        from flipscope.flips.fast import NEEDS, FastEngine, obstacle
+
+        found = "the model is asked with inputs of another kind" if inputs not in ("auto", "bits") else obstacle(model)
+        if isinstance(model, Transformer) and found is None:
+            working = torch.float64 if (dtype or number_type(model)) == torch.float64 else torch.float32
+            # What the fast path leaves out must be as small as the rounding of the type it works in.
+            return FastEngine(model, dtype=working, tolerance=torch.finfo(working).eps / 2)
+        if path == "fast":
+            raise InputError(f"path='fast' needs {NEEDS}, but {found}: say path='general'")
+    return GeneralEngine(model, dtype=dtype, inputs=inputs, batch=batch, memory_limit=memory_limit)
+
+
+class GeneralEngine:
+    """Any callable or module, asked in batches that fit the memory and are fast.
+
+    ``inputs`` says what the model is given for bits [string, position]: "bits" are int64 zeros and ones (also the
+    numbers of two tokens), "floats" are 0.0 and 1.0 in the model's number type, and a function of the int64 bits may
+    return anything else: a tensor of tokens or embeddings, a tuple of arguments, or a dictionary of keywords. "auto"
+    gives floats to a module without embedding, else bits. The model answers with one logit a string, [string] or
+    [string, 1], with two, [string, 2], of which the difference counts, or with an object that has them as ``logits``.
+
+    With a ``dtype`` other than its own a module is copied. A module is in evaluation mode during each call, and left
+    as it was. ``batch`` strings go into one call; by default so many that the largest intermediate result fits into a
+    processor's cache, but never more than ``memory_limit`` bytes allow.
+    """
+
+    path = "general"
+    tolerance = 0.0
+    first_order = None
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        dtype: torch.dtype | None = None,
+        inputs: Inputs = "auto",
+        batch: int | None = None,
+        memory_limit: int = MEMORY_LIMIT,
+    ) -> None:
+        check_model(model)
+        if not callable(inputs) and inputs not in ("auto", "bits", "floats"):
+            raise InputError(f"inputs={inputs!r} is not one of auto, bits, floats, nor a function of bits")
+        self.length: int | None = None
+        self.dtype = number_type(model)
+        self.model = model
+        if dtype is not None and (dtype != self.dtype or (dtype == torch.float64 and _is_mixed(model))):
+            self.model, self.dtype = _converted(model, dtype), dtype
+        self.device = _device(model)
+        self.batch = 0 if batch is None else check_count("batch", batch)
+        self._fixed_batch = batch is not None
+        self._memory_limit = check_count("memory_limit", memory_limit)
+        self._inputs: Inputs = _usual_inputs(model) if inputs == "auto" else inputs
+
+    def logits(self, strings: Bits) -> Logits:
+        """The logit of each string, in the model's number type."""
+        return self._in_batches(len(strings), strings.shape[1], lambda index: strings[index])
+
+    def flip_logits(self, strings: Bits) -> tuple[Logits, Logits]:
+        """Logits of the strings [string] and of all their flips [string, position]."""
+        rows = len(strings) * (strings.shape[1] + 1)
+        found = self._in_batches(rows, strings.shape[1], lambda index: neighbours(strings, index))
+        table = found.reshape(len(strings), -1)
+        return table[:, 0], table[:, 1:]
+
+    def outputs(self, strings: Bits, of: str | None = None) -> Float[Tensor, "string number"]:
+        """What the model, or the submodule of this name, gives for these strings, all of it in one row a string."""
+        if of is None:
+            return _rows(self._run(strings), len(strings), "the model")
+        assert isinstance(self.model, nn.Module)
+        seen: list[Any] = []
+        hook = self.model.get_submodule(of).register_forward_hook(lambda _module, _args, out: seen.append(out))
+        try:
+            self._run(strings)
+        finally:
+            hook.remove()
+        if not seen:
+            raise InputError(f"the module {of!r} is not called when the model runs: name another")
+        return torch.cat([_rows(out, len(strings), f"the module {of!r}") for out in seen], dim=1)
+
+    def check_deterministic(self, strings: Bits, of: str | None = None) -> None:
+        """Raise InputError unless the outputs for a string are the same again, and together with other strings."""
+        self.prepare(strings)
+        if not callable(self._inputs) and difference(self.model) is None:
+            return
+        eps = None if self.dtype is None else torch.finfo(self.dtype).eps
+
+        def asking(model: Model) -> Ask:
+            engine = self if model is self.model else self._like(model, None)
+            return lambda some: engine.outputs(some, of).cpu().numpy()
+
+        check_deterministic(self.model, asking, strings, self.batch, eps)
+
+    def strings_at_once(self, length: int) -> int:
+        """A few batches; after the first, which settles their size."""
+        return max(1, _BATCHES * self.batch // (length + 1))
+
+    def noise(self, strings: Bits) -> float:
+        """How far a logit moves when its string is asked alone instead of together with others."""
+        alone = [self._forward(strings[row : row + 1]) for row in range(len(strings))]
+        return largest_difference(self.logits(strings), np.concatenate(alone))
+
+    def perturbed(self, amount: float) -> GeneralEngine:
+        """The same with every parameter of a copy of the module moved up or down by this share of itself."""
+        assert isinstance(self.model, nn.Module)
+        return self._like(perturbed(self.model, amount), None)
+
+    def converted(self, dtype: torch.dtype) -> GeneralEngine:
+        """The same with a copy of the module in another number type."""
+        return self._like(self.model, dtype)
+
+    def _like(self, model: Model, dtype: torch.dtype | None) -> GeneralEngine:
+        batch = self.batch or None
+        return GeneralEngine(model, dtype=dtype, inputs=self._inputs, batch=batch, memory_limit=self._memory_limit)
+
+    def prepare(self, strings: Bits) -> None:
+        """Choose the number of strings a batch for strings of this length."""
+        if self.length == strings.shape[1]:
+            return
+        if not self._fixed_batch:
+            each = self._largest_result(strings[:1])
+            cache = _CACHE_BYTES if self.device.type == "cpu" else _DEVICE_BYTES
+            fast = min(max(cache // each, _FEWEST), _MOST)
+            self.batch = max(1, min(fast, self._memory_limit // (_LIVE * each)))
+        self.length = strings.shape[1]
+
+    def _in_batches(self, rows: int, length: int, strings: Callable[[NDArray[np.int64]], Bits]) -> Logits:
+        self.prepare(strings(np.arange(1)))
+        # Batches of equal size: a small rest would waste the overhead of a call.
+        parts = np.array_split(np.arange(rows), math.ceil(rows / self.batch))
+        return np.concatenate([self._forward(strings(part)) for part in parts])
+
+    def _forward(self, strings: Bits) -> Logits:
+        output = self._run(strings)
+        logits = binary_logit(_numbers(output))
+        if len(logits) != len(strings):
+            raise InputError(f"the model gave {len(logits)} logits for {len(strings)} strings: give one a string")
+        found: Logits = logits.cpu().numpy()
+        return found
+
+    def ready(self, strings: Bits) -> Callable[[], Any]:
+        """A call of the model on these strings, with what it is given for them made already."""
+        with self._asked(strings):
+            given = self._given(strings)
+
+        def call() -> Any:
+            with self._asked(strings):
+                return self._call(given)
+
+        return call
+
+    def _run(self, strings: Bits) -> Any:
+        """What the model answers."""
+        with self._asked(strings):
+            return self._call(self._given(strings))
+
+    def _given(self, strings: Bits) -> Any:
+        """What the model is given for these strings."""
+        # A copy, for the model may write to it; int64, since arithmetic on uint8 wraps around and indexing masks.
+        bits = torch.from_numpy(strings.astype(np.int64)).to(self.device)
+        if callable(self._inputs):
+            return self._inputs(bits)
+        return bits.to(self.dtype or torch.float32) if self._inputs == "floats" else bits
+
+    @contextlib.contextmanager
+    def _asked(self, strings: Bits) -> Iterator[None]:
+        """The model in evaluation mode; what goes wrong is told in a sentence."""
+        with eval_mode(self.model), torch.no_grad():
+            try:
+                yield
+            except InputError:
+                raise
+            except Exception as error:
+                raise InputError(
+                    f"the model failed on {len(strings)} strings of length {strings.shape[1]} with {_reason(error)}"
+                    f"{self._hint()}"
+                ) from error
+
+    def _call(self, given: Any) -> Any:
+        if isinstance(given, Mapping):
+            return self.model(**{name: self._cast(value) for name, value in given.items()})
+        if isinstance(given, tuple):
+            return self.model(*(self._cast(value) for value in given))
+        return self.model(self._cast(given))
+
+    def _cast(self, value: Any) -> Any:
+        """Numbers in the model's type, where the function that made them could not know it."""
+        is_float = isinstance(value, Tensor) and value.is_floating_point()
+        return value.to(self.dtype) if is_float and self.dtype is not None else value
+
+    def _hint(self) -> str:
+        if callable(self._inputs):
+            return ""
+        other = "floats" if self._inputs == "bits" else "bits"
+        return f"; it was given {self._inputs}: if it wants {other}, say inputs={other!r}"
+
+    def _largest_result(self, string: Bits) -> int:
+        """Bytes of the largest intermediate result, a string."""
+        sizes = []
+        try:
+            for count in (1, 2):
+                with _Sizes() as seen:
+                    self._forward(np.repeat(string, count, axis=0))
+                sizes.append(seen.sizes)
+        except InputError:  # what is broken will say so again, and some models only cannot be watched
+            return _UNKNOWN_BYTES
+        one, two = sizes
+        if len(one) != len(two):
+            return _UNKNOWN_BYTES
+        # What does not grow with the number of strings, such as a weight, is no concern of the batch.
+        growth = max((after - before for before, after in zip(one, two, strict=True)), default=0)
+        return max(growth, string.size)
+
+
+def as_general(model: Model | GeneralEngine) -> GeneralEngine:
+    """The model as an engine, as which a caller may give it who says how it is to be asked."""
+    return model if isinstance(model, GeneralEngine) else GeneralEngine(model)
+
+
+class _Sizes(TorchFunctionMode):
+    """Notes the size in bytes of every tensor that PyTorch's functions return."""
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        return []
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        out = function(*args, **(kwargs or {}))
+        for tensor in out if isinstance(out, tuple | list) else (out,):
+            if isinstance(tensor, Tensor):
+                self.sizes.append(tensor.numel() * tensor.element_size())
+        return out
+
+
+# ---------------------------------------------------------------- strings and models
+
+
+def neighbours(strings: Bits, index: NDArray[np.int64]) -> Bits:
+    """The strings and their flips by number: number string * (N + 1) is the string itself, then come its N flips."""
+    string, position = np.divmod(index, strings.shape[1] + 1)
+    rows = strings[string]
+    flipped = np.flatnonzero(position)
+    rows[flipped, position[flipped] - 1] ^= 1
+    return rows
+
+
+def check_model(model: object) -> None:
+    """Raise InputError unless the model can be called and its numbers are finite."""
+    if not callable(model):
+        raise InputError(f"the model must be callable on bits [string, position], not a {type(model).__name__}")
+    if not isinstance(model, nn.Module):
+        return
+    if isinstance(model, Transformer) and model.config.inputs == "patches":
+        raise InputError("the model reads patches of images, which have no bits to flip")
+    for name, parameter in model.named_parameters():
+        if parameter.is_meta:
+            raise InputError("the model has shapes but no numbers: build it with a seed")
+        if not bool(parameter.isfinite().all()):
+            raise InputError(f"the model has NaN or infinite numbers in {name}: nothing can be measured of it")
+    for name, buffer in model.named_buffers():  # infinity is usual there, in masks
+        if bool(buffer.isnan().any()):
+            raise InputError(f"the model has NaN in {name}: nothing can be measured of it")
+
+
+def refuse_nan(*found: Logits) -> None:
+    """Raise InputError if the model gave NaN."""
+    broken, total = sum(int(np.isnan(part).sum()) for part in found), sum(part.size for part in found)
+    if broken:
+        raise InputError(f"the model gave NaN for {broken} of {total} strings (flips included): it is broken on them")
+
+
+def number_type(model: Model) -> torch.dtype | None:
+    """The number type of a module's first parameter, None where there is none."""
+    if not isinstance(model, nn.Module):
+        return None
+    return next((tensor.dtype for tensor in model.parameters() if tensor.is_floating_point()), None)
+
+
+def _converted(model: Model, dtype: torch.dtype) -> nn.Module:
+    """A copy of the module with its numbers in another type."""
+    if not isinstance(model, nn.Module):
+        raise InputError(f"a function cannot be run in {dtype}: give an nn.Module, or precision='native'")
+    try:
+        return copy.deepcopy(model).to(dtype)
+    except Exception as error:
+        raise InputError(
+            f"the model cannot be copied into {dtype} ({_reason(error)}): say precision='native'"
+        ) from error
+
+
+def _is_mixed(model: Model) -> bool:
+    """Whether a module's floating-point numbers are of several types."""
+    numbers = (*model.parameters(), *model.buffers()) if isinstance(model, nn.Module) else ()
+    return len({tensor.dtype for tensor in numbers if tensor.is_floating_point()}) > 1
+
+
+def _device(model: Model) -> torch.device:
+    """Where the model's numbers are."""
+    if isinstance(model, nn.Module):
+        for tensor in (*model.parameters(), *model.buffers()):
+            return tensor.device
+    return torch.device("cpu")
+
+
+def _usual_inputs(model: Model) -> Literal["bits", "floats"]:
+    if not isinstance(model, nn.Module):
+        return "bits"
+    looks_up = any(isinstance(module, nn.Embedding | nn.EmbeddingBag) for module in model.modules())
+    return "bits" if looks_up else "floats"
+
+
+def _numbers(output: Any) -> Tensor:
+    """The model's answer as a tensor of floating-point numbers."""
+    found = getattr(output, "logits", output)
+    if isinstance(found, np.ndarray):
+        found = torch.from_numpy(found)
+    if not isinstance(found, Tensor) or found.is_complex():
+        raise InputError(
+            f"the model returned {type(output).__name__}, not logits [string] or [string, 2]: wrap it in a function "
+            "that returns them"
+        )
+    if not found.is_floating_point():
+        return found.double()
+    return found.float() if found.dtype in (torch.float16, torch.bfloat16) else found
+
+
+def _rows(output: Any, strings: int, source: str) -> Float[Tensor, "string number"]:
+    """All numbers of an output, a row a string; of a tuple its first tensor."""
+    if isinstance(output, tuple | list):
+        output = next((part for part in output if isinstance(part, Tensor)), output)
+    values = _numbers(output)
+    if values.ndim == 0 or len(values) != strings:
+        raise InputError(
+            f"{source} gives numbers of shape {tuple(values.shape)} for {strings} strings: its first axis must be these"
+        )
+    return values.reshape(strings, -1)
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, on one line."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= 300 else text[:297] + "..."

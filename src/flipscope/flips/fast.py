@@ -1,0 +1,226 @@
+"""The fast path: the logits of a string and of all its flips from our transformer, with the algebra done first.
+
+One string and its N flips share almost everything. The first layer comes from tables (first_layer), the middle layers
+are computed only at tokens that feel the flip (deltas), the last layer only where it is read (last_layer). Without
+``deltas`` every token is computed, and the logits are those of the plain forward up to rounding. Narrow models have
+loops of their own (lanes), in which computing every token takes no longer than finding those that feel the flip.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from flipscope.basics.errors import InputError
+from flipscope.flips import lanes
+from flipscope.flips.deltas import Pairs, sparse_layer, sparse_pays
+from flipscope.flips.finish import Finish, Workspace
+from flipscope.flips.first_layer import FirstLayer, Tables, make_tables
+from flipscope.flips.lanes import STATES_NUMBERS, Lanes
+from flipscope.flips.last_layer import LastLayer
+from flipscope.flips.middle_layer import MiddleLayer
+from flipscope.flips.mixed_rows import MixedTables, make_mixed_tables, mixable, mixed_states
+from flipscope.flips.screen import first_order_changes
+from flipscope.models.known import difference, on_cpu
+from flipscope.models.transformer import Block, Transformer
+
+CHUNK_NUMBERS = 600_000  # hidden units of an MLP computed together: as many as stay in the cache
+LANES_NUMBERS = 1 << 20  # numbers of token states of strings that are computed together in lanes
+NEVER_SPARSE = 128  # up to this width lanes compute every token as fast as deltas a few of them
+TOLERANCE = 2.0**-24  # an attention weight below half a unit in the last place of float32 changes no sum
+
+
+NEEDS = "flipscope's own transformer on bits, with one output read at its first or last position"
+
+_STRINGS = 4  # in one block, with all their flips
+
+
+def obstacle(model: object) -> str | None:
+    """What keeps the fast path from measuring the model: it must be just what its configuration says."""
+    found = difference(model)
+    if found is not None or not isinstance(model, Transformer):
+        return found
+    config = model.config
+    if config.inputs != "bits" or config.readout not in ("first", "last") or config.outputs != 1:
+        return f"the model has inputs={config.inputs!r}, readout={config.readout!r} and outputs={config.outputs}"
+    return None if on_cpu(model) else "the model is not on the CPU"
+
+
+class FastEngine:
+    """Logits of strings and of all their one-bit flips, by tables, deltas and an absorbed last layer.
+
+    Threads that share an engine wait for each other: it has one set of memory.
+    """
+
+    path = "fast"
+
+    def __init__(
+        self,
+        model: Transformer,
+        *,
+        dtype: torch.dtype = torch.float32,
+        deltas: bool = True,
+        tolerance: float = TOLERANCE,
+    ) -> None:
+        if (found := obstacle(model)) is not None:
+            raise InputError(f"the fast path needs {NEEDS}, but {found}: take the general path")
+        self.model = Transformer(model.config, seed=None, dtype=dtype)
+        # Copied: the caller may go on training.
+        weights = {name: tensor.to(dtype, copy=True).contiguous() for name, tensor in model.state_dict().items()}
+        self.model.load_state_dict(weights, assign=True)
+        self.model.eval()
+        self.deltas = deltas
+        self.tolerance = tolerance if deltas else 0.0
+        self.length: int | None = None
+        self._tables: Tables | None = None
+        self._mixed: MixedTables | None = None
+        self._space = Workspace()
+        self._lock = threading.Lock()
+        with torch.inference_mode():
+            self._lanes = Lanes(self.model, self._space) if lanes.supports(self.model) else None
+            self._layers = [MiddleLayer(self._block(number), self._space) for number in range(model.config.layers - 1)]
+        self._middle = self._layers[1:]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
+    @torch.inference_mode()
+    def logits(self, strings: NDArray[np.uint8]) -> NDArray[np.floating]:
+        """The model's logit for each string, every token of which is computed."""
+        bits = torch.from_numpy(np.ascontiguousarray(strings, np.uint8))
+        chunk = self._chunk(bits.shape[1])
+        if self._lanes is not None:
+            chunk = max(chunk, LANES_NUMBERS // (bits.shape[1] * self.model.config.width))
+        with self._lock:
+            parts = [self._plain(some) for some in bits.split(chunk)]
+        found: NDArray[np.floating] = torch.cat(parts).numpy()
+        return found
+
+    def _plain(self, bits: Tensor) -> Float[Tensor, " string"]:
+        states = self.model.embed(bits)
+        if self._lanes is not None:
+            return self._head(self._lanes.plain(states, self._read(states.shape[1])))
+        for layer in self._layers:
+            states = layer(states, None)
+        return self._head(LastLayer(self._block(-1), self._read(states.shape[1])).dense(states))
+
+    def _read(self, tokens: int) -> int:
+        """The position that is read."""
+        return 0 if self.model.config.readout == "first" else tokens - 1
+
+    @property
+    def first_order(self) -> Callable[[NDArray[np.uint8]], NDArray[np.floating]]:
+        """First-order estimates of the changes by all flips, [string, position]."""
+        return lambda strings: first_order_changes(self.model, strings)
+
+    def check_deterministic(self, strings: NDArray[np.uint8]) -> None:
+        """Nothing to ask: what the model computes is known."""
+
+    def strings_at_once(self, length: int) -> int:
+        """A few: each is work enough."""
+        return _STRINGS
+
+    @torch.inference_mode()
+    def flip_logits(self, strings: NDArray[np.uint8]) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Logits of the strings [m] and of all their flips [m, N]."""
+        bits = torch.from_numpy(np.ascontiguousarray(strings, np.uint8)).long()
+        with self._lock:
+            if self.length != bits.shape[1]:
+                self._prepare(bits.shape[1])
+            pairs = [self._one_string(string) for string in bits]
+        return torch.cat([base for base, _ in pairs]).numpy(), torch.stack([flipped for _, flipped in pairs]).numpy()
+
+    def _prepare(self, length: int) -> None:
+        first = self._block(0)
+        self._tables, self.length = make_tables(self.model, length), length
+        if self._lanes is not None:
+            self._lanes.prepare(self._tables)
+        elif mixable(first):
+            self._mixed = make_mixed_tables(first, self._tables, Finish(first, self._space))
+
+    def _one_string(self, string: Tensor) -> tuple[Float[Tensor, " one"], Float[Tensor, " flip"]]:
+        assert self._tables is not None
+        width = self.model.config.width
+        if self._lanes is not None and (width <= NEVER_SPARSE or not self.deltas):
+            return self._by_lanes(self._lanes, string)
+        first = FirstLayer(self._block(0), self._tables, string)
+        read = self._read(first.tokens)
+        flips = torch.arange(len(string))
+        if self.model.config.layers == 1:
+            return self.model(string[None]), self._head(first.finish(flips, torch.full_like(flips, read)))
+        changed = first.changed(flips, self.tolerance) if self.deltas else None  # [flip, token]
+        few = changed is not None and sparse_pays(changed, width)
+        if self._lanes is not None and not few:
+            return self._by_lanes(self._lanes, string)
+        last = LastLayer(self._block(-1), read)
+        base = self._base_states(first)
+        chunk = self._chunk(first.tokens)
+        if self._mixed is not None and all(layer.compiled for layer in self._middle):
+            chunk = max(chunk, STATES_NUMBERS // (first.tokens * width))
+        if changed is not None and few:
+            chunk = min(128, int(chunk / float(changed.float().mean())))  # few tokens a flip: more flips together
+        logits = [
+            self._flips(first, part, None if changed is None else changed[part], base, last)
+            for part in flips.split(chunk)
+        ]
+        return self._head(last.dense(base[-1][None])), torch.cat(logits)
+
+    def _by_lanes(self, loops: Lanes, string: Tensor) -> tuple[Float[Tensor, " one"], Float[Tensor, " flip"]]:
+        tokens = len(string) + (self.model.config.marker != "none")
+        logits = self._head(loops.flips(string, self._read(tokens)))
+        return logits[-1:], logits[:-1]
+
+    def _base_states(self, first: FirstLayer) -> list[Float[Tensor, "token width"]]:
+        """The states of the string itself after each layer but the last."""
+        x = first.vector[None]
+        states = []
+        for number in range(self.model.config.layers - 1):
+            x = self._block(number)(x)
+            states.append(x[0])
+        return states
+
+    def _flips(
+        self,
+        first: FirstLayer,
+        flips: Tensor,
+        changed: Bool[Tensor, "flip token"] | None,
+        base: list[Tensor],
+        last: LastLayer,
+    ) -> Float[Tensor, " flip"]:
+        """Logits of a chunk of flips, where only the tokens ``changed`` are to be computed, or all of them."""
+        states: Pairs | Tensor
+        if changed is not None and sparse_pays(changed, self.model.config.width):
+            flip, token = changed.nonzero(as_tuple=True)
+            states = Pairs(len(flips), flip, token, first.finish(flips[flip], token))
+        else:
+            states = first.everything(flips) if self._mixed is None else mixed_states(self._mixed, first, flips)
+        for layer, before in zip(self._middle, base, strict=False):  # the last layer's states are the last of base
+            if isinstance(states, Pairs):
+                fewer = sparse_layer(layer.block, states, before, self.tolerance)
+                states = layer(states.spread(before), before) if fewer is None else fewer
+            else:
+                states = layer(states, before)
+        rows = last.sparse(base[-1], states) if isinstance(states, Pairs) else last.dense(states)
+        return self._head(rows)
+
+    def _head(self, rows: Float[Tensor, "flip width"]) -> Float[Tensor, " flip"]:
+        return self.model.read(rows[:, None])  # one row is both the first and the last
+
+    def _block(self, number: int) -> Block:
+        block = self.model.blocks[number]
+        assert isinstance(block, Block)
+        return block
+
+    def _chunk(self, tokens: int) -> int:
+        """Strings computed together: enough for full matrix products, few enough for the cache."""
+        return int(min(128, max(8, CHUNK_NUMBERS // (tokens * self.model.config.hidden_width))))

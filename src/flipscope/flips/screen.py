@@ -1,0 +1,165 @@
+"""A heuristic screen that skips flips, with an audit. Nothing of it is a proof.
+
+All flips of a few pilot strings are computed first. Of every string then only the logit is computed: a logit many times
+larger than any change a flip made to a pilot string is taken to survive every flip. What remains is screened flip by
+flip with a first-order estimate, where the model has one, and only the rest is evaluated. At the end a random sample of
+what was skipped is evaluated after all, and the share of wrong guesses is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from flipscope.basics.estimates import Estimate, proportions
+from flipscope.models.transformer import Transformer
+
+Bits = NDArray[np.uint8]
+Floats = NDArray[np.floating]
+
+SAFETY = 4.0  # a logit must exceed the largest pilot change (or estimation error) so many times
+
+
+class Logits(Protocol):
+    """What the screen asks of an engine."""
+
+    def logits(self, strings: Bits) -> Floats: ...
+
+    def flip_logits(self, strings: Bits) -> tuple[Floats, Floats]: ...
+
+
+@dataclass(frozen=True)
+class Screening:
+    """What was skipped, and how often a random audit of the skipped flips found a wrong guess."""
+
+    flips: int
+    skipped: int
+    audited: int
+    wrong: int
+    error_rate: Estimate | None  # of the guesses; None when nothing was skipped
+
+
+def first_order_changes(model: Transformer, strings: Bits) -> Floats:
+    """First-order estimates of f(x^i) - f(x): the gradient at the first layer's input times the bit's change."""
+    with torch.inference_mode(False), torch.enable_grad():
+        bits = torch.from_numpy(np.ascontiguousarray(strings, np.uint8)).long()
+        here, there = model.embed(bits).detach(), model.embed(1 - bits).detach()
+        leaf = here.clone().requires_grad_(True)
+        rows = slice(0, 1) if model.config.readout == "first" else slice(leaf.shape[1] - 1, leaf.shape[1])
+        total = model.read(model.encode(leaf, None, rows)).sum()
+        (gradient,) = torch.autograd.grad(total, leaf)
+    changes = (gradient * (there - here)).sum(dim=-1)  # [string, position]
+    first = 1 if model.config.marker == "cls" else 0
+    found: Floats = changes[:, first : first + bits.shape[1]].numpy()
+    return found
+
+
+def screened_changes(
+    engine: Logits,
+    strings: Bits,
+    *,
+    estimate: Callable[[Bits], Floats] | None,
+    threshold: float,
+    signs: Callable[[Bits], NDArray[np.uint8]],
+    flip_signs: Callable[[Bits], tuple[NDArray[np.uint8], NDArray[np.uint8]]],
+    seed: int,
+    pilot: int = 4,
+    audit: int | None = None,
+    confidence: float = 0.95,
+    batch: int = 64,
+) -> tuple[NDArray[np.bool_], Screening]:
+    """Which flips change the sign [m, N], most of them guessed, and what an audit says of the guesses.
+
+    ``signs`` and ``flip_signs`` are the trusted signs of strings and of all their flips; ``estimate`` gives first-order
+    changes, or None to screen by the margin alone.
+    """
+    count, length = strings.shape
+    rng = np.random.default_rng(seed)
+    chosen = strings[rng.choice(count, size=min(pilot, count), replace=False)]
+    base, flipped = engine.flip_logits(chosen)
+    changes = flipped - base[:, None]
+    largest = float(np.abs(changes).max())
+    residual = float(np.abs(changes - estimate(chosen)).max()) if estimate is not None else float("inf")
+    changed = np.zeros((count, length), np.bool_)
+    skipped = np.zeros((count, length), np.bool_)
+    base_signs = np.zeros(count, np.uint8)
+    for start in range(0, count, batch):
+        part = np.arange(start, min(start + batch, count))
+        margin = engine.logits(strings[part]) - threshold
+        base_signs[part] = margin > 0
+        sure = np.abs(margin) > SAFETY * largest
+        skipped[part[sure]] = True
+        _by_estimate(strings, part[~sure], margin[~sure], estimate, residual, signs, flip_signs, skipped, changed)
+    size = max(100, min(1000, count // 4)) if audit is None else audit
+    return changed, _audited(strings, skipped, base_signs, signs, rng, size, confidence)
+
+
+def _by_estimate(
+    strings: Bits,
+    part: NDArray[np.int64],
+    margin: Floats,
+    estimate: Callable[[Bits], Floats] | None,
+    residual: float,
+    signs: Callable[[Bits], NDArray[np.uint8]],
+    flip_signs: Callable[[Bits], tuple[NDArray[np.uint8], NDArray[np.uint8]]],
+    skipped: NDArray[np.bool_],
+    changed: NDArray[np.bool_],
+) -> None:
+    """Strings whose margin is not large: skip the flips whose estimated margin is, evaluate the others."""
+    if len(part) == 0:
+        return
+    if estimate is not None:
+        guess = margin[:, None] + estimate(strings[part])
+        far = (np.abs(guess) > SAFETY * residual) & (np.abs(margin) > SAFETY * residual)[:, None]
+        skipped[part] = far & (np.sign(guess) == np.sign(margin)[:, None])
+    for string in part:
+        _compute_rest(strings, string, signs, flip_signs, skipped, changed)
+
+
+def _compute_rest(
+    strings: Bits,
+    string: int,
+    signs: Callable[[Bits], NDArray[np.uint8]],
+    flip_signs: Callable[[Bits], tuple[NDArray[np.uint8], NDArray[np.uint8]]],
+    skipped: NDArray[np.bool_],
+    changed: NDArray[np.bool_],
+) -> None:
+    """Compute the flips of a string that are not skipped; all of them, and none skipped, where these are most."""
+    left = np.flatnonzero(~skipped[string])
+    if 2 * len(left) > strings.shape[1]:  # all of them together are cheaper
+        base, every = flip_signs(strings[string : string + 1])
+        changed[string] = every[0] != base[0]
+        skipped[string] = False
+    elif len(left):
+        near = np.repeat(strings[string : string + 1], len(left) + 1, axis=0)
+        near[np.arange(len(left)), left] ^= 1
+        found = signs(near)
+        changed[string, left] = found[:-1] != found[-1]
+
+
+def _audited(
+    strings: Bits,
+    skipped: NDArray[np.bool_],
+    base_signs: NDArray[np.uint8],
+    signs: Callable[[Bits], NDArray[np.uint8]],
+    rng: np.random.Generator,
+    audit: int,
+    confidence: float,
+) -> Screening:
+    """Evaluate a random sample of the skipped flips."""
+    where = np.flatnonzero(skipped)
+    if len(where) == 0:
+        return Screening(skipped.size, 0, 0, 0, None)
+    chosen = rng.choice(where, size=min(audit, len(where)), replace=False)
+    string, position = np.divmod(chosen, strings.shape[1])
+    near = strings[string].copy()
+    near[np.arange(len(near)), position] ^= 1
+    # A string with a skipped flip is itself far from the threshold: its own sign needs no second look.
+    wrong = int((signs(near) != base_signs[string]).sum())
+    rate = proportions([wrong], len(chosen), confidence)[0]
+    return Screening(skipped.size, len(where), len(chosen), wrong, rate)

@@ -1,0 +1,301 @@
+"""Signs that can be trusted: float32 where it is far from the threshold, float64 near it, and a count of what is left.
+
+A bit of a model is 1 where logit > threshold, else 0, at the threshold itself too. Random transformers can be chaotic:
+float32 and float64 then give different logits, and sometimes different signs. So a random sample of the logits is
+computed in float64 as well, and a sign is trusted where |logit - threshold| is at least
+
+    margin = 8 times the largest difference seen (and at least 16 roundings of the largest logit).
+
+Every other sign is computed again in float64; each of these is one more comparison, as are a few random ones later,
+and the margin grows for what follows if they show a larger difference. The rounding of float64 itself is measured, not
+assumed: a few logits are computed again with every weight moved by 2^-44 of itself, at least a hundred times what
+rounding does. What is nearer to the threshold than 16 times the largest change, or than 2^-29 times the margin of
+float32, is nearer than the ``tolerance``: it is undetermined and counted in ``near_ties``.
+
+Logits that are all the same say nothing of others, such as those of a unit that is off: samples are of different values
+first, and go on with every block of strings until enough of these have been seen. A sample is smaller where few logits
+are asked for. Which logits are in it depends on the model, the strings and the seed, and on nothing else.
+
+The margin is a statistical safeguard, for the sample may miss rare, large differences; precision="float64" has none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from flipscope.basics.errors import InputError
+from flipscope.flips.engine import (
+    MEMORY_LIMIT,
+    Bits,
+    Engine,
+    GeneralEngine,
+    Inputs,
+    Logits,
+    Model,
+    Path,
+    check_model,
+    neighbours,
+    number_type,
+    open_engine,
+    refuse_nan,
+)
+from flipscope.flips.inside import name_of, rounding_inside, type_inside
+from flipscope.models.deterministic import largest_difference
+
+Precision: TypeAlias = Literal["auto", "float64", "native"]
+Rows: TypeAlias = Callable[[NDArray[np.int64]], Bits]  # strings by their numbers
+
+FACTOR = 8.0  # the differences have long tails: so many times the largest one seen
+ROUNDINGS = 16.0  # of the largest logit, that the margin is at least
+SAMPLE, SHARE, FEWEST = 32, 16, 16  # logits compared at the start: the most, one of so many, the fewest
+LOOKED = 8  # strings asked twice
+AUDIT = 256  # and later one of so many
+PERTURBATION = 2.0**-44  # relative change of every weight that stands for the rounding of float64
+NUDGED = 4  # one of so many of the logits compared at the start is computed again with perturbed weights, and no fewer
+PERTURBATION_FACTOR = 16.0  # times the largest change of so few: see "Honest precision" in docs/instrument.md
+FINER = 2.0**-29  # the rounding of float64 over that of float32
+SWITCH = 0.25  # where more signs than this would be computed twice, float64 alone is cheaper
+FINGERPRINT = 64  # numbers of each parameter that tell a model from another
+
+
+def trusted_signs(
+    model: Model,
+    *,
+    threshold: float = 0.0,
+    path: Path = "auto",
+    precision: Precision = "auto",
+    inputs: Inputs = "auto",
+    batch: int | None = None,
+    memory_limit: int = MEMORY_LIMIT,
+    seed: int = 0,
+) -> TrustedSigns:
+    """What gives the signs of this model; nothing is computed yet.
+
+    precision "auto" is float32 with checks (float64 if that is the model's own type), "float64" is float64 throughout,
+    and "native" is the model's own arithmetic, without checks: the only way for a function that is not a module.
+    """
+    dtype = working_type(model, precision)
+    if not np.isfinite(threshold):
+        raise InputError(f"threshold={threshold} must be a finite number")
+
+    def engine(path: Path, dtype: torch.dtype | None) -> Engine:
+        return open_engine(model, path=path, dtype=dtype, inputs=inputs, batch=batch, memory_limit=memory_limit)
+
+    working, key = engine(path, dtype), (seed, fingerprint(model))
+    if dtype is None:
+        return TrustedSigns(working, threshold, key=key)
+    if dtype == torch.float64 and isinstance(working, GeneralEngine):
+        return TrustedSigns(working, threshold, exact=working, key=key)
+    exact = GeneralEngine(model, dtype=torch.float64, inputs=inputs, batch=batch, memory_limit=memory_limit)
+    if dtype == torch.float64:
+        return TrustedSigns(working, threshold, exact=exact, key=key)
+    return TrustedSigns(
+        working,
+        threshold,
+        exact=exact,
+        switch=lambda: exact if working.path == "general" else engine(path, torch.float64),
+        key=key,
+    )
+
+
+def fingerprint(model: Model) -> int:
+    """A number that tells a module from others, from some of each parameter's numbers; 0 for a function."""
+    found = hashlib.blake2b(digest_size=8)
+    for tensor in model.parameters() if isinstance(model, nn.Module) else ():
+        numbers = tensor.detach().reshape(-1)
+        some = numbers[:: max(1, len(numbers) // FINGERPRINT)].cpu()
+        found.update((torch.view_as_real(some) if some.is_complex() else some.double()).numpy().tobytes())
+    return int.from_bytes(found.digest(), "little") if isinstance(model, nn.Module) else 0
+
+
+def working_type(model: Model, precision: Precision) -> torch.dtype | None:
+    """The number type that most of the work is done in; None is the model's own, whatever that is."""
+    check_model(model)
+    if precision not in ("auto", "float64", "native"):
+        raise InputError(f"precision={precision!r} is not one of auto, float64, native")
+    own = number_type(model)
+    if precision == "float64" or (precision == "auto" and own == torch.float64):
+        return torch.float64
+    if precision == "native" or own is None:
+        return None
+    return torch.float32  # half precision is slower than this on a CPU, and too coarse for signs
+
+
+class TrustedSigns:
+    """Signs of strings and of all their flips, with an account of how sure they are.
+
+    ``working`` computes every logit. ``exact`` checks it in float64; without it, the model's word is taken. ``switch``
+    makes a working engine in float64, for models of which float32 decides too few signs. The ``key``, with the first
+    strings, gives the random samples.
+    """
+
+    def __init__(
+        self,
+        working: Engine,
+        threshold: float,
+        *,
+        exact: GeneralEngine | None = None,
+        switch: Callable[[], Engine] | None = None,
+        key: tuple[int, ...] = (0,),
+    ) -> None:
+        self.working = working
+        self.threshold = threshold
+        self.margin = 0.0
+        self.tolerance = 0.0
+        self.rechecked = 0
+        self.near_ties = 0
+        self.inside: torch.dtype | None = None  # what a module rounds to although it is asked in float64
+        self._exact = exact
+        self._switch = switch
+        self._key = key
+        self._stream: np.random.Generator | None = None
+        self._ahead = self._asked = 0  # logits that are known to be asked for, and those that have been
+        self._compared: Counter[str] = Counter()  # logits of different value compared with float64, by way of asking
+        self._values: NDArray[np.floating] = np.empty(0)  # those values
+        self._nudged = 0  # how many of them were computed with perturbed weights
+        self._finer = 1.0  # the rounding of float64 over that of what most of the work is done in
+
+    @property
+    def precision(self) -> str:
+        """In what the signs are computed."""
+        if self._exact is None:
+            return "native"
+        asked = "float64" if self._switch is None else "float32+float64"
+        return asked if self.inside is None else f"{asked}, {name_of(self.inside)} inside"
+
+    def announce(self, logits: int) -> None:
+        """Say that so many more logits will be asked for: samples are of a size that is worth it."""
+        self._ahead += logits
+
+    def signs(self, strings: Bits) -> Bits:
+        """The bit of each string."""
+
+        def ask() -> Logits:
+            return self.working.logits(strings)
+
+        return self._settled("plain", strings, ask, lambda index: strings[index])
+
+    def flip_signs(self, strings: Bits) -> tuple[Bits, Bits]:
+        """The bits of the strings [string] and of all their flips [string, position]."""
+
+        def ask() -> Logits:
+            base, flipped = self.working.flip_logits(strings)
+            return np.concatenate([base[:, None], flipped], axis=1).reshape(-1)
+
+        found = self._settled("flips", strings, ask, lambda index: neighbours(strings, index))
+        found = found.reshape(len(strings), -1)
+        return found[:, 0], found[:, 1:]
+
+    def _settled(self, way: str, strings: Bits, ask: Callable[[], Logits], rows: Rows) -> Bits:
+        """The bits of all logits that ``ask`` computes of the strings; ``rows`` gives the strings they belong to."""
+        logits = ask()
+        refuse_nan(logits)
+        if self._stream is None:
+            self._stream = _stream(self._key, strings)
+            self._look(rows(self._stream.choice(len(logits), size=min(LOOKED, len(logits)), replace=False)))
+        self._asked += len(logits)
+        self._compare(way, logits, rows)
+        if self._switch is not None and np.mean(np.abs(logits - self.threshold) < self.margin) > SWITCH:
+            self.working, self._switch, self.margin = self._switch(), None, 0.0
+            self._compared.clear()
+            logits = ask()
+            refuse_nan(logits)
+            self._compare(way, logits, rows)
+        surplus = logits.astype(np.float64) - self.threshold
+        self._recheck(surplus, rows)
+        self.near_ties += int(np.count_nonzero(np.abs(surplus) < self.tolerance))
+        return (surplus > 0).astype(np.uint8)
+
+    def _look(self, strings: Bits) -> None:
+        """Make sure that the model answers alike twice, and measure how alike where nothing else is compared."""
+        if isinstance(self.working, GeneralEngine):
+            self.working.check_deterministic(strings)
+            if self._exact is None:
+                self.tolerance = FACTOR * self.working.noise(strings)
+        if self._exact is not None:
+            self.inside = type_inside(self._exact, strings)
+            if self.inside is not None:
+                self.tolerance = max(self.tolerance, rounding_inside(self._exact, strings, self.inside))
+
+    def _compare(self, way: str, logits: Logits, rows: Rows) -> None:
+        """Compare a sample with float64, a larger one at first and a few logits later; and measure how float64 errs."""
+        if self._exact is None:
+            return
+        sample, new = self._sample(way, logits)
+        own = self.working is self._exact
+        exact = logits[sample] if own else self._exact.logits(rows(sample))
+        refuse_nan(exact)
+        floor = ROUNDINGS * float(np.finfo(logits.dtype).eps) * _largest(logits)
+        self._finer = FINER if logits.dtype == np.float32 else 1.0
+        if own:
+            self.tolerance = max(self.tolerance, floor)
+        else:
+            self._widen(max(FACTOR * largest_difference(logits[sample], exact), floor))
+        some = min(new, max(NUDGED, self._size() // NUDGED) - self._nudged)
+        if some > 0:
+            self._nudge(self._exact, rows(sample[:some]), exact[:some])
+            self._nudged += some
+
+    def _widen(self, margin: float) -> None:
+        """Trust no sign within this margin; and float64 errs as float32 does, so many times less."""
+        self.margin = max(self.margin, margin)
+        if math.isfinite(margin):  # float32 may overflow where float64 does not
+            self.tolerance = max(self.tolerance, self._finer * margin)
+
+    def _nudge(self, engine: GeneralEngine, strings: Bits, exact: Logits) -> None:
+        """Measure how far from the truth logits in float64 may be."""
+        moved = largest_difference(exact, engine.perturbed(PERTURBATION).logits(strings))
+        self.tolerance = max(self.tolerance, PERTURBATION_FACTOR * moved)
+        if self._finer == 1.0:
+            # Nudges of a weight that is used twice may cancel. Rounding in float32 does not.
+            coarse = FACTOR * largest_difference(exact, engine.converted(torch.float32).logits(strings))
+            self.tolerance = max(self.tolerance, FINER * coarse) if math.isfinite(coarse) else self.tolerance
+
+    def _recheck(self, surplus: NDArray[np.float64], rows: Rows) -> None:
+        """Replace what is within the margin by float64, until nothing new is."""
+        if self._exact is None or self.working is self._exact:
+            return
+        settled = np.zeros(len(surplus), np.bool_)
+        while len(doubtful := np.flatnonzero((np.abs(surplus) < self.margin) & ~settled)):
+            exact = self._exact.logits(rows(doubtful)) - self.threshold
+            refuse_nan(exact)
+            self._widen(FACTOR * largest_difference(surplus[doubtful], exact))
+            surplus[doubtful] = exact
+            settled[doubtful] = True
+            self.rechecked += len(doubtful)
+
+    def _sample(self, way: str, logits: Logits) -> tuple[NDArray[np.int64], int]:
+        """Numbers of the logits to compare, first of all those of new values; and how many these are."""
+        assert self._stream is not None
+        order = self._stream.permutation(len(logits))
+        new = order[np.sort(np.unique(logits[order], return_index=True)[1])]  # one of each value
+        new = new[~np.isin(logits[new], self._values)][: max(0, self._size() - self._compared[way])]
+        size = math.ceil(len(logits) / AUDIT) if way in self._compared else self._size()
+        self._compared[way] += len(new)
+        self._values = np.concatenate([self._values, logits[new]])
+        others = order[~np.isin(order, new)][: max(0, size - len(new))]
+        return np.concatenate([new, others]), len(new)
+
+    def _size(self) -> int:
+        """How many logits to compare at the start: the more there are, the more may differ by more than these show."""
+        return min(SAMPLE, max(FEWEST, math.ceil(max(self._ahead, self._asked) / SHARE)))
+
+
+def _stream(key: tuple[int, ...], strings: Bits) -> np.random.Generator:
+    """Random numbers that depend on the key and the strings."""
+    digest = hashlib.blake2b(strings.tobytes(), digest_size=8).digest()
+    return np.random.default_rng([*key, strings.shape[1], int.from_bytes(digest, "little")])
+
+
+def _largest(logits: Logits) -> float:
+    """The largest finite absolute value."""
+    return float(np.abs(logits[np.isfinite(logits)]).max(initial=0.0))

@@ -1,0 +1,302 @@
+"""Runs a study: measures what is not yet stored, stores each result the moment it comes, and judges the claims."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from flipscope.basics.checks import check_count
+from flipscope.basics.errors import InputError, RunError
+from flipscope.lab.rows import Rows
+from flipscope.lab.run.events import Advanced, Event, Failed, Finished, Idle, Retried, Started
+from flipscope.lab.run.runner import Job, Runner
+from flipscope.lab.store.store import Store
+from flipscope.lab.study import Claim, Study, Trial
+from flipscope.lab.verdict import Judgement
+from flipscope.lab.version import code_version, trial_key
+
+Judgements = list[tuple[Claim, Judgement]]
+
+BEAT_SECONDS = 1.0
+NEWS = 0.02  # share of the trials that must be new before the claims are judged again
+JUDGING = 0.05  # share of the time that may go into judging on the way
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is known of a study at a scale: how many trials are done or failed, the table, the claims judged."""
+
+    study: Study
+    scale: str
+    trials: int  # of the scale
+    done: int
+    failed: int
+    reused: int  # done before this run
+    seconds: float  # this run took; of what is only stored, the time its trials took together
+    table: Rows
+    judgements: Judgements
+
+    @property
+    def complete(self) -> bool:
+        """Whether every trial is done."""
+        return self.done == self.trials
+
+    @property
+    def missing(self) -> int:
+        """Trials that were not tried."""
+        return self.trials - self.done - self.failed
+
+    @property
+    def provenance(self) -> list[str]:
+        """How the numbers came about; a study need not make sense of a part of its trials."""
+        if not self.table:
+            return []
+        try:
+            return list(self.study.provenance(self.table))
+        except Exception:
+            if self.complete:
+                raise
+            return []
+
+    def as_json(self) -> dict[str, Any]:
+        """The run as one JSON document."""
+        return {
+            "study": self.study.name,
+            "scale": self.scale,
+            "trials": self.trials,
+            "failed": self.failed,
+            "seconds": self.seconds,
+            "claims": [_claim_json(claim, judgement) for claim, judgement in self.judgements],
+            "done": self.done,
+            "reused": self.reused,
+            "complete": self.complete,
+            "provenance": self.provenance,
+            "deviations": [dataclasses.asdict(deviation) for deviation in self.study.deviations],
+        }
+
+
+class Observer(Protocol):
+    """Whoever looks on while a study runs."""
+
+    def begin(self, study: Study, scale: str, total: int, reused: int, costs: Mapping[str, float]) -> None:
+        """It begins; the costs are those of the trials to be measured, by key."""
+
+    def event(self, event: Event) -> None:
+        """Something happened; what is measured is stored already."""
+
+    def judged(self, judgements: Judgements) -> None:
+        """The claims, judged by what is there."""
+
+    def finished(self, run: Run) -> None:
+        """The run has finished."""
+
+
+def run_study(
+    study: Study,
+    scale: str,
+    store: Store,
+    runner: Runner,
+    *,
+    observer: Observer | None = None,
+    retry_failed: bool = True,
+    limit: int | None = None,
+    command: str = "",
+) -> Run:
+    """Measure the trials of a scale that are not stored, `limit` of them at most, and judge the claims.
+
+    What is stored stays whatever happens: the next call goes on where this one was stopped.
+    """
+    with store.driving(study.name):
+        drive = _Drive(study, scale, store, observer)
+        jobs = drive.jobs(retry_failed=retry_failed, limit=limit)
+        number = store.begin_run(study.name, scale, drive.code, len(drive.trials), command)
+        try:
+            drive.begin(number, jobs)
+            drive.follow(runner, jobs)
+            run = drive.run()
+        except BaseException as error:
+            try:
+                drive.end("stopped" if isinstance(error, KeyboardInterrupt) else "failed")
+            except RunError as lost:  # which says where the results are, whatever else happened
+                raise lost from error
+            except InputError:  # of a full disk, which is told already
+                pass
+            raise
+        drive.end("done" if run.complete else "incomplete", run.judgements)
+        if observer is not None:
+            observer.finished(run)
+        return run
+
+
+def judged(study: Study, scale: str, store: Store) -> Run:
+    """What the store says of a study at a scale."""
+    drive = _Drive(study, scale, store, None)
+    drive.tell_of_damage("and left out: run it again to measure them anew")
+    return drive.run()
+
+
+class _Drive:
+    """A study on its way: which of its trials are done, failed, running."""
+
+    def __init__(self, study: Study, scale: str, store: Store, observer: Observer | None) -> None:
+        self.study, self.scale, self.store, self.observer = study, scale, store, observer
+        self.code = code_version(study)
+        self.trials: dict[str, Trial] = {
+            trial_key(study, trial, self.code): trial for trial in study.checked_trials(scale)
+        }
+        self.damaged = store.damaged(self.trials)
+        self.done = store.done(self.trials) - self.damaged
+        self.failed = {failure.key for failure in store.failures(study.name, self.trials)} - self.done
+        self.reused = len(self.done)
+        self.number: int | None = None
+        self.started = time.monotonic()
+        self._running: dict[str, tuple[float, float]] = {}  # since when, and the share that is done
+        self._last_beat = self._last_judging = self.started
+        self._news = 0
+        self._judging = 0.0  # seconds that judging took the last time
+        self._verdicts: list[dict[str, Any]] | None = None
+
+    def jobs(self, *, retry_failed: bool, limit: int | None) -> list[Job]:
+        """What is to be measured."""
+        self.tell_of_damage("and are measured again")
+        skipped = self.done if retry_failed else self.done | self.failed
+        jobs = [Job(key, self.study, trial) for key, trial in self.trials.items() if key not in skipped]
+        return jobs if limit is None else jobs[: check_count("limit", limit)]
+
+    def tell_of_damage(self, so: str) -> None:
+        """Say how many stored trials cannot be used, if any, and what becomes of them."""
+        if self.damaged:
+            logging.getLogger("flipscope").warning(
+                "%d stored trials of %s are damaged or have lost their arrays, %s",
+                len(self.damaged),
+                self.study.name,
+                so,
+            )
+
+    def begin(self, number: int, jobs: Sequence[Job]) -> None:
+        """Tell everyone that it begins; what failed before and is tried again has not failed yet."""
+        self.number = number
+        self.failed -= {job.key for job in jobs}
+        if self.observer is not None:
+            costs = {job.key: job.trial.cost for job in jobs}
+            self.observer.begin(self.study, self.scale, len(self.trials), self.reused, costs)
+        self._beat()
+
+    def follow(self, runner: Runner, jobs: Sequence[Job]) -> None:
+        """Let the trials be measured, and store what comes."""
+        if not jobs:
+            return
+        with contextlib.closing(runner.run(jobs)) as events:  # which ends the workers, whatever happens
+            for event in events:
+                self._handle(event)
+                if self.observer is not None and not isinstance(event, Idle):
+                    self.observer.event(event)
+                self._heartbeat()
+
+    def _handle(self, event: Event) -> None:
+        """Store what happened."""
+        now = time.monotonic()
+        match event:
+            case Started(key):
+                self._running[key] = (now, 0.0)
+            case Advanced(key, share):
+                self._running[key] = (self._running[key][0] if key in self._running else now, share)
+            case Retried(key):
+                self._running.pop(key, None)
+            case Finished(key, outcome, seconds, attempts, machine):
+                self._running.pop(key, None)
+                content = self.trials[key].content()
+                self.store.put(key, self.study.name, content, self.code, outcome, seconds, attempts, machine=machine)
+                self.done.add(key)
+                self._news += 1
+            case Failed(key, traceback, seconds, attempts):
+                self._running.pop(key, None)
+                content = self.trials[key].content()
+                self.store.fail(key, self.study.name, content, self.code, traceback, seconds, attempts)
+                self.failed.add(key)
+
+    def _heartbeat(self) -> None:
+        """Now and then: say that this process lives, and what the claims look like."""
+        now = time.monotonic()
+        if now - self._last_beat >= BEAT_SECONDS:
+            self._beat()
+            self._last_beat = now
+        due = self._judging / JUDGING
+        if self._news >= max(1, NEWS * len(self.trials)) and now - self._last_judging >= max(BEAT_SECONDS, due):
+            self._judge_on_the_way()
+
+    def _judge_on_the_way(self) -> None:
+        start = time.monotonic()
+        judgements = self._summary(complete=False)[1]
+        self._news, self._last_judging = 0, time.monotonic()
+        self._judging = self._last_judging - start
+        self._verdicts = _verdicts(judgements)
+        if self.observer is not None:
+            self.observer.judged(judgements)
+
+    def _beat(self) -> None:
+        assert self.number is not None
+        now = time.monotonic()
+        running = [
+            {"trial": self.trials[key].content(), "seconds": now - since, "share": share}
+            for key, (since, share) in self._running.items()
+        ]
+        self.store.beat(
+            self.number, done=len(self.done), failed=len(self.failed), running=running, verdicts=self._verdicts
+        )
+
+    def end(self, state: str, judgements: Judgements | None = None) -> None:
+        """Write down how it ended."""
+        assert self.number is not None
+        verdicts = self._verdicts if judgements is None else _verdicts(judgements)
+        self.store.end_run(self.number, state, done=len(self.done), failed=len(self.failed), verdicts=verdicts)
+
+    def run(self) -> Run:
+        """What is known now."""
+        complete = len(self.done) == len(self.trials)
+        table, judgements, spent = self._summary(complete=complete)
+        return Run(
+            self.study,
+            self.scale,
+            len(self.trials),
+            len(self.done),
+            len(self.failed),
+            self.reused,
+            spent if self.number is None else time.monotonic() - self.started,
+            table,
+            judgements,
+        )
+
+    def _summary(self, *, complete: bool) -> tuple[Rows, Judgements, float]:
+        """The table of what is done, the claims judged by it, and the seconds that its trials took.
+
+        A study need not make sense of a part of its trials: what it raises then leaves its claims undecided.
+        """
+        done = [trial for key, trial in self.trials.items() if key in self.done]
+        results = self.store.results(self.study, done, check=False)
+        spent = sum(result.seconds for result in results)
+        try:
+            table = Rows.of(self.study.summarise(results)) if results else Rows()
+            return table, self.study.judge(table), spent
+        except Exception as error:
+            if complete:
+                raise
+            reason = f"{len(done)} of {len(self.trials)} trials do not suffice ({type(error).__name__}: {error})"
+            return Rows(), [(claim, Judgement.without(reason)) for claim in self.study.claims], spent
+
+
+def _verdicts(judgements: Judgements) -> list[dict[str, Any]]:
+    return [{"claim": claim.name, "verdict": judgement.verdict} for claim, judgement in judgements]
+
+
+def _claim_json(claim: Claim, judgement: Judgement) -> dict[str, Any]:
+    """A claim with its verdict, the names that every reader expects first."""
+    told = judgement.as_json()
+    first = {name: told.pop(name) for name in ("measured", "low", "high", "verdict")}
+    about = {"source": claim.source, "criterion": claim.criterion, "exploratory": claim.exploratory}
+    return {"claim": claim.name, "statement": claim.statement, **first, **told, **about}

@@ -1,0 +1,134 @@
+"""Arrays as files named after their content: one safetensors file an outcome, whole or not there at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from flipscope.basics.errors import InputError
+from flipscope.lab.store.outcomes import Array
+
+SUFFIX = ".safetensors"
+PART = ".part"  # ends the name of a file that is being written
+YOUNG = 3600.0  # seconds during which such a file may still belong to somebody
+_BLOCK = 1 << 20
+
+
+class ArrayFiles:
+    """The files of one folder: ab/abcdef….safetensors has the SHA-256 of its bytes for a name."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, name: str) -> Path:
+        """Where the file of this name is, or would be."""
+        return self.folder / name[:2] / (name + SUFFIX)
+
+    def write(self, arrays: Mapping[str, Array]) -> tuple[str, int]:
+        """The name and the bytes of the file with these arrays, which is on the disk when this returns.
+
+        It is written again if it is there already: what is there may be damaged.
+        """
+        content = save({name: arrays[name] for name in sorted(arrays)})
+        name = hashlib.sha256(content).hexdigest()
+        target = self.path(name)
+        if not target.parent.is_dir():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            flush_folder(self.folder)
+        write_whole(target, content)
+        return name, len(content)
+
+    def read(self, name: str, *, check: bool = True) -> dict[str, Array]:
+        """The arrays of a file; InputError if it is missing or, with `check`, not what was written."""
+        path = self.path(name)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise InputError(f"the array file {path} is missing") from None
+        except OSError as error:
+            raise InputError(_unreadable(path, error)) from error
+        if check and hashlib.sha256(content).hexdigest() != name:
+            raise InputError(f"the array file {path} is damaged: its content has changed")
+        try:
+            return {name: np.array(array) for name, array in load(content).items()}
+        except (SafetensorError, ValueError, KeyError) as error:
+            raise InputError(f"the array file {path} is damaged: {error}") from error
+
+    def intact(self, name: str) -> bool:
+        """Whether the file is there and holds what was written; InputError if that cannot be told."""
+        found = hashlib.sha256()
+        try:
+            with self.path(name).open("rb") as file:
+                while block := file.read(_BLOCK):
+                    found.update(block)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:  # who measures again what is only locked away has it twice
+            raise InputError(_unreadable(self.path(name), error)) from error
+        return found.hexdigest() == name
+
+    def names(self) -> Iterator[str]:
+        """The names of all whole files."""
+        for path in self.folder.glob(f"??/*{SUFFIX}"):
+            yield path.name.removesuffix(SUFFIX)
+
+    def leftovers(self) -> Iterator[Path]:
+        """Files that were never finished, and are so old that nobody is writing them."""
+        return old_parts(self.folder, f"??/.*{PART}")
+
+
+def _unreadable(path: Path, error: OSError) -> str:
+    return f"the array file {path} cannot be read: {error.strerror}; see to that, then run the same command again"
+
+
+def old_parts(folder: Path, pattern: str) -> Iterator[Path]:
+    """The files of a pattern that nobody has written to for an hour."""
+    for path in folder.glob(pattern):
+        try:
+            if time.time() - path.stat().st_mtime > YOUNG:
+                yield path
+        except FileNotFoundError:  # just finished
+            continue
+
+
+def write_whole(target: Path, content: bytes) -> None:
+    """Write a file that is whole or not there."""
+    with whole_file(target) as file:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(file.fileno(), view) :]
+
+
+@contextmanager
+def whole_file(target: Path) -> Iterator[BinaryIO]:
+    """A file to write by way of a temporary name: there is the old one or the whole new one, after a power cut too."""
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}{PART}")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    flush_folder(target.parent)
+
+
+def flush_folder(folder: Path) -> None:
+    """Make sure that the names in a folder are on the disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

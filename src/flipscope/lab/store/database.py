@@ -1,0 +1,160 @@
+"""The open database of a results folder: rows that are checked as they are read, and safe transactions."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from flipscope.basics.errors import InputError, RunError, printable
+from flipscope.lab.store import place, schema, tables
+from flipscope.lab.store.arrays import ArrayFiles
+
+AMONG = "key IN (SELECT value FROM json_each(?))"  # one statement for any number of keys
+_BLOCK = 1000  # rows that are held in memory at a time
+
+
+class Database:
+    """The files of a folder, for one thread; a context manager."""
+
+    def __init__(self, folder: str | os.PathLike[str], *, create: bool = True) -> None:
+        self.folder = Path(folder)
+        self.path = self.folder / schema.DATABASE
+        self._database, self.writable = schema.connect(self.folder, create=create)
+        with schema.said(self.path):
+            self.arrays = ArrayFiles(Path(os.path.abspath(self.folder)) / schema.ARRAYS)
+            self._watched = place.Watched(self.path)
+        self._lost: RunError | None = None  # why what is written now is somewhere else
+        self._left_out: set[tuple[str, Any]] = set()  # damaged rows that were told of
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the database; nothing is written here that was not safe before."""
+        self._database.close()
+
+    def _read(self, question: str, *values: object) -> list[Any]:
+        with schema.said(self.path):
+            return self._database.execute(question, values).fetchall()
+
+    def checked(self, table: str) -> Iterator[tuple[Any, bool]]:
+        """All rows of a table in the order of their keys, and of each whether it is intact.
+
+        A block at a time: whoever takes long over them keeps no writer waiting.
+        """
+        key = tables.COLUMNS[table][0]
+        condition, last = "TRUE", list[object]()
+        while rows := self._read(f"{tables.selected(table)} WHERE {condition} ORDER BY {key} LIMIT {_BLOCK}", *last):
+            for row in rows:
+                yield row[:-1], tables.intact(table, row)
+            condition, last = f"{key} > ?", [rows[-1][0]]
+            if isinstance(last[0], str):  # by way of bytes: it may be damaged, and no Unicode any more
+                condition, last = f"{key} > CAST(? AS TEXT)", [last[0].encode(errors="surrogateescape")]
+
+    def _scan(self, table: str, study: str | None = None) -> Iterator[Any]:
+        """All intact rows of a table, of one study if it is named; those that are damaged are left out, and told of.
+
+        All are read in any case: a damaged row may not even know its study.
+        """
+        damaged = set()
+        for row, whole in self.checked(table):
+            if not whole:
+                damaged.add((table, row[0]))
+            elif study is None or row[1] == study:
+                yield row
+        self._tell(damaged)
+
+    def _find(self, table: str, keys: Iterable[str]) -> Iterator[Any]:
+        """The rows with these keys that are intact, a block at a time, in the order of the keys."""
+        for block in blocks(keys):
+            rows = {row[0]: row for row in self._read(f"{tables.selected(table)} WHERE {AMONG}", json.dumps(block))}
+            damaged = {key for key, row in rows.items() if not tables.intact(table, row)}
+            yield from (rows[key][:-1] for key in block if key in rows and key not in damaged)
+            self._tell({(table, key) for key in damaged})
+
+    def _tell(self, damaged: set[tuple[str, Any]]) -> None:
+        """Say how many rows are left out; once of each."""
+        new = damaged - self._left_out
+        self._left_out |= new
+        if new:
+            logging.getLogger("flipscope").warning(
+                "%d damaged row%s of %s %s left out: flipscope results --verify tells which, and what to do",
+                len(new),
+                "" if len(new) == 1 else "s",
+                printable(str(self.path)),
+                "is" if len(new) == 1 else "are",
+            )
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that keeps other writers out from its start, in a database that will be found again.
+
+        If it would not be, what is written goes to where it will, and then RunError says so.
+        """
+        if not self.writable:
+            raise InputError(f"{self.folder} cannot be written: use another --results")
+        self._secure()
+        with schema.said(self.path):
+            try:
+                self._database.execute("BEGIN IMMEDIATE")  # in here: an interrupt may come as soon as it is done
+                yield self._database
+                self._database.execute("COMMIT")
+            except BaseException as error:
+                if self._database.in_transaction:
+                    with suppress(sqlite3.Error):
+                        self._database.execute("ROLLBACK")
+                if isinstance(error, sqlite3.Error):  # of a database that is not where it was, perhaps
+                    self._secure()
+                    if self._lost is not None:
+                        raise self._lost from error
+                raise
+        self._secure()
+        if self._lost is not None:
+            raise self._lost
+
+    def _secure(self) -> None:
+        """Notice that the database was moved or deleted under this process, and change to where it will be found."""
+        with schema.said(self.path):
+            loss = self._watched.loss() if self.writable and self._lost is None else None
+            if loss is None:
+                return
+            what = f"{loss.what} while this process used it"
+            if loss.moved is not None:
+                self._lost = RunError(f"{what}: the results went along; go on with --results {loss.moved}")
+                self._database.close()
+                self.path = loss.moved / schema.DATABASE
+                self.arrays = ArrayFiles(loss.moved / schema.ARRAYS)
+                self._database, _ = schema.connect(loss.moved, create=False)
+                return
+            try:
+                copy = place.rescue(self._database, self._watched.path)
+            except (sqlite3.Error, OSError) as error:
+                self._lost = RunError(f"{what}, and its results could not be saved elsewhere ({error}): run it again")
+                return
+            self._database.close()
+            self._watched.sweep()
+            self._database = schema.connect_copy(copy)
+            self._lost = RunError(
+                f"{what}: what it held was saved to {copy}; put that in the place of {self._watched.path}, "
+                "then run the same command again to go on"
+            )
+
+
+def blocks(keys: Iterable[str]) -> Iterator[list[str]]:
+    """The keys, as many at a time as are asked for together."""
+    left = iter(keys)
+    while block := list(itertools.islice(left, _BLOCK)):
+        yield block

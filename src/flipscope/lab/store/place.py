@@ -1,0 +1,153 @@
+"""Whether the path of an open database still leads to it, and what is done for the results if it does not.
+
+SQLite goes on writing into a file that was deleted or moved under it, and says nothing. What it has open is whole
+until it is closed, so that it can be copied to where it will be found.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+
+from flipscope.lab.store.arrays import PART, flush_folder
+
+RESCUED = ".rescued"  # ends the name of a copy of what had lost its place
+JOURNALS = ("-wal", "-shm")  # which SQLite keeps open beside the database
+
+Identity = tuple[int, int]  # device and inode
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What happened to an open database, in words, and the folder that it is in now if it was moved with it."""
+
+    what: str
+    moved: Path | None
+
+
+def identity(path: Path) -> Identity | None:
+    """What tells a file from all others, or None if there is none of this name."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+def beside(path: Path, ending: str) -> Path:
+    """A file that belongs to another."""
+    return path.with_name(path.name + ending)
+
+
+class Watched:
+    """The files of an open database as they were when it was opened."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(os.path.abspath(path))  # a study may change the working folder
+        self._folder = identity(self.path.parent)
+        candidates = (self.path, *(beside(self.path, ending) for ending in JOURNALS))
+        found = {each: identity(each) for each in candidates}
+        self._files = {each: known for each, known in found.items() if known is not None}
+
+    def loss(self) -> Loss | None:
+        """What happened to the files meanwhile, if anything did."""
+        changed = [path for path, known in self._files.items() if identity(path) != known]
+        if not changed:
+            return None
+        now = _path_of_open(self._files[self.path])
+        if now is not None and now != self.path and self._went_along(now.parent):
+            return Loss(f"{self.path.parent} was moved to {now.parent}", now.parent)
+        first = changed[0]
+        if identity(first) is not None:
+            return Loss(f"{first} was replaced by another file", None)
+        if first == self.path and now is not None:
+            return Loss(f"{first} was moved to {now}", None)
+        known = Path("/proc/self/fd").is_dir()
+        return Loss(f"{first} was {'deleted' if known else 'deleted or moved'}", None)
+
+    def sweep(self) -> None:
+        """Remove journals that were left behind: they would be taken for those of the next file of this name."""
+        for path, known in self._files.items():
+            if path != self.path and identity(path) == known:
+                path.unlink(missing_ok=True)
+
+    def _went_along(self, folder: Path) -> bool:
+        """Whether this is the folder of before, with all its files."""
+        return identity(folder) == self._folder and all(
+            identity(folder / path.name) == known for path, known in self._files.items()
+        )
+
+
+def _path_of_open(known: Identity) -> Path | None:
+    """Where a file that this process has open is now; None if it is nowhere, or the system does not tell."""
+    try:
+        handles = os.listdir("/proc/self/fd")
+    except OSError:
+        return None
+    for handle in handles:
+        link = Path("/proc/self/fd", handle)
+        try:
+            if identity(link) == known and identity(place := Path(os.readlink(link))) == known:
+                return place
+        except OSError:  # it was closed meanwhile
+            continue
+    return None
+
+
+def rescue(database: sqlite3.Connection, path: Path) -> Path:
+    """Copy what a connection sees to a new file beside the path, or where temporary files go; the name of it."""
+    refusal: Exception | None = None
+    for folder in (path.parent, Path(tempfile.gettempdir())):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            return _copied(database, folder / path.name)
+        except (OSError, sqlite3.Error) as error:
+            refusal = refusal or error
+    assert refusal is not None
+    raise refusal
+
+
+def _copied(database: sqlite3.Connection, path: Path) -> Path:
+    temporary = path.with_name(f".{path.name}.{token_hex(8)}{PART}")
+    try:
+        with closing(sqlite3.connect(temporary, isolation_level=None)) as copy:
+            copy.execute("PRAGMA synchronous = FULL")
+            database.backup(copy)
+        return named(temporary, path, RESCUED)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def named(temporary: Path, path: Path, ending: str) -> Path:
+    """Give a file a name made of another and an ending that no file has yet; the name."""
+    for name in _names(path, ending):
+        try:
+            os.link(temporary, name)
+        except FileExistsError:
+            continue
+        except OSError:  # a file system without links
+            if name.exists():
+                continue
+            os.rename(temporary, name)
+        flush_folder(path.parent)
+        return name
+    raise AssertionError("there is no end of names")
+
+
+def _names(path: Path, ending: str) -> Iterator[Path]:
+    yield beside(path, ending)
+    number = 2
+    while True:
+        yield beside(path, f"{ending}-{number}")
+        number += 1
+
+
+def rescued(path: Path) -> list[Path]:
+    """The copies that were made of the database of this path when it had lost its place."""
+    return sorted(path.parent.glob(f"{path.name}{RESCUED}*"))

@@ -1,0 +1,492 @@
+"""The store of a results folder: what every trial gave, the moment it is known, and who is running what.
+
+Rows are in one SQLite file, arrays in files beside it, named after their content (lab/store/arrays.py). A trial is done
+when its row is committed, which is after its arrays are on the disk: a process may die at any point between.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+import platform
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from flipscope.basics.checks import check_count
+from flipscope.basics.errors import InputError
+from flipscope.lab.machine import born
+from flipscope.lab.machine import machine as this_machine
+from flipscope.lab.store import listing, locks, outcomes, schema, tables
+from flipscope.lab.store.arrays import PART, old_parts
+from flipscope.lab.store.database import AMONG, Database, blocks
+from flipscope.lab.study import Outcome, Result, Study, Trial
+from flipscope.lab.version import code_version, trial_key
+
+DATABASE = schema.DATABASE  # the file that makes a folder a store
+SILENCE = 600.0  # seconds without a beat after which a driver on another machine is taken for dead
+_TRIALS = ("results", "failures")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A trial that was run, however it ended."""
+
+    key: str
+    study: str
+    trial: dict[str, Any]
+    code: str
+    seconds: float
+    finished: str  # ISO 8601, UTC
+    attempts: int
+
+
+@dataclass(frozen=True)
+class Record(Tried):
+    """A done trial as it is stored."""
+
+    outcome: dict[str, Any]
+    machine: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Failure(Tried):
+    """A trial that raised, and where."""
+
+    traceback: str
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A machine that done trials were measured on."""
+
+    machine: dict[str, Any]
+    trials: int
+    finished: str  # when the last of them was
+
+
+@dataclass(frozen=True)
+class RunState:
+    """How far a run of a study is, or was when it ended."""
+
+    id: int
+    study: str
+    scale: str
+    code: str
+    state: str  # "running", or what end_run said, or "interrupted" when its driver died
+    total: int
+    done: int
+    failed: int
+    started: str
+    updated: str
+    pid: int
+    host: str
+    command: str
+    running: list[dict[str, Any]]  # trial, seconds, share of each trial that is being measured
+    verdicts: list[dict[str, Any]]  # claim, verdict
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is stored of one study as measured by one version of its code."""
+
+    study: str
+    code: str
+    done: int
+    failed: int
+    seconds: float
+    size: int  # bytes of arrays and outcomes
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What prune removed, or would remove."""
+
+    results: int
+    failures: int
+    files: int
+    size: int  # bytes of the files
+
+
+class Store(Database):
+    """The results of a folder, for one thread; a context manager.
+
+    A folder that cannot be written can be read. Everything that goes wrong on the disk is an InputError of one
+    sentence, and what was stored before stays. Rows that are damaged are left out, as if they were not there, and
+    told of.
+    """
+
+    # ---------------------------------------------------------------- trials
+
+    def done(self, keys: Iterable[str]) -> set[str]:
+        """Those of the keys whose trials are done."""
+        return {row[0] for row in self._find("results", keys)}
+
+    def damaged(self, keys: Iterable[str]) -> set[str]:
+        """Those of the keys whose trials were done but are to be measured again.
+
+        Of these the row is damaged, or the array file missing or changed.
+        """
+        found = set()
+        for block in blocks(keys):
+            for *row, checksum in self._read(f"{tables.selected('results')} WHERE {AMONG}", json.dumps(block)):
+                if not self._sound([*row, checksum]):
+                    found.add(row[0])
+        self._left_out |= {("results", key) for key in found}  # whoever asks for them tells of them
+        return found
+
+    def _sound(self, row: Sequence[Any]) -> bool:
+        """Whether a row of results is intact, and its arrays are."""
+        arrays = row[tables.COLUMNS["results"].index("arrays")]
+        return tables.intact("results", row) and (arrays is None or self.arrays.intact(arrays))
+
+    def put(
+        self,
+        key: str,
+        study: str,
+        trial: Mapping[str, Any],
+        code: str,
+        outcome: Outcome,
+        seconds: float,
+        attempts: int = 1,
+        *,
+        machine: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Store what a trial gave, measured on this machine unless another is given; the trial is done after this.
+
+        A key is stored once: of a trial that is done already nothing changes, unless its arrays are damaged.
+        """
+        document, arrays = outcomes.split(outcome)
+        common = _common(key, study, trial, code, seconds, attempts)
+        where = outcomes.encode(this_machine() if machine is None else machine, "machine")
+        machine_row = (tables.machine_id(where), where)
+        name: str | None = None
+        size = 0
+        self._secure()
+        if arrays and self.writable and not self._kept(key):
+            with schema.said(self.path):
+                name, size = self.arrays.write(arrays)
+        with self._writing() as database:
+            if not self._kept(key):
+                if arrays and (name is None or not self.arrays.path(name).exists()):  # pruned in this very moment
+                    name, size = self.arrays.write(arrays)
+                row = (*common, document, name, size, machine_row[0])
+                known = self._read(f"{tables.selected('machines')} WHERE id = ?", machine_row[0])
+                if not any(tables.intact("machines", one) for one in known):
+                    database.execute(tables.inserted("machines"), tables.sealed("machines", machine_row))
+                database.execute(tables.inserted("results"), tables.sealed("results", row))
+            database.execute("DELETE FROM failures WHERE key = ?", (key,))
+
+    def _kept(self, key: str) -> bool:
+        """Whether a trial is done, its row intact and its arrays as they were."""
+        return any(self._sound(row) for row in self._read(f"{tables.selected('results')} WHERE key = ?", key))
+
+    def fail(
+        self,
+        key: str,
+        study: str,
+        trial: Mapping[str, Any],
+        code: str,
+        traceback: str,
+        seconds: float,
+        attempts: int = 1,
+    ) -> None:
+        """Store that a trial raised, in place of an earlier failure; nothing if it is done."""
+        common = _common(key, study, trial, code, seconds, attempts)
+        text = traceback.encode(errors="backslashreplace").decode()
+        with self._writing() as database:
+            if not self._kept(key):
+                database.execute(tables.inserted("failures"), tables.sealed("failures", (*common, text)))
+
+    def get(self, key: str, *, check: bool = True) -> Record | None:
+        """The stored trial, or None; InputError if its arrays are missing or, with `check`, changed."""
+        for _, study, code, trial, seconds, finished, attempts, document, name, _, where in self._find(
+            "results", [key]
+        ):
+            outcome = outcomes.join(document, self._arrays(key, study, name, check))
+            machine = self._machines([where]).get(where, {})
+            return Record(key, study, outcomes.decode(trial), code, seconds, finished, attempts, outcome, machine)
+        return None
+
+    def _machines(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """The descriptions of machines; one that is damaged is left out."""
+        wanted = set(ids)
+        return {id: outcomes.decode(document) for id, document in self._scan("machines") if id in wanted}
+
+    def _arrays(self, key: str, study: str, name: str | None, check: bool) -> dict[str, outcomes.Array]:
+        try:
+            return {} if name is None else self.arrays.read(name, check=check)
+        except InputError as error:
+            raise InputError(
+                f"{error}, and with it the outcome of trial {key[:12]}: run {study} again to measure it anew"
+            ) from error
+
+    def results(self, study: Study, trials: Sequence[Trial], *, check: bool = True) -> list[Result]:
+        """Those of the trials that are done with the study's present code, in their order."""
+        code = code_version(study)
+        keys = [trial_key(study, trial, code) for trial in trials]
+        found = {}
+        for key, _, _, _, seconds, _, _, document, name, _, _ in self._find("results", keys):
+            found[key] = document, name, seconds
+        results = []
+        for key, trial in zip(keys, trials, strict=True):
+            if key in found:
+                document, name, seconds = found[key]
+                arrays = self._arrays(key, study.name, name, check)
+                results.append(Result(trial, outcomes.join(document, arrays), seconds))
+        return results
+
+    def failures(self, study: str | None = None, keys: Iterable[str] | None = None) -> list[Failure]:
+        """The failed trials of a study or of all, in the order they failed; of these keys only, if given."""
+        chosen = None if keys is None else set(keys)
+        rows = [row for row in self._scan("failures", study) if chosen is None or row[0] in chosen]
+        return [
+            Failure(key, name, outcomes.decode(trial), code, seconds, finished, attempts, text)
+            for key, name, code, trial, seconds, finished, attempts, text in sorted(rows, key=_when)
+        ]
+
+    def machines(self, keys: Iterable[str]) -> list[Origin]:
+        """What those of the trials that are done were measured on, the machine of most of them first."""
+        finished: dict[str, list[str]] = {}
+        for row in self._find("results", keys):
+            finished.setdefault(row[-1], []).append(row[5])
+        known = self._machines(finished)
+        counted = sorted(finished.items(), key=lambda item: (-len(item[1]), min(item[1])))
+        return [Origin(known.get(id, {}), len(moments), max(moments)) for id, moments in counted]
+
+    # ---------------------------------------------------------------- tables
+
+    def table(
+        self, study: str | None = None, where: Sequence[listing.Condition] = (), *, failed: bool = False
+    ) -> listing.Rows:
+        """One flat row a done trial, read as it is asked for; with `failed` one a trial that failed.
+
+        Names are study, key, trial.*, outcome.* (numbers and texts), seconds, finished; of failures error (the last
+        line of the traceback), traceback and attempts.
+        """
+        name = "failures" if failed else "results"
+        flat = _failed_row if failed else _done_row
+        fields = {field for condition in where for field in listing.candidates(condition[0])}
+        known: dict[tuple[str, ...], tuple[str, ...]] = {}
+        outlines = []
+        for row in self._scan(name, study):
+            key, order = row[0], (row[1], *_when(row))
+            content = flat(row) if where else {}
+            names = tuple(content)
+            values = {field: content[field] for field in fields if field in content}
+            outlines.append(listing.Outline(order, key, known.setdefault(names, names), values))
+        outlines.sort(key=lambda outline: outline.order)
+        keys = [outline.key for outline in listing.select(outlines, where)]
+        return listing.Rows(keys, lambda wanted: map(flat, self._find(name, wanted)))
+
+    def rows(self, study: str | None = None, where: Sequence[listing.Condition] = ()) -> list[listing.Row]:
+        """The rows of `table`, all at once."""
+        return list(self.table(study, where))
+
+    def frame(self, study: str | None = None, where: Sequence[listing.Condition] = ()) -> Any:
+        """The same rows as a pandas DataFrame."""
+        try:
+            pandas = importlib.import_module("pandas")
+        except ImportError:
+            raise InputError("a data frame needs pandas: pip install 'flipscope[tables]'") from None
+        rows = self.rows(study, where)
+        return pandas.DataFrame(rows, columns=listing.columns(rows))
+
+    def kept(self) -> list[Kept]:
+        """What is stored of every study, for each version of its code."""
+        found: dict[tuple[str, str], list[Any]] = {}
+        for _, study, code, _, seconds, _, _, document, _, size, _ in self._scan("results"):
+            entry = found.setdefault((study, code), [0, 0, 0.0, 0])
+            entry[0] += 1
+            entry[2] += seconds
+            entry[3] += size + len(document)
+        for _, study, code, _, seconds, *_ in self._scan("failures"):
+            entry = found.setdefault((study, code), [0, 0, 0.0, 0])
+            entry[1] += 1
+            entry[2] += seconds
+        return [Kept(*names, *counts) for names, counts in sorted(found.items())]
+
+    def holds(self, study: str) -> bool:
+        """Whether there is anything of a study."""
+        return any(self._read(f"SELECT 1 FROM {table} WHERE study = ? LIMIT 1", study) for table in _TRIALS)
+
+    def studies(self) -> list[str]:
+        """The studies of which something is stored."""
+        return sorted({row[1] for table in _TRIALS for row in self._scan(table)})
+
+    def forget(self, keys: Iterable[str]) -> int:
+        """Remove what is stored under these keys, failures too; how many there were. Their arrays go with prune."""
+        listed = json.dumps(list(keys))
+        with self._writing() as database:
+            return sum(database.execute(f"DELETE FROM {table} WHERE {AMONG}", (listed,)).rowcount for table in _TRIALS)
+
+    def forget_study(self, study: str, *, dry_run: bool = False) -> int:
+        """Remove all that is stored of a study, damaged or not; how many trials that were."""
+        if dry_run:
+            counts = [self._read(f"SELECT count(*) FROM {table} WHERE study = ?", study)[0][0] for table in _TRIALS]
+            return sum(counts)
+        with self._writing() as database:
+            return sum(database.execute(f"DELETE FROM {table} WHERE study = ?", (study,)).rowcount for table in _TRIALS)
+
+    def prune(self, *, stale: Callable[[str, str], bool] | None = None, dry_run: bool = False) -> Pruned:
+        """Remove trials for which `stale(study, code)`, array files of no trial, and files never finished.
+
+        With `dry_run` nothing is removed; the count is of what would be.
+        """
+        old = [kept for kept in self.kept() if stale is not None and stale(kept.study, kept.code)]
+        chosen = json.dumps([[kept.study, kept.code] for kept in old])
+        among = (
+            "EXISTS (SELECT 1 FROM json_each(?) AS pair WHERE study = json_extract(pair.value, '$[0]') "
+            "AND code = json_extract(pair.value, '$[1]'))"
+        )
+        if dry_run:
+            rows = self._read(f"SELECT DISTINCT arrays FROM results WHERE NOT {among}", chosen)
+            files = self._unnamed({name for (name,) in rows})
+            size = sum(map(_size, files))
+        else:
+            with self._writing() as database:
+                for table in _TRIALS:
+                    database.execute(f"DELETE FROM {table} WHERE {among}", (chosen,))
+            # Only when the rows are gone for good do their files go. New rows wait meanwhile: `put` looks for its
+            # file again once it may write its row.
+            with self._writing() as database:
+                files = self._unnamed({name for (name,) in database.execute("SELECT DISTINCT arrays FROM results")})
+                size = sum(map(_size, files))
+                for path in files:
+                    path.unlink(missing_ok=True)
+        return Pruned(sum(kept.done for kept in old), sum(kept.failed for kept in old), len(files), size)
+
+    def _unnamed(self, named: set[str | None]) -> list[Path]:
+        """The files that belong to no trial and to nobody who is writing."""
+        unnamed = [self.arrays.path(name) for name in self.arrays.names() if name not in named]
+        return [*unnamed, *self.arrays.leftovers(), *old_parts(self.folder, f".{DATABASE}.*{PART}*")]
+
+    # ---------------------------------------------------------------- runs
+
+    def driving(self, study: str) -> AbstractContextManager[None]:
+        """Hold the right to run a study in this folder; InputError, saying by whom, if it is being run."""
+        if not self.writable:
+            raise InputError(f"{self.folder} cannot be written: use another --results")
+        return locks.driving(self.folder, study)
+
+    def begin_run(self, study: str, scale: str, code: str, total: int, command: str) -> int:
+        """Say that this process runs a study; the number of the run."""
+        now, pid = _now(), os.getpid()
+        text = command.encode(errors="backslashreplace").decode()
+        rest = [study, scale, code, "running", total, 0, 0, now, now, pid, born(pid) or "", platform.node(), text]
+        with self._writing() as database:
+            ((number,),) = database.execute("SELECT coalesce(max(id), 0) + 1 FROM runs")
+            row = tables.sealed("runs", [number, *rest, "[]", "[]"])
+            database.execute(tables.inserted("runs"), row)
+        return int(number)
+
+    def beat(
+        self,
+        run: int,
+        *,
+        done: int,
+        failed: int,
+        running: Sequence[Mapping[str, Any]] = (),
+        verdicts: Sequence[Mapping[str, Any]] | None = None,
+        state: str = "running",
+    ) -> None:
+        """Say how far a run is, and that its driver lives; verdicts stay as they were unless given."""
+        changes: dict[str, object] = {"state": state, "done": done, "failed": failed, "updated": _now()}
+        changes["running"] = outcomes.encode(list(running), "running")
+        if verdicts is not None:
+            changes["verdicts"] = outcomes.encode(list(verdicts), "verdicts")
+        with self._writing() as database:
+            for row in database.execute(f"{tables.selected('runs')} WHERE id = ?", (run,)).fetchall():
+                if tables.intact("runs", row):  # a damaged one is not to look whole again
+                    named = dict(zip(tables.COLUMNS["runs"], row[:-1], strict=True)) | changes
+                    database.execute(tables.inserted("runs"), tables.sealed("runs", list(named.values())))
+
+    def end_run(
+        self,
+        run: int,
+        state: str,
+        *,
+        done: int,
+        failed: int,
+        verdicts: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Say how a run ended, such as "done" or "stopped"."""
+        self.beat(run, done=done, failed=failed, verdicts=verdicts, state=state)
+
+    def runs(self, study: str | None = None, latest: bool = True) -> list[RunState]:
+        """The runs of a study or of all, oldest first; with `latest` only the last of each study.
+
+        A run whose driver died without a word is "interrupted".
+        """
+        found = {row[0]: row for row in self._scan("runs", study)}
+        last = {row[1]: id for id, row in sorted(found.items())}
+        return [_run_state(row) for id, row in sorted(found.items()) if not latest or last[row[1]] == id]
+
+
+def _run_state(row: Sequence[Any]) -> RunState:
+    named = dict(zip(tables.COLUMNS["runs"], row, strict=True))
+    birth, running, verdicts = (named.pop(name) for name in ("born", "running", "verdicts"))
+    found = RunState(**named, running=outcomes.decode(running), verdicts=outcomes.decode(verdicts))
+    if found.state != "running":
+        return found
+    if found.host == platform.node():
+        dead = born(found.pid) is None or (birth != "" and born(found.pid) != birth)
+    else:
+        dead = (datetime.now(UTC) - datetime.fromisoformat(found.updated)).total_seconds() > SILENCE
+    return replace(found, state="interrupted", running=[]) if dead else found
+
+
+def _done_row(row: Sequence[Any]) -> listing.Row:
+    key, study, _, trial, seconds, finished, _, document, *_ = row
+    fields = listing.flat(outcomes.decode(trial), outcomes.scalars(document))
+    return {"study": study, "key": key, **fields, "seconds": seconds, "finished": finished}
+
+
+def _failed_row(row: Sequence[Any]) -> listing.Row:
+    key, study, _, trial, seconds, finished, attempts, text = row
+    lines = text.strip().splitlines()
+    return {
+        "study": study,
+        "key": key,
+        **listing.flat(outcomes.decode(trial), {}),
+        "error": lines[-1] if lines else "",
+        "traceback": text,
+        "attempts": attempts,
+        "seconds": seconds,
+        "finished": finished,
+    }
+
+
+def _when(row: Sequence[Any]) -> tuple[str, str]:
+    """When a row was stored."""
+    return row[5], row[0]
+
+
+def _common(
+    key: str, study: str, trial: Mapping[str, Any], code: str, seconds: float, attempts: int
+) -> tuple[str, str, str, str, float, str, int]:
+    """The first columns of a result or a failure."""
+    for name, value in (("key", key), ("study", study), ("code", code)):
+        if not isinstance(value, str) or not value:
+            raise InputError(f"{name}={value!r} is not a text")
+    if not math.isfinite(seconds) or seconds < 0:
+        raise InputError(f"seconds={seconds!r} is not a time")
+    check_count("attempts", attempts)
+    texts = (str(key), str(study), str(code), outcomes.encode(trial, "trial"))
+    return *texts, float(seconds) + 0.0, _now(), int(attempts)  # SQLite has no negative zero
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

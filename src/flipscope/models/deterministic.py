@@ -1,0 +1,168 @@
+"""Whether a model is a function of one string: it answers alike again, and whatever it is asked together with.
+
+Rounding makes that hard to see: a product of matrices rounds differently for another number of strings, and a chaotic
+model turns this into any difference. But with as many strings and at the same place in the batch, it matters nothing
+to a string's sums which strings the others are. So a string is asked among others and among copies of itself, and the
+two answers are compared. What is left is a model that looks at the place or at the number of strings. That shows
+against the string asked alone, and of a module it is judged in float64, by what a nudge of every weight does.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from flipscope.basics.errors import InputError
+from flipscope.models.inner import coarsest_type
+
+Bits: TypeAlias = NDArray[np.uint8]
+Answers: TypeAlias = NDArray[np.floating]  # [string, number]
+Ask: TypeAlias = Callable[[Bits], Answers]
+
+ORDERS = 64.0  # roundings by which two orders of summation may differ
+FACTOR = 8.0  # a difference so many times larger than rounding makes is not rounding
+CREDIBLE = 0.01  # share of the answers up to which a difference may pass for rounding
+STRINGS = 8  # asked together
+PERTURBATION = 2.0**9  # roundings of every weight that stand for those of all sums
+_SINGLE = float(np.finfo(np.float32).eps)
+
+
+def check_deterministic(
+    model: object, asking: Callable[[Any], Ask], strings: Bits, batch: int, eps: float | None = None
+) -> None:
+    """Raise InputError unless the model answers each string alike, again and together with any others.
+
+    ``asking(model)`` asks the model, or a copy of it in float64; ``batch`` is how many strings it can be asked at once,
+    and ``eps`` the rounding of its numbers, where that of the answers does not tell.
+    """
+    few = some_strings(strings, max(2, min(batch, STRINGS)))
+    ask = asking(model)
+    try:
+        first = ask(few)
+    except Exception:
+        if batch > 1:
+            raise
+        few = few[:1]  # it takes one string at a time, so that no other can matter
+        first = ask(few)
+    size, eps = float(np.abs(first).max(initial=0.0)), float(np.finfo(first.dtype).eps) if eps is None else eps
+    moved = largest_difference(first, ask(few))
+    # Accelerators may add up in another order each time; no more than that is excused.
+    if moved > ORDERS * eps * size:
+        raise InputError(
+            f"the model gave outputs that differ by {moved:.2g} for the same strings: switch off dropout and other "
+            "randomness, then measure again"
+        )
+    if len(few) == 1:
+        return
+    found = _together(ask, few, first)
+    if isinstance(model, nn.Module):
+        room = ORDERS * eps * size
+        if found.others > FACTOR * found.alone + room:
+            _refuse(found.others)
+        if max(found.others, found.place) <= room or _is_rounding(model, asking, few):
+            return
+    # Of others it is not known what rounding does: that of a string alone is believed as far as it is small.
+    room = ORDERS * max(eps, _SINGLE) * size
+    if found.others > FACTOR * min(found.alone, CREDIBLE * size) + room:
+        _refuse(found.others)
+
+
+def largest_difference(first: Answers, second: Answers) -> float:
+    """The largest distance of two answers; equal infinities have none."""
+    with np.errstate(invalid="ignore"):
+        distance = np.abs(first.astype(np.float64) - second.astype(np.float64))
+    return float(np.where(first == second, 0.0, distance).max(initial=0.0))
+
+
+def perturbed(module: nn.Module, amount: float) -> nn.Module:
+    """A copy with every parameter moved up or down by this share of itself."""
+    moved = copy.deepcopy(module)
+    stream = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in filter(Tensor.is_floating_point, moved.parameters()):
+            # A sign of each row, column and so on: as good as one of each number, and no work to draw.
+            move = _signs((), stream).to(parameter)
+            for size in parameter.shape:
+                move = move[..., None] * _signs((size,), stream).to(parameter)
+            parameter.add_(move * parameter, alpha=amount)
+    return moved
+
+
+def _signs(shape: tuple[int, ...], stream: torch.Generator) -> Tensor:
+    return 2 * torch.randint(0, 2, shape, generator=stream) - 1
+
+
+def perturbation_of(dtype: torch.dtype) -> float:
+    """The nudge that stands for the rounding of this type: at least a hundred times what that does."""
+    return min(PERTURBATION * torch.finfo(dtype).eps / 2, 2.0**-6)
+
+
+@dataclass(frozen=True)
+class _Together:
+    """By how much the answer to a string moves: with the others, alone instead of first, alone instead of anywhere."""
+
+    others: float
+    alone: float
+    place: float
+
+
+def _together(ask: Ask, few: Bits, first: Answers) -> _Together:
+    last = len(few) - 1
+    backwards = ask(few[::-1])
+    others = alone = place = 0.0
+    for row in sorted({0, last // 2, last}):
+        copies = ask(np.repeat(few[row : row + 1], len(few), axis=0))
+        for answers, where in ((first, row), (backwards, last - row)):
+            others = max(others, largest_difference(answers[where], copies[where]))
+        try:
+            itself = ask(few[row : row + 1])
+        except Exception:  # some models take no string alone
+            continue
+        alone = max(alone, largest_difference(itself, copies[:1]))
+        place = max(place, largest_difference(np.broadcast_to(itself, copies.shape), copies))
+    return _Together(others, alone, place)
+
+
+def _is_rounding(model: nn.Module, asking: Callable[[Any], Ask], few: Bits) -> bool:
+    """Whether rounding explains the differences, judged in float64; False if the module cannot be had in it.
+
+    InputError if it does not.
+    """
+    try:
+        wide = copy.deepcopy(model).double()
+        ask = asking(wide)
+        first = ask(few)
+    except Exception:
+        return False
+    half = len(few) // 2
+    inner = coarsest_type(lambda: ask(few[:half]), lambda: ask(few[-half:])) or torch.float64
+    rounding = largest_difference(first, asking(perturbed(wide, perturbation_of(inner)))(few))
+    room = FACTOR * rounding + ORDERS * torch.finfo(inner).eps * float(np.abs(first).max(initial=0.0))
+    found = _together(ask, few, first)
+    if (moved := max(found.others, found.place)) > room:
+        _refuse(moved)
+    return True
+
+
+def _refuse(moved: float) -> None:
+    raise InputError(
+        f"the model's output for a string moves by {moved:.2g} with the strings that are asked together with it: take "
+        "statistics over the batch and the like out of it, such as batch normalisation in training mode"
+    )
+
+
+def some_strings(strings: Bits, most: int) -> Bits:
+    """Up to so many different strings from all over; if all are the same, one and its first flip."""
+    spread = strings[np.unique(np.linspace(0, len(strings) - 1, STRINGS * most).astype(np.int64))]
+    found = np.stack([*{string.tobytes(): string for string in spread}.values()])
+    if len(found) == 1 and found.size:
+        found = np.concatenate([found, found])
+        found[1, 0] ^= 1
+    return found[np.unique(np.linspace(0, len(found) - 1, most).astype(np.int64))]

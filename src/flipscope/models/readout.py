@@ -1,0 +1,137 @@
+"""The logits of our transformer for training: the same numbers up to rounding, with less work in both end layers.
+
+First layer: its input at a position takes only two vectors, one a bit, so that queries, keys and values are computed
+for those two and then looked up. Last layer: one position is read, so that keys and values need not be computed at
+all, since q . (W_K x_j) = (W_K' q) . x_j and sum_j a_j W_V x_j = W_V sum_j a_j x_j. Between them attention is PyTorch's
+fused kernel, which has no second derivative on the CPU: what differentiates twice calls the model itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Int64, UInt8
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from flipscope.basics.errors import InputError
+from flipscope.models.known import difference
+from flipscope.models.transformer import Attention, Block, Transformer
+
+
+def logits_for(model: nn.Module) -> Callable[[Tensor], Tensor]:
+    """A function from bits to the model's logits, once differentiable: the quick one where it applies, else the model.
+
+    It applies to a `Transformer` on bits, just as its configuration says, that is read at its first or last position,
+    without dropout, padding or trained logit scales.
+    """
+    if not isinstance(model, Transformer) or difference(model) is not None:
+        return model
+    config = model.config
+    ends = config.readout in ("first", "last") and config.inputs == "bits"
+    if not ends or config.dropout or config.learned_scale:
+        return model
+    return lambda bits: _quick_logits(model, bits)
+
+
+def _quick_logits(model: Transformer, bits: UInt8[Tensor, "string position"]) -> Float[Tensor, "string ..."]:
+    """What `model(bits)` gives."""
+    model.check(bits)
+    both = torch.arange(2, dtype=torch.uint8, device=bits.device)[:, None].expand(2, bits.shape[1])
+    table = model.embed(both)  # [2, position, width]: all bits 0, all bits 1; the marker is in both
+    places = _places(model, bits, table.shape[1])
+    if len(model.blocks) == 1:
+        x = F.embedding(places, table.flatten(0, 1))
+    else:
+        x = _first_block(_block(model, 0), table.flatten(0, 1), places)
+        for number in range(1, len(model.blocks) - 1):
+            block = _block(model, number)
+            seen = _seen(block, x)
+            x = block.finish(x, _attend(block.attention, *_project(block.attention, seen)))
+    block = _block(model, -1)
+    row = 0 if model.config.readout == "first" else x.shape[1] - 1
+    read = block.finish(x[:, row], _attend_once(block.attention, _seen(block, x), row))
+    return model.read(read[:, None])
+
+
+def _block(model: Transformer, number: int) -> Block:
+    block = model.blocks[number]
+    assert isinstance(block, Block)
+    return block
+
+
+def _seen(block: Block, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
+    """What attention sees of the layer's input."""
+    return block.norm1(x) if block.config.norm == "pre" and block.norm1 is not None else x
+
+
+def _places(model: Transformer, bits: Tensor, count: int) -> Int64[Tensor, "string position"]:
+    """For each string and position, the marker's included, the row of the table that holds its vector."""
+    before = int(model.config.marker == "cls")
+    rows = F.pad(bits.long(), (before, count - bits.shape[1] - before))
+    return rows * count + torch.arange(count, device=bits.device)
+
+
+def _first_block(
+    block: Block, table: Float[Tensor, "row width"], places: Int64[Tensor, "string position"]
+) -> Float[Tensor, "string position width"]:
+    """The first layer's output, from the vectors that its input can take."""
+    parts = (table, *_project(block.attention, _seen(block, table)))
+    x, query, key, value = F.embedding(places, torch.cat(parts, dim=1)).split([p.shape[1] for p in parts], dim=-1)
+    return block.finish(x, _attend(block.attention, query, key, value))
+
+
+def _project(
+    attention: Attention, seen: Float[Tensor, "*batch width"]
+) -> tuple[Float[Tensor, "*batch inner"], Float[Tensor, "*batch inner"], Float[Tensor, "*batch inner"]]:
+    """Queries, keys and values."""
+    return attention.query(seen), attention.key(seen), attention.value(seen)
+
+
+def _attend(
+    attention: Attention,
+    query: Float[Tensor, "string position inner"],
+    key: Float[Tensor, "string position inner"],
+    value: Float[Tensor, "string position inner"],
+) -> Float[Tensor, "string position width"]:
+    """What the heads bring to every position."""
+    visible = attention.visible(query)
+    query, key, value = attention.split(query), attention.split(key), attention.split(value)
+    if attention.config.attention != "softmax":
+        return attention.mix(attention.weights(attention.scores(query, key), visible), value)
+    mixed = F.scaled_dot_product_attention(query, key, value, visible, scale=attention.config.scale)
+    if attention.output is None:
+        return mixed.sum(dim=1)
+    joined: Tensor = attention.output(mixed.transpose(1, 2).flatten(-2))
+    return joined
+
+
+def _attend_once(
+    attention: Attention, x: Float[Tensor, "string position width"], row: int
+) -> Float[Tensor, "string width"]:
+    """What the heads bring to one position, without keys and values of the others."""
+    heads, size = attention.config.heads, attention.config.key_width
+    query = attention.query(x[:, row]).unflatten(-1, (heads, size)) * attention.config.scale
+    key, value = (part.weight.unflatten(0, (heads, size)) for part in (attention.key, attention.value))
+    scores = torch.einsum("bhs,hsw->bhw", query, key) @ x.transpose(1, 2)  # [string, head, position]
+    if attention.key.bias is not None:
+        scores = scores + (query * attention.key.bias.unflatten(0, (heads, size))).sum(dim=-1, keepdim=True)
+    visible = attention.visible(x, slice(row, row + 1))  # [1, position] or None
+    weights = attention.weights(scores, visible)
+    mixed = torch.einsum("bhw,hsw->bhs", weights @ x, value)
+    if attention.value.bias is not None:
+        mixed = mixed + attention.value.bias.unflatten(0, (heads, size)) * weights.sum(dim=-1, keepdim=True)
+    joined: Tensor = mixed.sum(dim=1) if attention.output is None else attention.output(mixed.flatten(1))
+    return joined
+
+
+def binary_logit(logits: Tensor) -> Float[Tensor, " string"]:
+    """One number a string, positive for 1: the logit itself, or of two outputs that of 1 less that of 0."""
+    if logits.ndim == 2 and logits.shape[1] == 2:
+        return logits[:, 1] - logits[:, 0]
+    if logits.ndim == 2 and logits.shape[1] == 1:
+        return logits[:, 0]
+    if logits.ndim != 1:
+        raise InputError(f"logits of shape {tuple(logits.shape)} are not one a string, [string], nor two, [string, 2]")
+    return logits

@@ -1,0 +1,11 @@
+"""Every compiled loop, and nothing else; `native.compiled` says how they are compiled and where machine code is kept.
+
+tables, walsh, certificates      of truth tables, for `cube`
+simd, span                       vectors of 8 or 16 numbers, and the width that the processor prefers
+lanes, first_lanes               of narrow models: one flip per lane
+wide, rectified                  of the others: attention, norms, units that are on
+"""
+
+# Raised when the numbers of the compiled loops or of the engine of flips change, which tests/flips/test_golden.py sees:
+# results that rest on them are then measured again.
+REVISION = 1

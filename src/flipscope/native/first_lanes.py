@@ -1,0 +1,272 @@
+"""Compiled loops of the first layer from tables, for narrow models: flips side by side, one a lane (first_layer).
+
+What attention brings to a token under a flip is a mixture of few vectors, and so is the MLP's first matrix times it
+(mixed_rows): both stand in one list of ``numbers``, the token's own coordinates first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float32, Int64
+from numba import boolean, float32, int64, njit, types, void
+
+from flipscope.native.lanes import add_units, normalise
+from flipscope.native.simd import (
+    UNITS,
+    add_each,
+    add_loaded,
+    inverse_root,
+    load,
+    multiply,
+    multiply_add,
+    one_token,
+    power_of_two,
+    splat,
+    spread,
+    spread_units,
+    store,
+    store_tile,
+)
+from flipscope.native.span import Span, compiled_by_span
+
+_cube, _matrix, _row, _number = float32[:, :, ::1], float32[:, ::1], float32[::1], float32
+_whole_matrix, _whole = int64[:, ::1], int64[::1]
+Arrays = tuple[np.ndarray, ...]
+_ZERO, _ONE, _TWO, _NEVER = np.float32(0), np.float32(1), np.float32(2), np.float32(-np.inf)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _powers(span: Any, x: Any, top: Any, out: Any, into: Any) -> Any:
+    """``out`` and ``into`` become 2^(x - top); the sum of these."""
+    for j in range(len(x)):
+        out[j] = x[j] - top
+    for at in range(0, len(out), span.lanes):
+        store(out, at, power_of_two(load(span, out, at)))
+    total = _ZERO
+    for j in range(len(x)):
+        into[j] = out[j]
+        total += out[j]
+    return total
+
+
+_found = types.UniTuple(_cube, 5)
+
+
+@compiled_by_span(lambda span: [void(span, _cube, _whole, _whole, int64, _found, _whole_matrix, _matrix, int64, int64)])
+def first_shares(
+    span: Span,
+    scores: Float32[np.ndarray, "head row row"],
+    rows: Int64[np.ndarray, " token"],
+    flipped: Int64[np.ndarray, " flip"],
+    offset: int,
+    found: Arrays,
+    rare: Int64[np.ndarray, "head token"],
+    rare_keep: Float32[np.ndarray, "head token"],
+    first: int,
+    last: int,
+) -> None:
+    """Each token's unnormalised weights, and of what its attention is mixed under each flip (first_layer.FirstLayer).
+
+    ``found`` are the weights [head, token, token], those without a dominating key, and the shares keep, out and put
+    [head, token, lane]. The lanes after the flips are the string itself. If a bit has more than half of a token's
+    weight, its flip is ``rare``: keep is 0, and ``rare_keep`` is the share of the sums without that key. ``scores`` are
+    logarithms to base 2.
+    """
+    weights, rest, keep, out, put = found
+    tokens, lanes, flips = weights.shape[2], keep.shape[2], len(flipped)
+    seen, change = np.zeros(tokens, np.float32), np.zeros(lanes, np.float32)
+    filled = (tokens + span.lanes - 1) // span.lanes * span.lanes
+    old, others = np.zeros(filled, np.float32), np.zeros(filled, np.float32)
+    for head in range(first, last):
+        for token in range(tokens):
+            line = scores[head, rows[token]]
+            kept, taken, given = keep[head, token], out[head, token], put[head, token]
+            top, where = _NEVER, 0
+            for j in range(tokens):
+                seen[j] = line[rows[j]]
+                if seen[j] > top:
+                    top, where = seen[j], j
+            total = _powers(span, seen, top, old, weights[head, token])
+            for i in range(flips):
+                change[i] = -abs(line[flipped[i]] - top)
+            for at in range(0, lanes, span.lanes):
+                store(change, at, power_of_two(load(span, change, at)))
+            for i in range(flips):
+                fell, before = line[flipped[i]] <= top, old[offset + i]
+                shrink, grow = (_ONE, change[i]) if fell else (change[i], _ONE)
+                share = _ONE / (shrink * (total - before) + grow)
+                kept[i], taken[i], given[i] = shrink * share, -shrink * before * share, grow * share
+            for i in range(flips, lanes):
+                kept[i], taken[i], given[i] = _ONE / total, _ZERO, _ZERO
+            flip = where - offset
+            rare[head, token] = -1
+            rest[head, token] = _ZERO
+            if total < _TWO and 0 <= flip < flips and tokens > 1:
+                rare[head, token] = flip
+                seen[where] = _NEVER
+                top = _NEVER
+                for j in range(tokens):
+                    top = max(top, seen[j])
+                total = _powers(span, seen, top, others, rest[head, token]) - others[where]
+                rest[head, token, where] = _ZERO
+                new = line[flipped[flip]]
+                both = max(top, new)
+                shrink, grow = np.exp2(top - both), np.exp2(new - both)
+                share = _ONE / (shrink * total + grow)
+                rare_keep[head, token] = shrink * share
+                kept[flip], taken[flip], given[flip] = _ZERO, _ZERO, grow * share
+
+
+@compiled_by_span(lambda span: [void(span, _cube, _whole, _whole, int64, _cube, _matrix, int64, int64)])
+def own_shares(
+    span: Span,
+    scores: Float32[np.ndarray, "head row row"],
+    rows: Int64[np.ndarray, " token"],
+    flipped: Int64[np.ndarray, " flip"],
+    offset: int,
+    weights: Float32[np.ndarray, "head flip token"],
+    new: Float32[np.ndarray, "head flip"],
+    first: int,
+    last: int,
+) -> None:
+    """The flipped token's own weights: on the other tokens, and on its ``new`` self."""
+    tokens = len(rows)
+    filled = (tokens + span.lanes - 1) // span.lanes * span.lanes
+    seen, powers = np.zeros(tokens, np.float32), np.zeros(filled, np.float32)
+    for head in range(first, last):
+        for flip in range(len(flipped)):
+            line, own = scores[head, flipped[flip]], weights[head, flip]
+            top = _NEVER
+            for j in range(tokens):
+                seen[j] = line[rows[j]]
+            seen[offset + flip] = line[flipped[flip]]
+            for j in range(tokens):
+                top = max(top, seen[j])
+            total = _powers(span, seen, top, powers, own)
+            for j in range(tokens):
+                own[j] /= total
+            new[head, flip] = own[offset + flip]
+            own[offset + flip] = _ZERO
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _choose(ones: Any, bits: Any, lanes: Any, first: Any, old: Any, new: Any) -> None:
+    """What the flip of each lane takes out, and what it puts in, of the values of both ``bits`` [bit, number_lane]."""
+    zero, one = bits
+    for at in range(0, len(old), lanes):
+        for lane in range(lanes):
+            a, b = zero[at + lane], one[at + lane]
+            old[at + lane], new[at + lane] = (b, a) if ones[first + lane] else (a, b)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _take_shares(span: Any, shares: Any, group: Any, token: Any, out: Any) -> None:
+    """The shares keep, out and put [head, three, token, lane] of a tile's tokens and one group's lanes."""
+    lanes, to = span.lanes, 0
+    for head in range(len(shares[0])):
+        for share in shares:
+            for row in range(token, token + span.tokens):
+                store(out, to, load(span, share[head, row], group * lanes))
+                to += lanes
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _mix(span: Any, base: Any, shares: Any, sums: Any, old: Any, new: Any, token: Any, out: Any) -> None:
+    """All numbers of a tile's tokens in one group's lanes: base + keep U + out v + put v', summed over heads."""
+    lanes, tile, (heads, room, numbers) = span.lanes, span.tokens * span.lanes, sums.shape
+    flat_base, flat_sums = base.reshape(-1), sums.reshape(-1)
+    for number in range(0, numbers, UNITS):
+        x = spread_units(span, flat_base, token * numbers + number, numbers)
+        share, some, value = 0, token * numbers + number, number * lanes
+        for _ in range(heads):
+            x = add_each(x, shares, share, lanes, flat_sums, some, numbers)
+            x = add_loaded(x, shares, share + tile, lanes, old, value, lanes)
+            x = add_loaded(x, shares, share + 2 * tile, lanes, new, value, lanes)
+            share, some, value = share + 3 * tile, some + room * numbers, value + numbers * lanes
+        store_tile(out, number * lanes, numbers * lanes, lanes, x)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _enter(
+    span: Any, x: Any, gain: Any, shift: Any, up_bias: Any, eps: Any, norm_first: Any, into: Any, at: Any
+) -> None:
+    """A token's numbers become its hidden units, and from ``at`` on what the MLP sees of it; they are centred."""
+    lanes, width, z = span.lanes, len(gain), splat(span, _ONE)
+    if norm_first:
+        total = splat(span, _ZERO)
+        for i in range(0, width * lanes, lanes):
+            total = multiply_add(load(span, x, i), load(span, x, i), total)
+        z = inverse_root(multiply_add(total, splat(span, _ONE / np.float32(width)), splat(span, eps)))
+    for i in range(width):
+        number = multiply(load(span, x, i * lanes), z)
+        store(into, at + i * lanes, multiply_add(number, spread(span, gain, i), spread(span, shift, i)))
+    for unit in range(len(up_bias)):
+        of = (width + unit) * lanes
+        store(x, of, multiply_add(load(span, x, of), z, spread(span, up_bias, unit)))
+
+
+_shares, _sums, _finish = types.UniTuple(_cube, 3), types.UniTuple(_cube, 2), types.UniTuple(_row, 7)
+_tables = (_matrix, _shares, _sums, _cube, boolean[::1], _whole_matrix, _matrix, _matrix, int64)
+
+
+@compiled_by_span(lambda span: [void(span, _matrix, *_tables, _finish, _number, boolean, int64, int64, int64)])
+def first_layer(
+    span: Span,
+    states: Float32[np.ndarray, "group token_width_lane"],
+    base: Float32[np.ndarray, "room number"],
+    shares: Arrays,
+    sums: Arrays,
+    bits: Float32[np.ndarray, "bit group head_number_lane"],
+    ones: Bool[np.ndarray, " group_lane"],
+    rare: Int64[np.ndarray, "head token"],
+    rare_keep: Float32[np.ndarray, "head token"],
+    own: Float32[np.ndarray, "flip number"],
+    offset: int,
+    finish: Arrays,
+    eps: float,
+    norm_first: bool,
+    begin: int,
+    first: int,
+    last: int,
+) -> None:
+    """The first layer's output at every token, for ``states`` first .. last - 1, which begin with group ``begin``.
+
+    ``shares`` are keep, out and put [head, room, lane], ``sums`` all of them and those without a rare flip's key
+    [head, room, number]: there is room for whole tiles of tokens. ``bits`` are the values of both bits at each lane's
+    position, ``ones`` the lanes whose bit is 1 and becomes 0.
+    """
+    up_bias, down, down_bias, gain1, shift1, gain2, shift2 = finish
+    (heads, _, numbers), tokens, lanes = sums[0].shape, rare.shape[1], span.lanes
+    one, width, hidden = one_token(span), len(down_bias), len(up_bias)
+    tile, active = np.zeros(span.tokens * numbers * lanes, np.float32), np.zeros(hidden, np.int64)
+    some_shares = np.zeros(3 * heads * span.tokens * lanes, np.float32)
+    old, new = np.zeros(heads * numbers * lanes, np.float32), np.zeros(heads * numbers * lanes, np.float32)
+    for place in range(first, last):
+        group, into = begin + place, states[place]
+        _choose(ones, (bits[0, group], bits[1, group]), lanes, group * lanes, old, new)
+        for start in range(0, tokens, span.tokens):
+            _take_shares(span, shares, group, start, some_shares)
+            _mix(span, base, some_shares, sums[0], old, new, start, tile)
+            for token in range(start, min(start + span.tokens, tokens)):
+                within = (token - start) * numbers * lanes
+                x = tile[within : within + numbers * lanes]
+                for head in range(heads):
+                    flip = rare[head, token]
+                    if flip >= 0 and flip // lanes == group:
+                        some, factor = sums[1][head, token], rare_keep[head, token]
+                        for number in range(numbers):
+                            x[number * lanes + flip % lanes] += factor * some[number]
+                flip = token - offset
+                if 0 <= flip < len(own) and flip // lanes == group:
+                    for number in range(numbers):
+                        x[number * lanes + flip % lanes] = own[flip, number]
+                at = token * width * lanes
+                _enter(span, x, gain1, shift1, up_bias, eps, norm_first, into, at)
+                add_units(one, x, width * lanes, hidden, down, down_bias, into, at, active)
+            if start + span.tokens <= tokens:
+                normalise(span, into, start * width * lanes, width, gain2, shift2, eps)
+            else:  # what stands in the spare room stays what it is
+                for token in range(start, tokens):
+                    normalise(one, into, token * width * lanes, width, gain2, shift2, eps)

@@ -1,0 +1,402 @@
+"""Compiled loops for narrow models in float32: as many flips of a string at once as a vector has lanes.
+
+States stand as [token, coordinate, lane]. A matrix product multiplies one weight, in every lane, by numbers that stand
+together; attention, norms and ReLU are done lane by lane, and nothing is ever turned on its side. Weights that are the
+same for all lanes come in packs of four units, ``[unit / 4, input, 4]``, the second matrix of an MLP in packs of eight.
+Sums of a tile, of a few tokens (span.TOKENS) and four units, are held in registers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32, Int64
+from numba import boolean, float32, int64, types, void
+
+from flipscope.native.simd import (
+    PACK,
+    UNITS,
+    add,
+    add_loaded,
+    add_spread,
+    any_nonzero,
+    any_reaches,
+    columns_of,
+    divide,
+    first_row,
+    inverse_root,
+    larger,
+    load,
+    load_column,
+    load_pack,
+    load_units,
+    multiply,
+    multiply_add,
+    one_token,
+    power_of_two,
+    smaller,
+    splat,
+    splat_column,
+    splat_pack,
+    splat_units,
+    spread_column,
+    spread_pack,
+    spread_units,
+    store,
+    store_tile,
+    subtract,
+    times_column,
+)
+from flipscope.native.span import Span, compiled_by_span
+
+_cube, _matrix, _row, _number = float32[:, :, ::1], float32[:, ::1], float32[::1], float32
+_ZERO, _ONE, _NEVER, _ALWAYS = np.float32(0), np.float32(1), np.float32(-np.inf), np.float32(np.inf)
+
+
+def _for_one_token_too(signature: Any) -> Any:
+    return lambda span: [signature(span), signature(span.of(1))]
+
+
+@compiled_by_span(
+    _for_one_token_too(lambda span: void(span, _row, int64, int64, _row, _row, _row, int64, int64, boolean))
+)
+def _product(
+    span: Span,
+    x: Float32[np.ndarray, " token_input_lane"],
+    tokens: int,
+    inputs: int,
+    weights: Float32[np.ndarray, " pack_input_unit"],
+    bias: Float32[np.ndarray, " unit"],
+    out: Float32[np.ndarray, " token_unit_lane"],
+    step: int,
+    unit_step: int,
+    accumulate: bool,
+) -> None:
+    """Weights times each token + bias, or added to what is there: ``step`` numbers a token, ``unit_step`` a unit.
+
+    The number of tokens is a multiple of the span's; the four units of a pack stand together.
+    """
+    wide = inputs * span.lanes
+    for token in range(0, tokens, span.tokens):
+        for unit in range(0, len(bias), UNITS):
+            sums, at = spread_units(span, bias, unit, 0), unit * inputs
+            for i in range(token * wide, token * wide + wide, span.lanes):
+                sums = add_spread(sums, x, i, wide, weights, at)
+                at += UNITS
+            to = token * step + unit * unit_step
+            if accumulate:
+                sums = add(sums, load_units(span, out, to, step, span.lanes))
+            store_tile(out, to, step, span.lanes, sums)
+
+
+@compiled_by_span(lambda span: [void(span, _row, int64, _row, int64, int64, _row, _row)])
+def _scores(
+    span: Span,
+    query: Float32[np.ndarray, " token_size_lane"],
+    first: int,
+    key: Float32[np.ndarray, " token_size_lane"],
+    tokens: int,
+    size: int,
+    scores: Float32[np.ndarray, " key_query_lane"],
+    ends: Float32[np.ndarray, " query_and_one_lane"],
+) -> None:
+    """Attention logits (Eq 8a) of a tile's tokens, from ``first`` on, with all keys.
+
+    ``ends`` become the largest of each token, then the smallest of the first one.
+    """
+    step, block = size * span.lanes, span.tokens * span.lanes
+    to = 0
+    store_tile(ends, 0, span.lanes, 0, splat_column(span, _NEVER))
+    store(ends, block, splat(span, _ALWAYS))
+    for j in range(0, tokens * step, UNITS * step):
+        sums = splat_units(span, _ZERO)
+        for i in range(0, step, span.lanes):
+            sums = add_loaded(sums, query, first * step + i, step, key, j + i, step)
+        store_tile(scores, to, span.lanes, block, sums)
+        a, b, c, d = columns_of(sums)
+        most = larger(larger(a, b), larger(larger(c, d), load_column(span, ends, 0, span.lanes)))
+        store_tile(ends, 0, span.lanes, 0, most)
+        least = smaller(first_row(b), smaller(first_row(a), load(span, ends, block)))
+        store(ends, block, smaller(first_row(d), smaller(first_row(c), least)))  # in this order NaN does not count
+        to += UNITS * block
+
+
+@compiled_by_span(lambda span: [_number(span, _row, int64, int64)])
+def _bits_of_values(span: Span, value: Float32[np.ndarray, " pack_token_unit_lane"], tokens: int, size: int) -> Any:
+    """Bits between the largest and the smallest size of a coordinate of the values; of all coordinates the most.
+
+    So many more a weight must be below the largest to be left out: what it would bring is then lost in rounding, be its
+    value the largest and that of the largest weight the smallest.
+    """
+    pack = len(value) // size * UNITS
+    top, low = np.zeros(span.lanes, np.float32), np.zeros(span.lanes, np.float32)
+    least = _ONE
+    for d in range(size):
+        begin = d // UNITS * pack + d % UNITS * span.lanes
+        most, fewest = splat(span, _ZERO), splat(span, _NEVER)
+        for at in range(begin, begin + tokens * UNITS * span.lanes, UNITS * span.lanes):
+            number = load(span, value, at)
+            minus = subtract(splat(span, _ZERO), number)
+            most = larger(most, larger(number, minus))
+            fewest = larger(fewest, subtract(splat(span, _ZERO), larger(number, minus)))
+        store(top, 0, most)
+        store(low, 0, fewest)
+        for lane in range(span.lanes):
+            if top[lane] > _ZERO:
+                least = min(least, -low[lane] / top[lane])
+    return -np.log2(least) if least > _ZERO else np.inf
+
+
+@compiled_by_span(lambda span: [int64(span, _row, _row, int64, _number, int64[::1])])
+def _numerators(
+    span: Span,
+    scores: Float32[np.ndarray, " key_query_lane"],
+    ends: Float32[np.ndarray, " query_and_one_lane"],
+    tokens: int,
+    least: float,
+    keys: Int64[np.ndarray, " key"],
+) -> int:
+    """The softmax's numerators (Eq 8b) of a tile's queries, and how many ``keys`` have any that is not negligible.
+
+    Those of keys whose every logit is ``least`` or more below the largest are left out. The largest logits, at the
+    beginning of ``ends``, become one over the sums.
+    """
+    block = span.tokens * span.lanes
+    top = load_column(span, ends, 0, span.lanes)
+    low = subtract(top, splat(top, least))
+    for j in range(tokens):
+        keys[j] = j
+    count = tokens
+    if not any_reaches(load(span, ends, block), first_row(low)):  # else some lane gives every key its weight
+        count = 0
+        for j in range(tokens):
+            keys[count] = j
+            count += any_reaches(load_column(span, scores, j * block, span.lanes), low)
+    total = splat(top, _ZERO)
+    for k in range(count):
+        p = power_of_two(subtract(load_column(span, scores, keys[k] * block, span.lanes), top))
+        store_tile(scores, k * block, span.lanes, 0, p)
+        total = add(total, p)
+    store_tile(ends, 0, span.lanes, 0, divide(splat(total, _ONE), total))
+    return count
+
+
+@compiled_by_span(lambda span: [void(span, _row, _row, int64[::1], int64, _row, int64, _row, int64, int64)])
+def _averages(
+    span: Span,
+    numerators: Float32[np.ndarray, " key_query_lane"],
+    shares: Float32[np.ndarray, " query_and_one_lane"],
+    keys: Int64[np.ndarray, " key"],
+    count: int,
+    value: Float32[np.ndarray, " pack_token_unit_lane"],
+    size: int,
+    out: Float32[np.ndarray, " token_inner_lane"],
+    first: int,
+    step: int,
+) -> None:
+    """Weighted sums of the values (Eq 8c) for a tile's queries, written from ``first`` on, ``step`` numbers a query."""
+    lanes, pack = span.lanes, len(value) // size * UNITS
+    share = load_column(span, shares, 0, lanes)
+    for d in range(0, size, UNITS):
+        sums, begin = splat_units(span, _ZERO), d // UNITS * pack
+        for k in range(count):
+            at = begin + keys[k] * UNITS * lanes
+            sums = add_loaded(sums, numerators, k * span.tokens * lanes, lanes, value, at, lanes)
+        store_tile(out, first + d * lanes, step, lanes, times_column(sums, share))
+
+
+@compiled_by_span(_for_one_token_too(lambda span: void(span, _row, int64, int64, _row, _row, _number)))
+def normalise(
+    span: Span,
+    x: Float32[np.ndarray, " token_width_lane"],
+    first: int,
+    width: int,
+    gain: Float32[np.ndarray, " width"],
+    shift: Float32[np.ndarray, " width"],
+    eps: float,
+) -> None:
+    """The numbers of a tile's tokens, from ``first`` on, become their layer norms (Eqs 11-13), in place.
+
+    The mean is corrected by the mean of what is left, so that equal numbers become exactly zero.
+    """
+    lanes, step = span.lanes, width * span.lanes
+    total = splat_column(span, _ZERO)
+    share, left = splat(total, _ONE / np.float32(width)), total
+    for i in range(first, first + step, lanes):
+        total = add(total, load_column(span, x, i, step))
+    mean, total = multiply(total, share), left
+    for i in range(first, first + step, lanes):
+        number = subtract(load_column(span, x, i, step), mean)
+        left, total = add(left, number), multiply_add(number, number, total)
+    left = multiply(left, share)
+    variance = larger(splat(left, _ZERO), subtract(multiply(total, share), multiply(left, left)))
+    mean, z = add(mean, left), inverse_root(add(variance, splat(left, eps)))
+    for i in range(width):
+        at = first + i * lanes
+        number = multiply(subtract(load_column(span, x, at, step), mean), z)
+        number = multiply_add(number, spread_column(span, gain, i, 0), spread_column(span, shift, i, 0))
+        store_tile(x, at, step, 0, number)
+
+
+@compiled_by_span(lambda span: [void(span.of(1), _row, int64, int64, _row, _row, _row, int64, int64[::1])])
+def add_units(
+    one: Span,
+    units: Float32[np.ndarray, " unit_lane"],
+    begin: int,
+    count: int,
+    down: Float32[np.ndarray, " pack_unit_coordinate"],
+    bias: Float32[np.ndarray, " width"],
+    x: Float32[np.ndarray, " token_width_lane"],
+    first: int,
+    active: Int64[np.ndarray, " unit"],
+) -> None:
+    """Add to one token, from ``first`` on, what the positive parts of ``count`` hidden units bring it, and the bias.
+
+    Units that are off in every lane are left out.
+    """
+    on, lanes = 0, one.lanes
+    for unit in range(count):
+        number = larger(splat(one, _ZERO), load(one, units, begin + unit * lanes))
+        store(units, begin + on * lanes, number)
+        active[on] = unit * PACK
+        on += any_nonzero(number)
+    for i in range(0, len(bias), PACK):
+        sums, to, pack = splat_pack(one, _ZERO), first + i * lanes, i * count
+        for k in range(on):
+            sums = add_spread(sums, units, begin + k * lanes, 0, down, pack + active[k])
+        sums = add(sums, spread_pack(one, bias, i, 0))
+        store_tile(x, to, 0, lanes, add(sums, load_pack(one, x, to, 0, lanes)))
+
+
+_weights = types.UniTuple(_row, 12)
+Weights = tuple[np.ndarray, ...]  # of a layer
+
+
+@compiled_by_span(lambda span: [void(span, _matrix, int64, int64, _number, _weights, _number, boolean, int64, int64)])
+def middle_layer(
+    span: Span,
+    states: Float32[np.ndarray, "group token_width_lane"],
+    tokens: int,
+    heads: int,
+    least: float,
+    weights: Weights,
+    eps: float,
+    norm_first: bool,
+    first: int,
+    last: int,
+) -> None:
+    """A layer (Eqs 8-13) in place at every token of groups first .. last - 1.
+
+    A group has room for more tokens than it has, up to a multiple of a tile's: what stands there is computed along.
+    """
+    one, lanes, some_tokens = one_token(span), span.lanes, span.tokens
+    qkv_weight, qkv_bias, output, output_bias, up, up_bias, down, down_bias, gain1, shift1, gain2, shift2 = weights
+    width, hidden, size = len(down_bias), len(up_bias), len(qkv_bias) // (3 * heads)
+    room, inner = states.shape[1] // (width * lanes), heads * size
+    filled = (tokens + UNITS - 1) // UNITS * UNITS
+    query, value = np.zeros(room * size * lanes, np.float32), np.zeros(room * size * lanes, np.float32)
+    key = np.zeros(max(room, filled) * size * lanes, np.float32)
+    mixed = np.zeros(room * inner * lanes, np.float32)
+    scores = np.zeros(filled * some_tokens * lanes, np.float32)
+    ends = np.zeros((some_tokens + 1) * lanes, np.float32)
+    keys, active = np.zeros(tokens, np.int64), np.zeros(hidden, np.int64)
+    units = np.zeros(some_tokens * hidden * lanes, np.float32)
+    part, row = size * width, size * lanes
+    for group in range(first, last):
+        x = states[group]
+        for head in range(heads):
+            at, bias = 3 * head * part, 3 * head * size
+            some = qkv_weight[at : at + part]
+            _product(span, x, room, width, some, qkv_bias[bias : bias + size], query, row, lanes, False)
+            some = qkv_weight[at + part : at + 2 * part]
+            _product(span, x, room, width, some, qkv_bias[bias + size : bias + 2 * size], key, row, lanes, False)
+            some = qkv_weight[at + 2 * part : at + 3 * part]
+            some_bias = qkv_bias[bias + 2 * size : bias + 3 * size]
+            _product(span, x, room, width, some, some_bias, value, UNITS * lanes, room * lanes, False)
+            for i in range(tokens * row, filled * row):  # more keys, that change no maximum
+                key[i] = key[i - row]
+            lost = least + _bits_of_values(span, value, tokens, size)
+            for token in range(0, room, some_tokens):
+                _scores(span, query, token, key, filled, size, scores, ends)
+                count = _numerators(span, scores, ends, tokens, lost, keys)
+                to = (token * inner + head * size) * lanes
+                _averages(span, scores, ends, keys, count, value, size, mixed, to, inner * lanes)
+        _product(span, mixed, room, inner, output, output_bias, x, width * lanes, lanes, True)
+        for token in range(0, room, some_tokens):
+            begin = token * width * lanes
+            few = x[begin : begin + some_tokens * width * lanes]
+            if norm_first:
+                normalise(span, few, 0, width, gain1, shift1, eps)
+            _product(span, few, some_tokens, width, up, up_bias, units, hidden * lanes, lanes, False)
+            for k in range(some_tokens):
+                add_units(one, units, k * hidden * lanes, hidden, down, down_bias, few, k * width * lanes, active)
+            normalise(span, few, 0, width, gain2, shift2, eps)
+
+
+@compiled_by_span(
+    lambda span: [
+        void(span, _matrix, int64, int64, int64, _weights, _row, _row, _number, boolean, _matrix, int64, int64)
+    ]
+)
+def last_layer(
+    span: Span,
+    states: Float32[np.ndarray, "group token_width_lane"],
+    tokens: int,
+    read: int,
+    heads: int,
+    weights: Weights,
+    absorbed: Float32[np.ndarray, " head_pack_size_unit"],
+    value: Float32[np.ndarray, " head_pack_width_unit"],
+    eps: float,
+    norm_first: bool,
+    out: Float32[np.ndarray, "group width_lane"],
+    first: int,
+    last: int,
+) -> None:
+    """The layer's output at the token that is read, for groups first .. last - 1 (last_layer.LastLayer)."""
+    query_weight, query_bias, output, output_bias, up, up_bias, down, down_bias, gain1, shift1, gain2, shift2 = weights
+    one, lanes, width, hidden, inner = one_token(span), span.lanes, len(down_bias), len(up_bias), len(query_bias)
+    size = inner // heads
+    part, row = size * width, width * lanes
+    query, pulled = np.zeros(inner * lanes, np.float32), np.zeros(row, np.float32)
+    scores, mixed = np.zeros(tokens * lanes, np.float32), np.zeros(inner * lanes, np.float32)
+    units, active = np.zeros(hidden * lanes, np.float32), np.zeros(hidden, np.int64)
+    nothing = np.zeros(max(width, inner), np.float32)
+    for group in range(first, last):
+        x, into = states[group], out[group]
+        here = x[read * row : (read + 1) * row]
+        _product(one, here, 1, width, query_weight, query_bias, query, 0, lanes, False)
+        for head in range(heads):
+            some, own = absorbed[head * part : (head + 1) * part], head * size * lanes
+            _product(one, query[own : own + size * lanes], 1, size, some, nothing[:width], pulled, 0, lanes, False)
+            top = splat(one, _NEVER)
+            for token in range(tokens):
+                a, b = splat(one, _ZERO), splat(one, _ZERO)
+                for i in range(0, row, 2 * lanes):
+                    at = token * row + i
+                    a = multiply_add(load(one, pulled, i), load(one, x, at), a)
+                    b = multiply_add(load(one, pulled, i + lanes), load(one, x, at + lanes), b)
+                store(scores, token * lanes, add(a, b))
+                top = larger(add(a, b), top)
+            total = splat(one, _ZERO)
+            for token in range(tokens):
+                p = power_of_two(subtract(load(one, scores, token * lanes), top))
+                store(scores, token * lanes, p)
+                total = add(total, p)
+            share = divide(splat(one, _ONE), total)
+            for i in range(0, row, UNITS * lanes):
+                sums = splat_units(one, _ZERO)
+                for token in range(tokens):
+                    sums = add_loaded(sums, scores, token * lanes, 0, x, token * row + i, lanes)
+                store_tile(pulled, i, 0, lanes, times_column(sums, share))
+            some = value[head * part : (head + 1) * part]
+            _product(one, pulled, 1, width, some, nothing[:size], mixed[own : own + size * lanes], 0, lanes, False)
+        _product(one, mixed, 1, inner, output, output_bias, into, 0, lanes, False)
+        for i in range(0, row, lanes):
+            store(into, i, add(load(one, into, i), load(one, here, i)))
+        if norm_first:
+            normalise(one, into, 0, width, gain1, shift1, eps)
+        _product(one, into, 1, width, up, up_bias, units, 0, lanes, False)
+        add_units(one, units, 0, hidden, down, down_bias, into, 0, active)
+        normalise(one, into, 0, width, gain2, shift2, eps)

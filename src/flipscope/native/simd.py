@@ -1,0 +1,551 @@
+"""Vectors of float32 numbers, and tiles of such vectors, as values inside compiled loops.
+
+A loop is written once for every width: its first argument is a ``Span``, whose type tells the compiler how many numbers
+stand side by side, and how many tokens share a tile. Both are part of a loop's signature, by which its machine code is
+cached. LLVM turns a vector into whatever instructions the processor has, several where it has none as wide. Arrays are
+flat and contiguous, indices are trusted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import float32, int64, njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, register_jitable, register_model
+
+from flipscope.native.span import SpanType, lanes_of_register
+
+LOG2_E = math.log2(math.e)  # what turns logarithms into those to base 2
+UNITS = 4  # units, keys or coordinates of a tile
+PACK = 8  # coordinates of a tile of one token
+BLOCK = 16  # rows of a block that are computed together, one a lane, in one vector or two
+
+
+class Vector(types.Type):  # type: ignore[misc]
+    """The type of numbers side by side."""
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes, self.count = lanes, 1
+        super().__init__(name=f"FlipscopeVector({lanes})")
+
+
+class Tile(types.Type):  # type: ignore[misc]
+    """The type of rows and columns of vectors, which live in registers."""
+
+    def __init__(self, rows: int, columns: int, lanes: int) -> None:
+        self.rows, self.columns, self.lanes, self.count = rows, columns, lanes, rows * columns
+        super().__init__(name=f"FlipscopeTile({rows} x {columns} x {lanes})")
+
+
+def _floats(lanes: int) -> Any:
+    return ir.VectorType(ir.FloatType(), lanes)
+
+
+def _integers(lanes: int) -> Any:
+    return ir.VectorType(ir.IntType(32), lanes)
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, _floats(kind.lanes))
+
+
+@register_model(Tile)
+class _TileModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, ir.ArrayType(_floats(kind.lanes), kind.count))
+
+
+class _Array:
+    """An array inside the code that is being generated."""
+
+    def __init__(self, context: Any, builder: Any, kind: Any, array: Any) -> None:
+        self.builder, self.data = builder, context.make_array(kind)(context, builder, array).data
+
+    def place(self, at: Any, *steps: tuple[Any, int]) -> Any:
+        """The address of number ``at``, so many times some steps further."""
+        for step, times in steps:
+            if times:
+                at = self.builder.add(at, self.builder.mul(step, ir.Constant(ir.IntType(64), times)))
+        return self.builder.gep(self.data, [at])
+
+    def load(self, place: Any, lanes: int) -> Any:
+        found = self.builder.load(self.builder.bitcast(place, _floats(lanes).as_pointer()))
+        found.align = 4
+        return found
+
+    def store(self, place: Any, value: Any) -> None:
+        self.builder.store(value, self.builder.bitcast(place, value.type.as_pointer())).align = 4
+
+    def spread(self, place: Any, lanes: int) -> Any:
+        return _in_every_lane(self.builder, self.builder.load(place), lanes)
+
+
+def _in_every_lane(builder: Any, number: Any, lanes: int) -> Any:
+    empty = ir.Constant(_floats(lanes), ir.Undefined)
+    one = builder.insert_element(empty, number, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(one, empty, ir.Constant(_integers(lanes), [0] * lanes))
+
+
+def _vectors(builder: Any, kind: Any, value: Any) -> list[Any]:
+    """The vectors of a vector or tile, row by row."""
+    return [value] if isinstance(kind, Vector) else [builder.extract_value(value, k) for k in range(kind.count)]
+
+
+def _joined(builder: Any, kind: Any, vectors: list[Any]) -> Any:
+    if isinstance(kind, Vector):
+        return vectors[0]
+    tile = ir.Constant(ir.ArrayType(_floats(kind.lanes), kind.count), ir.Undefined)
+    for k, one in enumerate(vectors):
+        tile = builder.insert_value(tile, one, k)
+    return tile
+
+
+def _nothing(context: Any, _builder: Any, _signature: Any, _arguments: Any) -> Any:
+    return context.get_dummy_value()
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def one_token(_typing: Any, span: Any) -> Any:
+    """A span as wide, for one token."""
+    return span.of(1)(span), _nothing
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def block_rows(_typing: Any, span: Any) -> Any:
+    """A span as wide, for the vectors of a block of BLOCK rows."""
+    return span.of(BLOCK // span.lanes)(span), _nothing
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def eights(_typing: Any) -> Any:
+    """Eight lanes, whatever the processor has, where rows of eight numbers are needed."""
+    return SpanType(8, 1)(), _nothing
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def load(_typing: Any, span: Any, array: Any, _at: Any) -> Any:
+    """The numbers of a vector, from an index on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source = _Array(context, builder, signature.args[1], arguments[1])
+        return source.load(source.place(arguments[2]), span.lanes)
+
+    return Vector(span.lanes)(span, array, int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def store(_typing: Any, array: Any, _at: Any, value: Any) -> Any:
+    """Write the numbers of a vector from an index on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target = _Array(context, builder, signature.args[0], arguments[0])
+        target.store(target.place(arguments[1]), arguments[2])
+        return context.get_dummy_value()
+
+    return types.none(array, int64, value), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def spread(_typing: Any, span: Any, array: Any, _at: Any) -> Any:
+    """The number at an index, in every lane."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source = _Array(context, builder, signature.args[1], arguments[1])
+        return source.spread(source.place(arguments[2]), span.lanes)
+
+    return Vector(span.lanes)(span, array, int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def splat(_typing: Any, like: Any, _number: Any) -> Any:
+    """A number in every lane of a vector, or of as many as there are in a vector or tile."""
+    kind = Vector(like.lanes) if isinstance(like, SpanType) else like
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return _joined(builder, kind, [_in_every_lane(builder, arguments[1], kind.lanes)] * kind.count)
+
+    return kind(like, float32), generate
+
+
+def _each(arity: int, one: Callable[..., Any]) -> Any:
+    """What does the same with every vector: ``one`` of a builder, the lanes and the arguments' vectors."""
+
+    def typed(kind: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            parts = zip(*(_vectors(builder, kind, argument) for argument in arguments), strict=True)
+            return _joined(builder, kind, [one(builder, kind.lanes, *some) for some in parts])
+
+        return kind(*([kind] * arity)), generate
+
+    if arity == 1:
+        return intrinsic(lambda _typing, a: typed(a))
+    if arity == 2:
+        return intrinsic(lambda _typing, a, b: typed(a))
+    return intrinsic(lambda _typing, a, b, c: typed(a))
+
+
+def _call(builder: Any, name: str, lanes: int, *arguments: Any) -> Any:
+    kind = ir.FunctionType(_floats(lanes), [_floats(lanes)] * len(arguments))
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v{lanes}f32"), arguments)
+
+
+def _times_power_of_one(builder: Any, lanes: int, a: Any, shifted: Any) -> Any:
+    a, n = (builder.bitcast(argument, _integers(lanes)) for argument in (a, shifted))
+    shift = ir.Constant(_integers(lanes), [23] * lanes)
+    return builder.bitcast(builder.add(a, builder.shl(n, shift)), _floats(lanes))
+
+
+add: Any = _each(2, lambda builder, _lanes, a, b: builder.fadd(a, b))
+subtract: Any = _each(2, lambda builder, _lanes, a, b: builder.fsub(a, b))
+multiply: Any = _each(2, lambda builder, _lanes, a, b: builder.fmul(a, b))
+divide: Any = _each(2, lambda builder, _lanes, a, b: builder.fdiv(a, b))
+# a * b + c, with one rounding where the processor can.
+multiply_add: Any = _each(3, lambda builder, lanes, a, b, c: _call(builder, "fmuladd", lanes, a, b, c))
+square_root: Any = _each(1, lambda builder, lanes, a: _call(builder, "sqrt", lanes, a))
+# a where a > b, or a < b, else b: also where one of them is NaN.
+larger: Any = _each(2, lambda builder, _lanes, a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b))
+smaller: Any = _each(2, lambda builder, _lanes, a, b: builder.select(builder.fcmp_ordered("<", a, b), a, b))
+# a * 2^n from 1.5 * 2^23 + n, whose lowest bits are n: added to the exponent of a, which must have room.
+_times_power: Any = _each(2, _times_power_of_one)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def inverse_root(x: Any) -> Any:
+    """1 / sqrt(x) as sqrt(x) / x: a variance that has overflowed gives NaN, not zero."""
+    return divide(square_root(x), x)
+
+
+def _any(builder: Any, lanes: int, found: list[Any]) -> Any:
+    """1 if some bit of these vectors of bits is set, else 0."""
+    every = found[0]
+    for bits in found[1:]:
+        every = builder.or_(every, bits)
+    mask = builder.bitcast(every, ir.IntType(lanes))
+    return builder.zext(builder.icmp_unsigned("!=", mask, ir.Constant(ir.IntType(lanes), 0)), ir.IntType(64))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def any_nonzero(_typing: Any, kind: Any) -> Any:
+    """1 if some lane is not zero (NaN is not), else 0."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        zero = ir.Constant(_floats(kind.lanes), [0.0] * kind.lanes)
+        vectors = _vectors(builder, kind, arguments[0])
+        return _any(builder, kind.lanes, [builder.fcmp_unordered("!=", vector, zero) for vector in vectors])
+
+    return int64(kind), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def any_reaches(_typing: Any, kind: Any, _low: Any) -> Any:
+    """1 if some lane is not below its bound (NaN is not), else 0."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        pairs = zip(*(_vectors(builder, kind, argument) for argument in arguments), strict=True)
+        return _any(builder, kind.lanes, [builder.fcmp_unordered(">=", a, low) for a, low in pairs])
+
+    return int64(kind, kind), generate
+
+
+def _splat_tile(columns_of_lanes: Callable[[int], int]) -> Any:
+    """A tile of the span's rows with a number in every lane."""
+
+    def typed(_typing: Any, span: Any, _number: Any) -> Any:
+        kind = Tile(span.tokens, columns_of_lanes(span.lanes), span.lanes)
+
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            return _joined(builder, kind, [_in_every_lane(builder, arguments[1], kind.lanes)] * kind.count)
+
+        return kind(span, float32), generate
+
+    return intrinsic(typed)
+
+
+def _spread_tile(columns_of_lanes: Callable[[int], int]) -> Any:
+    """A tile of the span's rows: row r, column c is the number at ``at + r * step + c`` in every lane."""
+
+    def typed(_typing: Any, span: Any, array: Any, _at: Any, _step: Any) -> Any:
+        kind = Tile(span.tokens, columns_of_lanes(span.lanes), span.lanes)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            source, (at, step) = _Array(context, builder, signature.args[1], arguments[1]), arguments[2:]
+            one = ir.Constant(ir.IntType(64), 1)
+            places = [
+                source.place(at, (step, row), (one, column))
+                for row in range(kind.rows)
+                for column in range(kind.columns)
+            ]
+            return _joined(builder, kind, [source.spread(place, span.lanes) for place in places])
+
+        return kind(span, array, int64, int64), generate
+
+    return intrinsic(typed)
+
+
+def _load_tile(columns_of_lanes: Callable[[int], int]) -> Any:
+    """A tile of the span's rows: row r, column c are the numbers from ``at + r * step + c * across`` on."""
+
+    def typed(_typing: Any, span: Any, array: Any, _at: Any, _step: Any, _across: Any) -> Any:
+        kind = Tile(span.tokens, columns_of_lanes(span.lanes), span.lanes)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            source, (at, step, across) = _Array(context, builder, signature.args[1], arguments[1]), arguments[2:]
+            places = [
+                source.place(at, (step, row), (across, column))
+                for row in range(kind.rows)
+                for column in range(kind.columns)
+            ]
+            return _joined(builder, kind, [source.load(place, span.lanes) for place in places])
+
+        return kind(span, array, int64, int64, int64), generate
+
+    return intrinsic(typed)
+
+
+def _one(_lanes: int) -> int:
+    return 1
+
+
+def _units(_lanes: int) -> int:
+    return UNITS
+
+
+def _pack(_lanes: int) -> int:
+    return PACK
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def keys_of(lanes: int) -> int:
+    """Keys, or coordinates of values, of a tile of a block's rows."""
+    return lanes // 2
+
+
+@register_jitable  # type: ignore[untyped-decorator]
+def group_of(lanes: int) -> int:
+    """Hidden units, or coordinates, of a tile of a block's rows."""
+    return 3 * lanes // 4
+
+
+splat_column, splat_units, splat_pack = _splat_tile(_one), _splat_tile(_units), _splat_tile(_pack)
+splat_keys, splat_group = _splat_tile(keys_of), _splat_tile(group_of)
+spread_column, spread_units, spread_pack = _spread_tile(_one), _spread_tile(_units), _spread_tile(_pack)
+spread_keys = _spread_tile(keys_of)
+_load_one, load_units, load_pack, load_group = (
+    _load_tile(_one),
+    _load_tile(_units),
+    _load_tile(_pack),
+    _load_tile(group_of),
+)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def load_column(span: Any, array: Any, at: Any, step: Any) -> Any:
+    """A tile of one column: row r are the numbers from ``at + r * step`` on."""
+    return _load_one(span, array, at, step, 0)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def store_tile(_typing: Any, array: Any, _at: Any, _step: Any, _across: Any, kind: Any) -> Any:
+    """Write row r, column c of a tile from ``at + r * step + c * across`` on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target, (at, step, across) = _Array(context, builder, signature.args[0], arguments[0]), arguments[1:4]
+        for k, vector in enumerate(_vectors(builder, kind, arguments[4])):
+            row, column = divmod(k, kind.columns)
+            target.store(target.place(at, (step, row), (across, column)), vector)
+        return context.get_dummy_value()
+
+    return types.none(array, int64, int64, int64, kind), generate
+
+
+def _pinned(builder: Any, kind: Any, vectors: list[Any]) -> list[Any]:
+    """The same vectors, in registers: all are computed before the next is used, and no load moves across.
+
+    An instruction of no length that claims to change them. Left to itself the compiler loads ahead, until it has no
+    registers left for the sums, or computes one chain of steps after the other, each of which waits for the one before.
+    """
+    if len(vectors) == 1 or lanes_of_register() < kind.lanes:
+        return vectors
+    one, count = _floats(kind.lanes), len(vectors)
+    form = ir.FunctionType(ir.LiteralStructType([one] * count), [one] * count)
+    order = ",".join(["=v"] * count + [str(k) for k in range(count)] + ["~{memory}"])
+    found = builder.call(ir.InlineAsm(form, "", order, side_effect=True), vectors)
+    return [builder.extract_value(found, k) for k in range(count)]
+
+
+def _add_products(spreading: bool, of_each_row: bool) -> Any:
+    def typed(_typing: Any, kind: Any, x: Any, _at: Any, _step: Any, y: Any, _begin: Any, _by: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            tile, _, at, step, _, begin, by = arguments
+            left = _Array(context, builder, signature.args[1], arguments[1])
+            right = _Array(context, builder, signature.args[4], arguments[4])
+            sums, one = _vectors(builder, kind, tile), ir.Constant(ir.IntType(64), 1)
+            if of_each_row:  # row by row: few factors are needed at a time
+                for row in range(kind.rows):
+                    number = left.load(left.place(at, (step, row)), kind.lanes)
+                    for column in range(kind.columns):
+                        factor = right.spread(right.place(begin, (by, row), (one, column)), kind.lanes)
+                        k = row * kind.columns + column
+                        sums[k] = _call(builder, "fmuladd", kind.lanes, factor, number, sums[k])
+                        sums[k], _ = _pinned(builder, kind, [sums[k], factor])  # else it would stand in its register
+                return _joined(builder, kind, sums)
+            rows = [left.load(left.place(at, (step, row)), kind.lanes) for row in range(kind.rows)]
+            for column in range(kind.columns):  # column by column, for the same reason
+                place = right.place(begin, (one if spreading else by, column))
+                factor = right.spread(place, kind.lanes) if spreading else right.load(place, kind.lanes)
+                for k in range(column, kind.count, kind.columns):
+                    sums[k] = _call(builder, "fmuladd", kind.lanes, factor, rows[k // kind.columns], sums[k])
+                sums[column :: kind.columns] = _pinned(builder, kind, sums[column :: kind.columns])
+            return _joined(builder, kind, sums)
+
+        return kind(kind, x, int64, int64, y, int64, int64), generate
+
+    return intrinsic(typed)
+
+
+# A tile, and added to its row r and column c the product of two factors. One are the numbers of x from
+# ``at + r * step`` on. The other are the numbers of y from ``begin + c * by`` on; or the number at ``begin + c`` in
+# every lane; or that at ``begin + r * by + c``.
+add_loaded: Any = _add_products(spreading=False, of_each_row=False)
+_add_spread: Any = _add_products(spreading=True, of_each_row=False)
+add_each: Any = _add_products(spreading=True, of_each_row=True)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def add_spread(sums: Any, x: Any, at: Any, step: Any, y: Any, begin: Any) -> Any:
+    """The second of these."""
+    return _add_spread(sums, x, at, step, y, begin, 0)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def add_chosen(_typing: Any, kind: Any, x: Any, _at: Any, _step: Any, y: Any, begins: Any, _along: Any) -> Any:
+    """As ``add_spread``, where column c of y begins at ``begins[c]``, and is taken ``along`` numbers further."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        tile, _, at, step, _, _, along = arguments
+        left, right, starts = (_Array(context, builder, signature.args[k], arguments[k]) for k in (1, 4, 5))
+        sums = _vectors(builder, kind, tile)
+        rows = [left.load(left.place(at, (step, row)), kind.lanes) for row in range(kind.rows)]
+        for column in range(kind.columns):
+            begin = builder.load(starts.place(ir.Constant(ir.IntType(64), column)))
+            factor = right.spread(right.place(builder.add(begin, along)), kind.lanes)
+            for k in range(column, kind.count, kind.columns):
+                sums[k] = _call(builder, "fmuladd", kind.lanes, factor, rows[k // kind.columns], sums[k])
+        return _joined(builder, kind, sums)
+
+    return kind(kind, x, int64, int64, y, begins, int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def columns_of(_typing: Any, kind: Any) -> Any:
+    """The columns of a tile, each a tile of its own."""
+    column = Tile(kind.rows, 1, kind.lanes)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vectors = _vectors(builder, kind, arguments[0])
+        parts = [_joined(builder, column, vectors[c :: kind.columns]) for c in range(kind.columns)]
+        return context.make_tuple(builder, signature.return_type, parts)
+
+    return types.UniTuple(column, kind.columns)(kind), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def times_column(_typing: Any, kind: Any, column: Any) -> Any:
+    """A tile whose every column is multiplied by this one."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        factors = _vectors(builder, column, arguments[1])
+        vectors = enumerate(_vectors(builder, kind, arguments[0]))
+        return _joined(builder, kind, [builder.fmul(vector, factors[k // kind.columns]) for k, vector in vectors])
+
+    return kind(kind, column), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def first_row(_typing: Any, kind: Any) -> Any:
+    """The first vector of a tile of one column."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return _vectors(builder, kind, arguments[0])[0]
+
+    return Vector(kind.lanes)(kind), generate
+
+
+def _shuffle(chosen: list[int]) -> Any:
+    """Lanes of a (0 to 7) and b (8 to 15) in a new order."""
+
+    def one(builder: Any, lanes: int, a: Any, b: Any) -> Any:
+        return builder.shuffle_vector(a, b, ir.Constant(_integers(lanes), chosen))
+
+    return _each(2, one)
+
+
+_ones_low: Any = _shuffle([0, 8, 1, 9, 4, 12, 5, 13])
+_ones_high: Any = _shuffle([2, 10, 3, 11, 6, 14, 7, 15])
+_twos_low: Any = _shuffle([0, 1, 8, 9, 4, 5, 12, 13])
+_twos_high: Any = _shuffle([2, 3, 10, 11, 6, 7, 14, 15])
+_fours_low: Any = _shuffle([0, 1, 2, 3, 8, 9, 10, 11])
+_fours_high: Any = _shuffle([4, 5, 6, 7, 12, 13, 14, 15])
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def turned(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
+    """The columns of eight rows of eight numbers."""
+    ab0, ab1, cd0, cd1 = _ones_low(a, b), _ones_high(a, b), _ones_low(c, d), _ones_high(c, d)
+    ef0, ef1, gh0, gh1 = _ones_low(e, f), _ones_high(e, f), _ones_low(g, h), _ones_high(g, h)
+    p0, p1, p2, p3 = _twos_low(ab0, cd0), _twos_high(ab0, cd0), _twos_low(ab1, cd1), _twos_high(ab1, cd1)
+    q0, q1, q2, q3 = _twos_low(ef0, gh0), _twos_high(ef0, gh0), _twos_low(ef1, gh1), _twos_high(ef1, gh1)
+    return (
+        _fours_low(p0, q0),
+        _fours_low(p1, q1),
+        _fours_low(p2, q2),
+        _fours_low(p3, q3),
+        _fours_high(p0, q0),
+        _fours_high(p1, q1),
+        _fours_high(p2, q2),
+        _fours_high(p3, q3),
+    )
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def abreast(_typing: Any, kind: Any) -> Any:
+    """The same tile, all of whose vectors are computed before any is used."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        vectors = _vectors(builder, kind, arguments[0])
+        return _joined(builder, kind, _pinned(builder, kind, vectors))
+
+    return kind(kind), generate
+
+
+_ROUNDER = np.float32(1.5 * 2**23)  # adding it rounds to an integer, which the lowest bits then hold
+_LOWEST = np.float32(-125.0)  # 2^-125 is no subnormal number, nor is 2^-0.5 times it
+# 2^f = 1 + f P(f) for |f| <= 1/2, to 5e-9: P interpolates at Chebyshev's nodes.
+_P5, _P4, _P3 = np.float32(1.5453163e-4), np.float32(1.33908636e-3), np.float32(9.61808256e-3)
+_P2, _P1, _P0 = np.float32(5.55035711e-2), np.float32(0.240226508), np.float32(0.693147188)
+_ONE = np.float32(1.0)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def power_of_two(x: Any) -> Any:
+    """2^x for x <= 0 to float32's rounding; below -125 it is 2^-125, and NaN stays NaN.
+
+    One power is a chain of a dozen steps that wait for each other: those of a tile fill the time.
+    """
+    x = abreast(larger(splat(x, _LOWEST), x))
+    shifted = abreast(add(x, splat(x, _ROUNDER)))
+    f = abreast(subtract(x, subtract(shifted, splat(x, _ROUNDER))))
+    p = abreast(multiply_add(splat(x, _P5), f, splat(x, _P4)))
+    p = abreast(multiply_add(p, f, splat(x, _P3)))
+    p = abreast(multiply_add(p, f, splat(x, _P2)))
+    p = abreast(multiply_add(p, f, splat(x, _P1)))
+    p = abreast(multiply_add(p, f, splat(x, _P0)))
+    p = abreast(multiply_add(p, f, splat(x, _ONE)))
+    return _times_power(p, shifted)

@@ -1,0 +1,134 @@
+"""Margin acceptance (Eq 15) and recognition of a language with a margin (Def 2.8)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int8, UInt8
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from flipscope.basics.bits import index_bits
+from flipscope.basics.checks import check_count
+from flipscope.basics.errors import InputError
+from flipscope.basics.seeds import generators, random_strings
+from flipscope.cube.functions import BooleanFunction
+from flipscope.models.deterministic import Ask, check_deterministic
+from flipscope.models.known import difference
+from flipscope.models.modes import eval_mode
+from flipscope.models.readout import binary_logit
+
+Floats = NDArray[np.floating]
+
+ACCEPT, REJECT, UNDEFINED = 1, 0, -1
+MAX_EXHAUSTIVE = 24  # 16 million strings
+
+
+@dataclass(frozen=True)
+class Recognition:
+    """How a model answered on strings of one length: counts that add up to `strings`."""
+
+    length: int
+    margin: float
+    exhaustive: bool
+    correct: int
+    wrong: int
+    undefined: int
+
+    @property
+    def strings(self) -> int:
+        """Number of strings asked."""
+        return self.correct + self.wrong + self.undefined
+
+    @property
+    def recognized(self) -> bool:
+        """Whether every string was right; of the whole language only if `exhaustive`, else of the sample."""
+        return self.correct == self.strings
+
+
+def accept(logits: Tensor | np.ndarray, margin: float) -> Int8[np.ndarray, "*string"]:
+    """Eq 15 for each logit: 1 from the margin up, 0 from its negative down, and -1 (undefined) between."""
+    _check_margin(margin)
+    values = logits.detach().cpu().numpy() if isinstance(logits, Tensor) else np.asarray(logits)
+    if np.isnan(values).any():
+        raise InputError(f"{int(np.isnan(values).sum())} of {values.size} logits are NaN: the model is broken")
+    answers = np.full(values.shape, UNDEFINED, dtype=np.int8)
+    answers[values >= margin] = ACCEPT
+    answers[values <= -margin] = REJECT
+    return answers
+
+
+def recognition(
+    model: nn.Module | Callable[[Tensor], Tensor],
+    function: BooleanFunction,
+    margin: float,
+    *,
+    samples: int | None = None,
+    seed: int | np.random.Generator = 0,
+    batch: int = 256,
+) -> Recognition:
+    """How often the model gives the function's value with this margin, on strings of the function's length.
+
+    All 2^n strings are asked, or `samples` uniformly random ones. The model maps bits [string, position] in
+    uint8 to logits [string] or [string, 2], each string's its own whatever strings it is asked with; a module is in
+    evaluation mode meanwhile, and left as it was.
+    """
+    _check_margin(margin)
+    n = function.n
+    if samples is None and n > MAX_EXHAUSTIVE:
+        raise InputError(f"all strings of length {n} are too many (most: {MAX_EXHAUSTIVE}): give samples")
+    correct = undefined = total = 0
+    with eval_mode(model, own=True):
+        for bits in _strings(n, samples, seed, batch):
+            if total == 0 and difference(model) is not None:
+                check_deterministic(model, _asking, bits, batch)
+            answers = accept(_logits(model, bits), margin)
+            correct += int((answers == function(bits)).sum())
+            undefined += int((answers == UNDEFINED).sum())
+            total += len(bits)
+    return Recognition(n, margin, samples is None, correct, total - correct - undefined, undefined)
+
+
+def _check_margin(margin: float) -> None:
+    """Raise InputError unless the margin is a positive number."""
+    if not (math.isfinite(margin) and margin > 0):
+        raise InputError(f"margin={margin} must be a positive number")
+
+
+def _asking(model: nn.Module | Callable[[Tensor], Tensor]) -> Ask:
+    def ask(bits: UInt8[np.ndarray, "string position"]) -> Floats:
+        logits = _logits(model, bits.copy())  # for the model may write to it
+        found: Floats = (logits if logits.is_floating_point() else logits.double()).cpu().numpy()
+        return found[:, None]
+
+    return ask
+
+
+@torch.no_grad()
+def _logits(
+    model: nn.Module | Callable[[Tensor], Tensor], bits: UInt8[np.ndarray, "string position"]
+) -> Float[Tensor, " string"]:
+    """The model's logit of each string."""
+    strings = torch.from_numpy(bits)
+    if isinstance(model, nn.Module) and (parameter := next(model.parameters(), None)) is not None:
+        strings = strings.to(parameter.device)
+    logits = binary_logit(model(strings))
+    if len(logits) != len(bits):
+        raise InputError(f"the model gave {len(logits)} logits for {len(bits)} strings")
+    return logits
+
+
+def _strings(
+    n: int, samples: int | None, seed: int | np.random.Generator, batch: int
+) -> Iterator[UInt8[np.ndarray, "string position"]]:
+    """Batches of all strings in truth-table order, or of random ones, the same for every batch size."""
+    check_count("batch", batch)
+    total = 1 << n if samples is None else check_count("samples", samples)
+    [stream] = generators(seed, 1)
+    for start in range(0, total, batch):
+        count = min(batch, total - start)
+        yield index_bits(start, count, n) if samples is None else random_strings(stream, count, n)

@@ -1,0 +1,328 @@
+"""Sensitivity of a model: on how many of its bits a string can be flipped so that the model's answer changes.
+
+    >>> import torch, flipscope
+    >>> model = torch.nn.Linear(3, 1, bias=False)
+    >>> _ = torch.nn.init.ones_(model.weight)
+    >>> flipscope.sensitivity(model, [[0, 0, 0], [1, 0, 0], [1, 1, 0]])
+    array([3, 1, 0])
+
+The answer is 1 where the logit is greater than the threshold, else 0. Every function here takes any module or callable
+on bits; flipscope's own transformer goes the fast path, with the same answers. The results say which path was taken,
+what was checked in float64 and what remained too close to call; see `precision`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, TypedDict, Unpack, cast, overload
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy.typing import NDArray
+
+from flipscope.basics.bits import check_strings, index_bits, pack
+from flipscope.basics.checks import check_confidence, check_count
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import mean_from_samples
+from flipscope.basics.progress import Progress
+from flipscope.basics.seeds import Seed, generators, random_strings
+from flipscope.cube import sensitivity as cube_sensitivity
+from flipscope.cube.functions import BooleanFunction
+from flipscope.flips.engine import (
+    Bits,
+    Engine,
+    Inputs,
+    Logits,
+    Model,
+    Path,
+    open_engine,
+    refuse_nan,
+)
+from flipscope.flips.inside import check_answers
+from flipscope.flips.screen import Screening, screened_changes
+from flipscope.flips.signs import Precision, TrustedSigns, trusted_signs, working_type
+from flipscope.probes.results import Flips, Measured, SensitivityProfile, account, estimated
+
+MAX_EXHAUSTIVE_BITS = 20
+DEFAULT_STRINGS = 200
+DEFAULT_MAX_STRINGS = 100_000
+_FIRST_LOOK = 16
+_LOOK_GROWTH = 1.25  # the next look comes after a quarter more strings, so at most a quarter is wasted
+_TABLE_BLOCK = 1 << 12  # strings of a truth table asked together
+_FIRST_BLOCK = 4  # strings asked first, from which the comparison with float64 takes its sample
+
+
+class Options(TypedDict, total=False):
+    """The keywords that every measurement takes."""
+
+    threshold: float  # the answer is 1 where logit > threshold (default 0)
+    path: Path  # "auto" (default), "general" or "fast"
+    precision: Precision  # "auto" (default), "float64" or "native": see `precision.trusted_signs`
+    inputs: Inputs  # what the model is given for bits: see `engine.GeneralEngine`
+    batch: int | None  # strings in one call of the general path (default: what is fastest)
+    memory_limit: int  # bytes that a batch may take
+    heuristic: bool  # skip flips that are unlikely to matter, with an audit: see `screen` (default False)
+    progress: Progress | None  # called with (strings done, strings in all)
+
+
+# ---------------------------------------------------------------- sensitivity of given strings
+
+
+@overload
+def sensitivity(
+    model: Model, strings: object, *, real: Literal[False] = False, **options: Unpack[Options]
+) -> Int64[np.ndarray, " string"]: ...
+
+
+@overload
+def sensitivity(
+    model: Model, strings: object, *, real: Literal[True], **options: Unpack[Options]
+) -> Float64[np.ndarray, " string"]: ...
+
+
+def sensitivity(
+    model: Model, strings: object, *, real: bool = False, **options: Unpack[Options]
+) -> Int64[np.ndarray, " string"] | Float64[np.ndarray, " string"]:
+    """For each string the number of bits whose flip changes the model's answer (Def 2.2).
+
+    With real=True the sum over the flips of the squared change of the logit itself (Eq 2 for a real function).
+    """
+    if not real:
+        return sensitivities(model, strings, **options).counts
+    for name in ("threshold", "heuristic"):
+        if name in options:
+            raise InputError(f"{name} has no meaning for real=True, which looks at logits and not at answers")
+    changes = logit_changes(model, strings, **options).astype(np.float64)
+    total: Float64[np.ndarray, " string"] = np.square(changes).sum(axis=1)
+    return total
+
+
+def sensitivities(model: Model, strings: object, **options: Unpack[Options]) -> Flips:
+    """The sensitivity of each string, with an account of how it was measured."""
+    bits = check_strings(strings)
+    return _Meter(model, options).flips(bits, _reporter(options, len(bits)))
+
+
+def logit_changes(model: Model, strings: object, **options: Unpack[Options]) -> Logits:
+    """f(x with bit i flipped) - f(x) for each string x and position i, [string, position], f being the logit.
+
+    In float32 unless precision="float64" or the model itself says otherwise; nothing is checked, but a module that
+    rounds to float32 inside is refused for "float64".
+    """
+    _check_names(options)
+    if "threshold" in options or options.get("heuristic"):
+        raise InputError("threshold and heuristic have no meaning for changes of the logit")
+    bits = check_strings(strings)
+    dtype = working_type(model, options.get("precision", "auto"))
+    names = ("path", "inputs", "batch", "memory_limit")
+    chosen = {name: value for name, value in options.items() if name in names}
+    engine = open_engine(model, dtype=dtype, **cast(Any, chosen))
+    check_answers(engine, bits, options.get("precision", "auto"))
+    report = _reporter(options, len(bits))
+    parts = []
+    for block in _blocks(engine, bits):
+        base, flipped = engine.flip_logits(block)
+        refuse_nan(base, flipped)
+        parts.append(flipped - base[:, None])
+        report(len(block))
+    return np.concatenate(parts)
+
+
+# ---------------------------------------------------------------- the spectrum
+
+
+def sensitivity_profile(
+    model: Model,
+    n: int,
+    *,
+    strings: int | None = None,
+    precision_target: float | None = None,
+    max_strings: int = DEFAULT_MAX_STRINGS,
+    exhaustive: bool = False,
+    seed: Seed = 0,
+    confidence: float = 0.95,
+    **options: Unpack[Options],
+) -> SensitivityProfile:
+    """The sensitivity spectrum of the model on strings of length n.
+
+    From so many uniformly random ``strings`` (default 200) and all their flips; or from as many as it takes for the
+    interval of the average sensitivity to reach at most ``precision_target`` to either side, but no more than
+    ``max_strings`` (the intervals then hold at every number of strings); or, with exhaustive=True and n <= 20, from
+    all 2^n strings, each asked once, exactly.
+    """
+    n = check_count("n", n)
+    confidence = check_confidence(confidence)
+    ways = {"strings": strings is not None, "precision_target": precision_target is not None, "exhaustive": exhaustive}
+    if sum(ways.values()) > 1:
+        raise InputError(f"give only one of {', '.join(name for name, given in ways.items() if given)}")
+    if exhaustive:
+        return _exhaustive(model, n, options)
+    (stream,) = generators(seed, 1)
+    if precision_target is not None and options.get("heuristic"):
+        raise InputError("heuristic=True needs a number of strings: give strings instead of precision_target")
+    meter = _Meter(model, options)
+    if precision_target is None:
+        size = check_count("strings", DEFAULT_STRINGS if strings is None else strings)
+        found = meter.flips(random_strings(stream, size, n), _reporter(options, size))
+        return estimated(found, confidence)
+    if isinstance(precision_target, bool) or not 0 < precision_target < math.inf:
+        raise InputError(f"precision_target must be a positive number, not {precision_target}")
+    size = check_count("max_strings", max_strings)
+    report = _reporter(options, size)
+    for total in _looks(size):
+        found = meter.flips(random_strings(stream, total - meter.strings, n), report)
+        estimate = mean_from_samples(found.counts, 0, n, confidence, "anytime")
+        if estimate.half_width <= precision_target:
+            break
+    return estimated(found, confidence, "anytime")
+
+
+def truth_table(model: Model, n: int, **options: Unpack[Options]) -> BooleanFunction:
+    """The Boolean function that the model computes on strings of length n <= 20, each asked once."""
+    return _asked_table(model, n, options)[0]
+
+
+def _looks(size: int) -> Iterator[int]:
+    """After how many strings to look at the interval."""
+    look = _FIRST_LOOK
+    while look < size:
+        yield look
+        look = math.ceil(look * _LOOK_GROWTH)
+    yield size
+
+
+def _exhaustive(model: Model, n: int, options: Options) -> SensitivityProfile:
+    """The exact spectrum, from the truth table."""
+    f, how = _asked_table(model, n, options)
+    profile = cube_sensitivity.profile(f)
+    total = 1 << n
+    return SensitivityProfile(
+        n=n,
+        strings=total,
+        exhaustive=True,
+        profile=profile,
+        average_sensitivity=float(cube_sensitivity.average_sensitivity(f)),
+        zero_share=profile[0] / total,
+        influences=[float(influence) for influence in cube_sensitivity.influences(f)],
+        largest_seen=cube_sensitivity.max_sensitivity(f),
+        smallest_seen=cube_sensitivity.min_sensitivity(f),
+        **account(how),
+    )
+
+
+def _asked_table(model: Model, n: int, options: Options) -> tuple[BooleanFunction, Measured]:
+    """The truth table, and how it was measured."""
+    n = check_count("n", n)
+    if n > MAX_EXHAUSTIVE_BITS:
+        raise InputError(f"all strings of n={n} bits are too many (most: {MAX_EXHAUSTIVE_BITS} bits): sample some")
+    if options.get("heuristic"):
+        raise InputError("heuristic=True skips flips, but a truth table has none: leave it out")
+    meter = _Meter(model, options)
+    total = 1 << n
+    report = _reporter(options, total)
+    meter.signs.announce(total)
+    values = np.empty(total, np.uint8)
+    for start in range(0, total, _TABLE_BLOCK):
+        count = min(_TABLE_BLOCK, total - start)
+        values[start : start + count] = meter.signs.signs(index_bits(start, count, n))
+        report(count)
+    return BooleanFunction.from_words(pack(values), n), meter.account()
+
+
+# ---------------------------------------------------------------- the loop
+
+
+class _Meter:
+    """Measures strings in blocks and remembers all it has measured."""
+
+    def __init__(self, model: Model, options: Options) -> None:
+        self._start = time.perf_counter()
+        self._heuristic = options.get("heuristic", False)
+        _check_names(options)
+        own = ("heuristic", "progress")
+        chosen = {name: value for name, value in options.items() if name not in own}
+        self.signs: TrustedSigns = trusted_signs(model, **cast(Any, chosen))
+        self._counts: list[NDArray[np.int64]] = []
+        self._flipped: NDArray[np.int64] | None = None
+        self._screening: Screening | None = None
+
+    @property
+    def strings(self) -> int:
+        """Number of strings measured so far."""
+        return sum(map(len, self._counts))
+
+    def flips(self, strings: Bits, report: Callable[[int], None]) -> Flips:
+        """What these strings and those measured before have told."""
+        self.signs.announce(len(strings) * (strings.shape[1] + 1))
+        if self._heuristic:
+            self._screened(strings)
+            report(len(strings))
+        else:
+            for block in _blocks(self.signs.working, strings):
+                values, flipped = self.signs.flip_signs(block)
+                self._add(flipped != values[:, None])
+                report(len(block))
+        assert self._flipped is not None
+        return Flips(counts=np.concatenate(self._counts), flipped=self._flipped, **account(self.account()))
+
+    def account(self) -> Measured:
+        """How it has been measured so far."""
+        return Measured(
+            path=self.signs.working.path,
+            precision=self.signs.precision,
+            margin=self.signs.margin,
+            tolerance=self.signs.tolerance,
+            rechecked=self.signs.rechecked,
+            near_ties=self.signs.near_ties,
+            screening=self._screening,
+            seconds=time.perf_counter() - self._start,
+        )
+
+    def _add(self, changed: NDArray[np.bool_]) -> None:
+        self._counts.append(changed.sum(axis=1, dtype=np.int64))
+        hits = changed.sum(axis=0, dtype=np.int64)
+        self._flipped = hits if self._flipped is None else self._flipped + hits
+
+    def _screened(self, strings: Bits) -> None:
+        """Measure by the heuristic screen."""
+        changed, self._screening = screened_changes(
+            self.signs.working,
+            strings,
+            estimate=self.signs.working.first_order,
+            threshold=self.signs.threshold,
+            signs=self.signs.signs,
+            flip_signs=self.signs.flip_signs,
+            seed=0,
+        )
+        self._add(changed)
+
+
+def _check_names(options: Options) -> None:
+    known = set(Options.__annotations__)
+    if unknown := sorted(set(options) - known):
+        raise TypeError(f"unknown keyword {unknown[0]!r}; known are {', '.join(sorted(known))}")
+
+
+def _blocks(engine: Engine, strings: Bits) -> Iterator[Bits]:
+    """The strings in blocks that are enough for the engine and little enough to see progress."""
+    first = min(_FIRST_BLOCK, len(strings))
+    yield strings[:first]
+    step = engine.strings_at_once(strings.shape[1])
+    for start in range(first, len(strings), step):
+        yield strings[start : start + step]
+
+
+def _reporter(options: Options, total: int) -> Callable[[int], None]:
+    """What is told how many more strings are done."""
+    progress = options.get("progress")
+    done = 0
+
+    def report(count: int) -> None:
+        nonlocal done
+        done += count
+        if progress is not None:
+            progress(done, total)
+
+    return report

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from flipscope.basics.errors import InputError
+from flipscope.basics.resampling import straight_line, student_mean, tail_exponent
+
+
+def test_students_interval_by_hand() -> None:
+    found = student_mean([1.0, 2.0, 3.0], 0.95)  # standard deviation 1, t = 4.30265 at two degrees of freedom
+    assert (found.value, found.samples) == (2.0, 3)
+    assert found.high - found.value == pytest.approx(4.302652729911275 / math.sqrt(3))
+    assert found.value - found.low == pytest.approx(found.high - found.value)
+
+
+def test_students_interval_covers() -> None:
+    stream = np.random.default_rng(0)
+    found = [student_mean(stream.normal(3.0, 2.0, 6).tolist(), 0.9) for _ in range(1000)]
+    covered = sum(estimate.low <= 3.0 <= estimate.high for estimate in found)
+    assert 865 <= covered <= 935  # 900 with a standard deviation of 9.5
+
+
+def test_the_tail_exponent_covers() -> None:
+    stream = np.random.default_rng(1)
+    found = [tail_exponent((stream.pareto(2.5, 400) + 1).tolist(), 40, 0.9) for _ in range(1000)]
+    covered = sum(estimate.low <= 2.5 <= estimate.high for estimate in found)
+    assert 865 <= covered <= 935
+
+
+def test_the_tail_exponent_does_not_depend_on_the_unit() -> None:
+    values = (np.random.default_rng(2).pareto(3.0, 100) + 1).tolist()
+    one, two = tail_exponent(values, 20), tail_exponent([1000 * value for value in values], 20)
+    assert two.value == pytest.approx(one.value)
+
+
+@pytest.mark.parametrize("samples", [[], [1.0], [1.0, math.nan], [1.0, math.inf]])
+def test_too_few_or_broken_samples_are_refused(samples: list[float]) -> None:
+    with pytest.raises(InputError, match="Student"):
+        student_mean(samples)
+
+
+@pytest.mark.parametrize(
+    ("samples", "largest"), [([1.0, 2.0], 2), ([1.0, 2.0, 3.0], 1), ([0.0, 1.0, 2.0], 2), ([1.0, 2.0, math.nan], 2)]
+)
+def test_a_tail_that_cannot_be_told_is_refused(samples: list[float], largest: int) -> None:
+    with pytest.raises(InputError, match="tail"):
+        tail_exponent(samples, largest)
+
+
+def test_a_tail_of_one_value_is_refused() -> None:
+    with pytest.raises(InputError, match="one value only"):
+        tail_exponent([1.0] * 10, 3)
+
+
+def test_the_line_of_least_squares_by_hand() -> None:
+    slope, squares = straight_line([0, 1, 2], [0, 0, 3])  # y = 1.5 x - 0.5: off by 0.5, 1 and 0.5
+    assert slope == pytest.approx(1.5)
+    assert squares == pytest.approx(0.25 + 1 + 0.25)

@@ -1,0 +1,126 @@
+"""How loops are compiled: from today's sources, and a user at a terminal is told why there is nothing to see."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import flipscope
+
+SENTENCE = "compiling its loops, up to a minute, once on this machine"
+CODE = """
+from numba import int64
+from flipscope.native.compiled import compiled
+
+@compiled(int64(int64))
+def one_more(x):
+    return x + 1
+
+@compiled(int64(int64))
+def two_more(x):
+    return x + 2
+
+assert (one_more(1), two_more(1)) == (2, 3)
+"""
+
+
+def said(folder: Path, terminal: bool) -> str:
+    """What a script that compiles says on standard error."""
+    script = folder / "script.py"
+    script.write_text(CODE)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache")}
+    if not terminal:
+        done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=True)
+        return done.stderr
+    ours, theirs = os.openpty()
+    try:
+        subprocess.run([sys.executable, script], env=environment, stderr=theirs, check=True)
+        os.write(theirs, b"end\n")  # something to read, also where nothing was said
+        return os.read(ours, 10_000).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="this system has no pseudo-terminals")
+def test_a_terminal_is_told_once(tmp_path: Path) -> None:
+    first, again = said(tmp_path, terminal=True), said(tmp_path, terminal=True)
+    assert first.count(SENTENCE) == 1
+    assert SENTENCE not in again  # it is in the cache now
+
+
+def test_a_file_is_not(tmp_path: Path) -> None:
+    assert said(tmp_path, terminal=False) == ""
+
+
+HELPER = """
+from numba.extending import register_jitable
+
+@register_jitable
+def step(x):
+    return x + 1
+"""
+LOOP = """
+from numba import int64
+from flipscope.native.compiled import compiled
+from flipscope.native.helper import step
+
+@compiled(int64(int64))
+def stepped(x):
+    return step(x)
+"""
+ASK = "from flipscope.native.loop import stepped; print(stepped(1), sum(stepped.stats.cache_hits.values()))"
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    """A copy of what compiling needs, with a loop whose helper is in another file."""
+    source = Path(flipscope.__file__).parent
+    ignored = shutil.ignore_patterns("__pycache__")
+    for room in ("basics", "native"):
+        shutil.copytree(source / room, tmp_path / "flipscope" / room, ignore=ignored)
+    shutil.copy(source / "__init__.py", tmp_path / "flipscope")
+    (tmp_path / "flipscope/native/helper.py").write_text(HELPER)
+    (tmp_path / "flipscope/native/loop.py").write_text(LOOP)
+    return tmp_path
+
+
+def asked(house: Path, **environment: str) -> str:
+    """What the loop of the copy answers, and how often it came from the cache."""
+    done = subprocess.run(
+        [sys.executable, "-c", ASK],
+        env={**os.environ, "PYTHONPATH": str(house), "PYTHONDONTWRITEBYTECODE": "1", **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("chosen", [False, True], ids=["beside the sources", "NUMBA_CACHE_DIR"])
+def test_a_changed_helper_of_another_file_is_compiled_anew(house: Path, chosen: bool) -> None:
+    environment = {"NUMBA_CACHE_DIR": str(house / "cache") if chosen else ""}
+    assert asked(house, **environment) == "2 0"
+    assert asked(house, **environment) == "2 1"
+    helper = house / "flipscope/native/helper.py"
+    helper.write_text(HELPER.replace("x + 1", "x + 5"))  # the file of the loop itself stays as it is
+    assert asked(house, **environment) == "6 0"
+    helper.write_text(HELPER)
+    assert asked(house, **environment) == "2 1"  # what was compiled before is still there
+
+
+def test_machine_code_of_old_sources_is_removed(house: Path) -> None:
+    kept = house / "flipscope/native/__pycache__"
+    for name, age in (("flipscope-old", 30), ("flipscope-recent", 1), ("another", 30)):
+        (kept / name).mkdir(parents=True)
+        long_ago = (kept / name).stat().st_mtime - age * 86_400
+        os.utime(kept / name, (long_ago, long_ago))
+    asked(house, NUMBA_CACHE_DIR="")
+    assert not (kept / "flipscope-old").exists()
+    assert (kept / "flipscope-recent").exists()
+    assert (kept / "another").exists()
