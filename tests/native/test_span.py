@@ -11,7 +11,7 @@ import pytest
 
 from flipscope.basics.errors import InputError
 from flipscope.native import span as spans
-from flipscope.native.span import VARIABLE, Span, lanes_of_register, preferred, span_of
+from flipscope.native.span import TOKENS, VARIABLE, Span, lanes_of_register, preferred, span_of
 
 X86 = "x86_64-unknown-linux-gnu"
 
@@ -63,5 +63,6 @@ def test_room_is_for_whole_tiles():
     assert [Span(16, 6).room(tokens) for tokens in (1, 6, 7, 101)] == [6, 6, 12, 102]
 
 
+@pytest.mark.parametrize("span", [span_of(lanes) for lanes in TOKENS])
 def test_a_span_stays_the_same_when_it_is_sent(span):
     assert pickle.loads(pickle.dumps(span)) == copy.deepcopy(span) == span

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flipscope.basics import bits
 from flipscope.cube import blocks, functions, sensitivity, structure
 from flipscope.cube.functions import BooleanFunction, gate
 from flipscope.native import compiled
@@ -43,7 +44,7 @@ def tables(n: int) -> list[np.ndarray]:
 
 def check(values: np.ndarray) -> None:
     n = len(values).bit_length() - 1
-    words = structure.pack(values)
+    words = bits.pack(values)
     expected = plain_sensitivities(values)
     assert np.array_equal(kernels.all_sensitivities(words, n), expected)
     assert kernels.profile_counts(words, n) == np.bincount(expected, minlength=n + 1).tolist()
@@ -83,7 +84,7 @@ def test_divided_among_threads_the_answers_are_the_same(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("n", [20, 22])
 def test_large_tables_agree_with_numpy(n: int) -> None:
     values = np.random.default_rng(n).integers(0, 2, 1 << n, np.uint8)
-    words = structure.pack(values)
+    words = bits.pack(values)
     expected = plain_sensitivities(values)
     assert np.array_equal(kernels.all_sensitivities(words, n), expected)
     assert kernels.profile_counts(words, n) == np.bincount(expected, minlength=n + 1).tolist()
@@ -98,7 +99,7 @@ def test_a_rare_string_at_the_very_end_of_a_large_table_is_found() -> None:
     n = 20
     values = np.zeros(1 << n, np.uint8)
     values[-1] = 1
-    words = structure.pack(values)
+    words = bits.pack(values)
     assert kernels.find_string(words, n, 1) == (1 << n) - 1
     assert kernels.find_string(words, 1, 0) == (1 << n) - 1 - (1 << (n - 1))
     assert kernels.profile_counts(words, n)[:2] == [(1 << n) - n - 1, n]
@@ -144,17 +145,17 @@ def test_an_error_in_a_thread_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> No
 @settings(max_examples=100)
 @given(st.integers(0, 10).flatmap(lambda n: st.lists(st.integers(0, 1), min_size=2**n, max_size=2**n)))
 def test_packing_puts_string_i_at_bit_i_and_repeats_short_tables(values: list[int]) -> None:
-    words = structure.pack(np.array(values, np.uint8))
+    words = bits.pack(np.array(values, np.uint8))
     assert words.dtype == np.uint64
     whole = sum(int(word) << (64 * w) for w, word in enumerate(words))
     length = max(64, len(values))
     assert [(whole >> i) & 1 for i in range(length)] == values * (length // len(values))
-    assert structure.unpack(words).tolist() == values * (length // len(values))
+    assert bits.unpack(words).tolist() == values * (length // len(values))
 
 
 @pytest.mark.parametrize(("start", "count", "width"), [(0, 8, 3), (5, 10, 4), (64, 64, 7), (1 << 29, 5, 30), (0, 1, 0)])
 def test_index_bits_lists_strings_lowest_position_first(start: int, count: int, width: int) -> None:
-    rows = structure.index_bits(start, count, width)
+    rows = bits.index_bits(start, count, width)
     assert rows.shape == (count, width)
     assert rows.tolist() == [[(i >> j) & 1 for j in range(width)] for i in range(start, start + count)]
 
@@ -182,7 +183,7 @@ def assorted(n: int) -> list[BooleanFunction]:
 
 @pytest.mark.parametrize("n", [1, 2, 5, 6, 7, 9, 13, 16])
 def test_tables_by_blocks_are_the_values_string_by_string(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = structure.index_bits(0, 1 << n, n)
+    rows = bits.index_bits(0, 1 << n, n)
     for f in assorted(n):
         assert np.array_equal(f.table(), f(rows)), f
     # Many small blocks, several threads.
@@ -210,7 +211,7 @@ def test_a_callable_is_asked_in_chunks_from_one_thread_with_progress() -> None:
     assert threads == {threading.get_ident()}
     assert [done for done, _ in told] == np.cumsum(chunks).tolist()
     assert {total for _, total in told} == {1 << 18}
-    assert np.array_equal(structure.unpack(words), np.arange(1 << 18) >> 17)
+    assert np.array_equal(bits.unpack(words), np.arange(1 << 18) >> 17)
 
 
 def test_blocks_shrink_when_there_is_much_to_hold() -> None:
@@ -226,7 +227,7 @@ def test_blocks_shrink_when_there_is_much_to_hold() -> None:
 @pytest.mark.parametrize("arity", [7, 10, 22])
 def test_restricted_tables_by_pieces(arity: int, monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(arity).integers(0, 2, 1 << arity, np.uint8)
-    table = structure.Table(arity, structure.pack(values))
+    table = structure.Table(arity, bits.pack(values))
     fixed = {1: 1, arity - 1: 0}
     index = np.arange(1 << arity)
     expected = values[((index >> 1) & 1 == 1) & (index >> (arity - 1) == 0)]
@@ -234,4 +235,4 @@ def test_restricted_tables_by_pieces(arity: int, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(structure, "RESTRICT_BLOCK", block if arity < 20 else 1 << 18)
         found = structure.restrict_table(table, fixed)
         assert found.arity == arity - 2
-        assert np.array_equal(structure.unpack(found.words)[: 1 << (arity - 2)], expected)
+        assert np.array_equal(bits.unpack(found.words)[: 1 << (arity - 2)], expected)

@@ -9,7 +9,7 @@ from cube.messages import one_sentence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flipscope.cube import structure
+from flipscope.basics import bits
 from flipscope.cube.spectrum import inverse_walsh_hadamard, table_coefficients, walsh_hadamard
 from flipscope.native import compiled, walsh
 
@@ -63,7 +63,7 @@ def test_a_packed_table_is_transformed_like_its_signs(n: int, dtype: type) -> No
     values = np.random.default_rng(n).integers(0, 2, 1 << n, np.uint8)
     signs = (1 - 2 * values.astype(np.int64)).astype(dtype)
     walsh.transform(signs)
-    out = walsh.transform_table(structure.pack(values), dtype)
+    out = walsh.transform_table(bits.pack(values), dtype)
     assert out.dtype == dtype
     assert np.array_equal(out, signs)
 
@@ -71,7 +71,7 @@ def test_a_packed_table_is_transformed_like_its_signs(n: int, dtype: type) -> No
 @pytest.mark.parametrize("n", range(9))
 def test_coefficients_of_packed_tables_of_any_size(n: int) -> None:
     values = np.random.default_rng(n).integers(0, 2, 1 << n, np.uint8)
-    out = table_coefficients(structure.pack(values), n)
+    out = table_coefficients(bits.pack(values), n)
     assert out.tolist() == reference.scaled_coefficients(values.tolist())
 
 
@@ -81,7 +81,7 @@ def test_the_number_of_threads_changes_nothing(workers: int, monkeypatch: pytest
     signs = 1 - 2 * values.astype(np.int64)
     expected = reference.fast_hadamard(signs)
     monkeypatch.setattr(compiled, "cores", lambda: workers)
-    out = walsh.transform_table(structure.pack(values), np.int32)
+    out = walsh.transform_table(bits.pack(values), np.int32)
     assert np.array_equal(out, expected)
     floats = signs.astype(np.float64)
     walsh.transform(floats)

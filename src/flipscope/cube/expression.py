@@ -55,9 +55,10 @@ from lark.exceptions import VisitError
 
 from flipscope.basics.bits import pack
 from flipscope.basics.errors import InputError
-from flipscope.cube import functions, structure
+from flipscope.cube import structure
 from flipscope.cube.functions import MAX_BITS, BooleanFunction, checked_bits
-from flipscope.cube.structure import Const, Kernel, Node, Symmetric, Table, and_kernel, or_kernel, xor_kernel
+from flipscope.cube.structure import Const, Kernel, Node, Table, and_kernel, or_kernel, xor_kernel
+from flipscope.cube.zoo import ZOO, at_least
 
 MAX_TEXT = 100_000  # characters
 MAX_SYMBOLS = 22_000  # names, numbers and signs; x1 ^ x2 ^ ... ^ x10000 has 20,000
@@ -71,51 +72,8 @@ _WINDOW = 72  # characters of the text shown around a caret
 # ---------------------------------------------------------------- names
 
 
-@dataclass(frozen=True)
-class _Zoo:
-    """A function called on numbers: its constructor, and the names of the numbers it takes."""
-
-    build: Callable[..., BooleanFunction]
-    required: tuple[str, ...]
-    optional: tuple[str, ...] = ()
-
-    @property
-    def usage(self) -> str:
-        return ", ".join([*self.required, *(f"{name}=..." for name in self.optional)])
-
-
-def _dictator(position: int, n: int) -> BooleanFunction:
-    if not 1 <= position <= checked_bits(n):
-        raise InputError(f"position {position} is not one of the n = {n} bits; expected 1 to {n}.")
-    return functions.dictator(position - 1, n)
-
-
-def _at_least(ones: int, arity: int) -> Symmetric:
-    return Symmetric((np.arange(arity + 1) >= ones).astype(np.uint8))
-
-
-_ZOO: dict[str, _Zoo] = {
-    "parity": _Zoo(functions.parity, ("n",)),
-    "majority": _Zoo(functions.majority, ("n",)),
-    "first": _Zoo(functions.first, ("n",)),
-    "conjunction": _Zoo(functions.conjunction, ("n",)),
-    "disjunction": _Zoo(functions.disjunction, ("n",)),
-    "threshold": _Zoo(functions.threshold, ("k", "n")),
-    "tribes": _Zoo(functions.tribes, ("n",), ("width",)),
-    "address": _Zoo(functions.address, ("k",)),
-    "dictator": _Zoo(_dictator, ("position", "n")),
-    "sparse_parity": _Zoo(functions.sparse_parity, ("m", "n"), ("seed",)),
-    "sparse_majority": _Zoo(functions.sparse_majority, ("m", "n"), ("seed",)),
-    "random": _Zoo(functions.random, ("n",), ("seed",)),
-    "random_symmetric": _Zoo(functions.random_symmetric, ("n",), ("seed",)),
-    "random_junta": _Zoo(functions.random_junta, ("m", "n"), ("seed",)),
-}
-_GATES: dict[str, Callable[[int], Symmetric]] = {  # those that need nothing but the number of arguments
-    "conjunction": and_kernel,
-    "disjunction": or_kernel,
-    "parity": xor_kernel,
-    "majority": lambda arity: _at_least(arity // 2 + 1, arity),
-}
+_ZOO = {entry.name: entry for entry in ZOO if entry.build is not None}  # those called on numbers
+_GATES = {entry.name: entry.gate for entry in ZOO if entry.gate is not None}  # called on expressions, any number
 # The index is select + 2 * if0 + 4 * if1.
 _MUX = Table(3, pack(np.array([0, 0, 1, 0, 0, 1, 1, 1], np.uint8)))
 
@@ -125,13 +83,16 @@ _ON_EXPRESSIONS = dict.fromkeys(_GATES, "x1, x2, ...") | {
     "tribes": "width, x1, x2, ...",
     "mux": "select, if0, if1",
 }
-_ON_NUMBERS = {name: [zoo.usage] for name, zoo in _ZOO.items()}
+_ON_NUMBERS = {
+    name: [", ".join([*entry.required, *(f"{optional}=..." for optional in entry.optional)])]
+    for name, entry in _ZOO.items()
+}
 _ON_NUMBERS |= {"symmetric": ["0, 1, 1, 0"], "table": ["0x96", "150, n=3"]}
 
-_ALIASES = {"and": "conjunction", "or": "disjunction", "xor": "parity", "maj": "majority", "thr": "threshold"}
+_ALIASES = {entry.alias: entry.name for entry in ZOO if entry.alias is not None}
 _FUNCTIONS = {*_ON_EXPRESSIONS, *_ON_NUMBERS, *_ALIASES}
 _CONSTANTS = {"false": 0, "true": 1}
-_KEYWORDS = {name for zoo in _ZOO.values() for name in (*zoo.required, *zoo.optional)}
+_KEYWORDS = {name for entry in ZOO for name in (*entry.required, *entry.optional)}
 # What other languages write, and this one writes differently.
 _SIGNS = {"and": "&", "or": "|", "xor": "^", "implies": "->", "iff": "<->", "=": "<->", "not": "~", "!": "~"}
 
@@ -442,7 +403,7 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
         operands = self.operands(rest)
         if name == "threshold":
             ones = self.integer(size, 0, len(operands) + 1, f"the threshold of {token}")
-            return self.gate(_at_least(ones, len(operands)), operands, at)
+            return self.gate(at_least(ones, len(operands)), operands, at)
         width = self.integer(size, 1, len(operands), f"the width of {token}")
         starts = range(0, len(operands) - width + 1, width)
         groups = [self.gate(and_kernel(width), operands[start : start + width], at) for start in starts]
@@ -460,7 +421,9 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
         given = self.bind(token, numbers, keywords, [*zoo.required, *zoo.optional], len(zoo.required))
         most = 2**63 - 1
         chosen = {key: self.integer(number, 0, most, f"{key} of {token}") for key, number in given.items()}
-        return self.embed(lambda: zoo.build(**chosen), at)
+        build = zoo.build
+        assert build is not None  # `_ZOO` has no others
+        return self.embed(lambda: build(**chosen), at)
 
     def table(self, token: Token, given: dict[str, _Number]) -> _Operand:
         literal = given["the table"]

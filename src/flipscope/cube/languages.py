@@ -1,4 +1,4 @@
-"""Languages: families of Boolean functions, one a length, and how many strings of sensitivity 0 they have."""
+"""Languages: families of Boolean functions, one per length, and how many strings of sensitivity 0 they have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 from flipscope.basics.errors import InputError
 from flipscope.cube import functions
@@ -14,8 +13,7 @@ from flipscope.cube.compose import NotExact
 from flipscope.cube.functions import BooleanFunction
 from flipscope.cube.sensitivity import zero_strings
 from flipscope.cube.structure import Leaf, Symmetric
-
-Growth = Literal["none", "bounded", "exponential"]
+from flipscope.cube.zoo import ZOO, Growth
 
 
 @dataclass(frozen=True)
@@ -28,48 +26,10 @@ class Language:
     reason: str
 
 
-def _address_at(n: int) -> BooleanFunction:
-    for k in range(1, 13):
-        if k + (1 << k) == n:
-            return functions.address(k)
-    raise InputError(f"address exists at lengths k + 2^k (3, 6, 11, 20, 37, ...); n = {n} is not one.")
-
-
-_ALL_SENSITIVE = "every flip changes the value, so K_0 = 0 at every length"
-
 LANGUAGES: dict[str, Language] = {
-    language.name: language
-    for language in (
-        Language("parity", functions.parity, "none", _ALL_SENSITIVE),
-        Language("first", functions.first, "none", "flipping the first bit changes the value, so K_0 = 0"),
-        Language(
-            "majority",
-            functions.majority,
-            "exponential",
-            "only nearly balanced strings are sensitive: K_0 = 2^N - O(2^N / sqrt N)",
-        ),
-        Language("conjunction", functions.conjunction, "exponential", "K_0 = 2^N - (N + 1)"),
-        Language("disjunction", functions.disjunction, "exponential", "K_0 = 2^N - (N + 1)"),
-        Language(
-            "tribes",
-            functions.tribes,
-            "exponential",
-            "a string with two full tribes, or with every tribe two short, is not sensitive",
-        ),
-        Language("address", _address_at, "none", "flipping the addressed bit changes the value, so K_0 = 0"),
-        Language(
-            "random",
-            functions.random,
-            "bounded",
-            "for a uniformly random function K_0 tends to a Poisson(1) variable, at every length about 1",
-        ),
-        Language(
-            "random_symmetric",
-            functions.random_symmetric,
-            "exponential",
-            "a quarter of all numbers of ones lie inside a run of three equal values",
-        ),
-    )
+    entry.name: Language(entry.name, at, entry.family.zero_strings, entry.family.reason)
+    for entry in ZOO
+    if entry.family is not None and (at := entry.family.at or entry.build) is not None
 }
 
 
