@@ -78,21 +78,21 @@ class _SensitivityAnalysis:
         return _facts(n, counts, dict.fromkeys(positions, sensitive // n), reached)
 
     def table(self, words: Words, positions: tuple[int, ...]) -> Facts:
-        from flipscope.native import tables as kernels
+        from flipscope.native import tables
 
         width = len(positions)
-        every = kernels.profile_counts(words, width)
-        ones = kernels.profile_counts(words, width, ones=True)
+        every = tables.profile_counts(words, width)
+        ones = tables.profile_counts(words, width, ones=True)
         counts: tuple[Counts, Counts] = (
             {s: a - b for s, (a, b) in enumerate(zip(every, ones, strict=True)) if a - b},
             {s: b for s, b in enumerate(ones) if b},
         )
 
         def reached(value: int, s: int) -> tuple[int, Ones]:
-            index = kernels.find_string(words, s, value)
+            index = tables.find_string(words, s, value)
             return s, frozenset(p for j, p in enumerate(positions) if (index >> j) & 1)
 
-        influences = dict(zip(positions, kernels.influence_counts(words, width), strict=True))
+        influences = dict(zip(positions, tables.influence_counts(words, width), strict=True))
         return _facts(width, counts, influences, reached)
 
     def combine(self, outer: Bits, parts: Sequence[Facts]) -> Facts:
@@ -255,10 +255,10 @@ def string_sensitivity(f: BooleanFunction, bits: Bits) -> NDArray[np.int64]:
 
 def all_sensitivities(f: BooleanFunction, progress: Progress | None = None) -> NDArray[np.uint8]:
     """The sensitivity of every string, by index (position 1 least significant)."""
-    from flipscope.native import tables as kernels
+    from flipscope.native import tables
 
     whole = f.table_words(progress)
-    return kernels.all_sensitivities(whole, f.n)
+    return tables.all_sensitivities(whole, f.n)
 
 
 def real_sensitivity(values: NDArray[np.float64]) -> NDArray[np.float64]:
