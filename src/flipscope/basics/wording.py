@@ -1,4 +1,4 @@
-"""Numbers, times and lists of settings as the report says them."""
+"""Numbers, times and lists of settings in words, the same on every page."""
 
 from __future__ import annotations
 
@@ -8,27 +8,31 @@ from typing import Any
 
 import numpy as np
 
+from flipscope.basics.estimates import Estimate
+
 MINUS = "\N{MINUS SIGN}"
 FULL_DIGITS = 24  # an integer of more is said by its power of ten
 MAX_VALUES = 8  # of a setting; more are said by their number and the ends
 MAX_TEXT = 300  # characters of a cell
 
 
-def number_text(value: float | None, digits: int = 4) -> str:
-    """A measured number for reading, "" for none."""
+def number_text(value: float | Estimate | None, digits: int = 4, none: str = "") -> str:
+    """A number as people read it: whole numbers in full while short, estimates with their interval."""
     if value is None:
-        return ""
+        return none
+    if isinstance(value, Estimate):
+        return f"{number_text(value.value, digits)} {interval_text(value.low, value.high, digits)}"
     if isinstance(value, int):
-        return _integer(value)
+        return _integer(value, "," if abs(value) >= 10_000 else "")
     if not math.isfinite(value):
         return "not a number" if math.isnan(value) else "∞" if value > 0 else f"{MINUS}∞"
-    text = f"{value:,.0f}" if 10_000 <= abs(value) < 1e9 else f"{value:.{digits}g}"
+    text = f"{value:,.0f}" if 10_000 <= abs(value) < 1e12 else f"{value:.{digits}g}"
     return text.replace("-", MINUS)
 
 
-def interval_text(low: float | None, high: float | None) -> str:
+def interval_text(low: float | None, high: float | None, digits: int = 4) -> str:
     """An interval, "" where there is none."""
-    return "" if low is None or high is None else f"[{number_text(low)}, {number_text(high)}]"
+    return "" if low is None or high is None else f"[{number_text(low, digits)}, {number_text(high, digits)}]"
 
 
 def cell_text(value: Any) -> str:
@@ -68,12 +72,12 @@ def is_number(value: Any) -> bool:
     return value is None or (isinstance(value, int | float | np.number) and not isinstance(value, bool))
 
 
-def _integer(value: int) -> str:
+def _integer(value: int, separator: str = "") -> str:
     # Not str(value) first: Python refuses it for thousands of digits.
     digits = math.log10(abs(value)) if value else 0.0
     sign = MINUS if value < 0 else ""
     if digits <= FULL_DIGITS:
-        return f"{sign}{abs(value)}"
+        return f"{sign}{abs(value):{separator}}"
     return f"{sign}10^{digits:.2f}"
 
 

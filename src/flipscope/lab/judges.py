@@ -11,8 +11,9 @@ import numpy as np
 
 from flipscope.basics.estimates import Estimate, proportions
 from flipscope.basics.resampling import straight_line, student_mean, welch_difference
+from flipscope.basics.wording import number_text
 from flipscope.lab.rows import Row, Rows
-from flipscope.lab.verdict import Judgement, all_of, limit_text, never
+from flipscope.lab.verdict import Judgement, all_of, never
 
 ERROR = 0.05  # of all intervals of a claim together
 ROUNDING = 1e-9  # a bound is not broken by so small a part of itself
@@ -91,7 +92,7 @@ def bound_holds(quotients: Sequence[Quotient], quantity: str, *, fewest: int, mi
         f"broken at {', '.join(broken)}" if broken else "broken nowhere"
     )
     numbers = (worst.found.value, worst.found.low, worst.found.high)
-    judged = Judgement("contradicted" if broken else "reproduced", quantity, *numbers, note, f"≤ {limit_text(1)}")
+    judged = Judgement("contradicted" if broken else "reproduced", quantity, *numbers, note, f"≤ {number_text(1)}")
     return unless_few(judged, len(quotients), fewest, "places")
 
 

@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
+from flipscope.basics import wording
 from flipscope.lab.figures import Figure, Rule
 from flipscope.lab.layout import Axes, Marks, axes_of, legend_of, scaled, unscaled, whisker
 
@@ -362,15 +363,20 @@ def _said(axes: Axes, marks: Marks, index: int, keys: Keys) -> Spec:
     """The series of a point, and what is said of it."""
     x, y = marks.x[index], marks.y[index]
     names = axes.panel.categories
-    at = _text(x)
+    at = wording.number_text(x)
     if names is not None and x is not None and x == int(x) and 0 <= x < len(names):
         at = str(names[int(x)])
-    row: Spec = {"s": keys[marks.label, marks.number], "title": _clean(marks.label), "at": _clean(at), "is": _text(y)}
+    row: Spec = {
+        "s": keys[marks.label, marks.number],
+        "title": _clean(marks.label),
+        "at": _clean(at),
+        "is": wording.number_text(y),
+    }
     low, high = (None if ends is None else ends[index] for ends in (marks.low, marks.high))
     if low is not None and high is not None:
-        row["is"] += f" [{_text(low)}, {_text(high)}]"
+        row["is"] += f" [{wording.number_text(low)}, {wording.number_text(high)}]"
     if marks.values is not None:
-        row |= {"v": _short(marks.values[index]), "value": _text(marks.values[index])}
+        row |= {"v": _short(marks.values[index]), "value": wording.number_text(marks.values[index])}
     if marks.hover is not None:
         row["note"] = _clean(marks.hover[index])
     return row
@@ -383,13 +389,6 @@ def _moved(axes: Axes, marks: Marks, x: float, by: float) -> float | None:
 
 def _short(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.{DIGITS}g}")
-
-
-def _text(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}".replace("-", "\N{MINUS SIGN}")
-
-
-# ---------------------------------------------------------------- rules and words
 
 
 def _rules(axes: Axes) -> list[Spec]:

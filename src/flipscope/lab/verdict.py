@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, proportions
+from flipscope.basics.wording import number_text
 
 Verdict = Literal["reproduced", "contradicted", "undecided"]
 VERDICTS: tuple[Verdict, ...] = ("reproduced", "contradicted", "undecided")
@@ -75,9 +76,9 @@ def between(
         verdict = "reproduced"
     elif found.high < lowest or highest < found.low:
         verdict = "contradicted"
-    limit = f"≤ {limit_text(highest)}" if lowest == -math.inf else f"≥ {limit_text(lowest)}"
+    limit = f"≤ {number_text(highest)}" if lowest == -math.inf else f"≥ {number_text(lowest)}"
     if math.isfinite(lowest) and math.isfinite(highest):
-        limit = f"from {limit_text(lowest)} to {limit_text(highest)}"
+        limit = f"from {number_text(lowest)} to {number_text(highest)}"
     remedy = _more(found, [end for end in (lowest, highest) if math.isfinite(end)], unit)
     return Judgement(
         verdict, quantity, found.value, found.low, found.high, note, limit, remedy if verdict == "undecided" else ""
@@ -100,7 +101,7 @@ def consistent_with(
         verdict = "reproduced" if reach <= tolerance else "undecided"
         if verdict == "undecided":
             remedy = _samples_text(found.samples, reach / tolerance, unit)
-    limit = f"{limit_text(value)} ± {limit_text(tolerance)}"
+    limit = f"{number_text(value)} ± {number_text(tolerance)}"
     return Judgement(verdict, quantity, found.value, found.low, found.high, note, limit, remedy)
 
 
@@ -126,11 +127,6 @@ def all_of(parts: Sequence[Judgement]) -> Judgement:
     decisive = min(parts, key=lambda part: order.index(part.verdict))
     leaves = [leaf for part in parts for leaf in (part.parts or (part,))]
     return decisive if len(leaves) == 1 else replace(decisive, parts=tuple(leaves))
-
-
-def limit_text(value: float) -> str:
-    """A limit as people write it."""
-    return f"{value:.4g}".replace("-", "\N{MINUS SIGN}")
 
 
 def _more(found: Estimate, limits: Sequence[float], unit: str) -> str:

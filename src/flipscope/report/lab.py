@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from flipscope.basics.wording import number_text
 from flipscope.lab.registry import address
 from flipscope.lab.run.driver import Run
 from flipscope.lab.store.store import RunState
@@ -94,9 +95,8 @@ def numbers(judgement: Judgement) -> str:
     """The number with its interval against its limit, "" where there is none."""
     if judgement.measured is None:
         return ""
-    ends = ["?" if end is None else f"{end:.3g}" for end in (judgement.low, judgement.high)]
-    against = f" {judgement.limit}" if judgement.limit else ""
-    return f"{judgement.measured:.3g} [{ends[0]}, {ends[1]}]{against}".replace("-", "\N{MINUS SIGN}")
+    measured, low, high = (number_text(end, 3, "?") for end in (judgement.measured, judgement.low, judgement.high))
+    return f"{measured} [{low}, {high}]" + (f" {judgement.limit}" if judgement.limit else "")
 
 
 def studies_page(rows: Sequence[dict[str, Any]]) -> RenderableType:

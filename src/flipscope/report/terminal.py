@@ -17,6 +17,7 @@ from rich.text import Text
 
 from flipscope.basics.errors import printable
 from flipscope.basics.estimates import Estimate
+from flipscope.basics.wording import number_text
 from flipscope.bounds.geometry import Threshold, Verdict
 from flipscope.cube.portrait import Portrait
 from flipscope.report.figures import log10_share
@@ -27,21 +28,9 @@ MAX_ROWS = 16
 WIDTH = 100  # where the output is not a terminal
 
 
-def number(value: float | int | Estimate | None) -> str:
-    """A number as people read it: exact integers in full while short, estimates with their interval."""
-    if value is None:
-        return "-"
-    if isinstance(value, Estimate):
-        return f"{_short(value.value)} [{_short(value.low)}, {_short(value.high)}]"
-    if isinstance(value, int):
-        text = f"{value:,}"
-        # Not f"{value:e}": an integer of more than 308 digits has no float.
-        return text if len(text) <= 24 else f"10^{math.log10(value):.2f} ({len(str(value))} digits)"
-    return f"{value:.6g}"
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if 10_000 <= value < 1e12 else f"{value:.4g}"
+def number(value: float | Estimate | None) -> str:
+    """A number of a page, with six digits, "-" for none."""
+    return number_text(value, 4 if isinstance(value, Estimate) else 6, "-")
 
 
 def bar(share: float, width: int = BAR) -> str:
