@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from flipscope import __version__
-from flipscope.cli import main
-from flipscope.commands import cube
+from flipscope.cli import main, zoo
 from flipscope.cube.expression import parse
 from flipscope.cube.zoo import ZOO
 
@@ -480,7 +479,7 @@ def test_what_the_system_refuses_is_no_traceback(
     def refused(arguments: Any) -> int:
         raise error
 
-    monkeypatch.setattr(cube, "run_zoo", refused)
+    monkeypatch.setattr(zoo, "run", refused)
     run = Run(capsys, "zoo")
     assert (run.code, run.out) == (code, "")
     assert sentence in run.err
@@ -493,7 +492,7 @@ def test_a_bug_is_a_traceback(
     def broken(arguments: Any) -> int:
         raise error
 
-    monkeypatch.setattr(cube, "run_zoo", broken)
+    monkeypatch.setattr(zoo, "run", broken)
     with pytest.raises(type(error), match="a bug"):
         Run(capsys, "zoo")
 
@@ -502,7 +501,7 @@ def test_an_interrupt_is_no_traceback(capsys: pytest.CaptureFixture[str], monkey
     def interrupted(arguments: Any) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cube, "run_zoo", interrupted)
+    monkeypatch.setattr(zoo, "run", interrupted)
     run = Run(capsys, "zoo")
     assert (run.code, run.out, run.err) == (130, "", "flipscope: interrupted.\n")
 

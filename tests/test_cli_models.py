@@ -22,7 +22,7 @@ from flipscope.basics import limits
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import generators, random_strings
 from flipscope.cli import build_parser, main
-from flipscope.commands import models as commands
+from flipscope.cli import random_model as commands
 from flipscope.lab.run.pool import WorkerError, run_tasks
 from flipscope.models import Transformer, encoder, gpt2, mingpt, random_shape, recognizer, roberta, save, vit_small
 from flipscope.models.size import check_model
@@ -386,7 +386,7 @@ def test_the_scales_of_the_papers_are_not_too_large(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(limits, "machine_memory", lambda: 4 << 30)
     given = ["random-model", "--length", "100", "--strings", "10000", "--width", "1024", "--layers", "6"]
     for more in (["--heads", "8", "--count", "1000"], ["--heads", "1"], ["--heads", "16", "--path", "general"]):
-        assert commands._draws(build_parser().parse_args([*given, *more]))
+        assert commands._draws(build_parser("random-model").parse_args([*given, *more]))
     for config in (gpt2(length=1024, width=768, layers=12, heads=12), roberta(length=512, width=1024, layers=24)):
         check_model(config)
 

@@ -22,9 +22,8 @@ from lab.example_studies import Deed, Deeds
 from waiting import waited_for
 
 from flipscope.basics.streams import Outlet
-from flipscope.cli import main
-from flipscope.commands import live
-from flipscope.commands.live import Live
+from flipscope.cli import live, main
+from flipscope.cli.live import Live
 from flipscope.lab import registry
 from flipscope.lab.rows import Rows
 from flipscope.lab.run.events import Advanced, Failed, Finished, Retried, Started

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from flipscope.basics.errors import InputError
-from flipscope.commands import results
-from flipscope.commands.results import run_results
+from flipscope.cli import results
+from flipscope.cli.results import run as run_results
 from flipscope.lab.store import database, listing
 from flipscope.lab.store.listing import parse_condition, write_csv
 from flipscope.lab.store.store import Store

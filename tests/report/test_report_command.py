@@ -11,7 +11,7 @@ import pytest
 from report.tiny import STUDY, Tiny
 
 from flipscope.basics.errors import InputError
-from flipscope.commands.report import run_report
+from flipscope.cli.report import run as run_report
 from flipscope.lab import registry
 from flipscope.lab.figures import Figure, Panel, Series
 from flipscope.lab.run.driver import run_study
@@ -187,7 +187,7 @@ def test_what_cannot_be_shown_is_said(results: Path, monkeypatch: pytest.MonkeyP
         "run it with flipscope run tiny --scale laptop"
     )
     assert "no scale 'huge'; it has smoke, laptop" in refused(results, "tiny", scale="huge")
-    for module in ("lab.run.driver", "commands.report"):
+    for module in ("lab.run.driver", "cli.report"):
         monkeypatch.setattr(f"flipscope.{module}.code_version", lambda study: "another")
     assert "the stored ones are of code that has changed since" in refused(results, "tiny")
 

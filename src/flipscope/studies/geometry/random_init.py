@@ -11,10 +11,9 @@ import numpy as np
 import flipscope.lab as lab
 from flipscope.basics.estimates import mean_from_samples
 from flipscope.models.config import TransformerConfig
-from flipscope.models.transformer import Transformer
-from flipscope.probes.sensitivity import sensitivities
+from flipscope.probes.sensitivity import Options
 from flipscope.studies.geometry._shared import how_measured, screen_error, spectrum, spectrum_panel
-from flipscope.studies.geometry.random_models import INITS, Draw, Plan
+from flipscope.studies.geometry.random_models import INITS, Draw, Plan, measured
 
 NEAR, MOST = 1 / 20, 1 / 2  # of N: sensitivity near 0; share of strings, or of models, that is most of them
 CLUSTER = 1.0  # averages below this are in the cluster at 0
@@ -117,8 +116,8 @@ class RandomInit(lab.Study):
         return [draw for chosen in drawn for draw in plan.draws(*chosen)]
 
     def measure(self, trial: Draw, progress: lab.Progress) -> lab.Outcome:
-        model = Transformer(trial.shape, scheme=trial.init, seed=trial.seed)
-        found = sensitivities(model, trial.strings(), heuristic=trial.screened, progress=progress)
+        options: Options = {"heuristic": trial.screened, "progress": progress}
+        found = measured(trial.shape, trial.init, trial.seed, trial.strings(), **options)
         signs = {name: getattr(found, name) for name in ("counts", "path", "precision", "rechecked", "near_ties")}
         guesses = {name: getattr(found.screening, name, 0) for name in ("skipped", "audited", "wrong")}
         return {"config": trial.shape.as_dict(), **signs, **guesses}

@@ -6,18 +6,24 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, Unpack, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 import flipscope.lab as lab
+from flipscope.basics.bits import Bits
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import generators, random_strings, seed_of
 from flipscope.models.config import TransformerConfig
 from flipscope.models.presets import encoder, recognizer
 from flipscope.models.shapes import random_shape
 from flipscope.studies.geometry._shared import flip_memory, flip_work
+
+if TYPE_CHECKING:
+    from flipscope.models.init import Scheme
+    from flipscope.probes.results import Flips
+    from flipscope.probes.sensitivity import Options
 
 Init = Literal["uniform", "gaussian", "xavier_uniform", "xavier_normal"]
 INITS: tuple[Init, ...] = get_args(Init)
@@ -30,6 +36,14 @@ SCREEN_OVERHEAD = 5
 MAX_EXACT = 16  # bits: up to here all strings are asked
 BESIDES = 2e10  # multiply-adds of the half second in which a model is built and its precision checked
 SEEN_THROUGH = 0.1  # share of the models on which the screen can skip nothing
+
+
+def measured(shape: TransformerConfig, init: Scheme, seed: int, strings: Bits, **options: Unpack[Options]) -> Flips:
+    """The sensitivity of these strings under the transformer of a shape, an initialisation and a seed."""
+    from flipscope.models.transformer import Transformer  # not before sizes have been checked: PyTorch takes a while
+    from flipscope.probes.sensitivity import sensitivities
+
+    return sensitivities(Transformer(shape, scheme=init, seed=seed), strings, **options)
 
 
 @dataclass(frozen=True)

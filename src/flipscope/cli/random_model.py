@@ -1,4 +1,4 @@
-"""The commands that look at transformers: sensitivity, random-model, blowup."""
+"""flipscope random-model: random transformers, and how sensitive each is."""
 
 from __future__ import annotations
 
@@ -15,122 +15,55 @@ import numpy as np
 
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError
-from flipscope.basics.estimates import Estimate, Floats, mean_from_samples
+from flipscope.basics.estimates import Estimate, mean_from_samples
 from flipscope.basics.limits import check_memory, check_work, cores
 from flipscope.basics.progress import Progress
 from flipscope.basics.seeds import check_strings_fit, generators, random_strings
-from flipscope.commands.cube import print_json
-from flipscope.commands.progress import progress
+from flipscope.cli.common import print_json, sampling
+from flipscope.cli.model_files import FEWER, engine, flip_work, how
+from flipscope.cli.progress import progress
 from flipscope.lab.run.pool import WorkerError, run_tasks
 from flipscope.models.config import TransformerConfig
-from flipscope.models.header import peek
 from flipscope.models.presets import encoder
 from flipscope.models.shapes import random_shape
-from flipscope.models.size import check_attention, check_model, multiplications
+from flipscope.models.size import check_attention, check_model
+from flipscope.studies.geometry.random_models import measured
 
 # PyTorch and the compiled loops are loaded after the sizes have been checked: what is too large is refused at once.
 if TYPE_CHECKING:
     from flipscope.models.init import Scheme
-    from flipscope.models.transformer import Transformer
     from flipscope.probes.results import Flips, SensitivityProfile
     from flipscope.probes.sensitivity import Options
 
-DEFAULT_LENGTH = 100  # that of the geometry paper's experiments
 ESTIMATE_BYTES = 500  # of an estimate and its parts, of which a spectrum has two a bit
-MAX_STRINGS = 100_000  # that are asked for a precision
-FEWER = "give fewer or shorter strings"
 PIECES = 8  # the work of all random models is cut so that no piece is more than this part of it
 FEWEST = 4  # strings a piece: each piece copies the model and compares its signs with float64 anew
 
-
-def run_sensitivity(arguments: argparse.Namespace) -> int:
-    """Measure the sensitivity spectrum of a model."""
-    if arguments.precision is not None:
-        check_confidence(arguments.confidence)
-    model, length = _loaded(arguments)
-
-    from flipscope.probes.sensitivity import sensitivity_profile
-
-    with progress("flips") as report:
-        options: Options = {**_how(arguments), "threshold": arguments.threshold, "progress": report}
-        found = sensitivity_profile(
-            model,
-            length,
-            strings=arguments.strings,
-            precision_target=arguments.precision,
-            max_strings=MAX_STRINGS,
-            exhaustive=arguments.exhaustive,
-            seed=arguments.seed,
-            confidence=arguments.confidence,
-            **options,
-        )
-    if arguments.json:
-        print_json(found.as_json())
-        return 0
-    from flipscope.report import models as pages
-    from flipscope.report.terminal import show
-
-    show(pages.sensitivity_page(found, arguments.model, arguments.confidence))
-    return 0
+EXAMPLES = """
+  flipscope random-model --init uniform --length 100 --count 20 --strings 50
+  flipscope random-model --init xavier_normal --width 64 --layers 2 --heads 4 --json
+"""
 
 
-def _loaded(arguments: argparse.Namespace) -> tuple[Transformer, int]:
-    """The model of a file, and the length of the strings it is to be asked; what is too much is refused before."""
-    config = peek(arguments.model)
-    if config is not None:
-        _checked_length(config, arguments)
-
-    from flipscope.models.checkpoint import load
-
-    model = load(arguments.model)
-    return model, _checked_length(model.config, arguments)
-
-
-def _checked_length(config: TransformerConfig, arguments: argparse.Namespace) -> int:
-    """The length of the strings that the model is to be asked, after making sure that they can be."""
-    if config.inputs == "patches":
-        raise InputError(f"{arguments.model} reads patches of images, which have no bits to flip")
-    length = arguments.length
-    if length is None:
-        length = config.max_length or DEFAULT_LENGTH
-    length = check_count("length", length)
-    if config.layers > 1:  # a single layer may need no more than the row that is read
-        check_attention(config, length, length)
-    if arguments.strings is not None:
-        strings = check_count("strings", arguments.strings)
-        check_strings_fit(strings, length)
-        check_work(strings * _flip_work(config, length), f"{strings:,} strings", FEWER)
-    if getattr(arguments, "precision", None) is not None:
-        _check_precision(arguments.precision, length, check_confidence(arguments.confidence))
-    return length
-
-
-def _flip_work(config: TransformerConfig, length: int) -> int:
-    """Multiplications for a string and all its flips, without the fast path."""
-    return (length + 1) * multiplications(config, length)
-
-
-def _check_precision(precision: float, length: int, confidence: float) -> None:
-    """Raise InputError if no outcome of as many strings as are drawn at most would be known that precisely."""
-    most = MAX_STRINGS
-    # The narrowest interval is that of strings without any flip that matters.
-    least = mean_from_samples(np.zeros(most), 0, length, confidence, "anytime").half_width
-    if 0 < precision < least:
-        enough = f"{1.06 * least:.2g}"  # and not less, by rounding
-        raise InputError(
-            f"precision {precision:g} cannot be reached with {most:,} strings of {length:,} bits: give {enough} or more"
-        )
-
-
-def _how(arguments: argparse.Namespace) -> Options:
-    return {
-        "path": arguments.path,
-        "precision": "float64" if arguments.float64 else "auto",
-        "heuristic": arguments.heuristic,
-    }
-
-
-# ---------------------------------------------------------------- random models
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What it takes."""
+    parser.add_argument(
+        "--init",
+        choices=("uniform", "gaussian", "xavier_uniform", "xavier_normal", "pytorch"),
+        default="uniform",
+        help="how the weights are drawn (default uniform)",
+    )
+    for name, default, what in (
+        ("length", 100, "bits of each string"),
+        ("count", 20, "models"),
+        ("strings", 50, "random strings for each model, each with all its flips"),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{what} (default {default})")
+    for name in ("width", "layers", "heads"):
+        parser.add_argument(f"--{name}", type=int, metavar="N", help="fix it (default: drawn for each model)")
+    parser.add_argument("--workers", type=int, metavar="W", help="processes (default: one a core)")
+    engine(parser)
+    sampling(parser)
 
 
 @dataclass(frozen=True)
@@ -147,7 +80,7 @@ class Draw:
     @property
     def cost(self) -> float:
         """Multiplications of all its forwards, without the fast path."""
-        return float(self.strings * _flip_work(self.config, self.length))
+        return float(self.strings * flip_work(self.config, self.length))
 
 
 @dataclass(frozen=True)
@@ -177,18 +110,14 @@ def pieces(draws: Sequence[Draw]) -> list[Piece]:
 
 def measure_piece(piece: Piece, report: Progress) -> Flips:
     """The sensitivity of the strings of a piece."""
-    from flipscope.models.transformer import Transformer
-    from flipscope.probes.sensitivity import sensitivities
-
     draw = piece.draw
-    model = Transformer(draw.config, scheme=draw.init, seed=draw.seed)
     (stream,) = generators(draw.seed, 1)
     strings = random_strings(stream, draw.strings, draw.length)[piece.first : piece.first + piece.count]
     options: Options = {**draw.options, "progress": report}
-    return sensitivities(model, strings, **options)
+    return measured(draw.config, draw.init, draw.seed, strings, **options)
 
 
-def run_random_model(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Draw transformers at random and measure each."""
     start = time.perf_counter()
     draws = _draws(arguments)
@@ -234,7 +163,7 @@ def _draws(arguments: argparse.Namespace) -> list[Draw]:
     for name in ("width", "layers", "heads"):
         if getattr(arguments, name) is not None:
             check_count(name, getattr(arguments, name))
-    options = _how(arguments)
+    options = how(arguments)
     count = check_count("count", arguments.count)
     check_memory(count * 2 * length * ESTIMATE_BYTES, f"the results of {count:,} models", "give fewer")
     # Numbers all over the place rather than 0, 1, 2: runs with neighbouring seeds then share no model.
@@ -252,7 +181,7 @@ def _check_sizes(draws: Sequence[Draw]) -> None:
         check_model(draw.config)
         if draw.config.layers > 1 or draw.options["path"] != "general":  # whose tables hold all pairs of bits
             check_attention(draw.config, length, length)
-    work = sum(strings * _flip_work(draw.config, length) for draw in draws)
+    work = sum(strings * flip_work(draw.config, length) for draw in draws)
     check_work(work, f"{strings:,} strings of {length:,} bits for {len(draws):,} models", FEWER)
 
 
@@ -296,49 +225,3 @@ def _summary(found: list[SensitivityProfile], confidence: float) -> dict[str, An
 
 def _value(found: float | Estimate) -> float:
     return found.value if isinstance(found, Estimate) else found
-
-
-# ---------------------------------------------------------------- blowup
-
-
-def run_blowup(arguments: argparse.Namespace) -> int:
-    """Measure what the layer norms of a model do to random strings."""
-    model, length = _loaded(arguments)
-
-    from flipscope.probes.blowup import blowup
-
-    (stream,) = generators(arguments.seed, 1)
-    strings = random_strings(stream, check_count("strings", arguments.strings), length)
-    found = blowup(model, strings)
-    document = {
-        "length": length,
-        "strings": found.strings,
-        "norms": [
-            {"name": name, "eps": eps, "tau": _spread(found.tau[:, column])}
-            for column, (name, eps) in enumerate(zip(found.names, found.eps, strict=True))
-        ],
-        "beta": _spread(found.beta),
-        "bound": _finite(found.bound),
-        "infinite": found.infinite,
-    }
-    if arguments.json:
-        print_json(document)
-        return 0
-    from flipscope.report import models as pages
-    from flipscope.report.terminal import show
-
-    show(pages.blowup_page(arguments.model, document))
-    return 0
-
-
-def _spread(values: Floats) -> dict[str, float | None]:
-    """The ends and the middle of what the strings showed; None stands for infinity, which JSON does not know."""
-    return {
-        "smallest": _finite(float(values.min())),
-        "median": _finite(float(np.quantile(values, 0.5, method="lower"))),
-        "largest": _finite(float(values.max())),
-    }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

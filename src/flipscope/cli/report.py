@@ -1,4 +1,4 @@
-"""The command that writes the report of what is stored: report."""
+"""flipscope report: what is stored, as one HTML file."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 from flipscope.basics.errors import InputError, printable
 from flipscope.basics.files import check_target, write_bytes
 from flipscope.basics.wording import settings_of
-from flipscope.commands.cube import print_json
-from flipscope.commands.lab import repeat_command
-from flipscope.commands.progress import progress
+from flipscope.cli.common import print_json, results_folder
+from flipscope.cli.progress import progress
+from flipscope.cli.run import repeat_command
 from flipscope.lab import registry
 from flipscope.lab.figures import Figure
 from flipscope.lab.run.driver import Run, judged
@@ -28,8 +28,24 @@ from flipscope.report.html import StudyPage, write_report
 
 Missing = list[tuple[str, str]]
 
+EXAMPLES = """
+  flipscope report -o report.html
+  flipscope report random-init zero-strings --results ./results
+  flipscope report random-init --scale laptop --figures figures --format pdf,svg
+"""
 
-def run_report(arguments: argparse.Namespace) -> int:
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What it takes."""
+    parser.add_argument("study", nargs="*", metavar="STUDY", help="by name (default: all that have results)")
+    parser.add_argument("--scale", metavar="SCALE", help="smoke, laptop or paper (default: that of the latest run)")
+    parser.add_argument("-o", "--output", default="parser.html", metavar="FILE", help="to write (default parser.html)")
+    parser.add_argument("--figures", metavar="DIR", help="write the figures as files there too")
+    parser.add_argument("--format", metavar="LIST", help="with --figures: of svg, png, pdf (default all three)")
+    results_folder(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
     """Write the report of the named studies, or of all that have results."""
     output = Path(arguments.output)
     check_target(output, "report")

@@ -1,4 +1,4 @@
-"""The command that looks at stored results: results."""
+"""flipscope results: list, filter, export, verify and prune what is stored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rich.text import Text
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, printable
-from flipscope.commands.cube import print_json
+from flipscope.cli.common import print_json, results_folder
 from flipscope.lab import registry
 from flipscope.lab.store import listing, salvage, schema, tables
 from flipscope.lab.store.listing import Row, Rows
@@ -32,8 +32,51 @@ from flipscope.report.terminal import show
 SHORT = 10  # characters of a key that a table shows
 LIMIT = 100  # rows of a page, unless more are asked for
 
+EXAMPLES = """
+  flipscope results
+  flipscope results random-init --where init=gaussian --where "length>=40"
+  flipscope results random-init --export table.parquet
+  flipscope results random-init --failed --forget
+  flipscope results --prune --dry-run
+  flipscope results --verify
+"""
 
-def run_results(arguments: argparse.Namespace) -> int:
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What it takes."""
+    parser.add_argument(
+        "study", nargs="?", metavar="STUDY", help="one row for each of its trials (default: all studies)"
+    )
+    parser.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="only trials like this, also with !=, <, <=, >, >= (quote them); repeatable",
+    )
+    parser.add_argument(
+        "--failed", action="store_true", help="the trials that failed, with tracebacks, instead of those done"
+    )
+    parser.add_argument(
+        "--limit", type=int, metavar="K", help="only the first K rows (default: 100 on a page, all elsewhere)"
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--export", metavar="FILE", help="write the rows to FILE (.csv or .parquet)")
+    what.add_argument(
+        "--prune", action="store_true", help="remove results of code that has changed, and files nobody uses"
+    )
+    what.add_argument(
+        "--forget", action="store_true", help="remove the trials of STUDY (narrowed by --where, --failed) for good"
+    )
+    what.add_argument("--verify", action="store_true", help="read all rows and arrays, and say which are damaged")
+    what.add_argument(
+        "--repair", action="store_true", help="keep what is whole of a damaged database, and the old one beside it"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="with --prune or --forget: only say what would go")
+    results_folder(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
     """List, export, forget, prune, verify or repair what is stored; 1 when something is found to be damaged."""
     _check_options(arguments)
     if arguments.verify:
@@ -122,9 +165,6 @@ def _export(rows: Rows, arguments: argparse.Namespace) -> int:
     return 0
 
 
-# ---------------------------------------------------------------- removing
-
-
 def _prune(store: Store, arguments: argparse.Namespace) -> int:
     current = _current_codes(store.kept())
 
@@ -179,9 +219,6 @@ def _current_codes(kept: Sequence[Kept]) -> dict[str, str | None]:
         except InputError:
             found[study] = None
     return found
-
-
-# ---------------------------------------------------------------- damage
 
 
 def _verify(arguments: argparse.Namespace) -> int:
@@ -240,9 +277,6 @@ def _repair(arguments: argparse.Namespace) -> int:
         print(printable(said))
         print("run the studies again: what is missing is measured.", file=sys.stderr)
     return 0
-
-
-# ---------------------------------------------------------------- pages
 
 
 def _overview(kept: Sequence[Kept], arguments: argparse.Namespace) -> int:

@@ -1,0 +1,176 @@
+"""The command line. Nothing heavy is imported here: ``flipscope --help`` must feel instant."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import io
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from typing import NoReturn
+
+from flipscope import __version__
+from flipscope.basics.errors import InputError, printable
+from flipscope.basics.streams import forgiving
+
+DESCRIPTION = "See what it takes to flip a model's mind: sensitivity of Boolean functions and of transformers."
+LONGEST = 1000  # characters of a sentence: a name may have ten thousand
+EXAMPLES = """examples:
+  flipscope function "maj(x1..x5) ^ x6"           profile, spectrum, influences
+  flipscope function "majority(101)" --json       exact integers as JSON
+  flipscope function "random(100)" --samples 5000 estimates with intervals
+  flipscope compare "majority(9)" "maj(x1..x7)"   two functions side by side
+  flipscope zoo                                   the named functions
+  flipscope verdict "parity(100)" --width 64 --layers 2
+  flipscope random-model --init gaussian --count 20 draw transformers and measure their sensitivity
+  flipscope sensitivity MODEL.safetensors         the sensitivity spectrum of a saved transformer
+  flipscope studies                               the experiments of the papers
+  flipscope run random-init                       run one: figures, verdicts, resumable
+  flipscope report -o report.html                 everything that was measured on one page
+"""
+
+
+# Every command: the file with its arguments and what it does, and a line for the list of all.
+COMMANDS = {
+    "function": ("function", "describe a Boolean function: sensitivity, spectrum, influences"),
+    "compare": ("compare", "describe two functions side by side, and on how many strings they differ"),
+    "zoo": ("zoo", "list the named functions"),
+    "test-degree": ("degree", "test by queries alone whether a function has low Fourier degree"),
+    "test-sparsity": ("sparsity", "test by queries alone whether a function has few Fourier coefficients"),
+    "verdict": ("verdict", "what the theorems say of a function's family for transformers of a shape"),
+    "sensitivity": ("sensitivity", "measure the sensitivity spectrum of a saved transformer"),
+    "random-model": ("random_model", "draw transformers at random, measure the sensitivity of each, summarise"),
+    "blowup": ("blowup", "measure how much the layer norms of a saved transformer amplify"),
+    "run": ("run", "run studies: measure what is not measured yet, judge every claim"),
+    "studies": ("studies", "list all studies: paper, figures, cost at each scale, state"),
+    "status": ("status", "say what is running, from any shell"),
+    "report": ("report", "write what was measured as one HTML file: claims, verdicts, figures, tables"),
+    "results": ("results", "list, filter, export, verify and prune what is stored"),
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Errors in one sentence, exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message.rstrip('.')}; try {self.prog} --help.\n")
+
+
+def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The parser of all commands; only of the one that is called are the arguments known, since its file is loaded."""
+    parser = _Parser(
+        prog="flipscope",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"flipscope {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    for name, (file, summary) in COMMANDS.items():
+        own = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        if name == command:
+            module = importlib.import_module(f"flipscope.cli.{file}")
+            own.formatter_class, own.epilog = argparse.RawDescriptionHelpFormatter, f"examples:{module.EXAMPLES}"
+            module.arguments(own)
+            own.add_argument("--json", action="store_true", help="one JSON document on standard output")
+            own.set_defaults(run=module.run)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; 0 on success, 1 when a claim is contradicted or a run failed, 2 on bad input.
+
+    Trouble with the output never stops a command. At the end it is told, with 1; a reader that went away, such as
+    head, has had what it wanted.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without Unicode gets "?" instead of a traceback
+        sys.stdout.reconfigure(errors="replace")
+    with forgiving() as output:
+        code = _called(arguments)
+        output.flush()
+        if output.trouble is None or isinstance(output.trouble, BrokenPipeError):
+            return code
+        reason = getattr(output.trouble, "strerror", None) or output.trouble
+        _say(f"the output cannot be written: {reason}")
+        return code or 1
+
+
+def _called(arguments: Sequence[str] | None) -> int:
+    """The exit code of one command, after a sentence where it is not the command's own."""
+    try:
+        # With arguments it is called by a program, whose own end is not for us to prevent.
+        with _terminable() if arguments is None else contextlib.nullcontext():
+            parsed = _parsed(arguments)
+            if isinstance(parsed, int):
+                return parsed
+            _check_working_folder()
+            code: int = parsed.run(parsed)
+            return code
+    except InputError as error:
+        _say(str(error))
+        return error.exit_code
+    except Terminated:
+        _say("terminated")
+        return 128 + signal.SIGTERM
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return 130
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _say(f"{error.filename} cannot be used: {error.strerror}")
+        return 2
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "DefaultCPUAllocator" not in str(error):  # which is torch's
+            raise
+        _say("there is not enough memory for this: ask for less")
+        return 1
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace | int:
+    """What was asked for, or the exit code where that was help or a mistake."""
+    try:
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        command = next((each for each in given if not each.startswith("-")), None)
+        return build_parser(command).parse_args(given)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+
+
+def _check_working_folder() -> None:
+    """Raise InputError if the current folder was removed: relative paths lead nowhere, and MKL ends the process."""
+    try:
+        os.getcwd()
+    except OSError:
+        raise InputError("the folder this was started in does not exist any more: change into one that does") from None
+
+
+def _say(text: str) -> None:
+    """One sentence on standard error; further lines, such as those that point into an expression, follow it."""
+    sentence, line, rest = text.partition("\n")
+    plain = printable(sentence)
+    if len(plain) > LONGEST:
+        plain = f"{plain[: LONGEST // 2]} … {plain[-LONGEST // 2 :]}"
+    print(f"flipscope: {plain.rstrip('.')}.{line}{printable(rest)}", file=sys.stderr)
+
+
+class Terminated(KeyboardInterrupt):
+    """The system asked this process to end: it does as after Ctrl-C, with terminal and results in order."""
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Let a signal to terminate unwind what is going on; who sends it twice does not want to wait for that."""
+
+    def unwind(number: int, frame: object) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, unwind)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,74 @@
+"""flipscope blowup: how much the layer norms of a saved transformer amplify."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flipscope.basics.checks import check_count
+from flipscope.basics.estimates import Floats
+from flipscope.basics.seeds import generators, random_strings
+from flipscope.cli.common import print_json
+from flipscope.cli.model_files import loaded, model_file
+
+# PyTorch and the compiled loops are loaded after the sizes have been checked: what is too large is refused at once.
+if TYPE_CHECKING:
+    pass
+
+EXAMPLES = """
+  flipscope blowup model.safetensors --length 40
+  flipscope blowup model.safetensors --strings 500 --json
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What it takes."""
+    model_file(parser)
+    parser.add_argument("--strings", type=int, default=100, metavar="M", help="random strings (default 100)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the strings (default 0)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure what the layer norms of a model do to random strings."""
+    model, length = loaded(arguments)
+
+    from flipscope.probes.blowup import blowup
+
+    (stream,) = generators(arguments.seed, 1)
+    strings = random_strings(stream, check_count("strings", arguments.strings), length)
+    found = blowup(model, strings)
+    document = {
+        "length": length,
+        "strings": found.strings,
+        "norms": [
+            {"name": name, "eps": eps, "tau": _spread(found.tau[:, column])}
+            for column, (name, eps) in enumerate(zip(found.names, found.eps, strict=True))
+        ],
+        "beta": _spread(found.beta),
+        "bound": _finite(found.bound),
+        "infinite": found.infinite,
+    }
+    if arguments.json:
+        print_json(document)
+        return 0
+    from flipscope.report import models as pages
+    from flipscope.report.terminal import show
+
+    show(pages.blowup_page(arguments.model, document))
+    return 0
+
+
+def _spread(values: Floats) -> dict[str, float | None]:
+    """The ends and the middle of what the strings showed; None stands for infinity, which JSON does not know."""
+    return {
+        "smallest": _finite(float(values.min())),
+        "median": _finite(float(np.quantile(values, 0.5, method="lower"))),
+        "largest": _finite(float(values.max())),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,38 @@
+"""flipscope function: everything about one Boolean function."""
+
+from __future__ import annotations
+
+import argparse
+
+from flipscope.cli.common import SIZE_HELP, print_json
+from flipscope.cli.portraits import check_options, draw, portrait, portrait_options
+from flipscope.cube.expression import parse
+
+EXAMPLES = """
+  flipscope function "maj(x1..x5) ^ (x6 & x7)"
+  flipscope function "majority(21)" --json
+  flipscope function "sparse_parity(3, n=40, seed=1)" --plot parity.svg
+  flipscope function "random(100)" --samples 10000 --confidence 0.99
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What it takes."""
+    parser.add_argument("expression", metavar="EXPR", help='such as "maj(x1..x5) ^ x6" or "majority(21)"')
+    parser.add_argument("-n", type=int, metavar="N", help=SIZE_HELP)
+    portrait_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Describe one function."""
+    f = parse(arguments.expression, arguments.n)
+    check_options(arguments)
+    found = portrait(f, arguments.expression, arguments)
+    draw(arguments, [found])
+    if arguments.json:
+        print_json(found.as_json())
+    else:
+        from flipscope.report import terminal
+
+        terminal.show(terminal.function_page(found))
+    return 0

@@ -1,0 +1,72 @@
+"""What function and compare share: options, portraits, pictures."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from flipscope.basics.checks import check_confidence, check_count
+from flipscope.basics.limits import check_memory
+from flipscope.cli.common import sampling
+from flipscope.cli.progress import progress
+from flipscope.cube.compose import NotExact
+from flipscope.cube.functions import BooleanFunction
+from flipscope.cube.portrait import RHOS, Portrait, default_strings, exact_portrait, sampled_portrait
+
+
+def portrait_options(parser: argparse.ArgumentParser) -> None:
+    """What both commands take."""
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--exact", action="store_true", help="exact or nothing: never fall back to sampling")
+    how.add_argument("--samples", type=int, metavar="M", help="estimate from M random strings and all their flips")
+    sampling(parser)
+    parser.add_argument(
+        "--rho", type=float, action="append", metavar="R", help="correlation for noise stability; repeatable"
+    )
+    parser.add_argument("--plot", metavar="FILE", help="draw the function to FILE (.svg, .pdf or .png)")
+
+
+def check_options(arguments: argparse.Namespace) -> None:
+    """Refuse what could not be used, also where an exact answer happens not to need it, before any work."""
+    check_confidence(arguments.confidence)
+    check_count("seed", arguments.seed, 0)
+    if arguments.samples is not None:
+        samples = check_count("samples", arguments.samples)
+        check_memory(8 * samples, f"{samples:,} samples", "give fewer")  # each leaves a number behind
+    if arguments.plot is not None:
+        from flipscope.report.drawing import checked_target
+
+        checked_target(arguments.plot)
+
+
+def portrait(f: BooleanFunction, name: str, arguments: argparse.Namespace) -> Portrait:
+    """All numbers of a function, exact if they can be."""
+    rhos = tuple(arguments.rho) if arguments.rho else RHOS
+    strings = default_strings(f.n) if arguments.samples is None else arguments.samples
+    with progress(name[:40]) as report:
+        if arguments.samples is None:
+            try:
+                return exact_portrait(f, name, rhos, report)
+            except NotExact as error:
+                if arguments.exact:
+                    raise
+                reason = str(error).partition(";")[0]
+                print(f"{reason}: sampling {strings:,} strings instead.", file=sys.stderr)
+        return sampled_portrait(
+            f,
+            name,
+            strings,
+            seed=arguments.seed,
+            confidence=arguments.confidence,
+            rhos=rhos,
+            progress=report,
+        )
+
+
+def draw(arguments: argparse.Namespace, portraits: list[Portrait]) -> None:
+    """The picture that was asked for."""
+    if arguments.plot is not None:
+        from flipscope.report.drawing import save_figure
+        from flipscope.report.figures import function_figure
+
+        print(f"wrote {save_figure(function_figure(portraits), arguments.plot)}", file=sys.stderr)

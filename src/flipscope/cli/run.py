@@ -1,0 +1,115 @@
+"""flipscope run: run studies, measure what is not measured yet, judge every claim."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shlex
+import sys
+from typing import Any
+
+from flipscope.basics.checks import check_count
+from flipscope.basics.errors import InputError
+from flipscope.cli.common import print_json, results_folder
+from flipscope.cli.live import Live
+from flipscope.lab import registry
+from flipscope.lab.run.driver import run_study
+from flipscope.lab.run.runner import open_runner
+from flipscope.lab.store.store import Store
+from flipscope.lab.study import Study
+
+EXAMPLES = """
+  flipscope run random-init --scale smoke
+  flipscope run random-init trained-profiles --workers 2
+  flipscope run zero-strings --scale paper --slurm --jobs 20 --queue cpu
+  flipscope run my_package.my_study:STUDY --json
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What it takes."""
+    parser.add_argument(
+        "study", nargs="+", metavar="STUDY", help="by name (see flipscope studies), or package.module:NAME"
+    )
+    parser.add_argument("--scale", default="laptop", metavar="SCALE", help="smoke, laptop or paper (default laptop)")
+    parser.add_argument("--limit", type=int, metavar="K", help="measure at most K trials now; the next call goes on")
+    parser.add_argument("--verbose", action="store_true", help="show every number that a verdict rests on")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--workers", type=int, metavar="W", help="processes (default: one a core; 0: in this process)")
+    where.add_argument("--cluster", metavar="ADDRESS", help="of a Dask scheduler, such as tls://node1:8786")
+    where.add_argument(
+        "--slurm", action="store_true", help="start Dask workers as Slurm jobs (needs flipscope[cluster])"
+    )
+    for name, what in (
+        ("ca", "certificate of the scheduler's authority"),
+        ("cert", "our certificate"),
+        ("key", "the key of our certificate"),
+    ):
+        parser.add_argument(f"--tls-{name}", metavar="FILE", help=f"with --cluster tls://...: {what} (PEM)")
+    for name, what in (
+        ("jobs", "with --slurm: number of jobs (default 1)"),
+        ("queue", "with --slurm: partition"),
+        ("account", "with --slurm: account"),
+        ("walltime", "with --slurm: of each job, such as 02:00:00"),
+        ("memory", "with --slurm: of each job (default 4GiB)"),
+        ("cores", "with --slurm: of each job, one worker each (default 1)"),
+    ):
+        parser.add_argument(f"--{name}", metavar="X", type=int if name in ("jobs", "cores") else str, help=what)
+    results_folder(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run studies one after the other; 1 when a claim is contradicted or a trial failed."""
+    if arguments.workers is not None:
+        check_count("workers", arguments.workers, 0)
+    if arguments.limit is not None:
+        check_count("limit", arguments.limit)
+    slurm = _slurm(arguments)
+    tls = {name: path for name in ("ca", "cert", "key") if (path := getattr(arguments, f"tls_{name}")) is not None}
+    studies = [registry.find(name) for name in arguments.study]
+    for study in studies:
+        study.checked_trials(arguments.scale)
+    runs = []
+    with (
+        open_runner(arguments.workers, arguments.cluster, slurm, tls) as runner,
+        Store(arguments.results) as store,
+    ):
+        for study in studies:
+            # What trials print in this process must not get into the one document on standard output.
+            with contextlib.redirect_stdout(sys.stderr), Live(sys.stderr) as live:
+                run = run_study(
+                    study,
+                    arguments.scale,
+                    store,
+                    runner,
+                    observer=live,
+                    limit=arguments.limit,
+                    command=repeat_command(study, arguments.scale),
+                )
+            runs.append(run)
+            if not arguments.json:
+                from flipscope.report.lab import run_page
+                from flipscope.report.terminal import show
+
+                show(run_page(run, arguments.results, arguments.verbose))
+    if arguments.json:
+        documents = [run.as_json() for run in runs]
+        print_json(documents[0] if len(documents) == 1 else documents)
+    verdicts = {judgement.verdict for run in runs for _, judgement in run.judgements}
+    return 1 if "contradicted" in verdicts or any(run.failed for run in runs) else 0
+
+
+def repeat_command(study: Study, scale: str) -> str:
+    """What to type to get the same results again."""
+    return shlex.join(["flipscope", "run", registry.address(study), "--scale", scale])
+
+
+def _slurm(arguments: argparse.Namespace) -> dict[str, Any] | None:
+    """The options of a cluster to ask Slurm for, or None."""
+    names = ("jobs", "queue", "account", "walltime", "memory", "cores")
+    given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+    if arguments.slurm:
+        return given
+    if given:
+        raise InputError(f"--{next(iter(given))} is for jobs of a cluster: add --slurm")
+    return None

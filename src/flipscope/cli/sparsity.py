@@ -1,0 +1,39 @@
+"""flipscope test-sparsity: whether a function has few Fourier coefficients, by queries alone."""
+
+from __future__ import annotations
+
+import argparse
+
+from flipscope.cli.common import SIZE_HELP
+from flipscope.cli.testing import print_sweep, print_test, test_options, testing
+from flipscope.cube.expression import parse
+
+EXAMPLES = """
+  flipscope test-sparsity "maj(x1..x5) ^ x6"
+  flipscope test-sparsity "sparse_majority(5, n=20)" --free 16
+  flipscope test-sparsity "sparse_majority(5, n=20)" --free 16 --sparsity 8
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What it takes."""
+    parser.add_argument("expression", metavar="EXPR")
+    parser.add_argument("-n", type=int, metavar="N", help=SIZE_HELP)
+    parser.add_argument(
+        "--sparsity", type=int, metavar="W", help="test this sparsity only (default: the first accepted)"
+    )
+    parser.add_argument(
+        "--free", type=int, default=10, metavar="R", help="free bits of each random restriction (default 10)"
+    )
+    testing(parser, 1e-3, "energy outside that must be noticed")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Test, by queries only, whether a function has few Fourier coefficients."""
+    from flipscope.cube.testers import first_accepted_sparsity, fourier_sparsity_test
+
+    f = parse(arguments.expression, arguments.n)
+    options = test_options(arguments) | {"free": arguments.free}
+    if arguments.sparsity is None:
+        return print_sweep(arguments, "sparsity", first_accepted_sparsity(f, f.n, **options))
+    return print_test(arguments, "sparsity", fourier_sparsity_test(f, f.n, arguments.sparsity, **options))

@@ -1,0 +1,56 @@
+"""What test-degree and test-sparsity share."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from flipscope.cli.common import print_json, sampling
+
+
+def testing(parser: argparse.ArgumentParser, epsilon: float, noticed: str) -> None:
+    """What both testers take."""
+    parser.add_argument("--epsilon", type=float, default=epsilon, metavar="E", help=f"{noticed} (default {epsilon:g})")
+    parser.add_argument(
+        "--max-queries",
+        type=int,
+        default=10_000_000,
+        metavar="Q",
+        help="most queries to ask (default 10,000,000)",
+    )
+    sampling(parser)
+
+
+def test_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The keywords of a test."""
+    return {name: getattr(arguments, name) for name in ("epsilon", "confidence", "seed", "max_queries")}
+
+
+def print_sweep(arguments: argparse.Namespace, what: str, sweep: Any) -> int:
+    """Say up to where a test rejects."""
+    if arguments.json:
+        print_json(
+            {
+                "function": arguments.expression,
+                f"first_accepted_{what}": sweep.value,
+                "queries": sweep.queries,
+                "note": sweep.note,
+            }
+        )
+    else:
+        # A rejection is proof, an acceptance is not.
+        least = "" if sweep.value is None else f", so the true {what} is at least {sweep.value}"
+        print(f"{arguments.expression}, after {sweep.queries:,} queries: {sweep.note}{least}.")
+    return 0
+
+
+def print_test(arguments: argparse.Namespace, what: str, result: Any) -> int:
+    """Say what one test found."""
+    bound = getattr(arguments, what)
+    if arguments.json:
+        print_json({"function": arguments.expression, what: bound, **asdict(result)})
+    else:
+        outcome = f"{what} at most {bound} is {'accepted' if result.accepted else 'rejected'}"
+        print(f"{arguments.expression}, after {result.queries:,} queries: {outcome}, since {result.note}.")
+    return 0
