@@ -20,16 +20,20 @@ __all__ = [
     "load",
     "parse",
     "presets",
+    "report",
+    "run",
     "sensitivities",
     "sensitivity",
     "sensitivity_profile",
 ]
 
 if TYPE_CHECKING:
+    from flipscope import report
     from flipscope.basics.errors import InputError
     from flipscope.cube.expression import parse
     from flipscope.cube.functions import BooleanFunction
     from flipscope.cube.portrait import describe
+    from flipscope.lab.run.driver import run
     from flipscope.models import presets
     from flipscope.models.checkpoint import load
     from flipscope.models.transformer import Transformer
@@ -45,6 +49,7 @@ __getattr__, __dir__ = lazily(
         "cube.expression": "parse",
         "cube.functions": "BooleanFunction",
         "cube.portrait": "describe",
+        "lab.run.driver": "run",
         "models.checkpoint": "load",
         "models.presets": "presets",
         "models.transformer": "Transformer",
@@ -52,5 +57,6 @@ __getattr__, __dir__ = lazily(
         "probes.fourier": "fourier",
         "probes.influence": "influences",
         "probes.sensitivity": "sensitivities sensitivity sensitivity_profile",
+        "report": "report",
     },
 )

@@ -18,7 +18,8 @@ def lazily(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], obje
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = import_module(f"flipscope.{home_of[name]}")
-        own = home_of[name].endswith(f".{name}") and not hasattr(module, name)  # the module itself: flipscope.presets
+        # The module itself, such as flipscope.presets, where it has no such name.
+        own = home_of[name].rpartition(".")[2] == name and not hasattr(module, name)
         value = module if own else getattr(module, name)
         setattr(sys.modules[package], name, value)
         return value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import shlex
 import sys
 from typing import Any
 
@@ -13,10 +12,9 @@ from flipscope.basics.errors import InputError
 from flipscope.cli.common import print_json, results_folder
 from flipscope.cli.live import Live
 from flipscope.lab import registry
-from flipscope.lab.run.driver import run_study
+from flipscope.lab.run.driver import repeat_command, run_study
 from flipscope.lab.run.runner import open_runner
 from flipscope.lab.store.store import Store
-from flipscope.lab.study import Study
 
 EXAMPLES = """
   flipscope run random-init --scale smoke
@@ -97,11 +95,6 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(documents[0] if len(documents) == 1 else documents)
     verdicts = {judgement.verdict for run in runs for _, judgement in run.judgements}
     return 1 if "contradicted" in verdicts or any(run.failed for run in runs) else 0
-
-
-def repeat_command(study: Study, scale: str) -> str:
-    """What to type to get the same results again."""
-    return shlex.join(["flipscope", "run", registry.address(study), "--scale", scale])
 
 
 def _slurm(arguments: argparse.Namespace) -> dict[str, Any] | None:

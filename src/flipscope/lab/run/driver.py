@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, RunError
+from flipscope.lab import registry
 from flipscope.lab.rows import Rows
 from flipscope.lab.run.events import Advanced, Event, Failed, Finished, Idle, Retried, Started
-from flipscope.lab.run.runner import Job, Runner
+from flipscope.lab.run.runner import Job, Runner, open_runner
 from flipscope.lab.store.store import Store
 from flipscope.lab.study import Claim, Study, Trial
 from flipscope.lab.verdict import Judgement
@@ -131,6 +134,32 @@ def run_study(
         if observer is not None:
             observer.finished(run)
         return run
+
+
+def repeat_command(study: Study, scale: str) -> str:
+    """What to type to get the same results again."""
+    return shlex.join(["flipscope", "run", registry.address(study), "--scale", scale])
+
+
+def run(
+    study: Study | str,
+    scale: str = "laptop",
+    *,
+    results: str | Path = "results",
+    workers: int | None = None,
+    limit: int | None = None,
+    observer: Observer | None = None,
+) -> Run:
+    """Run a study, given itself or by name, as `flipscope run` does: what is stored already is not measured again.
+
+    ``workers`` are processes (default: one per core; 0: this process). The result has the table, each claim with its
+    judgement, and `study.draw(table)` gives the figures.
+    """
+    chosen = registry.find(study) if isinstance(study, str) else study
+    chosen.checked_trials(scale)
+    with open_runner(workers) as runner, Store(results) as store:
+        command = repeat_command(chosen, scale)
+        return run_study(chosen, scale, store, runner, observer=observer, limit=limit, command=command)
 
 
 def judged(study: Study, scale: str, store: Store) -> Run:
