@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.models.deterministic import Ask, check_deterministic, largest_difference, perturbed
+from flipscope.models.hooks import watching
 from flipscope.models.known import difference
 from flipscope.models.modes import eval_mode
 from flipscope.models.readout import binary_logit
@@ -146,11 +147,9 @@ class GeneralEngine:
             return _rows(self._run(strings), len(strings), "the model")
         assert isinstance(self.model, nn.Module)
         seen: list[Any] = []
-        hook = self.model.get_submodule(of).register_forward_hook(lambda _module, _args, out: seen.append(out))
-        try:
+        part = {of: self.model.get_submodule(of)}
+        with watching(part, outputs=lambda _name, _part, output: seen.append(output)):
             self._run(strings)
-        finally:
-            hook.remove()
         if not seen:
             raise InputError(f"the module {of!r} is not called when the model runs: name another")
         return torch.cat([_rows(out, len(strings), f"the module {of!r}") for out in seen], dim=1)

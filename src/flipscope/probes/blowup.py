@@ -13,7 +13,6 @@ definition: Lem 2.9 multiplies beta(x) by beta(x with bit n flipped), and Lem 4.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from torch import Tensor, nn
 from flipscope.basics.bits import check_strings
 from flipscope.basics.checks import check_count, check_positions
 from flipscope.basics.errors import InputError
+from flipscope.models.hooks import watching
 from flipscope.models.known import own_difference
 from flipscope.models.modes import eval_mode
 from flipscope.models.transformer import LayerNorm, Transformer
@@ -281,24 +281,18 @@ def _visits(model: nn.Module, strings: Tensor, statistic: Statistic, forward: Fo
     visits: list[_Visit] = []
     calls: dict[str, int] = {}
 
-    def hook(name: str) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]:
-        def visit(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            x = next(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
-            values = statistic(module, x)
-            calls[name] = calls.get(name, 0) + 1
-            if bool(values.isnan().any()):
-                raise InputError(f"the norm {name} was given NaN or infinity: check the weights and the inputs")
-            again = f" #{calls[name]}" if calls[name] > 1 else ""
-            visits.append(_Visit(name + again, _eps(module, x), values))
-
-        return visit
+    def visit(name: str, module: nn.Module, x: Tensor) -> None:
+        values = statistic(module, x)
+        calls[name] = calls.get(name, 0) + 1
+        if bool(values.isnan().any()):
+            raise InputError(f"the norm {name} was given NaN or infinity: check the weights and the inputs")
+        again = f" #{calls[name]}" if calls[name] > 1 else ""
+        visits.append(_Visit(name + again, _eps(module, x), values))
 
     norms = {name or type(module).__name__: module for name, module in model.named_modules() if _is_norm(module)}
     if not norms and not isinstance(model, Transformer):
         raise InputError(f"the {type(model).__name__} has no nn.LayerNorm or nn.RMSNorm to measure")
-    with eval_mode(model), torch.no_grad(), _unfused(), contextlib.ExitStack() as stack:
-        for name, module in norms.items():
-            stack.enter_context(module.register_forward_pre_hook(hook(name), with_kwargs=True))
+    with eval_mode(model), torch.no_grad(), watching(norms, inputs=visit):
         forward(strings)
     if norms and not visits:
         raise InputError(
@@ -306,17 +300,6 @@ def _visits(model: nn.Module, strings: Tensor, statistic: Statistic, forward: Fo
             "give the model as it was before compiling"
         )
     return visits
-
-
-@contextlib.contextmanager
-def _unfused() -> Iterator[None]:
-    """PyTorch's encoder layers step by step: fused they call no norm, and pack padded strings together."""
-    fused = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fused)
 
 
 def _string_axes(one: list[_Visit], two: list[_Visit]) -> list[int | None] | None:
