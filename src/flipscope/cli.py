@@ -280,7 +280,7 @@ def _add_lab(commands: argparse._SubParsersAction[_Parser]) -> None:
     run.add_argument(
         "study", nargs="+", metavar="STUDY", help="by name (see flipscope studies), or package.module:NAME"
     )
-    run.add_argument("--scale", default="laptop", metavar="SCALE", help="smoke, laptop or paper (default laptop)")
+    run.add_argument("--scale", default="laptop", metavar="SCALE", help="smoke, demo, laptop or paper (default laptop)")
     run.add_argument("--limit", type=int, metavar="K", help="measure at most K trials now; the next call goes on")
     run.add_argument("--verbose", action="store_true", help="show every number that a verdict rests on")
     where = run.add_mutually_exclusive_group()
@@ -339,7 +339,9 @@ def _add_lab(commands: argparse._SubParsersAction[_Parser]) -> None:
         flipscope report random-init --scale laptop --figures figures --format pdf,svg""",
     )
     report.add_argument("study", nargs="*", metavar="STUDY", help="by name (default: all that have results)")
-    report.add_argument("--scale", metavar="SCALE", help="smoke, laptop or paper (default: that of the latest run)")
+    report.add_argument(
+        "--scale", metavar="SCALE", help="smoke, demo, laptop or paper (default: that of the latest run)"
+    )
     report.add_argument("-o", "--output", default="report.html", metavar="FILE", help="to write (default report.html)")
     report.add_argument("--figures", metavar="DIR", help="write the figures as files there too")
     report.add_argument("--format", metavar="LIST", help="with --figures: of svg, png, pdf (default all three)")

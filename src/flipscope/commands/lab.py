@@ -15,8 +15,8 @@ from flipscope.commands.progress import progress
 from flipscope.cube.intervals import check_count
 from flipscope.errors import InputError
 from flipscope.lab import catalogue, registry
-from flipscope.lab.driver import run_study
-from flipscope.lab.runner import open_runner
+from flipscope.lab.driver import Run, run_study
+from flipscope.lab.runner import Runner, open_runner
 from flipscope.lab.store import RunState, Store
 from flipscope.lab.study import Study
 from flipscope.lab.version import code_version
@@ -39,17 +39,7 @@ def run_run(arguments: argparse.Namespace) -> int:
         Store(arguments.results) as store,
     ):
         for study in studies:
-            # What trials print in this process must not get into the one document on standard output.
-            with contextlib.redirect_stdout(sys.stderr), Live(sys.stderr) as watch:
-                run = run_study(
-                    study,
-                    arguments.scale,
-                    store,
-                    runner,
-                    watch=watch,
-                    limit=arguments.limit,
-                    command=repeat_command(study, arguments.scale),
-                )
+            run = watched(study, arguments.scale, store, runner, arguments.limit)
             runs.append(run)
             if not arguments.json:
                 from flipscope.report.lab import run_page
@@ -61,6 +51,14 @@ def run_run(arguments: argparse.Namespace) -> int:
         print_json(documents[0] if len(documents) == 1 else documents)
     verdicts = {judgement.verdict for run in runs for _, judgement in run.judgements}
     return 1 if "contradicted" in verdicts or any(run.failed for run in runs) else 0
+
+
+def watched(study: Study, scale: str, store: Store, runner: Runner, limit: int | None = None) -> Run:
+    """Run a study, with a view of how far it is on standard error."""
+    # What trials print in this process must not get into the one document on standard output.
+    with contextlib.redirect_stdout(sys.stderr), Live(sys.stderr) as watch:
+        command = repeat_command(study, scale)
+        return run_study(study, scale, store, runner, watch=watch, limit=limit, command=command)
 
 
 def repeat_command(study: Study, scale: str) -> str:

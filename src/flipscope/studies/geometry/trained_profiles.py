@@ -24,6 +24,7 @@ SPARSE: tuple[Name, ...] = ("sparse_majority", "sparse_parity")
 SETTING = ("head_size", "ffn_multiple", "batch", "learning_rate", "train", "test", "strings", "max_epochs")
 TINY = dict(zip(SETTING, (8, 2, 64, 3e-3, 2_000, 1_000, 200, 10), strict=True))
 SMALL = dict(zip(SETTING, (16, 2, 128, 1e-2, 10_000, 4_000, 400, 40), strict=True))
+SHORT = {**SMALL, "max_epochs": 10}
 WORDS = "First, Majority and Parity at N = {length}, models per language: {models}"
 GROUPS = {True: f"models that learned it (above {LEARNED})", False: "models that did not"}
 
@@ -93,7 +94,11 @@ class TrainedProfiles(lab.Study):
 
     name, paper, figures = "trained-profiles", "000", ("Fig 3 right", "Fig 5", "Fig 6", "Fig 7")
     title = "Sensitivity spectra of trained transformers: First, Majority, Parity, sparse and random languages"
-    scales = lab.scales(WORDS, smoke=(0.5, {"length": 16, "models": 1, "heads": (2,), "sparse": (), "training": TINY}))
+    scales = lab.scales(
+        WORDS,
+        smoke=(0.5, {"length": 16, "models": 1, "heads": (2,), "sparse": (), "training": TINY}),
+        demo=(1.2, {"length": 40, "models": 3, "heads": (1,), "sparse": (), "training": SHORT}),
+    )
     scales |= lab.scales(
         WORDS + "; sparse ones with m in {sparse}; random languages at N = {random}",
         laptop=(30, {"length": 100, "models": 3, "sparse": (5, 20), "random": 40, "heads": (1, 2), "training": SMALL}),
@@ -106,6 +111,10 @@ class TrainedProfiles(lab.Study):
         lab.Deviation("shapes (laptop)", "at random, width up to 1024", "widths 16 and 32", "months on two cores"),
         lab.Deviation("training (laptop)", "until it stops improving", "at most 40 epochs", "30 minutes in all"),
         lab.Deviation("batch, learning rate (laptop)", "at random", "128 and 0.01", "small models learn with these"),
+        lab.Deviation(
+            "length, languages (demo)", "N = 100, sparse and random too", "N = 40, the three plain ones", "a minute"
+        ),
+        lab.Deviation("training (demo)", "until it stops improving", "as laptop, at most 10 epochs", "a minute"),
         lab.Deviation("most epochs", "silent", "1,000 at scale paper", "a training must end"),
         lab.Deviation("test strings (laptop)", "1,000", "4,000", "to tell 0.99 from 1 in every model together"),
         lab.Deviation("learned", "perfectly", f"accuracy above {LEARNED}", "silent on the threshold"),
