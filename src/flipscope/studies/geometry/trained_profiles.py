@@ -108,15 +108,19 @@ class TrainedProfiles(lab.Study):
         lab.Deviation(
             "models per language", "10 in the text, 50 under Figs 5 to 7", "10", "the paper contradicts itself"
         ),
-        lab.Deviation("shapes (laptop)", "at random, width up to 1024", "widths 16 and 32", "months on two cores"),
+        lab.Deviation(
+            "shapes (laptop)", "at random, width up to 1024", "widths 16 and 32; demo 16", "months on two cores"
+        ),
         lab.Deviation("training (laptop)", "until it stops improving", "at most 40 epochs", "30 minutes in all"),
-        lab.Deviation("batch, learning rate (laptop)", "at random", "128 and 0.01", "small models learn with these"),
+        lab.Deviation(
+            "batch, learning rate (demo, laptop)", "at random", "128 and 0.01", "small models learn with these"
+        ),
         lab.Deviation(
             "length, languages (demo)", "N = 100, sparse and random too", "N = 40, the three plain ones", "a minute"
         ),
         lab.Deviation("training (demo)", "until it stops improving", "as laptop, at most 10 epochs", "a minute"),
         lab.Deviation("most epochs", "silent", "1,000 at scale paper", "a training must end"),
-        lab.Deviation("test strings (laptop)", "1,000", "4,000", "to tell 0.99 from 1 in every model together"),
+        lab.Deviation("test strings (demo, laptop)", "1,000", "4,000", "to tell 0.99 from 1 in every model together"),
         lab.Deviation("learned", "perfectly", f"accuracy above {LEARNED}", "silent on the threshold"),
         lab.Deviation(
             "Parity", "not reached, yet 'higher-sensitivity strings'", f"at most {CHANCE}", "silent on accuracy"
