@@ -101,11 +101,21 @@ def test_the_demo_scale_is_large_enough_to_decide_whichever_way_it_falls() -> No
     assert none.high < random_init.FAR / 2
     assert none.high < random_init.MOST < every.low
     plan = trained_profiles.STUDY.scales["demo"].settings
+    assert (plan["models"], plan["training"]["max_epochs"]) == (3, 10)  # as the tour says
     tested, confidence = plan["training"]["test"], 1 - ERROR / plan["models"]
-    assert plan["models"] >= trained_profiles.FEWEST
+    assert plan["models"] >= trained_profiles.FEWEST  # of a claim on every model
     assert share(round(0.995 * tested), tested, confidence).low > trained_profiles.LEARNED
     assert share(round(0.98 * tested), tested, confidence).high < trained_profiles.LEARNED
     assert share(tested // 2, tested, confidence).high < trained_profiles.CHANCE
     functions = zero_strings.STUDY.scales["demo"].settings["functions"]
     found = share(round(zero_strings.SOME * functions), functions)
     assert found.high - found.low < zero_strings.TOLERANCE  # so that wherever the value lies in it, it is near enough
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").write_text("a file")
+    assert demo.main() == 2
+    assert capsys.readouterr().err == "flipscope: results/demo cannot be used: Not a directory.\n"

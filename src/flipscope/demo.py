@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 from collections import Counter
@@ -85,12 +86,19 @@ NEXT = (
 
 def main() -> int:
     """The tour; 0 unless something failed, 130 after Ctrl-C."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without Unicode gets "?" instead of a traceback
+        sys.stdout.reconfigure(errors="replace")
     with forgiving():
         try:
             return tour(TOUR)
         except InputError as error:
             print(f"flipscope: {printable(str(error)).rstrip('.')}.", file=sys.stderr)
             return error.exit_code
+        except OSError as error:
+            if error.filename is None:
+                raise
+            print(f"flipscope: {error.filename} cannot be used: {error.strerror}.", file=sys.stderr)
+            return 2
         except KeyboardInterrupt:
             print("flipscope: interrupted; the same command goes on from here.", file=sys.stderr)
             return 130
@@ -170,9 +178,10 @@ def last_page(runs: Sequence[Run], seconds: float) -> RenderableType:
     said = Text(f"{decided} of {whole.total()} claims are decided by data made here", style="bold")
     said.append(f", in {span(seconds)}: {whole['reproduced']} reproduced, {whole['contradicted']} contradicted.")
     parts: list[RenderableType] = [table, Text(), said]
+    mark, colour = MARKS["contradicted"]
     for run in runs:
         against = (claim for claim, judgement in run.judgements if judgement.verdict == "contradicted")
-        parts += [Text(f"✗  {claim.name} ({claim.source})", style=MARKS["contradicted"][1]) for claim in against]
+        parts += [Text(f"{mark}  {claim.name} ({claim.source})", style=colour) for claim in against]
     parts += [Text(f"\nThe report: {REPORT}, one file for any browser: verdicts, figures, tables, settings.")]
     parts += [Text(f"The four functions: {PICTURE}. Next, with .venv/bin on your PATH:\n")]
     parts += [Text(f"  {line}", style="cyan") for line in NEXT]
