@@ -27,7 +27,7 @@ endif
 .PHONY: help setup demo test lint format bench clean
 
 help:
-	@echo "make demo     set up if needed, a tour of about three minutes that ends in a report"
+	@echo "make demo     set up if needed, three minutes that decide a dozen claims and end in a report"
 	@echo "make test     set up if needed, then lint, type-check and run every test"
 	@echo "make setup    only create .venv"
 	@echo "make lint     ruff, mypy and the import contracts"

@@ -1,83 +1,215 @@
-"""A tour of a few minutes: functions, a random transformer, two studies at their smallest scale, and the report."""
+"""A tour of three minutes: functions, four studies that are large enough to decide most of their claims, the report."""
 
 from __future__ import annotations
 
+import io
 import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from flipscope import cli
+from flipscope.basics.errors import InputError, printable
+from flipscope.basics.streams import forgiving
+from flipscope.bounds.geometry import verdict
+from flipscope.cli.progress import progress
+from flipscope.cli.run import watched
 from flipscope.cube.expression import parse
+from flipscope.cube.languages import language_of
 from flipscope.cube.portrait import exact_portrait
-from flipscope.report.terminal import number, page_console
+from flipscope.lab import registry
+from flipscope.lab.run.driver import Run
+from flipscope.lab.run.runner import open_runner
+from flipscope.lab.store.store import Store
+from flipscope.lab.verdict import VERDICTS
+from flipscope.report.lab import MARKS, claims_table, span
+from flipscope.report.terminal import number, show
 
 FUNCTIONS = ("parity(21)", "majority(21)", "first(21)", "maj(x1..x5) ^ (x6 & x7)")
+SHAPE = {"width": 64, "layers": 2}  # of the transformers that the theorem is asked about
+TERMS = (
+    "\ns(x): how many bits of the string x change the value when flipped. Ruled out by Cor 4.6: almost no transformer "
+    "of width {width} and {layers} layers (with eps = 0) recognises the family at all lengths."
+)
 RESULTS = Path("results") / "demo"
 PICTURE = RESULTS / "functions.svg"
 REPORT = RESULTS / "report.html"
-MODEL = ("random-model", "--init", "uniform", "--count", "2", "--width", "64", "--layers", "2", "--heads", "4")
-STUDIES = ("random-init", "trained-profiles")
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A study on the tour: what it asks, and what to know before its verdicts."""
+
+    study: str
+    question: str
+    lead: str
+
+
+TOUR = (
+    Stop(
+        "random-init",
+        "Transformers with random weights: does a flipped bit change the answer?",
+        "Of a random function every second flip does. The paper: of a transformer hardly any, however it is drawn.",
+    ),
+    Stop(
+        "trained-profiles",
+        "Trained transformers: what do they learn?",
+        "The paper: First and Majority, never Parity. Here three small models of each, cut off after ten epochs: a "
+        "slow one counts as failed, and a claim on every model falls with it.",
+    ),
+    Stop(
+        "zero-strings",
+        "Strings that no flip moves",
+        "The theorem that rules Parity and First out says how many of them a random transformer has at least. Here "
+        "they are counted, beside those of random functions.",
+    ),
+    Stop(
+        "low-variance",
+        "Two lemmas under the theorem, by dice",
+        "How often is the variance before a layer norm small? The bound as printed, the same with its proof put right, "
+        "and the blowup that follows.",
+    ),
+)
 NEXT = (
     'flipscope function "maj(x1..x5) ^ (x6 & x7)"',
     'flipscope verdict "parity(100)" --width 64 --layers 2',
-    "flipscope studies",
+    "flipscope studies trained-profiles",
     "flipscope run random-init",
 )
 
 
 def main() -> int:
-    """Show everything once, write the report, and say what to try next."""
-    console = page_console()
+    """The tour; 0 unless something failed, 130 after Ctrl-C."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without Unicode gets "?" instead of a traceback
+        sys.stdout.reconfigure(errors="replace")
+    with forgiving():
+        try:
+            return tour(TOUR)
+        except InputError as error:
+            print(f"flipscope: {printable(str(error)).rstrip('.')}.", file=sys.stderr)
+            return error.exit_code
+        except OSError as error:
+            if error.filename is None:
+                raise
+            print(f"flipscope: {error.filename} cannot be used: {error.strerror}.", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            print("flipscope: interrupted; the same command goes on from here.", file=sys.stderr)
+            return 130
+
+
+def tour(stops: Sequence[Stop], scale: str = "demo", workers: int | None = None) -> int:
+    """Show the functions, run the studies, write the report, count what was decided; 1 if a trial failed."""
+    start, steps, runs = time.monotonic(), len(stops) + 2, []
     RESULTS.mkdir(parents=True, exist_ok=True)
-    _head(console, "1 of 5. Four Boolean functions, exactly")
-    _functions(console)
-    _head(console, "2 of 5. Two transformers with random weights: how often does a flipped bit change the answer?")
-    cli.main([*MODEL, "--strings", "20"])
-    for place, study in enumerate(STUDIES):
-        _head(console, f"{3 + place} of 5. The study {study}, at its smallest scale: too little data to decide much")
-        # A contradicted claim is exit code 1, and worth showing; only bad input would end the tour.
-        if (code := cli.main(["run", study, "--scale", "smoke", "--results", str(RESULTS)])) not in (0, 1):
-            return code
-    _head(console, "5 of 5. The report")
-    if code := cli.main(["report", *STUDIES, "--results", str(RESULTS), "-o", str(REPORT)]):
+    _head(1, steps, "Four Boolean functions, exactly")
+    _functions()
+    _compile(stops, scale)
+    with open_runner(workers) as runner, Store(RESULTS) as store:
+        for place, stop in enumerate(stops):
+            _head(2 + place, steps, stop.question, stop.lead)
+            runs.append(watched(registry.find(stop.study), scale, store, runner))
+            show(stop_page(runs[-1]))
+    _head(steps, steps, "What was decided")
+    if code := cli.main(["report", *(s.study for s in stops), "--results", str(RESULTS), "-o", str(REPORT)]):
         return code
-    console.print(f"\nOpen {REPORT} in a browser: every claim with its verdict, figures, tables, settings.")
-    console.print(f"The picture of the four functions is {PICTURE}.")
-    console.print("Next, with .venv/bin on your PATH:\n")
-    for line in NEXT:
-        console.print(f"  {line}", style="cyan")
-    return 0
+    show(last_page(runs, time.monotonic() - start))
+    return 1 if any(run.failed for run in runs) else 0
 
 
-def _head(console: Console, text: str) -> None:
-    console.print(f"\n{text}\n", style="bold")
+def _head(place: int, of: int, text: str, lead: str = "") -> None:
+    told = Text(f"\n{place} of {of}. {text}\n", style="bold")
+    show(told.append(f"{lead}\n", style="not bold") if lead else told)
     sys.stdout.flush()
 
 
-def _functions(console: Console) -> None:
-    """The numbers of the four functions, and their picture."""
+def _compile(stops: Sequence[Stop], scale: str) -> None:
+    """Measure two trials of the first study: they compile the loops, which each worker would do by itself, unseen."""
+    study = registry.find(stops[0].study)
+    trials = sorted(study.checked_trials(scale), key=lambda trial: trial.cost)
+    print("\nCompiling, which takes half a minute after an installation ...", file=sys.stderr, flush=True)
+    for trial in (trials[0], trials[-1]):
+        study.measure(trial, lambda done, total: None)
+
+
+def stop_page(run: Run) -> RenderableType:
+    """What a study found: a line per decided claim, and one sentence on those that need more data."""
+    title = Text(run.study.name, style="bold").append(f"  {run.study.scales[run.scale].note}", style="not bold dim")
+    decided = [each for each in run.judgements if each[1].verdict != "undecided"]
+    parts: list[RenderableType] = [title, Text(), claims_table(replace(run, judgements=decided))]
+    if still_open := [claim.name for claim, judgement in run.judgements if judgement.verdict == "undecided"]:
+        mark, colour = MARKS["undecided"]
+        beside = Table.grid(padding=(0, 2, 0, 0))
+        beside.add_row(Text(mark, style=colour), Text(_open_text(run, still_open), style="dim"))
+        parts.append(beside)
+    failed = f", {run.failed:,} failed" if run.failed else ""
+    reused = f", {run.reused:,} of them from before" if run.reused else ""
+    parts += [Text(), Text(f"{run.done:,} of {run.trials:,} trials{failed}{reused}, {span(run.seconds)}.", style="dim")]
+    return Group(*parts)
+
+
+def _open_text(run: Run, names: Sequence[str]) -> str:
+    """Which claims so few data leave open, and what has more."""
+    scales = list(run.study.scales)
+    said = f"open: {'; '.join(names)}"
+    for larger in scales[scales.index(run.scale) + 1 :][:1]:
+        minutes = span(60 * run.study.scales[larger].minutes)
+        said += f". More data: flipscope run {registry.address(run.study)} --scale {larger} (about {minutes})"
+    return f"{said}."
+
+
+def last_page(runs: Sequence[Run], seconds: float) -> RenderableType:
+    """The verdicts of all studies, counted; which claims are contradicted; where to go from here."""
+    found = [(run.study.name, Counter(judgement.verdict for _, judgement in run.judgements)) for run in runs]
+    whole = sum((counts for _, counts in found), Counter())
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
+    table.add_column("")
+    for name in VERDICTS:
+        table.add_column(name, justify="right", header_style=f"bold {MARKS[name][1]}")
+    for study, counts in found:
+        table.add_row(study, *(str(counts[name] or "·") for name in VERDICTS))
+    decided = whole["reproduced"] + whole["contradicted"]
+    said = Text(f"{decided} of {whole.total()} claims are decided by data made here", style="bold")
+    said.append(f", in {span(seconds)}: {whole['reproduced']} reproduced, {whole['contradicted']} contradicted.")
+    parts: list[RenderableType] = [table, Text(), said]
+    mark, colour = MARKS["contradicted"]
+    for run in runs:
+        against = (claim for claim, judgement in run.judgements if judgement.verdict == "contradicted")
+        parts += [Text(f"{mark}  {claim.name} ({claim.source})", style=colour) for claim in against]
+    parts += [Text(f"\nThe report: {REPORT}, one file for any browser: verdicts, figures, tables, settings.")]
+    parts += [Text(f"The four functions: {PICTURE}. Next, with .venv/bin on your PATH:\n")]
+    parts += [Text(f"  {line}", style="cyan") for line in NEXT]
+    return Group(*parts)
+
+
+def _functions() -> None:
+    """The numbers of the four functions, what the theorem says of their families, and their picture."""
     from flipscope.report.drawing import save_figure
     from flipscope.report.figures import function_figure
 
-    portraits = [exact_portrait(parse(text), text) for text in FUNCTIONS]
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
-    table.add_column("function", no_wrap=True)
-    for heading in ("average\nsensitivity", "max", "min", "strings with\ns(x) = 0", "degree", "sparsity"):
-        table.add_column(heading, justify="right")
-    for found in portraits:
-        shown = (
-            found.average_sensitivity,
-            found.max_sensitivity,
-            found.min_sensitivity,
-            found.profile[0],
-            found.degree,
-            found.sparsity,
-        )
-        table.add_row(found.name, *map(number, shown))
-    console.print(table)
-    save_figure(function_figure(portraits), PICTURE)
+    table.add_column("function")
+    for heading in ("mean of\ns(x)", "\nmax", "strings with\ns(x) = 0", "ruled out\nby Cor 4.6"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    portraits = []
+    with progress("four functions") as report:
+        for text in FUNCTIONS:
+            f = parse(text)
+            found = exact_portrait(f, text)
+            numbers = (found.average_sensitivity, found.max_sensitivity, found.profile[0])
+            ruled_out = verdict(f, language_of(text, f), text, **SHAPE).ruled_out
+            table.add_row(found.name, *map(number, numbers), "yes" if ruled_out else "no")
+            portraits.append(found)
+            report(len(portraits), len(FUNCTIONS) + 1)
+        save_figure(function_figure(portraits), PICTURE)
+    show(table)
+    show(Text(TERMS.format(**SHAPE), style="dim"))
 
 
 if __name__ == "__main__":

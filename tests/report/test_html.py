@@ -168,6 +168,15 @@ def test_nothing_is_an_empty_report_that_says_so() -> None:
     assert "https://example.org/paper" in [attributes["href"] for attributes in bare.all("a")]
 
 
+def test_what_was_decided_comes_first() -> None:
+    unknown = Judgement.without("no trial is done")
+    first = page([(claim("all open"), unknown)], of=study("a", "Study a"))
+    second = page([(claim("half open"), unknown), (claim("false"), CONTRADICTED), (claim("true"), REPRODUCED)])
+    text = shown([first, second]).text
+    order = [text.index(f"{name} ") for name in ("false", "true", "half open", "Study a", "all open")]
+    assert sorted(order) == order
+
+
 def test_thirty_studies() -> None:
     pages = [page([(claim(f"claim {i}"), REPRODUCED)], of=study(f"study-{i}", f"Study {i}")) for i in range(30)]
     document = shown(pages)

@@ -37,8 +37,8 @@ def test_a_claim_is_one_line_with_its_number_against_its_limit() -> None:
     lines = shown(run_page(run_of(GOOD, OPEN, BAD), "r")).splitlines()
     assert [line.split() for line in lines if "claim" in line] == [
         ["✓", "claim", "0", "0.93", "[0.9,", "0.955]", "≥", "0.9"],
-        ["?", "claim", "1", "−0.9", "[−1.1,", "−0.7]", "≤", "−0.85"],
         ["✗", "claim", "2", "31.2", "[27.5,", "35]", "≤", "25"],
+        ["?", "claim", "1", "−0.9", "[−1.1,", "−0.7]", "≤", "−0.85"],  # decided ones come first
     ]
 
 

@@ -96,6 +96,7 @@ def test_blowups_of_one_layer_are_those_of_the_probe() -> None:
 def test_every_scale_constructs() -> None:
     assert {scale: len(STUDY.checked_trials(scale)) for scale in STUDY.scales} == {
         "smoke": 35,
+        "demo": 100,
         "laptop": 176,
         "paper": 4144,
     }

@@ -28,7 +28,9 @@ EXAMPLES = """
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What it takes."""
     parser.add_argument("study", nargs="*", metavar="STUDY", help="by name (default: all that have results)")
-    parser.add_argument("--scale", metavar="SCALE", help="smoke, laptop or paper (default: that of the latest run)")
+    parser.add_argument(
+        "--scale", metavar="SCALE", help="smoke, demo, laptop or paper (default: that of the latest run)"
+    )
     parser.add_argument("-o", "--output", default="report.html", metavar="FILE", help="to write (default report.html)")
     parser.add_argument("--figures", metavar="DIR", help="write the figures as files there too")
     parser.add_argument("--format", metavar="LIST", help="with --figures: of svg, png, pdf (default all three)")

@@ -12,9 +12,10 @@ from flipscope.basics.errors import InputError
 from flipscope.cli.common import print_json, results_folder
 from flipscope.cli.live import Live
 from flipscope.lab import registry
-from flipscope.lab.run.driver import repeat_command, run_study
-from flipscope.lab.run.runner import open_runner
+from flipscope.lab.run.driver import Run, repeat_command, run_study
+from flipscope.lab.run.runner import Runner, open_runner
 from flipscope.lab.store.store import Store
+from flipscope.lab.study import Study
 
 EXAMPLES = """
   flipscope run random-init --scale smoke
@@ -29,7 +30,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "study", nargs="+", metavar="STUDY", help="by name (see flipscope studies), or package.module:NAME"
     )
-    parser.add_argument("--scale", default="laptop", metavar="SCALE", help="smoke, laptop or paper (default laptop)")
+    parser.add_argument(
+        "--scale", default="laptop", metavar="SCALE", help="smoke, demo, laptop or paper (default laptop)"
+    )
     parser.add_argument("--limit", type=int, metavar="K", help="measure at most K trials now; the next call goes on")
     parser.add_argument("--verbose", action="store_true", help="show every number that a verdict rests on")
     where = parser.add_mutually_exclusive_group()
@@ -73,17 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         Store(arguments.results) as store,
     ):
         for study in studies:
-            # What trials print in this process must not get into the one document on standard output.
-            with contextlib.redirect_stdout(sys.stderr), Live(sys.stderr) as live:
-                run = run_study(
-                    study,
-                    arguments.scale,
-                    store,
-                    runner,
-                    observer=live,
-                    limit=arguments.limit,
-                    command=repeat_command(study, arguments.scale),
-                )
+            run = watched(study, arguments.scale, store, runner, arguments.limit)
             runs.append(run)
             if not arguments.json:
                 from flipscope.report.lab import run_page
@@ -95,6 +88,14 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(documents[0] if len(documents) == 1 else documents)
     verdicts = {judgement.verdict for run in runs for _, judgement in run.judgements}
     return 1 if "contradicted" in verdicts or any(run.failed for run in runs) else 0
+
+
+def watched(study: Study, scale: str, store: Store, runner: Runner, limit: int | None = None) -> Run:
+    """Run a study, with a view of how far it is on standard error."""
+    # What trials print in this process must not get into the one document on standard output.
+    with contextlib.redirect_stdout(sys.stderr), Live(sys.stderr) as live:
+        command = repeat_command(study, scale)
+        return run_study(study, scale, store, runner, observer=live, limit=limit, command=command)
 
 
 def _slurm(arguments: argparse.Namespace) -> dict[str, Any] | None:

@@ -148,7 +148,7 @@ class Study(ABC):
     paper: ClassVar[str]  # such as "000"
     title: ClassVar[str]  # one line
     figures: ClassVar[tuple[str, ...]] = ()  # of the paper, such as "Fig 3 left"
-    scales: ClassVar[Mapping[str, Scale]]  # "smoke" (seconds), "laptop" (the default), "paper"
+    scales: ClassVar[Mapping[str, Scale]]  # "smoke" (seconds), "demo" (a minute), "laptop" (the default), "paper"
     claims: ClassVar[tuple[Claim, ...]]
     deviations: ClassVar[tuple[Deviation, ...]] = ()
     revision: ClassVar[int] = 1  # raise it when results change for a reason that is not in the code

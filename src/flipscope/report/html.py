@@ -61,6 +61,8 @@ def html_report(
     """The whole document; `missing` are studies that cannot be shown, each with the reason."""
     from markupsafe import Markup
 
+    # What was decided comes first: the claims of a study, and the studies that decided any.
+    pages = sorted(pages, key=lambda page: not _decided(page.run))
     verdicts = [judgement.verdict for page in pages for _, judgement in page.run.judgements]
     drawn = any(page.figures for page in pages)
     scripts = [*([page_script()] if drawn else []), _template("page.js")]
@@ -146,7 +148,7 @@ def _page(page: StudyPage, number: int) -> dict[str, Any]:
         "notes": [*_warnings(run), *page.notes],
         "provenance": run.provenance,
         "deviations": study.deviations,
-        "claims": [_claim(claim, found, f"{name}-{place}") for place, (claim, found) in enumerate(run.judgements)],
+        "claims": [_claim(claim, found, f"{name}-{place}") for place, (claim, found) in enumerate(run.decided_first)],
         "figures": _figures(study.name, page.figures),
         "table": _table(run.table),
         "command": page.command,
@@ -154,6 +156,10 @@ def _page(page: StudyPage, number: int) -> dict[str, Any]:
         "settings": [(key, wording.values_text(values)) for key, values in others.items()],
         "seeds": [(key, wording.values_text(values)) for key, values in seeds.items()],
     }
+
+
+def _decided(run: Run) -> bool:
+    return any(judgement.verdict != "undecided" for _, judgement in run.judgements)
 
 
 def _progress(run: Run) -> str:

@@ -40,9 +40,9 @@ def run_page(run: Run, results: str, verbose: bool = False) -> RenderableType:
 
 
 def claims_table(run: Run, verbose: bool = False) -> RenderableType:
-    """One line per claim: mark, name, number against its limit; beneath it at most one reason."""
+    """One line per claim, decided ones first: mark, name, number against its limit; beneath it at most one reason."""
     parts: list[RenderableType] = []
-    shown = [(claim, judgement, numbers(judgement)) for claim, judgement in run.judgements]
+    shown = [(claim, judgement, numbers(judgement)) for claim, judgement in run.decided_first]
     widest = max((len(found) for _, _, found in shown), default=0)
     for claim, judgement, found in shown:
         mark, colour = MARKS[judgement.verdict]

@@ -55,6 +55,11 @@ class Run:
         return self.trials - self.done - self.failed
 
     @property
+    def decided_first(self) -> Judgements:
+        """The claims in the order of the study, but those that are undecided last."""
+        return sorted(self.judgements, key=lambda judged: judged[1].verdict == "undecided")
+
+    @property
     def provenance(self) -> list[str]:
         """How the numbers came about; a study need not make sense of a part of its trials."""
         if not self.table:

@@ -87,6 +87,7 @@ class LowVariance(lab.Study):
     scales = lab.scales(
         "D in {widths}, {samples:,} vectors per setting; {blocks:,} times {models:,} models of (D, L) in {shapes}",
         smoke=(0.1, {"widths": (2, 5), "samples": 4_000, "shapes": SHAPES[:1], "blocks": 3, "models": 50}),
+        demo=(0.2, {"widths": WIDTHS[:6], "samples": 200_000, "shapes": SHAPES[:1], "blocks": 4, "models": 500}),
         laptop=(2, {"widths": WIDTHS[:-1], "samples": 10**6, "shapes": SHAPES, "blocks": 12, "models": 1000}),
         paper=(900, {"widths": WIDTHS, "samples": 10**8, "shapes": SHAPES, "blocks": 1000, "models": 250}),
     )

@@ -73,6 +73,7 @@ class RandomInit(lab.Study):
         "4 initialisations, {data_sets} data sets, {models} transformers each, N = {length}, width at most {widest}, "
         "{strings[0]:,} to {strings[1]:,} strings per transformer",
         smoke=(0.1, Plan(3, 1, 40, (20, 60), 0.2, (30, 1.0), 64)),
+        demo=(0.6, Plan(1, 50, 100, (30, 100), 0.2, (30, 600.0), 32)),
         laptop=(20, Plan(24, 1, 100, (100, 2_000), 8.0, (50, 600.0), 1024)),
         paper=(45_000, Plan(10, 50, 100, (10_000, 10_000), 600.0, (100, 600.0), 1024)),
     )
@@ -80,6 +81,8 @@ class RandomInit(lab.Study):
         lab.Deviation("flips of dear models", "all computed", "screened, with an audit", "months otherwise"),
         lab.Deviation("strings per model (laptop)", "10,000", "100 to 2,000", "as many as take 8 seconds"),
         lab.Deviation("models (laptop)", "500 per initialisation", "24, each with its own strings", "20 minutes"),
+        lab.Deviation("models (demo)", "500 per initialisation", "50, of widths 16 and 32", "half a minute"),
+        lab.Deviation("strings per model (demo)", "10,000", "30 to 100", "the mean over models is what is judged"),
         lab.Deviation("eps", "a small constant", "1e-5", "silent; PyTorch's"),
         lab.Deviation("Xavier biases", "drawn like the weights, gain 1", "PyTorch's law", "a vector has no fans"),
         lab.Deviation("Thm 4.5", "eps = 0, said to predict Fig 3", "measured with eps > 0", "contradicts § 6, App. F"),

@@ -93,7 +93,11 @@ class TrainedProfiles(lab.Study):
 
     name, paper, figures = "trained-profiles", "000", ("Fig 3 right", "Fig 5", "Fig 6", "Fig 7")
     title = "Sensitivity spectra of trained transformers: First, Majority, Parity, sparse and random languages"
-    scales = lab.scales(WORDS, smoke=(0.5, {"length": 16, "models": 1, "heads": (2,), "sparse": (), "training": TINY}))
+    scales = lab.scales(
+        WORDS,
+        smoke=(0.5, {"length": 16, "models": 1, "heads": (2,), "sparse": (), "training": TINY}),
+        demo=(1.5, {"length": 20, "models": 3, "heads": (1,), "sparse": (), "training": SMALL}),
+    )
     scales |= lab.scales(
         WORDS + "; sparse ones with m in {sparse}; random languages at N = {random}",
         laptop=(30, {"length": 100, "models": 3, "sparse": (5, 20), "random": 40, "heads": (1, 2), "training": SMALL}),
@@ -103,11 +107,18 @@ class TrainedProfiles(lab.Study):
         lab.Deviation(
             "models per language", "10 in the text, 50 under Figs 5 to 7", "10", "the paper contradicts itself"
         ),
-        lab.Deviation("shapes (laptop)", "at random, width up to 1024", "widths 16 and 32", "months on two cores"),
-        lab.Deviation("training (laptop)", "until it stops improving", "at most 40 epochs", "30 minutes in all"),
-        lab.Deviation("batch, learning rate (laptop)", "at random", "128 and 0.01", "small models learn with these"),
+        lab.Deviation(
+            "shapes (laptop)", "at random, width up to 1024", "widths 16 and 32; demo 16", "months on two cores"
+        ),
+        lab.Deviation("training (demo, laptop)", "until it stops improving", "at most 40 epochs", "30 minutes in all"),
+        lab.Deviation(
+            "batch, learning rate (demo, laptop)", "at random", "128 and 0.01", "small models learn with these"
+        ),
+        lab.Deviation(
+            "length, languages (demo)", "N = 100, sparse and random too", "N = 20, the three plain ones", "a minute"
+        ),
         lab.Deviation("most epochs", "silent", "1,000 at scale paper", "a training must end"),
-        lab.Deviation("test strings (laptop)", "1,000", "4,000", "to tell 0.99 from 1 in every model together"),
+        lab.Deviation("test strings (demo, laptop)", "1,000", "4,000", "to tell 0.99 from 1 in every model together"),
         lab.Deviation("learned", "perfectly", f"accuracy above {LEARNED}", "silent on the threshold"),
         lab.Deviation(
             "Parity", "not reached, yet 'higher-sensitivity strings'", f"at most {CHANCE}", "silent on accuracy"

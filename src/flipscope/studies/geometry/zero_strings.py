@@ -161,13 +161,14 @@ class ZeroStrings(lab.Study):
     scales = lab.scales(
         "{models} transformers of each of 4 shapes, N in {lengths}; {functions:,} random functions of {bits} bits",
         smoke=(0.1, {"models": 3, "lengths": (4, 8, 24), "strings": 20, "bits": (8,), "functions": 200}),
+        demo=(0.6, {"models": 30, "lengths": (8, 12, 24, 64), "strings": 30, "bits": (8, 12), "functions": 4_000}),
         laptop=(10, {"models": 40, "lengths": LENGTHS, "strings": 100, "bits": (8, 12, 16), "functions": 4_000}),
         paper=(4_500, {"models": 500, "lengths": LONG, "strings": 1_000, "bits": (8, 12, 16, 20), "functions": 20_000}),
     )
     deviations = (
         lab.Deviation("experiment", "silent: a theorem", "counted, all strings up to N = 16", "§ 7 appeals to counts"),
         lab.Deviation("beyond N = 16", "all strings", "a random sample", "there are 2^N"),
-        lab.Deviation("lengths", "all large N", "up to 150, at scale paper 400", "how large is not said"),
+        lab.Deviation("lengths", "all large N", "up to 150; demo 64, paper 400", "how large is not said"),
         lab.Deviation(
             "shapes", "(D-1)/2L > 5", "that, a narrower one, eps > 0, App. F's", "what the theorem leaves out"
         ),
