@@ -24,6 +24,7 @@ SPARSE: tuple[Name, ...] = ("sparse_majority", "sparse_parity")
 SETTING = ("head_size", "ffn_multiple", "batch", "learning_rate", "train", "test", "strings", "max_epochs")
 TINY = dict(zip(SETTING, (8, 2, 64, 3e-3, 2_000, 1_000, 200, 10), strict=True))
 SMALL = dict(zip(SETTING, (16, 2, 128, 1e-2, 10_000, 4_000, 400, 40), strict=True))
+SHORT = {**SMALL, "max_epochs": 20}
 WORDS = "First, Majority and Parity at N = {length}, models per language: {models}"
 GROUPS = {True: f"models that learned it (above {LEARNED})", False: "models that did not"}
 
@@ -96,7 +97,7 @@ class TrainedProfiles(lab.Study):
     scales = lab.scales(
         WORDS,
         smoke=(0.5, {"length": 16, "models": 1, "heads": (2,), "sparse": (), "training": TINY}),
-        demo=(1.5, {"length": 20, "models": 3, "heads": (1,), "sparse": (), "training": SMALL}),
+        demo=(1.2, {"length": 20, "models": 3, "heads": (1,), "sparse": (), "training": SHORT}),
     )
     scales |= lab.scales(
         WORDS + "; sparse ones with m in {sparse}; random languages at N = {random}",
@@ -110,7 +111,9 @@ class TrainedProfiles(lab.Study):
         lab.Deviation(
             "shapes (laptop)", "at random, width up to 1024", "widths 16 and 32; demo 16", "months on two cores"
         ),
-        lab.Deviation("training (demo, laptop)", "until it stops improving", "at most 40 epochs", "30 minutes in all"),
+        lab.Deviation(
+            "training (demo, laptop)", "until it stops improving", "at most 40 epochs, demo 20", "30 minutes in all"
+        ),
         lab.Deviation(
             "batch, learning rate (demo, laptop)", "at random", "128 and 0.01", "small models learn with these"
         ),
