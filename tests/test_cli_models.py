@@ -143,15 +143,6 @@ def test_sensitivity_options_reach_the_probe(document: Flipscope, model: tuple[T
     screened = document(*common, "--heuristic", "--confidence", "0.9")
     assert screened["screening"]["flips"] == 200
     assert screened["average_sensitivity"]["confidence"] == 0.9
-    proven = document(*common, "--certified")
-    assert proven["certified"]["flips"] == 200
-    assert proven["profile"] == document(*common)["profile"]
-
-
-def test_one_way_to_skip_flips_at_a_time(run: Flipscope, model: tuple[Transformer, str]) -> None:
-    code, _, err = run("sensitivity", model[1], "--heuristic", "--certified")
-    assert code == 2
-    assert "not allowed with" in err
 
 
 def test_sensitivity_page(run: Flipscope, model: tuple[Transformer, str]) -> None:

@@ -101,7 +101,7 @@ def test_the_demo_scale_is_large_enough_to_decide_whichever_way_it_falls() -> No
     assert none.high < random_init.FAR / 2
     assert none.high < random_init.MOST < every.low
     plan = trained_profiles.STUDY.scales["demo"].settings
-    assert (plan["models"], plan["training"]["max_epochs"]) == (3, 10)  # as the tour says
+    assert (plan["models"], plan["training"]["max_epochs"]) == (3, 20)  # as the tour says
     tested, confidence = plan["training"]["test"], 1 - ERROR / plan["models"]
     assert plan["models"] >= trained_profiles.FEWEST  # of a claim on every model
     assert share(round(0.995 * tested), tested, confidence).low > trained_profiles.LEARNED

@@ -99,7 +99,7 @@ def test_a_model_is_called_constant_only_if_all_answers_are_the_same(monkeypatch
         def forward(self, bits: Any) -> Any:
             return bits[:, 0].float() + 0.5
 
-    monkeypatch.setattr(module.flips, "measure", none_flips)
+    monkeypatch.setattr(module, "sensitivities", none_flips)
     for kind, expected in ((Halves, False), (Same, True)):
         monkeypatch.setattr(module, "Transformer", kind)
         assert STUDY.measure(trial, _ignore) == {"zeros": 30, "constant": expected, "near_ties": 0}

@@ -23,7 +23,8 @@ def number_text(value: float | Estimate | None, digits: int = 4, none: str = "")
     if isinstance(value, Estimate):
         return f"{number_text(value.value, digits)} {interval_text(value.low, value.high, digits)}"
     if isinstance(value, int):
-        return _integer(value, "," if abs(value) >= 10_000 else "")
+        text = _integer(value, ",")
+        return f"{text} ({math.floor(math.log10(abs(value))) + 1} digits)" if "^" in text else text
     if not math.isfinite(value):
         return "not a number" if math.isnan(value) else "∞" if value > 0 else f"{MINUS}∞"
     text = f"{value:,.0f}" if 10_000 <= abs(value) < 1e12 else f"{value:.{digits}g}"
