@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-__all__ = ["BooleanFunction", "InputError", "__version__", "parse", "sensitivity", "spectrum"]
+__all__ = ["BooleanFunction", "InputError", "__version__", "parse", "sensitivity", "spectrum", "train"]
 
 if TYPE_CHECKING:
     from flipscope.cube.expression import parse
     from flipscope.cube.functions import BooleanFunction
     from flipscope.errors import InputError
     from flipscope.probes.flips import sensitivity, spectrum
+    from flipscope.training.train import train
 else:
     # Names are fetched on first use: `import flipscope` and `flipscope --help` load neither numba nor torch.
     _HOMES = {
@@ -22,6 +23,7 @@ else:
         "parse": "flipscope.cube.expression",
         "sensitivity": "flipscope.probes.flips",
         "spectrum": "flipscope.probes.flips",
+        "train": "flipscope.training.train",
     }
 
     def __getattr__(name: str) -> object:

@@ -26,6 +26,7 @@ EXAMPLES = """examples:
   flipscope zoo                                   the named functions
   flipscope verdict "parity(100)" --width 64 --layers 2
   flipscope random-model --init gaussian --count 20 draw transformers and measure their sensitivity
+  flipscope train "majority(40)" -o m.safetensors train a transformer; the same command goes on with it
   flipscope sensitivity MODEL.safetensors         the sensitivity spectrum of a saved transformer
   flipscope studies                               the experiments of the papers
   flipscope run random-init                       run one: figures, verdicts, resumable
@@ -97,6 +98,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     _add_cube(commands)
     _add_models(commands)
+    _add_training(commands)
     _add_lab(commands)
     _add_results(commands)
     return parser
@@ -259,6 +261,66 @@ def _add_models(commands: argparse._SubParsersAction[_Parser]) -> None:
     blowup.add_argument("--strings", type=int, default=100, metavar="M", help="random strings (default 100)")
     blowup.add_argument("--seed", type=int, default=0, metavar="S", help="of the strings (default 0)")
     _common(blowup, "run_blowup", "models")
+
+
+def _add_training(commands: argparse._SubParsersAction[_Parser]) -> None:
+    train = _add(
+        commands,
+        "train",
+        "train a transformer on a function; after Ctrl-C or kill -9 the same command goes on",
+        """flipscope train "majority(40)" -o model.safetensors
+        flipscope train "parity(20)" --width 64 --layers 2 --steps 5000 -o parity.safetensors
+        flipscope train "maj(x1..x5) ^ x6" -n 30 --preset hardness --train-strings 10000 -o hard.safetensors""",
+    )
+    train.add_argument("expression", metavar="EXPR", help='such as "majority(40)" or "maj(x1..x5) ^ x6"')
+    train.add_argument("-n", type=int, metavar="N", help="number of bits (default: as many as the expression uses)")
+    train.add_argument("-o", "--output", required=True, metavar="FILE", help="the model, such as model.safetensors")
+    train.add_argument(
+        "--preset", choices=("encoder", "recognizer", "hardness", "fourier", "mingpt"), default="encoder",
+        help="the paper's model to train (default encoder, of width 32, 2 layers, 2 heads)",
+    )  # fmt: skip
+    for name, kind, what in (
+        ("width", int, "of the model"),
+        ("layers", int, "of the model"),
+        ("heads", int, "in each layer"),
+        ("ffn-width", int, "hidden units of each MLP"),
+        ("dropout", float, "while it is trained"),
+    ):
+        train.add_argument(f"--{name}", type=kind, metavar="X", help=f"{what} (default: the preset's)")
+    for name, kind, default, what in (
+        ("steps", int, 1_000, "of the optimiser"),
+        ("batch", int, 64, "strings per step"),
+        ("learning-rate", float, 3e-3, "at the start; halved when the loss stays where it is"),
+        ("weight-decay", float, 0.0, "of the optimiser"),
+    ):
+        train.add_argument(f"--{name}", type=kind, default=default, metavar="X", help=f"{what} (default {default:g})")
+    for name, choices in (
+        ("init", ("pytorch", "uniform", "gaussian", "xavier_uniform", "xavier_normal")),
+        ("optimiser", ("adam", "adamw", "sgd")),
+        ("loss", ("bce", "mse")),
+    ):
+        train.add_argument(f"--{name}", choices=choices, default=choices[0], help=f"(default {choices[0]})")
+    train.add_argument(
+        "--train-strings", type=int, metavar="M", help="a fixed set of so many (default: fresh ones for every step)"
+    )
+    train.add_argument("--goal", type=float, metavar="A", help="stop early at this accuracy on the validation set")
+    train.add_argument("--restart", action="store_true", help="begin anew, whatever checkpoint there is")
+    train.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    train.add_argument(
+        "--checkpoint-seconds", type=float, default=5.0, metavar="S", help="between checkpoints (default 5)"
+    )
+    _sampling(train)
+    _common(train, "run_train", "train")
+
+    models = _add(
+        commands,
+        "models",
+        "list the trained models of a results folder: function, shape, accuracy, steps, file",
+        """flipscope models
+        flipscope models --results ./results --json""",
+    )
+    _results(models)
+    _common(models, "run_models", "stored_models")
 
 
 def _results(parser: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from flipscope.cube.blocks import Progress
+    from flipscope.lab.artefacts import trained
     from flipscope.lab.figures import Figure, Note, Panel, Rule, Series, histogram
     from flipscope.lab.judges import (
         Quotient,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from flipscope.lab.verdict import Judgement, all_of, at_least, at_most, between, consistent_with, never
 
 _HOMES = {
+    "artefacts": ("trained",),
     "figures": ("Figure", "Note", "Panel", "Rule", "Series", "histogram"),
     "judges": (
         "Quotient",
@@ -105,6 +107,7 @@ __all__ = [
     "student_mean",
     "survival",
     "tail_exponent",
+    "trained",
     "unless_few",
     "weakest_first",
     "with_fewest",

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from flipscope.cube.blocks import Progress, cores
 from flipscope.cube.intervals import check_count
 from flipscope.errors import InputError
+from flipscope.lab.context import kept_in
 from flipscope.lab.events import Event, Failed, Finished, Started
 from flipscope.lab.outcomes import split
 from flipscope.lab.pool import Task, too_large, work
@@ -22,11 +23,12 @@ from flipscope.lab.study import Outcome, Study, Trial
 
 @dataclass(frozen=True)
 class Job:
-    """A trial to measure, and the key that its events carry."""
+    """A trial to measure, the key that its events carry, and the results folder, where trained models are kept."""
 
     key: str
     study: Study
     trial: Trial
+    folder: str | None = None
 
 
 class Runner(Protocol):
@@ -40,7 +42,8 @@ class Runner(Protocol):
 
 def measured(job: Job, progress: Progress) -> Outcome:
     """What the trial of a job gives."""
-    outcome = job.study.measure(job.trial, progress)
+    with kept_in(job.folder):
+        outcome = job.study.measure(job.trial, progress)
     split(outcome)  # what cannot be stored is an error of the trial, and said where it happens
     return outcome
 

@@ -35,6 +35,14 @@ def code_version(study: Study) -> str:
 
 
 @functools.cache
+def module_version(module: str) -> str:
+    """SHA-256 of the code of a module of flipscope, and of all that it imports from there."""
+    seen: dict[str, str] = {}
+    _whole(module, "flipscope", seen)
+    return digest(dict(sorted(seen.items())))
+
+
+@functools.cache
 def _class_version(kind: type[Study], revision: int) -> str:
     seen: dict[str, str] = {}
     for base in kind.__mro__:

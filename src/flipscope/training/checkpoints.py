@@ -69,6 +69,7 @@ class Keeper:
         self._seconds, self._lenient, self._advice = seconds, lenient, advice
         self._next = time.monotonic() + seconds
         self._trouble = ""
+        self.whole = False  # whether the last state is in the file
 
     @property
     def due(self) -> bool:
@@ -96,8 +97,9 @@ class Keeper:
         start = time.monotonic()
         try:
             write(self.path, state, about)
-            self._trouble = ""
+            self._trouble, self.whole = "", True
         except InputError as error:
+            self.whole = False
             if str(error) != self._trouble:
                 self._trouble = str(error)
                 logging.getLogger("flipscope").warning("%s; the training goes on without a new checkpoint", error)

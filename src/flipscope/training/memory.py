@@ -50,7 +50,9 @@ class Memory:
     def _tensors(self, content: Mapping[str, Any]) -> dict[str, Tensor]:
         for name, value in content.items():
             if not isinstance(value, Tensor):
-                raise InputError(f"the model's state {name} is a {type(value).__name__}, which a checkpoint cannot hold")
+                raise InputError(
+                    f"the model's state {name} is a {type(value).__name__}: a checkpoint holds tensors only"
+                )
         return dict(content)
 
     def settle(self) -> None:
