@@ -45,7 +45,9 @@ class NotWhole(InputError):
 
 
 class Keeper:
-    """Keeps the state of one training in a file (`fit(keeper=...)`), at most every `seconds`, and at the end.
+    """Keeps the state of one training in a file (`fit(keeper=...)`), at most every `seconds` (30), and at the end.
+
+    With 0 seconds it is kept after every step, however long that takes.
 
     `about` says which training it is, in words that JSON can hold: the checkpoint of another is refused, and so is
     a file that is none or is damaged. With `lenient` these are told of and written over instead. `advice` ends the
@@ -57,10 +59,11 @@ class Keeper:
         path: str | os.PathLike[str],
         about: Mapping[str, Any] | None = None,
         *,
-        seconds: float = SECONDS,
+        seconds: float | None = None,
         lenient: bool = False,
         advice: str = "remove it to begin anew",
     ) -> None:
+        seconds = SECONDS if seconds is None else seconds
         if not (math.isfinite(seconds) and seconds >= 0):
             raise InputError(f"seconds={seconds} between checkpoints must be a number of at least 0")
         self.path = Path(path)
@@ -103,7 +106,8 @@ class Keeper:
             if str(error) != self._trouble:
                 self._trouble = str(error)
                 logging.getLogger("flipscope").warning("%s; the training goes on without a new checkpoint", error)
-        self._next = time.monotonic() + max(self._seconds, SHARE * (time.monotonic() - start))
+        if self._seconds:
+            self._next = time.monotonic() + max(self._seconds, SHARE * (time.monotonic() - start))
 
     def clear(self) -> None:
         """Remove the checkpoint, and what a killed process left half written: the outcome is safe elsewhere."""
