@@ -25,6 +25,7 @@ from flipscope.training import artefact, checkpoints
 from flipscope.training.checkpoints import Keeper, NotWhole
 from flipscope.training.recipe import Recipe, Trained
 
+LETTERS = 32  # of a name: 128 bits, and a path that fits on a line
 FOLDER, SUFFIX, CHECKPOINT, LOCK = "models", ".safetensors", ".checkpoint", ".lock"
 
 
@@ -51,7 +52,7 @@ class Models:
 
     def path(self, recipe: Recipe) -> Path:
         """Where the model of a recipe is, or would be."""
-        return self.folder / (digest({"recipe": recipe.digest, "code": training_code()}) + SUFFIX)
+        return self.folder / (digest({"recipe": recipe.digest, "code": training_code()})[:LETTERS] + SUFFIX)
 
     def get(self, recipe: Recipe, progress: Progress | None = None) -> Trained:
         """The stored model, or a new one, which is stored."""

@@ -51,25 +51,29 @@ def trained_page(
 
 
 def models_page(rows: Sequence[Mapping[str, Any]], results: str) -> RenderableType:
-    """The page of ``flipscope models``: two lines a model, so that it fits a narrow terminal."""
+    """The page of ``flipscope models``: a few lines per model, so that it fits a narrow terminal."""
     if not rows:
         return Text(f"There is no trained model in {results}.")
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
-    table.add_column("function, model")
+    table.add_column("function, model, file", overflow="fold")
     for heading in ("accuracy", "steps", "size"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        name = row["function"] or "random language"
-        length = "" if f"{row['length']}" in name else f", {row['length']} bits"
-        about = Text(f"{name}{length}", style="cyan")
-        state = f"finished {row['finished']}" if row["finished"] else "not finished: the next run goes on"
-        old = "" if row["current"] else "; of older code, not used any more"
-        about.append(f"\n{shape(row['model'])}, {row['init']}, seed {row['seed']}; {state}{old}", style="dim")
+        name = row["function"] or f"random language of {row['length']} bits"
+        about = Text(name, style="cyan")
+        about.append(f"\n{shape(row['model'])}, {row['init']}, seed {row['seed']}", style="dim")
+        about.append(f"\n{_state(row)}", style="dim")
         about.append(f"\n{row['path']}", style="dim")
         accuracy = "-" if row["accuracy"] is None else f"{row['accuracy']:.3f}"
         table.add_row(about, accuracy, f"{row['steps']:,}", said_bytes(row["size"]))
     notes = note("Accuracy is that on the validation set, of the weights that were kept.")
     return Group(table, Text(), notes)
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    """Whether a model is finished, and since when; and whether it is still used."""
+    since = f"finished {row['finished'][:16].replace('T', ' ')} UTC" if row["finished"] else "not finished"
+    return since if row["current"] else f"{since}; of older code, not used any more"
 
 
 def shape(config: Mapping[str, Any]) -> str:
