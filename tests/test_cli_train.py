@@ -140,10 +140,7 @@ def test_killed_and_resumed_it_ends_with_the_same_weights(run: Run, tmp_path: Pa
 
 def test_after_an_interrupt_the_same_command_goes_on(train: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     err = interrupted_at(7, monkeypatch, train)
-    assert err == (
-        "majority(5): stopped at step 7; its state is kept, and the same command goes on from there.\n"
-        "flipscope: interrupted.\n"
-    )
+    assert err == ("majority(5): stopped at step 7; the same command goes on after step 7.\nflipscope: interrupted.\n")
     code, out, err = train("--learning-rate", "0.1")
     assert (code, out) == (2, "")
     assert "learning_rate is 0.003 there and 0.1 here): repeat that training's command" in err

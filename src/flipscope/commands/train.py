@@ -23,7 +23,7 @@ from flipscope.cube.intervals import check_confidence, check_count
 from flipscope.cube.limits import check_work
 from flipscope.errors import InputError, RunError
 from flipscope.lab import locks
-from flipscope.lab.artefacts import CHECKPOINT, LOCK
+from flipscope.lab.context import CHECKPOINT, LOCK
 from flipscope.lab.resources import one_thread
 from flipscope.models.size import check_attention, check_model, multiplications
 from flipscope.report.lab import span
@@ -125,8 +125,10 @@ def _write(target: Path, trained: Trained, keeper: Keeper) -> None:
     try:
         write(target, trained, {"machine": machine()})
     except InputError as error:
-        kept = f"the training is over and kept in {keeper.path}"
-        so = f"{kept}: see to that, and the same command writes the model" if keeper.whole else "see to that"
+        if keeper.kept_at == trained.fitted.steps:
+            so = f"the training is over and kept in {keeper.path}: see to that, and the same command writes the model"
+        else:
+            so = f"see to that, and the same command goes on after step {keeper.kept_at or 0:,}"
         raise RunError(f"{error}; {so}") from error
 
 
@@ -229,9 +231,9 @@ class View:
         if self._view is not None:
             self._view.stop()
         if isinstance(error, KeyboardInterrupt) and self._moment is not None:
-            kept = "its state is kept, and the same command goes on from there"
-            so = kept if self._keeper.whole else "no checkpoint could be written"
-            self._console.print(f"{self._title}: stopped at step {self._moment.step:,}; {so}.", soft_wrap=True)
+            kept, step = self._keeper.kept_at, self._moment.step
+            so = "no checkpoint was written yet" if kept is None else f"the same command goes on after step {kept:,}"
+            self._console.print(f"{self._title}: stopped at step {step:,}; {so}.", soft_wrap=True)
 
     def step(self, moment: Moment) -> None:
         """Take note of a step."""

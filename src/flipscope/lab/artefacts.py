@@ -17,7 +17,7 @@ from pathlib import Path
 from flipscope.cube.blocks import Progress
 from flipscope.errors import InputError
 from flipscope.lab import locks
-from flipscope.lab.context import results_folder
+from flipscope.lab.context import CHECKPOINT, LOCK, results_folder
 from flipscope.lab.machine import machine
 from flipscope.lab.study import digest
 from flipscope.lab.version import module_version
@@ -26,7 +26,7 @@ from flipscope.training.checkpoints import Keeper, NotWhole
 from flipscope.training.recipe import Recipe, Trained
 
 LETTERS = 32  # of a name: 128 bits, and a path that fits on a line
-FOLDER, SUFFIX, CHECKPOINT, LOCK = "models", ".safetensors", ".checkpoint", ".lock"
+FOLDER, SUFFIX = "models", ".safetensors"
 
 
 def trained(recipe: Recipe, progress: Progress | None = None) -> Trained:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from flipscope.lab.schema import DATABASE
 
+CHECKPOINT, LOCK = ".checkpoint", ".lock"  # end the names of what lies beside a model while it is trained
+
 _folder: ContextVar[str | None] = ContextVar("folder", default=None)
 
 

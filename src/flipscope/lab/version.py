@@ -14,6 +14,7 @@ import functools
 import hashlib
 import importlib.util
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from flipscope.lab.study import Study, Trial, digest
 
 # How results are stored and where trials run has no say in what they measure.
 _OUTSIDE = ("flipscope.lab", "flipscope.errors")
+_PARSING = threading.Lock()  # Python 3.11 cannot parse in two threads of a worker at once
 
 
 def trial_key(study: Study, trial: Trial, code: str | None = None) -> str:
@@ -170,7 +172,8 @@ def _parsed(module: str) -> ast.Module:
     source = _source(module)
     if source is None:
         raise InputError(f"the source of the module {module} cannot be read, so the version of its code is not known")
-    tree = ast.parse(source.read_text("utf-8"))
+    with _PARSING:
+        tree = ast.parse(source.read_text("utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
             first = node.body[0]

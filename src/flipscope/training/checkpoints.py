@@ -72,7 +72,7 @@ class Keeper:
         self._seconds, self._lenient, self._advice = seconds, lenient, advice
         self._next = time.monotonic() + seconds
         self._trouble = ""
-        self.whole = False  # whether the last state is in the file
+        self.kept_at: int | None = None  # the step that the file has the state of
 
     @property
     def due(self) -> bool:
@@ -92,7 +92,7 @@ class Keeper:
                 raise InputError(f"{error}: {self._advice}") from error
             logging.getLogger("flipscope").warning("%s, and the training begins anew", error)
             return None
-        self.resumed_at = state.values.get("steps")
+        self.resumed_at = self.kept_at = state.values.get("steps")
         return state
 
     def save(self, state: State, about: Mapping[str, Any]) -> None:
@@ -100,9 +100,8 @@ class Keeper:
         start = time.monotonic()
         try:
             write(self.path, state, about)
-            self._trouble, self.whole = "", True
+            self._trouble, self.kept_at = "", state.values.get("steps")
         except InputError as error:
-            self.whole = False
             if str(error) != self._trouble:
                 self._trouble = str(error)
                 logging.getLogger("flipscope").warning("%s; the training goes on without a new checkpoint", error)
