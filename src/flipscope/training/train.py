@@ -49,9 +49,9 @@ def train(
     when it is called again in the same way.
 
     >>> import flipscope
-    >>> trained = flipscope.train("majority(9)", steps=200, width=16)
+    >>> trained = flipscope.train("majority(9)", steps=100, width=16, layers=1)
     >>> trained.fitted.steps, trained.history[-1].number
-    (200, 10)
+    (100, 10)
     >>> flipscope.sensitivity(trained.model, [[0] * 9]).shape
     (1,)
     """
