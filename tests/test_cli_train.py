@@ -60,7 +60,7 @@ def interrupted_at(step: int, monkeypatch: pytest.MonkeyPatch, train: Run, *argu
 
     with monkeypatch.context() as patch:
         patch.setattr(command.View, "step", watch)
-        code, out, err = train(*arguments)
+        code, out, err = train("--checkpoint-seconds", "0", *arguments)
     assert (code, out) == (130, "")
     return err
 
@@ -140,14 +140,18 @@ def test_killed_and_resumed_it_ends_with_the_same_weights(run: Run, tmp_path: Pa
 
 def test_after_an_interrupt_the_same_command_goes_on(train: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     err = interrupted_at(7, monkeypatch, train)
-    assert err == ("majority(5): stopped at step 7; the same command goes on after step 7.\nflipscope: interrupted.\n")
+    assert err == ("majority(5): stopped at step 7; the same command goes on after step 6.\nflipscope: interrupted.\n")
     code, out, err = train("--learning-rate", "0.1")
     assert (code, out) == (2, "")
     assert "learning_rate is 0.003 there and 0.1 here): repeat that training's command" in err
     assert "begin anew with --restart" in err
     code, out, err = train("--json")
-    assert (code, json.loads(out)["resumed_at"]) == (0, 7)
-    interrupted_at(5, monkeypatch, train, "--force")
+    assert (code, json.loads(out)["resumed_at"]) == (0, 6)
+    interrupted_at(5, monkeypatch, train, "--force", "--learning-rate", "0.2")
+    before = Path("m.safetensors.checkpoint").read_bytes()
+    code, out, err = train()
+    assert "trained already" in err
+    assert Path("m.safetensors.checkpoint").read_bytes() == before  # of another training
     code, out, _ = train("--force", "--restart", "--json", "--learning-rate", "0.1")
     assert (code, json.loads(out)["resumed_at"]) == (0, None)
 
@@ -282,4 +286,4 @@ def test_the_checkpoint_module_and_the_command_agree_on_what_a_checkpoint_is(
 ) -> None:
     interrupted_at(4, monkeypatch, train)
     about, values = checkpoints.about(Path("m.safetensors.checkpoint"))
-    assert (about["data"]["function"], values["steps"]) == ("majority(5)", 4)
+    assert (about["data"]["function"], values["steps"]) == ("majority(5)", 3)

@@ -128,15 +128,18 @@ def test_training_reaches_its_loop_and_its_data() -> None:
     assert not any(name.startswith(("flipscope.lab", "flipscope.probes")) for name in modules)
 
 
-def test_the_list_has_finished_and_unfinished_models(kept: Store, folder: Path) -> None:
+def test_the_list_has_finished_and_unfinished_models(
+    kept: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     models = Models(folder)
     trained = models.get(recipe())
     unfinished = models.path(recipe(1))
 
     def stop(done: int, total: int) -> None:
-        if done == 3:
+        if done == 4:
             raise KeyboardInterrupt
 
+    monkeypatch.setattr(checkpoints, "SECONDS", 0.0)
     with pytest.raises(KeyboardInterrupt):
         models.get(recipe(1), stop)
     (models.folder / "other.safetensors").write_bytes(b"no model")

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 import flipscope.training.checkpoints as module
-import flipscope.training.fit as loop
 from flipscope.cube.functions import majority
 from flipscope.data.languages import draw
 from flipscope.errors import InputError
@@ -49,6 +48,21 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "checkpoint"
 
 
+class Interrupted(Small):
+    """Is interrupted in the middle of its forward, dropout drawn, at a call of its choice."""
+
+    def __init__(self, calls: int) -> None:
+        super().__init__()
+        self.calls = calls
+
+    def forward(self, bits: Tensor) -> Tensor:
+        out = super().forward(bits)
+        self.calls -= 1
+        if self.calls == 0:
+            raise KeyboardInterrupt
+        return out
+
+
 def run(
     keeper: Keeper | None = None, *, source: str = "set", model: nn.Module | None = None, **settings: Any
 ) -> Outcome:
@@ -78,13 +92,13 @@ def dying(step: int, error: type[BaseException]) -> Callable[[Moment], None]:
 def test_goes_on_as_if_never_interrupted(path: Path, source: str, optimiser: str) -> None:
     settings: dict[str, Any] = {"source": source, "optimiser": optimiser}
     whole = run(**settings)
-    for step in (4, 5, 18):  # 5: the last of an epoch
+    for call in (4, 5, 6, 20):  # of the fifth step the first epoch's last batch, the sixth call is its validation
         path.unlink(missing_ok=True)
         with pytest.raises(KeyboardInterrupt):
-            run(Keeper(path), callback=dying(step, KeyboardInterrupt), **settings)
+            run(Keeper(path), model=Interrupted(call), **settings)
         keeper = Keeper(path)
         assert run(keeper, **settings) == whole
-        assert keeper.resumed_at == step
+        assert keeper.resumed_at == {4: 3, 5: 4, 6: 5, 20: 16}[call]
 
 
 def test_several_deaths_between_checkpoints(path: Path) -> None:
@@ -99,47 +113,26 @@ def test_several_deaths_between_checkpoints(path: Path) -> None:
     assert not finished
 
 
-class Interrupted(Small):
-    """Is interrupted in the middle of its forward, at a call of its choice."""
-
-    calls = 0
-
-    def forward(self, bits: Tensor) -> Tensor:
-        out = super().forward(bits)
-        self.calls -= 1
-        if self.calls == 0:
-            raise KeyboardInterrupt
-        return out
-
-
-def test_an_interrupt_in_the_middle_of_a_gradient_loses_only_that(path: Path) -> None:
-    whole, model = run(model=Interrupted()), Interrupted()
-    model.calls = 4  # three steps are done, and dropout has drawn for the fourth
-    with pytest.raises(KeyboardInterrupt):
-        run(Keeper(path), model=model)
-    assert read(path)[0].values["steps"] == 3
-    assert run(Keeper(path), model=Interrupted()) == whole
-
-
-def test_a_wish_to_stop_is_no_end_before_validation(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_is_where_it_was_to_be_however_close_it_was_interrupted(path: Path) -> None:
     def stop(moment: Moment) -> bool:
         return moment.step == 8
 
-    whole = run(callback=stop)
-    ask, calls = loop._ask, iter([False, True])
+    for settings in ({"callback": stop}, {"max_steps": 8}):
+        whole = run(**settings)
+        path.unlink(missing_ok=True)
+        with pytest.raises(KeyboardInterrupt):  # in the validation after the last step
+            run(Keeper(path, seconds=0), model=Interrupted(10), **settings)
+        assert run(Keeper(path), **settings) == whole
+        assert whole[3] == 8
 
-    def interrupted(*arguments: Any) -> Any:
-        if next(calls):
-            raise KeyboardInterrupt
-        return ask(*arguments)
 
-    monkeypatch.setattr(loop, "_ask", interrupted)
+def test_an_interrupt_in_a_callback_leaves_the_checkpoint_before(path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run(Keeper(path, seconds=0), callback=stop)
-    monkeypatch.undo()
-    # The step is done and the callback is not asked again about it: so this ends where one without it does.
-    assert read(path)[0].values["stopped"] is None
-    assert run(Keeper(path), callback=stop)[1][0] == whole[1][0]
+        run(Keeper(path, seconds=0), callback=dying(7, KeyboardInterrupt))
+    assert read(path)[0].values["steps"] == 6
+    seen: list[int] = []
+    assert run(Keeper(path), callback=lambda moment: seen.append(moment.step)) == run()
+    assert seen[0] == 7
 
 
 @pytest.mark.parametrize(
@@ -148,7 +141,7 @@ def test_a_wish_to_stop_is_no_end_before_validation(path: Path, monkeypatch: pyt
 def test_every_end_is_the_same(path: Path, settings: dict[str, Any]) -> None:
     whole = run(**settings)
     with pytest.raises(KeyboardInterrupt):
-        run(Keeper(path), callback=dying(7, KeyboardInterrupt), **settings)
+        run(Keeper(path, seconds=0), callback=dying(7, KeyboardInterrupt), **settings)
     assert run(Keeper(path), **settings) == whole
     assert run(Keeper(path), **settings) == whole
 
@@ -171,7 +164,7 @@ class Normed(Small):
 def test_running_statistics_are_never_of_half_a_step(path: Path) -> None:
     whole = run(model=Normed())
     with pytest.raises(KeyboardInterrupt):
-        run(Keeper(path), model=Normed(), callback=dying(7, KeyboardInterrupt))
+        run(Keeper(path), model=Normed(), callback=dying(7, KeyboardInterrupt), every=7)
     assert not path.exists()
     with pytest.raises(KeyboardInterrupt):
         run(Keeper(path, seconds=0), model=Normed(), callback=dying(7, KeyboardInterrupt))
@@ -200,7 +193,7 @@ def test_sources_go_on_within_an_epoch(given: int) -> None:
 @pytest.fixture
 def unfinished(path: Path) -> Path:
     with pytest.raises(KeyboardInterrupt):
-        run(Keeper(path, {"name": "one"}), callback=dying(7, KeyboardInterrupt))
+        run(Keeper(path, {"name": "one"}, seconds=0), callback=dying(7, KeyboardInterrupt))
     return path
 
 

@@ -71,7 +71,7 @@ def _sizes(arguments: argparse.Namespace) -> dict[str, int | float]:
 
 
 def _train(arguments: argparse.Namespace, function: BooleanFunction, target: Path) -> int:
-    from flipscope.training.checkpoints import Keeper
+    from flipscope.training.checkpoints import Keeper, sweep
     from flipscope.training.train import recipe_for
 
     names = (
@@ -85,17 +85,31 @@ def _train(arguments: argparse.Namespace, function: BooleanFunction, target: Pat
         seconds=arguments.checkpoint_seconds,
         advice="repeat that training's command to go on with it, or begin anew with --restart",
     )
-    if arguments.restart:
-        keeper.clear()
     trained = None if arguments.force else _finished(target, recipe)
     if trained is None:
+        if arguments.restart:
+            keeper.clear()
         with View(sys.stderr, arguments.expression, recipe, keeper) as view:
             trained = recipe.train(keeper=keeper, step=view.step, epoch=view.epoch)
         _write(target, trained, keeper)
+        keeper.clear()
     else:
         print(f"flipscope: {target} is trained already; --force trains it again.", file=sys.stderr)
-    keeper.clear()
+        if _is_of(keeper.path, recipe):  # killed before it could remove it
+            keeper.clear()
+    sweep(target)
     return _tell(arguments, function, trained, keeper, target)
+
+
+def _is_of(checkpoint: Path, recipe: Recipe) -> bool:
+    """Whether there is a checkpoint, and of this very training: another's is not ours to remove."""
+    from flipscope.training.checkpoints import NotWhole, about
+
+    try:
+        found, wanted = about(checkpoint)[0], recipe.as_json()
+    except NotWhole:
+        return False
+    return {name: found.get(name) for name in wanted} == wanted
 
 
 def _finished(target: Path, recipe: Recipe) -> Trained | None:

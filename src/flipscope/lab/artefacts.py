@@ -98,6 +98,7 @@ def _trained(recipe: Recipe, path: Path, progress: Progress | None) -> Trained:
         logging.getLogger("flipscope").warning("%s; the model is not kept", error)
         return found
     keeper.clear()
+    checkpoints.sweep(path)
     return found
 
 

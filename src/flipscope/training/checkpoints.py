@@ -111,15 +111,16 @@ class Keeper:
     def clear(self) -> None:
         """Remove the checkpoint, and what a killed process left half written: the outcome is safe elsewhere."""
         with contextlib.suppress(OSError):
-            for path in (self.path, *parts(self.path)):
-                path.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
+        sweep(self.path)
 
 
-def parts(path: Path) -> Iterator[Path]:
-    """Files that were to become this one, and were never finished."""
-    for entry in path.parent.iterdir():
-        if entry.name.startswith(f".{path.name}.") and entry.name.endswith(".part"):
-            yield entry
+def sweep(path: Path) -> None:
+    """Remove files that were to become this one and were never finished; for who alone writes it."""
+    with contextlib.suppress(OSError):
+        for entry in list(path.parent.iterdir()):
+            if entry.name.startswith(f".{path.name}.") and entry.name.endswith(".part"):
+                entry.unlink(missing_ok=True)
 
 
 def write(path: Path, state: State, about: Mapping[str, Any]) -> None:

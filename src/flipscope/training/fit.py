@@ -169,7 +169,7 @@ def fit(
     and put back. Numbers of threads may change the last bits, since PyTorch adds up in another order.
     """
     given = dict(locals())
-    _check_settings(learning_rate, weight_decay, decay_factor, max_seconds, optimiser, loss, restore)
+    check_settings(learning_rate, weight_decay, decay_factor, max_seconds, optimiser, loss, restore)
     for name, value in (("max_epochs", max_epochs), ("max_steps", max_steps), ("every", every)):
         if value is not None:
             check_count(name, value)
@@ -186,23 +186,16 @@ def fit(
     was_training = model.training
     with modes_kept(model), torch.random.fork_rng(devices=[]):
         torch.random.manual_seed(dropout)
-        if keeper is not None:
-            settings = {name: given[name] for name in _DECISIVE}
-            run.kept_by(keeper, plateau, settings | {"dropout": dropout})
         try:
+            if keeper is not None:
+                settings = {name: given[name] for name in _DECISIVE}
+                run.kept_by(keeper, plateau, settings | {"dropout": dropout})
             while run.stopped is None:
                 run.epoch(limits, every, callback)
                 if run.stopped != "diverged":
-                    decay, stop = plateau.see(run.history[-1].validation_loss)
-                    if decay:
-                        for group in stepper.param_groups:
-                            group["lr"] *= decay_factor
                     if progress is not None:
                         progress(run.history[-1])
-                    if until is not None and until(run.history[-1]):
-                        run.stopped = "goal"
-                    elif run.stopped is None:
-                        run.stopped = "patience" if stop else limits.reached(run)
+                    _decide(run, plateau, limits, decay_factor, until)
                 run.settle()
             run.keep()
         except KeyboardInterrupt:
@@ -213,6 +206,20 @@ def fit(
             model.train(was_training)
     assert run.stopped is not None
     return Fitted(tuple(run.history), run.kept, run.steps, run.strings, run.seconds, run.stopped)
+
+
+def _decide(
+    run: _Run, plateau: Plateau, limits: _Limits, decay_factor: float, until: Callable[[Epoch], bool] | None
+) -> None:
+    """Set the learning rate after an epoch, and say whether it was the last."""
+    decay, stop = plateau.see(run.history[-1].validation_loss)
+    if decay:
+        for group in run.stepper.param_groups:
+            group["lr"] *= decay_factor
+    if until is not None and until(run.history[-1]):
+        run.stopped = "goal"
+    elif run.stopped is None:
+        run.stopped = "patience" if stop else limits.reached(run)
 
 
 def evaluate(model: nn.Module, data: Labelled, *, loss: Loss = "bce", confidence: float = 0.95) -> Accuracy:
@@ -261,7 +268,6 @@ class _Run:
         self._before = 0.0  # seconds that earlier processes spent on it
         self._start = time.perf_counter()
         self._memory: Memory | None = None
-        self._settled: Stop | None = None  # what `stopped` was when all of the state fitted together
 
     @property
     def seconds(self) -> float:
@@ -288,6 +294,7 @@ class _Run:
                 self.stopped = limit
             if self.stopped is not None:
                 break
+            self.settle()
             self.keep(if_due=True)
         if self.seen == 0:
             raise InputError("train gave no batch in an epoch: give a source that can be gone through again")
@@ -304,12 +311,11 @@ class _Run:
             value.backward()
             mean += value.item()
         if math.isfinite(mean):
-            self.unsettle()
+            self.unsettle()  # until the callback and the limits have said whether this was the last step
             self.stepper.step()
             self.steps += 1
             self.strings += len(bits)
             self.total, self.seen = self.total + mean * len(bits), self.seen + len(bits)
-            self.settle()
         return mean
 
     def _validate(self, number: int, train_loss: float, rate: float) -> None:
@@ -332,16 +338,18 @@ class _Run:
         """Let the keeper have the state from now on, and go on from the one it has."""
         self._memory = Memory(keeper, self.model, self.stepper, self.source, self.validation, settings)
         self._plateau = plateau
-        if (found := self._memory.recall()) is None:
-            return
-        best, values = found
+        if (found := self._memory.recall()) is not None:
+            self._resume(*found)
+        self.settle()
+
+    def _resume(self, best: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """Count on from where another process was."""
         self.best = self.best | best
         self.history = [Epoch(**line) for line in values["history"]]
         self.steps, self.strings, self.kept = values["steps"], values["strings"], values["kept"]
         self.total, self.seen, self.smallest = values["total"], values["seen"], values["smallest"]
-        self.stopped = self._settled = values["stopped"]
-        self._before = values["seconds"]
-        plateau.smallest, plateau.stale = values["plateau"]
+        self.stopped, self._before = values["stopped"], values["seconds"]
+        self._plateau.smallest, self._plateau.stale = values["plateau"]
         self._start = time.perf_counter()
 
     def unsettle(self) -> None:
@@ -352,16 +360,14 @@ class _Run:
     def settle(self) -> None:
         """Now everything fits together."""
         if self._memory is not None:
-            self._settled = self.stopped
             self._memory.settle()
 
     def keep(self, *, if_due: bool = False, interrupted: bool = False) -> None:
         """Save the state as it was when all of it fitted together."""
         if self._memory is None or (if_due and not self._memory.keeper.due):
             return
-        names = ("steps", "strings", "kept", "total", "seen", "smallest", "seconds")
+        names = ("steps", "strings", "kept", "total", "seen", "smallest", "stopped", "seconds")
         values = {name: getattr(self, name) for name in names}
-        values["stopped"] = self._settled  # a callback's wish to stop is no end before the validation set was asked
         values["history"] = [dataclasses.asdict(line) for line in self.history]
         values["plateau"] = [self._plateau.smallest, self._plateau.stale]
         self._memory.keep(self.best, values, interrupted=interrupted)
@@ -429,7 +435,7 @@ def _ask(model: nn.Module, bits: Tensor, labels: Tensor, kind: Loss) -> tuple[fl
     return total, correct
 
 
-def _check_settings(
+def check_settings(
     learning_rate: float,
     weight_decay: float,
     decay_factor: float,

@@ -63,7 +63,6 @@ class Memory:
         """Put back what the keeper has; the best weights and the loop's own values, or None if there is nothing."""
         found = self.keeper.load(self.about)
         if found is None:
-            self.settle()
             return None
         tensors, values = found.tensors, found.values
         self.model.load_state_dict(_under(tensors, _MODEL))
@@ -75,7 +74,6 @@ class Memory:
         self.stepper.load_state_dict({"state": moments, "param_groups": groups})
         torch.random.set_rng_state(tensors[_DROPOUT])
         self.source.resume(values["source"])
-        self.settle()
         return _under(tensors, _BEST), values
 
     def keep(self, best: Mapping[str, Any], values: dict[str, Any], *, interrupted: bool) -> None:

@@ -26,7 +26,7 @@ from flipscope.models.init import SCHEMES, Scheme, Scope, initialise
 from flipscope.models.transformer import Transformer
 from flipscope.training.batches import Fresh, Loss
 from flipscope.training.checkpoints import Keeper
-from flipscope.training.fit import Epoch, Fitted, Moment, Optimiser, fit
+from flipscope.training.fit import Epoch, Fitted, Moment, Optimiser, check_settings, fit
 
 Progress = Callable[[int, int], object]  # (steps done, steps at most)
 _FORMAT = 1  # of what a digest is made of
@@ -93,8 +93,12 @@ class TrainingProtocol:
     restore: Literal["best", "last"] = "best"
 
     def __post_init__(self) -> None:
-        check_count("batch", self.batch)
-        check_count("epoch_steps", self.epoch_steps)
+        for name in ("batch", "epoch_steps", "decay_after", "stop_after", "max_epochs", "max_steps"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
+        check_settings(
+            self.learning_rate, self.weight_decay, self.decay_factor, None, self.optimiser, self.loss, self.restore
+        )
         if self.goal is not None and not 0 < self.goal <= 1:
             raise InputError(f"goal={self.goal} must be an accuracy above 0 and at most 1")
 
@@ -124,6 +128,8 @@ class Recipe:
         check_count("seed", self.seed, 0)
         if self.init not in SCHEMES:
             raise InputError(f"init={self.init!r} is not one of {', '.join(SCHEMES)}")
+        if not (math.isfinite(self.init_scale) and self.init_scale > 0):
+            raise InputError(f"init_scale={self.init_scale} must be a positive number")
         check_fits(self.model, self.data.length)
 
     def as_json(self) -> dict[str, Any]:
