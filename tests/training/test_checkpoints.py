@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import flipscope.training.checkpoints as module
+import flipscope.training.fit as loop
 from flipscope.cube.functions import majority
 from flipscope.data.languages import draw
 from flipscope.errors import InputError
@@ -124,6 +125,20 @@ def test_the_end_is_where_it_was_to_be_however_close_it_was_interrupted(path: Pa
             run(Keeper(path, seconds=0), model=Interrupted(10), **settings)
         assert run(Keeper(path), **settings) == whole
         assert whole[3] == 8
+
+
+def test_the_plateau_is_remembered(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def scripted() -> None:
+        losses = iter([2.0, 1.0, 3.0, 3.0, 3.0, 3.0, 3.0])
+        monkeypatch.setattr(loop, "_ask", lambda model, bits, labels, kind: (next(losses) * len(bits), 0))
+
+    scripted()
+    whole = run(max_epochs=9)
+    assert (whole[3], whole[-1]) == (30, "patience")
+    scripted()
+    with pytest.raises(RuntimeError):
+        run(Keeper(path, seconds=0), max_epochs=9, callback=dying(18, RuntimeError))
+    assert run(Keeper(path), max_epochs=9) == whole
 
 
 def test_an_interrupt_in_a_callback_leaves_the_checkpoint_before(path: Path) -> None:
