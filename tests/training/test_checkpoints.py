@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,31 @@ def test_the_plateau_is_remembered(path: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(RuntimeError):
         run(Keeper(path, seconds=0), max_epochs=9, callback=dying(18, RuntimeError))
     assert run(Keeper(path), max_epochs=9) == whole
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_middle_of_a_step_waits_for_its_end(path: Path, number: signal.Signals) -> None:
+    def heard(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    whole, seen = run(), []
+
+    def callback(moment: Moment) -> None:  # which is told of a step before it is settled
+        if moment.step == 7:
+            signal.raise_signal(number)
+            seen.append(moment.step)
+
+    before = signal.signal(number, heard)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(Keeper(path), callback=callback)
+        assert signal.getsignal(number) is heard
+    finally:
+        signal.signal(number, before)
+    assert seen == [7]
+    keeper = Keeper(path)
+    assert run(keeper) == whole
+    assert keeper.resumed_at == 7
 
 
 def test_an_interrupt_in_a_callback_leaves_the_checkpoint_before(path: Path) -> None:

@@ -58,7 +58,9 @@ def models_page(rows: Sequence[Mapping[str, Any]], results: str) -> RenderableTy
     table.add_column("function, model, file", overflow="fold")
     for heading in ("accuracy", "steps", "size"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
+    for place, row in enumerate(rows):
+        if place:
+            table.add_row()
         name = row["function"] or f"random language of {row['length']} bits"
         about = Text(name, style="cyan")
         about.append(f"\n{shape(row['model'])}, {row['init']}, seed {row['seed']}", style="dim")

@@ -7,10 +7,11 @@ set, and the plateau rule of App. F.2 sets the learning rate and stops.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -184,12 +185,12 @@ def fit(
     plateau = Plateau(decay_after, stop_after)
     dropout = int(noise.integers(2**63))
     was_training = model.training
-    with modes_kept(model), torch.random.fork_rng(devices=[]):
+    with modes_kept(model), torch.random.fork_rng(devices=[]), contextlib.ExitStack() as stack:
         torch.random.manual_seed(dropout)
         try:
             if keeper is not None:
                 settings = {name: given[name] for name in _DECISIVE}
-                run.kept_by(keeper, plateau, settings | {"dropout": dropout})
+                stack.enter_context(run.kept_by(keeper, plateau, settings | {"dropout": dropout}))
             while run.stopped is None:
                 run.epoch(limits, every, callback)
                 if run.stopped != "diverged":
@@ -334,13 +335,16 @@ class _Run:
 
     # ---------------------------------------------------------------- checkpoints
 
-    def kept_by(self, keeper: Keeper, plateau: Plateau, settings: Mapping[str, Any]) -> None:
-        """Let the keeper have the state from now on, and go on from the one it has."""
+    @contextlib.contextmanager
+    def kept_by(self, keeper: Keeper, plateau: Plateau, settings: Mapping[str, Any]) -> Iterator[None]:
+        """Let the keeper have the state meanwhile, and go on from the one it has."""
         self._memory = Memory(keeper, self.model, self.stepper, self.source, self.validation, settings)
         self._plateau = plateau
         if (found := self._memory.recall()) is not None:
             self._resume(*found)
-        self.settle()
+        with self._memory.patient():
+            self.settle()
+            yield
 
     def _resume(self, best: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Count on from where another process was."""

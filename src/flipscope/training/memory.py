@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -46,6 +49,7 @@ class Memory:
             "validation set": fingerprint(validation),
         }
         self.mark: tuple[Tensor, dict[str, Any]] | None = None
+        self._noted: tuple[Any, int] | None = None  # a signal to stop that came at a bad moment, and who is to hear it
 
     def _tensors(self, content: Mapping[str, Any]) -> dict[str, Tensor]:
         for name, value in content.items():
@@ -58,6 +62,32 @@ class Memory:
     def settle(self) -> None:
         """Say that the state is whole now."""
         self.mark = torch.random.get_rng_state(), self.source.state()
+        if self._noted is not None:
+            (hearer, number), self._noted = self._noted, None
+            hearer(number, None)
+
+    @contextlib.contextmanager
+    def patient(self) -> Iterator[None]:
+        """Ctrl-C and the like wait meanwhile until the state is whole: nothing is lost. A second one does not wait."""
+        found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        if threading.current_thread() is not threading.main_thread():
+            found = {}
+
+        def note(number: int, frame: Any) -> None:
+            hearer: Any = found[signal.Signals(number)]
+            if self.mark is None and self._noted is None:
+                self._noted = hearer, number
+            else:
+                hearer(number, frame)
+
+        wrapped = [number for number, hearer in found.items() if callable(hearer)]
+        try:
+            for number in wrapped:
+                signal.signal(number, note)
+            yield
+        finally:
+            for number in wrapped:
+                signal.signal(number, found[number])
 
     def recall(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Put back what the keeper has; the best weights and the loop's own values, or None if there is nothing."""
