@@ -448,6 +448,7 @@ def test_blowup_page(run: Flipscope, model: tuple[Transformer, str]) -> None:
         ["sensitivity", "MODEL", "--length", "609135"],
         ["sensitivity", "MODEL", "--precision", "1e-300"],
         ["blowup", "MODEL", "--length", "609135"],
+        ["train", "majority(5)", "--width", "10000000", "-o", "MODEL"],
     ],
 )
 def test_what_is_far_too_large_is_refused_before_anything_heavy_is_loaded(tmp_path: Path, arguments: list[str]) -> None:

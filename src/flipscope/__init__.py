@@ -25,6 +25,7 @@ __all__ = [
     "sensitivities",
     "sensitivity",
     "sensitivity_profile",
+    "train",
 ]
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from flipscope.probes.blowup import blowup
     from flipscope.probes.influence import influences
     from flipscope.probes.sensitivity import sensitivities, sensitivity, sensitivity_profile
+    from flipscope.training.train import train
 
 __getattr__, __dir__ = lazily(
     __name__,
@@ -58,5 +60,6 @@ __getattr__, __dir__ = lazily(
         "probes.influence": "influences",
         "probes.sensitivity": "sensitivities sensitivity sensitivity_profile",
         "report": "report",
+        "training.train": "train",
     },
 )

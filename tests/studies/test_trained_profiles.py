@@ -8,7 +8,7 @@ from studies.harness import run
 
 from flipscope.lab import Rows
 from flipscope.studies.geometry.trained_profiles import LEARNED, STUDY
-from flipscope.studies.geometry.training import Training, language_of, strings_of
+from flipscope.studies.geometry.training import Training, recipe_of, strings_of
 
 CLAIMS = {claim.name: claim for claim in STUDY.claims}
 LAPTOP = STUDY.checked_trials("laptop")
@@ -135,7 +135,7 @@ def test_strings_of_a_language() -> None:
     for trial in (trial for trial in LAPTOP if isinstance(trial, Training)):
         if trial.seed:
             continue
-        data, f = strings_of(trial), language_of(trial)
+        data, f = strings_of(trial), recipe_of(trial).data.language()
         assert len(data["train"]) == trial.train
         if f is None:
             assert data["test"] is data["train"]  # App. F.2: evaluated on the training set

@@ -26,6 +26,7 @@ EXAMPLES = """examples:
   flipscope zoo                                   the named functions
   flipscope verdict "parity(100)" --width 64 --layers 2
   flipscope random-model --init gaussian --count 20 draw transformers and measure their sensitivity
+  flipscope train "majority(40)" -o m.safetensors train a transformer; the same command goes on with it
   flipscope sensitivity MODEL.safetensors         the sensitivity spectrum of a saved transformer
   flipscope studies                               the experiments of the papers
   flipscope run random-init                       run one: figures, verdicts, resumable
@@ -44,6 +45,8 @@ COMMANDS = {
     "sensitivity": ("sensitivity", "measure the sensitivity spectrum of a saved transformer"),
     "random-model": ("random_model", "draw transformers at random, measure the sensitivity of each, summarise"),
     "blowup": ("blowup", "measure how much the layer norms of a saved transformer amplify"),
+    "train": ("train", "train a transformer on a function; after Ctrl-C or kill -9 the same command goes on"),
+    "models": ("models", "list the trained models of a results folder: function, shape, accuracy, steps, file"),
     "run": ("run", "run studies: measure what is not measured yet, judge every claim"),
     "studies": ("studies", "list all studies: paper, figures, cost at each scale, state"),
     "status": ("status", "say what is running, from any shell"),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from flipscope.lab.rows import Row, Rows, matched
     from flipscope.lab.series import bars, estimates, line, lines, means, survival
+    from flipscope.lab.store.artefacts import trained
     from flipscope.lab.study import Claim, Deviation, Outcome, Result, Scale, Study, Trial, scales
     from flipscope.lab.verdict import Judgement, all_of, at_least, at_most, between, consistent_with, never
 
@@ -79,6 +80,7 @@ __all__ = [
     "student_mean",
     "survival",
     "tail_exponent",
+    "trained",
     "unless_few",
     "weakest_first",
     "with_fewest",
@@ -96,6 +98,7 @@ __getattr__, __dir__ = lazily(
         ),
         "lab.rows": "Row Rows matched",
         "lab.series": "bars estimates line lines means survival",
+        "lab.store.artefacts": "trained",
         "lab.study": "Claim Deviation Outcome Result Scale Study Trial scales",
         "lab.verdict": "Judgement all_of at_least at_most between consistent_with never",
     },

@@ -12,6 +12,7 @@ import functools
 import hashlib
 import importlib.util
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -37,13 +38,17 @@ _PLAIN_DECORATORS = {
 }
 
 
+_PARSING = threading.Lock()  # Python 3.11 cannot parse in two threads of a worker at once
+
+
 @functools.cache
 def parsed(module: str) -> ast.Module:
     """The code of a module, without what computes nothing."""
     path = source(module)
     if path is None:
         raise InputError(f"the source of the module {module} cannot be read, so the version of its code is not known")
-    tree = ast.parse(read(path))
+    with _PARSING:
+        tree = ast.parse(read(path))
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
             first = node.body[0]

@@ -49,6 +49,14 @@ def code_version(study: Study) -> str:
 
 
 @functools.cache
+def definition_version(module: str, name: str) -> str:
+    """SHA-256 of the code of one definition of flipscope, and of all that it reaches."""
+    reach = Reach("flipscope")
+    reach.add(module, name)
+    return digest(reach.found())
+
+
+@functools.cache
 def _class_version(kind: type[Study], revision: int) -> str:
     reach = Reach(kind.__module__.partition(".")[0])
     for base in kind.__mro__:
@@ -175,7 +183,16 @@ def _binds(module: str, name: str) -> bool:
 
 def clear_caches() -> None:
     """Read all sources again: for programs that change modules while they run."""
-    for cached in (parsed, source, definitions, effects, piece, without_annotations, _class_version):
+    for cached in (
+        parsed,
+        source,
+        definitions,
+        effects,
+        piece,
+        without_annotations,
+        _class_version,
+        definition_version,
+    ):
         cached.cache_clear()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.limits import check_memory
@@ -20,8 +20,24 @@ from flipscope.models.header import KEY, VERSION, read_config
 from flipscope.models.transformer import Block, Transformer
 
 
-def save(model: Transformer, path: str | os.PathLike[str]) -> None:
-    """Write the model to the path, where there is always either the old file or the whole new one."""
+def save(model: Transformer, path: str | os.PathLike[str], notes: Mapping[str, str] | None = None) -> None:
+    """Write the model to the path, where there is always either the old file or the whole new one.
+
+    `notes` are further entries of the file's metadata, such as how the model was trained.
+    """
+    tensors = model_tensors(model)
+    _check_finite(tensors, "the model")
+    record = {"version": VERSION, "config": model.config.as_dict()}
+    write_tensors(path, tensors, {**(notes or {}), KEY: json.dumps(record)})
+
+
+def model_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """The model's tensors as a file holds them."""
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+
+
+def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """Write a safetensors file by way of a temporary name: whatever happens, the old file or the whole new one."""
     target = Path(path)
     try:
         there = target.parent.is_dir()
@@ -29,13 +45,10 @@ def save(model: Transformer, path: str | os.PathLike[str]) -> None:
         raise InputError(f"{target} cannot be written: {_reason(error)}") from error
     if not there:
         raise InputError(f"{target} cannot be written: the folder {target.parent} does not exist")
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    _check_finite(tensors, "the model")
-    record = {"version": VERSION, "config": model.config.as_dict()}
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
     try:
         try:
-            save_file(tensors, temporary, metadata={KEY: json.dumps(record)})
+            save_file(tensors, temporary, metadata=metadata)
             _flush(temporary)
             os.replace(temporary, target)
             _flush(target.parent)  # so that the new name survives a power cut too

@@ -28,11 +28,11 @@ def sensitivity_page(found: SensitivityProfile, name: str, confidence: float) ->
         ("share of sensitivity 0", number(found.zero_share)),
         ("largest, smallest seen", f"{found.largest_seen}, {found.smallest_seen}"),
     ]
-    parts: list[RenderableType] = [_facts(rows), Text(), _profile(found)]
+    parts: list[RenderableType] = [facts(rows), Text(), _profile(found)]
     if not found.exhaustive:
-        parts += [Text(), _note(f"Intervals hold with confidence {confidence:g}, those of the profile all at once.")]
-    parts += [Text(), _note(_account(found))]
-    return _panel(name, parts)
+        parts += [Text(), note(f"Intervals hold with confidence {confidence:g}, those of the profile all at once.")]
+    parts += [Text(), note(_account(found))]
+    return panel(name, parts)
 
 
 def random_page(
@@ -58,7 +58,7 @@ def random_page(
         told = (number(spectrum.average_sensitivity), f"{spectrum.seconds:.1f}")
         table.add_row(*(str(size) for size in sizes), *told)
     spread = histogram("average sensitivity", "models", _bins(averages))
-    return _panel("random transformers", [_facts(rows), Text(), spread, Text(), table])
+    return panel("random transformers", [facts(rows), Text(), spread, Text(), table])
 
 
 def blowup_page(name: str, document: dict[str, Any]) -> RenderableType:
@@ -72,13 +72,14 @@ def blowup_page(name: str, document: dict[str, Any]) -> RenderableType:
     table.add_row("all, beta", "", *_ends(document["beta"]))
     parts: list[RenderableType] = [table, Text()]
     bound = "nothing bounds it" if document["bound"] is None else f"beta cannot exceed {document['bound']:.4g}"
-    parts.append(_note(f"From {document['strings']:,} random strings of length {document['length']:,}; {bound}."))
+    parts.append(note(f"From {document['strings']:,} random strings of length {document['length']:,}; {bound}."))
     if document["infinite"]:
-        parts.append(_note(f"{document['infinite']:,} vectors of zero variance met a norm with eps 0."))
-    return _panel(name, parts)
+        parts.append(note(f"{document['infinite']:,} vectors of zero variance met a norm with eps 0."))
+    return panel(name, parts)
 
 
-def _facts(rows: Sequence[tuple[str, str]]) -> Table:
+def facts(rows: Sequence[tuple[str, str]]) -> Table:
+    """Names and what they are, in two columns."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
@@ -139,9 +140,11 @@ def _value(found: float | Estimate) -> float:
     return found.value if isinstance(found, Estimate) else found
 
 
-def _note(sentence: str) -> Text:
+def note(sentence: str) -> Text:
+    """A sentence beside the numbers."""
     return Text(sentence, style="italic dim")
 
 
-def _panel(title: str, parts: Sequence[RenderableType]) -> Panel:
+def panel(title: str, parts: Sequence[RenderableType]) -> Panel:
+    """A page in its frame."""
     return Panel(Group(*parts), title=Text(title), title_align="left", expand=False, padding=(1, 2))

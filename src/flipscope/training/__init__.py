@@ -1,8 +1,13 @@
 """Training: the loop, its sources of batches, and the quick forward that it uses for our transformer.
 
-fit      fit, evaluate, and the random settings of App. F.2
-batches  a fixed set shuffled each epoch, or fresh strings
-readout  logits of our transformer for first derivatives, with less work in its first and last layer
+train        flipscope.train: a transformer for a function, with choices that work
+presets      which model and how, where the caller does not say; without PyTorch
+recipe       a training written down; the same recipe gives the same model anywhere
+fit          fit, evaluate, and the random settings of App. F.2
+batches      a fixed set shuffled each epoch, or fresh strings
+artefact     a trained model as a file, with its recipe and history
+checkpoints  the state of a training in one file; memory is how the loop gives and takes it
+readout      logits of our transformer for first derivatives, with less work in its first and last layer
 
 Import from these modules; this one loads nothing.
 """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -14,6 +15,7 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import generators, random_strings
 
 Loss = Literal["bce", "mse"]
+_ASKED = 256  # strings by whose labels a language is told from another
 Batch: TypeAlias = tuple[Any, Any]  # strings [string, position], labels [string]: arrays or tensors
 
 
@@ -27,6 +29,20 @@ class Labelled(Protocol):
     def labels(self) -> Any: ...
 
 
+@runtime_checkable
+class Resumable(Protocol):
+    """A source of batches that can go on in the middle of an epoch, in another process too."""
+
+    def state(self) -> dict[str, Any]:
+        """Where it is, after the batch it gave last; what JSON can hold."""
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Be where another one of the same kind and content was: the next pass gives the rest of its epoch."""
+
+    def fingerprint(self) -> str:
+        """What tells its content from that of another, as far as that can be known."""
+
+
 class Shuffled:
     """Batches of a fixed set, in a new order each time it is gone through; the last may be smaller."""
 
@@ -34,10 +50,28 @@ class Shuffled:
         self._bits, self._labels = as_tensors(data.bits, data.labels, "train")
         self.batch = check_count("batch", batch)
         [self._stream] = generators(seed, 1)
+        self._begun = self._stream.bit_generator.state  # when the epoch began
+        self._given = self._skipped = 0
 
     def __iter__(self) -> Iterator[Batch]:
-        for rows in torch.from_numpy(self._stream.permutation(len(self._bits))).split(self.batch):
-            yield self._bits[rows], self._labels[rows]
+        self._begun = self._stream.bit_generator.state
+        self._given, self._skipped = self._skipped, 0
+        order = torch.from_numpy(self._stream.permutation(len(self._bits)))
+        for rows in order[self._given * self.batch :].split(self.batch):
+            if len(rows):  # of nothing, split makes one empty part
+                self._given += 1
+                yield self._bits[rows], self._labels[rows]
+        self._begun, self._given = self._stream.bit_generator.state, 0
+
+    def state(self) -> dict[str, Any]:
+        return {"stream": self._begun, "given": self._given}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        self._stream.bit_generator.state = self._begun = state["stream"]
+        self._given = self._skipped = state["given"]
+
+    def fingerprint(self) -> str:
+        return fingerprint([self._bits, self._labels])
 
 
 class Fresh:
@@ -49,11 +83,37 @@ class Fresh:
         self.language, self.n = language, check_count("n", n)
         self.batch, self.steps = check_count("batch", batch), check_count("steps", steps)
         [self._stream] = generators(seed, 1)
+        self._given = self._skipped = 0
 
     def __iter__(self) -> Iterator[Batch]:
-        for _ in range(self.steps):
+        self._given, self._skipped = self._skipped, 0
+        while self._given < self.steps:
             bits = random_strings(self._stream, self.batch, self.n)
+            self._given += 1
             yield bits, self.language(bits)
+        self._given = 0
+
+    def state(self) -> dict[str, Any]:
+        return {"stream": self._stream.bit_generator.state, "given": self._given}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        self._stream.bit_generator.state = state["stream"]
+        self._given = self._skipped = state["given"]
+
+    def fingerprint(self) -> str:
+        some = random_strings(np.random.default_rng(0), _ASKED, self.n)
+        labels = torch.tensor(np.asarray(self.language(some)))
+        return fingerprint([labels, torch.tensor([self.n, self.batch, self.steps])])
+
+
+def fingerprint(tensors: Iterable[Tensor]) -> str:
+    """SHA-256 of the tensors: their types, their shapes and every bit of them."""
+    found = hashlib.sha256()
+    for tensor in tensors:
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        found.update(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
+        found.update(flat.view(torch.uint8).numpy().data)
+    return found.hexdigest()
 
 
 def as_tensors(bits: Any, labels: Any, name: str) -> tuple[Tensor, Tensor]:

@@ -7,9 +7,11 @@ set, and the plateau rule of App. F.2 sets the learning rate and stops.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,6 +27,8 @@ from flipscope.basics.seeds import generators
 from flipscope.models.modes import eval_mode, modes_kept
 from flipscope.models.readout import binary_logit, logits_for
 from flipscope.training.batches import Batch, Labelled, Loss, Shuffled, checked
+from flipscope.training.checkpoints import Keeper
+from flipscope.training.memory import Memory
 
 Optimiser = Literal["adam", "adamw", "sgd"]
 Stop = Literal["patience", "epochs", "steps", "seconds", "goal", "callback", "diverged"]
@@ -34,6 +38,11 @@ _OPTIMISERS: Mapping[str, type[torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
     "sgd": torch.optim.SGD,
 }
+# Settings of `fit` that decide what the weights become.
+_DECISIVE = (
+    "learning_rate", "batch", "optimiser", "weight_decay", "loss", "decay_after", "decay_factor", "stop_after",
+    "max_epochs", "max_steps", "restore",
+)  # fmt: skip
 _POSITIONS = 6_400  # of a part of a batch: with 64 strings of 100 bits the activations of a layer stay in the cache
 
 
@@ -139,6 +148,7 @@ def fit(
     callback: Callable[[Moment], object] | None = None,
     until: Callable[[Epoch], bool] | None = None,
     progress: Callable[[Epoch], object] | None = None,
+    keeper: Keeper | None = None,
 ) -> Fitted:
     """Train the model in place and return how it went; it ends with the weights of the smallest validation loss.
 
@@ -152,10 +162,15 @@ def fit(
     With restore="last" the model keeps the weights of the last epoch, but never those of a divergence.
     An interrupt or an error in a callback leaves the best weights in the model and goes on to the caller.
 
+    A `keeper` holds the state of the training in a file. Called again with the same arguments, and the model as it
+    was at the start, the training goes on from there and ends with the same weights and history, bit for bit, as one
+    that was never interrupted (only `seconds` differ). What callbacks remember is their own affair.
+
     The same seed gives the same weights; dropout draws from PyTorch's generator, which is seeded for the time being
     and put back. Numbers of threads may change the last bits, since PyTorch adds up in another order.
     """
-    _check_settings(learning_rate, weight_decay, decay_factor, max_seconds, optimiser, loss, restore)
+    given = dict(locals())
+    check_settings(learning_rate, weight_decay, decay_factor, max_seconds, optimiser, loss, restore)
     for name, value in (("max_epochs", max_epochs), ("max_steps", max_steps), ("every", every)):
         if value is not None:
             check_count(name, value)
@@ -165,33 +180,47 @@ def fit(
     if not parameters:
         raise InputError("the model has no parameter to train")
     stepper = _OPTIMISERS[optimiser](parameters, lr=learning_rate, weight_decay=weight_decay, fused=True)  # type: ignore[call-arg]
-    run = _Run(model, stepper, loss, checked(validation.bits, validation.labels, "validation", loss))
+    run = _Run(model, stepper, loss, checked(validation.bits, validation.labels, "validation", loss), source)
     limits = _Limits(max_epochs, max_steps, max_seconds)
     plateau = Plateau(decay_after, stop_after)
+    dropout = int(noise.integers(2**63))
     was_training = model.training
-    with modes_kept(model), torch.random.fork_rng(devices=[]):
-        torch.random.manual_seed(int(noise.integers(2**63)))
+    with modes_kept(model), torch.random.fork_rng(devices=[]), contextlib.ExitStack() as stack:
+        torch.random.manual_seed(dropout)
         try:
+            if keeper is not None:
+                settings = {name: given[name] for name in _DECISIVE}
+                stack.enter_context(run.kept_by(keeper, plateau, settings | {"dropout": dropout}))
             while run.stopped is None:
-                run.epoch(source, limits, every, callback)
-                if run.stopped == "diverged":
-                    break
-                decay, stop = plateau.see(run.history[-1].validation_loss)
-                if decay:
-                    for group in stepper.param_groups:
-                        group["lr"] *= decay_factor
-                if progress is not None:
-                    progress(run.history[-1])
-                if until is not None and until(run.history[-1]):
-                    run.stopped = "goal"
-                elif run.stopped is None:
-                    run.stopped = "patience" if stop else limits.reached(run)
+                run.epoch(limits, every, callback)
+                if run.stopped != "diverged":
+                    if progress is not None:
+                        progress(run.history[-1])
+                    _decide(run, plateau, limits, decay_factor, until)
+                run.settle()
+            run.keep()
+        except KeyboardInterrupt:
+            run.keep(interrupted=True)
+            raise
         finally:
             run.restore(restore)
             model.train(was_training)
     assert run.stopped is not None
-    seconds = time.perf_counter() - run.start
-    return Fitted(tuple(run.history), run.kept, run.steps, run.strings, seconds, run.stopped)
+    return Fitted(tuple(run.history), run.kept, run.steps, run.strings, run.seconds, run.stopped)
+
+
+def _decide(
+    run: _Run, plateau: Plateau, limits: _Limits, decay_factor: float, until: Callable[[Epoch], bool] | None
+) -> None:
+    """Set the learning rate after an epoch, and say whether it was the last."""
+    decay, stop = plateau.see(run.history[-1].validation_loss)
+    if decay:
+        for group in run.stepper.param_groups:
+            group["lr"] *= decay_factor
+    if until is not None and until(run.history[-1]):
+        run.stopped = "goal"
+    elif run.stopped is None:
+        run.stopped = "patience" if stop else limits.reached(run)
 
 
 def evaluate(model: nn.Module, data: Labelled, *, loss: Loss = "bce", confidence: float = 0.95) -> Accuracy:
@@ -212,7 +241,7 @@ class _Limits:
         """The limit that the training has reached."""
         if self.steps is not None and run.steps >= self.steps:
             return "steps"
-        if self.seconds is not None and time.perf_counter() - run.start >= self.seconds:
+        if self.seconds is not None and run.seconds >= self.seconds:
             return "seconds"
         return "epochs" if self.epochs is not None and len(run.history) >= self.epochs else None
 
@@ -221,32 +250,42 @@ class _Run:
     """A training under way: the model, its optimiser, what was counted, and the best weights so far."""
 
     def __init__(
-        self, model: nn.Module, stepper: torch.optim.Optimizer, loss: Loss, validation: tuple[Tensor, Tensor]
+        self,
+        model: nn.Module,
+        stepper: torch.optim.Optimizer,
+        loss: Loss,
+        validation: tuple[Tensor, Tensor],
+        source: Iterable[Batch],
     ) -> None:
-        self.model, self.stepper, self.loss, self.validation = model, stepper, loss, validation
+        self.model, self.stepper, self.loss, self.validation, self.source = model, stepper, loss, validation, source
         # Statistics over a batch would not be the same over its parts.
         self.whole = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
         self.history: list[Epoch] = []
         self.steps = self.strings = self.kept = 0
+        self.total, self.seen = 0.0, 0  # of the epoch: sum of the losses, strings
         self.stopped: Stop | None = None
         self.smallest = math.inf
-        self.best = self._weights()
-        self.start = time.perf_counter()
+        self.best = _weights(model)
+        self._before = 0.0  # seconds that earlier processes spent on it
+        self._start = time.perf_counter()
+        self._memory: Memory | None = None
 
-    def epoch(
-        self, source: Iterable[Batch], limits: _Limits, every: int, callback: Callable[[Moment], object] | None
-    ) -> None:
+    @property
+    def seconds(self) -> float:
+        """Spent on this training, by all the processes that went on with it."""
+        return self._before + time.perf_counter() - self._start
+
+    def epoch(self, limits: _Limits, every: int, callback: Callable[[Moment], object] | None) -> None:
         """Go once through the source, or as far as the limits allow, then ask the validation set."""
         self.model.train()
         self.logits = logits_for(self.model)  # anew, for a callback may have changed what the model computes
-        rate, number, total, strings = self.stepper.param_groups[0]["lr"], len(self.history) + 1, 0.0, 0
-        for given in source:
+        rate, number = self.stepper.param_groups[0]["lr"], len(self.history) + 1
+        for given in self.source:
             bits, labels = checked(*given, "the batch", self.loss)
             mean = self._step(bits, labels)
             if not math.isfinite(mean):
                 self.stopped = "diverged"
                 return
-            total, strings = total + mean * len(bits), strings + len(bits)
             if callback is not None and self.steps % every == 0:
                 if callback(Moment(self.steps, number, mean, rate, self.model)) is True:
                     self.stopped = "callback"
@@ -256,25 +295,29 @@ class _Run:
                 self.stopped = limit
             if self.stopped is not None:
                 break
-        if strings == 0:
+            self.settle()
+            self.keep(if_due=True)
+        if self.seen == 0:
             raise InputError("train gave no batch in an epoch: give a source that can be gone through again")
-        self._validate(number, total / strings, rate)
+        self._validate(number, self.total / self.seen, rate)
 
     def _step(self, bits: Tensor, labels: Tensor) -> float:
         """One step of the optimiser; the mean loss before it. Nothing is changed if that is not finite."""
         # In parts that stay in the cache: their gradients add up to that of the whole batch.
         part = len(bits) if self.whole else _part(bits)
         self.stepper.zero_grad()
-        total = 0.0
+        mean = 0.0
         for some, wanted in zip(bits.split(part), labels.split(part), strict=True):
             value = _loss(_logit(self.logits, some), wanted, self.loss) / len(bits)
             value.backward()
-            total += value.item()
-        if math.isfinite(total):
+            mean += value.item()
+        if math.isfinite(mean):
+            self.unsettle()  # until the callback and the limits have said whether this was the last step
             self.stepper.step()
             self.steps += 1
             self.strings += len(bits)
-        return total
+            self.total, self.seen = self.total + mean * len(bits), self.seen + len(bits)
+        return mean
 
     def _validate(self, number: int, train_loss: float, rate: float) -> None:
         """Write the line of the history, and keep the weights if they are the best."""
@@ -284,10 +327,54 @@ class _Run:
         if not math.isfinite(mean):
             self.stopped = "diverged"
             return
-        seconds = time.perf_counter() - self.start
-        self.history.append(Epoch(number, self.steps, train_loss, mean, correct / len(bits), rate, seconds))
+        self.unsettle()  # until it is decided whether this was the last epoch
+        self.history.append(Epoch(number, self.steps, train_loss, mean, correct / len(bits), rate, self.seconds))
+        self.total, self.seen = 0.0, 0
         if mean < self.smallest:
-            self.smallest, self.kept, self.best = mean, number, self._weights()
+            self.smallest, self.kept, self.best = mean, number, _weights(self.model)
+
+    # ---------------------------------------------------------------- checkpoints
+
+    @contextlib.contextmanager
+    def kept_by(self, keeper: Keeper, plateau: Plateau, settings: Mapping[str, Any]) -> Iterator[None]:
+        """Let the keeper have the state meanwhile, and go on from the one it has."""
+        self._memory = Memory(keeper, self.model, self.stepper, self.source, self.validation, settings)
+        self._plateau = plateau
+        if (found := self._memory.recall()) is not None:
+            self._resume(*found)
+        with self._memory.patient():
+            self.settle()
+            yield
+
+    def _resume(self, best: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """Count on from where another process was."""
+        self.best = self.best | best
+        self.history = [Epoch(**line) for line in values["history"]]
+        self.steps, self.strings, self.kept = values["steps"], values["strings"], values["kept"]
+        self.total, self.seen, self.smallest = values["total"], values["seen"], values["smallest"]
+        self.stopped, self._before = values["stopped"], values["seconds"]
+        self._plateau.smallest, self._plateau.stale = values["plateau"]
+        self._start = time.perf_counter()
+
+    def unsettle(self) -> None:
+        """From now on some of the state is of before a step or an epoch, and some of after it."""
+        if self._memory is not None:
+            self._memory.mark = None
+
+    def settle(self) -> None:
+        """Now everything fits together."""
+        if self._memory is not None:
+            self._memory.settle()
+
+    def keep(self, *, if_due: bool = False, interrupted: bool = False) -> None:
+        """Save the state as it was when all of it fitted together."""
+        if self._memory is None or (if_due and not self._memory.keeper.due):
+            return
+        names = ("steps", "strings", "kept", "total", "seen", "smallest", "stopped", "seconds")
+        values = {name: getattr(self, name) for name in names}
+        values["history"] = [dataclasses.asdict(line) for line in self.history]
+        values["plateau"] = [self._plateau.smallest, self._plateau.stale]
+        self._memory.keep(self.best, values, interrupted=interrupted)
 
     def restore(self, which: Literal["best", "last"]) -> None:
         """Give the model its final weights; those of the last epoch only if it came to a good end."""
@@ -296,12 +383,6 @@ class _Run:
         else:
             self.kept = len(self.history)
         self.stepper.zero_grad()
-
-    def _weights(self) -> dict[str, Any]:
-        return {
-            name: value.detach().clone() if isinstance(value, Tensor) else value
-            for name, value in self.model.state_dict().items()
-        }
 
 
 def _source(
@@ -316,6 +397,13 @@ def _source(
     if batch is not None:
         raise InputError(f"batch={batch} is for a fixed training set: this source of batches has its own")
     return train
+
+
+def _weights(model: nn.Module) -> dict[str, Any]:
+    return {
+        name: value.detach().clone() if isinstance(value, Tensor) else value
+        for name, value in model.state_dict().items()
+    }
 
 
 def _part(bits: Tensor) -> int:
@@ -351,7 +439,7 @@ def _ask(model: nn.Module, bits: Tensor, labels: Tensor, kind: Loss) -> tuple[fl
     return total, correct
 
 
-def _check_settings(
+def check_settings(
     learning_rate: float,
     weight_decay: float,
     decay_factor: float,

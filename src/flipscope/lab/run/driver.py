@@ -199,7 +199,8 @@ class _Drive:
         """What is to be measured."""
         self.tell_of_damage("and are measured again")
         skipped = self.done if retry_failed else self.done | self.failed
-        jobs = [Job(key, self.study, trial) for key, trial in self.trials.items() if key not in skipped]
+        folder = str(self.store.folder.resolve())
+        jobs = [Job(key, self.study, trial, folder) for key, trial in self.trials.items() if key not in skipped]
         return jobs if limit is None else jobs[: check_count("limit", limit)]
 
     def tell_of_damage(self, so: str) -> None:

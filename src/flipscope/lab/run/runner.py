@@ -14,6 +14,7 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.limits import cores
 from flipscope.basics.progress import Progress
+from flipscope.lab.context import kept_in
 from flipscope.lab.run.events import Event, Failed, Finished, Started
 from flipscope.lab.run.pool import Task, too_large, work
 from flipscope.lab.run.resources import keep_one_thread, memory_limit, one_thread
@@ -23,11 +24,12 @@ from flipscope.lab.study import Outcome, Study, Trial
 
 @dataclass(frozen=True)
 class Job:
-    """A trial to measure, and the key that its events carry."""
+    """A trial to measure, the key that its events carry, and the results folder, where trained models are kept."""
 
     key: str
     study: Study
     trial: Trial
+    folder: str | None = None
 
 
 class Runner(Protocol):
@@ -41,7 +43,8 @@ class Runner(Protocol):
 
 def measured(job: Job, progress: Progress) -> Outcome:
     """What the trial of a job gives."""
-    outcome = job.study.measure(job.trial, progress)
+    with kept_in(job.folder):
+        outcome = job.study.measure(job.trial, progress)
     split(outcome)  # what cannot be stored is an error of the trial, and said where it happens
     return outcome
 

@@ -1,4 +1,4 @@
-"""One driver a study and folder: a lock file that the kernel releases however the driver ends."""
+"""One driver a study and folder, one trainer a model: lock files that the kernel releases however a process ends."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import json
 import os
 import platform
 import stat
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -19,6 +21,10 @@ from flipscope.lab.study import NAME
 
 # The kernel's lock is a process's own: forked workers do not prolong it, but it does not keep a process from itself.
 _held: dict[tuple[int, Path], dict[str, Any]] = {}
+_threads: dict[tuple[int, Path], threading.Lock] = {}
+_guard = threading.Lock()
+
+WAIT_SECONDS = 0.1  # between two looks at a lock that another has
 
 
 @contextmanager
@@ -41,6 +47,61 @@ def driving(folder: Path, study: str) -> Iterator[None]:
     finally:
         del _held[mine]
         os.close(handle)  # and with it the lock
+
+
+@contextmanager
+def alone(path: Path, seconds: float | None = None) -> Iterator[bool]:
+    """Hold the lock of this name, for which others wait; False, without it, if others have it for `seconds`.
+
+    True without a lock where the file system has none: then what is done must bear being done twice. The file is
+    removed afterwards, so whoever gets the lock makes sure that it is still the one of this name.
+    """
+    path = path.parent.resolve() / path.name
+    own, until = _thread_lock(path), None if seconds is None else time.monotonic() + seconds
+    if not own.acquire(timeout=-1 if seconds is None else seconds):
+        yield False
+        return
+    try:
+        while (handle := _tried(path)) is None:
+            if until is not None and time.monotonic() >= until:
+                yield False
+                return
+            time.sleep(WAIT_SECONDS)
+        try:
+            yield True
+        finally:
+            with suppress(OSError):
+                path.unlink()
+            if handle >= 0:
+                os.close(handle)
+    finally:
+        own.release()
+
+
+def _thread_lock(path: Path) -> threading.Lock:
+    """The lock between the threads of this process, which the kernel's does not tell apart."""
+    with _guard:
+        return _threads.setdefault((os.getpid(), path), threading.Lock())
+
+
+def _tried(path: Path) -> int | None:
+    """The lock file, locked; None if another has it, -1 where there are no locks."""
+    try:
+        handle = _opened_here(path)
+    except OSError as error:
+        raise InputError(f"the folder {path.parent} cannot be written: {error.strerror}") from error
+    try:
+        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(handle).st_ino == os.stat(path).st_ino:
+            return handle
+    except FileNotFoundError:  # its owner has just removed it
+        pass
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EAGAIN):
+            os.close(handle)
+            return -1
+    os.close(handle)
+    return None
 
 
 def _opened(path: Path, study: str) -> int:

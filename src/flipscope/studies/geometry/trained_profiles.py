@@ -12,7 +12,7 @@ import flipscope.lab as lab
 from flipscope.basics.estimates import Estimate
 from flipscope.probes.sensitivity import sensitivities
 from flipscope.studies.geometry._shared import how_measured, spectrum, spectrum_panel
-from flipscope.studies.geometry.training import Name, Training, random_training, strings_of, train
+from flipscope.studies.geometry.training import Name, Training, random_training, recipe_of, strings_of
 from flipscope.training.fit import evaluate
 
 LEARNED, CHANCE = 0.99, 0.6  # accuracy from which on a language is learned, and up to which it is not at all
@@ -157,7 +157,8 @@ class TrainedProfiles(lab.Study):
 
     def measure(self, trial: Training, progress: lab.Progress) -> lab.Outcome:
         data = strings_of(trial)
-        model, fitted = train(trial, data, progress)
+        trained = lab.trained(recipe_of(trial), progress)
+        model, fitted = trained.model, trained.fitted
         tested = evaluate(model, data["test"])
         found = sensitivities(model, data["test"].bits[: trial.strings])
         curves = ("train_loss", "validation_loss", "validation_accuracy")

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import flipscope.lab as lab
-from flipscope.cube.functions import BooleanFunction, first, majority, parity, sparse_majority, sparse_parity
+from flipscope.cube.expression import parse
 from flipscope.data.languages import LabelledStrings, draw, random_language
 from flipscope.models.init import Scheme
 from flipscope.models.presets import encoder
 from flipscope.models.shapes import random_shape
-from flipscope.models.transformer import Transformer
-from flipscope.training.fit import Fitted, fit
 from flipscope.training.fit import random_training as random_setting
+from flipscope.training.recipe import Recipe, StringData, TrainingProtocol
 
+VALIDATION = 1_000  # strings that say when to stop (App. F.2)
 Name = Literal["first", "majority", "parity", "sparse_majority", "sparse_parity", "random"]
 
 
@@ -79,43 +77,37 @@ def random_training(language: Name, relevant: int, instance: int, seed: int) -> 
     )
 
 
-def language_of(trial: Training) -> BooleanFunction | None:
-    """The function, or None for a random language, which is its strings only."""
-    n, m, seed = trial.length, trial.relevant, trial.instance
-    made: dict[Name, Callable[[], BooleanFunction]] = {
-        "first": lambda: first(n),
-        "majority": lambda: majority(n),
-        "parity": lambda: parity(n),
-        "sparse_majority": lambda: sparse_majority(m, n, seed),
-        "sparse_parity": lambda: sparse_parity(m, n, seed),
-    }
-    return None if trial.language == "random" else made[trial.language]()
+def expression_of(trial: Training) -> str | None:
+    """The function by its name, or None for a random language, which is its strings only."""
+    if trial.language == "random":
+        return None
+    sparse = f"{trial.relevant}, n={trial.length}, seed={trial.instance}"
+    return f"{trial.language}({sparse if trial.relevant else trial.length})"
 
 
 def strings_of(trial: Training) -> dict[str, LabelledStrings]:
     """Strings to train on, to stop by, and to test on; of a random language all three are the same (App. F.2)."""
-    f = language_of(trial)
-    if f is None:
+    expression = expression_of(trial)
+    if expression is None:
         data = random_language(trial.length, trial.train, trial.instance)
         return {"train": data, "validation": data, "test": data}
-    sizes = {"train": trial.train, "validation": 1_000, "test": trial.test}
-    return draw(f, trial.length, sizes, trial.instance)
+    sizes = {"train": trial.train, "validation": VALIDATION, "test": trial.test}
+    return draw(parse(expression), trial.length, sizes, trial.instance)
 
 
-def train(trial: Training, data: dict[str, LabelledStrings], progress: lab.Progress) -> tuple[Transformer, Fitted]:
-    """The model, trained as in App. F.2, and how that went."""
+def recipe_of(trial: Training) -> Recipe:
+    """The training of App. F.2."""
     width = trial.heads * trial.head_size
-    config = encoder(width=width, layers=trial.layers, heads=trial.heads, ffn_width=trial.ffn_multiple * width)
-    model = Transformer(config, scheme=trial.init, seed=trial.seed)
-    steps = trial.max_epochs * math.ceil(len(data["train"].bits) / trial.batch)
-    fitted = fit(
-        model,
-        data["train"],
-        data["validation"],
-        batch=trial.batch,
-        learning_rate=trial.learning_rate,
+    return Recipe(
+        data=StringData(
+            function=expression_of(trial),
+            length=trial.length,
+            train=trial.train,
+            validation=VALIDATION,
+            seed=trial.instance,
+        ),
+        model=encoder(width=width, layers=trial.layers, heads=trial.heads, ffn_width=trial.ffn_multiple * width),
+        protocol=TrainingProtocol(batch=trial.batch, learning_rate=trial.learning_rate, max_epochs=trial.max_epochs),
+        init=trial.init,
         seed=trial.seed,
-        max_epochs=trial.max_epochs,
-        callback=lambda moment: progress(moment.step, steps),  # an epoch of a large model takes minutes
     )
-    return model, fitted

@@ -1,0 +1,331 @@
+"""flipscope train: a transformer for a function, resumable from its own checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TextIO
+
+from rich.console import RenderableType
+from rich.live import Live as RichLive
+from rich.text import Text
+
+from flipscope.basics.checks import check_confidence, check_count
+from flipscope.basics.errors import InputError, RunError
+from flipscope.basics.limits import check_work
+from flipscope.cli.common import print_json, sampling
+from flipscope.cli.live import BAR, LINE_SECONDS, QUIET_SECONDS
+from flipscope.cube.expression import parse
+from flipscope.cube.functions import BooleanFunction
+from flipscope.lab.context import CHECKPOINT, LOCK
+from flipscope.lab.run.resources import one_thread
+from flipscope.lab.store import locks
+from flipscope.models.size import check_attention, check_model, multiplications
+from flipscope.report.lab import span
+from flipscope.report.terminal import SafeConsole, bar
+from flipscope.training.presets import configured
+
+if TYPE_CHECKING:
+    from flipscope.training.checkpoints import Keeper
+    from flipscope.training.fit import Accuracy, Epoch, Moment
+    from flipscope.training.recipe import Recipe, Trained
+
+EXAMPLES = """
+  flipscope train "majority(40)" -o model.safetensors
+  flipscope train "parity(20)" --width 64 --layers 2 --steps 5000 -o parity.safetensors
+  flipscope train "maj(x1..x5) ^ x6" -n 30 --preset hardness --train-strings 10000 -o hard.safetensors
+"""
+SIZES = ("width", "layers", "heads", "ffn_width", "dropout")
+TESTED = 10_000  # fresh strings that the accuracy is measured on
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What it takes."""
+    parser.add_argument("expression", metavar="EXPR", help='such as "majority(40)" or "maj(x1..x5) ^ x6"')
+    parser.add_argument("-n", type=int, metavar="N", help="number of bits (default: as many as the expression uses)")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the model, such as model.safetensors")
+    parser.add_argument(
+        "--preset", choices=("encoder", "recognizer", "hardness", "fourier", "mingpt"), default="encoder",
+        help="the paper's model to train (default encoder, of width 32, 2 layers, 2 heads)",
+    )  # fmt: skip
+    for name, kind, what in (
+        ("width", int, "of the model"),
+        ("layers", int, "of the model"),
+        ("heads", int, "in each layer"),
+        ("ffn-width", int, "hidden units of each MLP"),
+        ("dropout", float, "while it is trained"),
+    ):
+        parser.add_argument(f"--{name}", type=kind, metavar="X", help=f"{what} (default: the preset's)")
+    for name, kind, default, what in (
+        ("steps", int, 1_000, "of the optimiser"),
+        ("batch", int, 64, "strings per step"),
+        ("learning-rate", float, 3e-3, "at the start; halved when the loss stays where it is"),
+        ("weight-decay", float, 0.0, "of the optimiser"),
+    ):
+        parser.add_argument(f"--{name}", type=kind, default=default, metavar="X", help=f"{what} (default {default:g})")
+    for name, choices in (
+        ("init", ("pytorch", "uniform", "gaussian", "xavier_uniform", "xavier_normal")),
+        ("optimiser", ("adam", "adamw", "sgd")),
+        ("loss", ("bce", "mse")),
+    ):
+        parser.add_argument(f"--{name}", choices=choices, default=choices[0], help=f"(default {choices[0]})")
+    parser.add_argument(
+        "--train-strings", type=int, metavar="M", help="a fixed set of so many (default: fresh ones for every step)"
+    )
+    parser.add_argument("--goal", type=float, metavar="A", help="stop early at this accuracy on the validation set")
+    parser.add_argument("--restart", action="store_true", help="begin anew, whatever checkpoint there is")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
+    parser.add_argument(
+        "--checkpoint-seconds", type=float, default=5.0, metavar="S", help="between checkpoints (default 5)"
+    )
+    sampling(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train a model, or go on with it, and write it to its file."""
+    function = _checked(arguments)
+    target = Path(arguments.output)
+    if not target.parent.is_dir():
+        raise InputError(f"{target} cannot be written: the folder {target.parent} does not exist")
+    if target.is_dir():
+        raise InputError(f"{target} is a folder: give -o the name of a file, such as model.safetensors")
+    with locks.alone(target.with_name(f".{target.name}{LOCK}"), seconds=0) as mine, one_thread():
+        if not mine:
+            raise InputError(f"{target} is being trained by another process: wait for it, or give another -o")
+        return _train(arguments, function, target)
+
+
+def _checked(arguments: argparse.Namespace) -> BooleanFunction:
+    """The function, after making sure that what is asked for can be held and done, before PyTorch is loaded."""
+    check_confidence(arguments.confidence)
+    function = parse(arguments.expression, arguments.n)
+    steps, batch = check_count("steps", arguments.steps), check_count("batch", arguments.batch)
+    config = configured(arguments.preset, function.n, _sizes(arguments))
+    check_model(config, 16)  # weights, gradients and two moments
+    check_attention(config, function.n, function.n)
+    work = 3 * steps * batch * multiplications(config, function.n)
+    check_work(work, f"{steps:,} steps of {batch:,} strings", "take fewer steps or a smaller model")
+    return function
+
+
+def _sizes(arguments: argparse.Namespace) -> dict[str, int | float]:
+    return {name: value for name in SIZES if (value := getattr(arguments, name)) is not None}
+
+
+def _train(arguments: argparse.Namespace, function: BooleanFunction, target: Path) -> int:
+    from flipscope.training.checkpoints import Keeper, sweep
+    from flipscope.training.train import recipe_for
+
+    names = (
+        "steps", "batch", "learning_rate", "seed", "init", "optimiser", "weight_decay", "loss", "train_strings", "goal"
+    )  # fmt: skip
+    given = {name: getattr(arguments, name) for name in names}
+    recipe = recipe_for(arguments.expression, arguments.preset, length=function.n, sizes=_sizes(arguments), **given)
+    keeper = Keeper(
+        target.with_name(target.name + CHECKPOINT),
+        recipe.as_json(),
+        seconds=arguments.checkpoint_seconds,
+        advice="repeat that training's command to go on with it, or begin anew with --restart",
+    )
+    trained = None if arguments.force else _finished(target, recipe)
+    if trained is None:
+        if arguments.restart:
+            keeper.clear()
+        with View(sys.stderr, arguments.expression, recipe, keeper) as view:
+            trained = recipe.train(keeper=keeper, step=view.step, epoch=view.epoch)
+        _write(target, trained, keeper)
+        keeper.clear()
+    else:
+        print(f"flipscope: {target} is trained already; --force trains it again.", file=sys.stderr)
+        if _is_of(keeper.path, recipe):  # killed before it could remove it
+            keeper.clear()
+    sweep(target)
+    return _tell(arguments, function, trained, keeper, target)
+
+
+def _is_of(checkpoint: Path, recipe: Recipe) -> bool:
+    """Whether there is a checkpoint, and of this very training: another's is not ours to remove."""
+    from flipscope.training.checkpoints import NotWhole, about
+
+    try:
+        found, wanted = about(checkpoint)[0], recipe.as_json()
+    except NotWhole:
+        return False
+    return {name: found.get(name) for name in wanted} == wanted
+
+
+def _finished(target: Path, recipe: Recipe) -> Trained | None:
+    """The model that this very training has written; None if there is no file, InputError if it is another's."""
+    from flipscope.training.artefact import read
+    from flipscope.training.checkpoints import NotWhole
+
+    advice = "give another -o, or --force to replace it"
+    try:
+        found = read(target)
+    except FileNotFoundError:
+        return None
+    except NotWhole as error:
+        raise InputError(f"{error}: {advice}") from error
+    if found.recipe != recipe:
+        raise InputError(f"{target} exists, and is a model that was trained with other settings: {advice}")
+    return found
+
+
+def _write(target: Path, trained: Trained, keeper: Keeper) -> None:
+    from flipscope.lab.machine import machine
+    from flipscope.training.artefact import write
+
+    if trained.fitted.stopped == "diverged" and trained.fitted.kept_epoch == 0:
+        keeper.clear()
+        raise RunError(f"{_diverged(trained)}; no epoch came to an end, so nothing is written")
+    try:
+        write(target, trained, {"machine": machine()})
+    except InputError as error:
+        if keeper.kept_at == trained.fitted.steps:
+            so = f"the training is over and kept in {keeper.path}: see to that, and the same command writes the model"
+        else:
+            so = f"see to that, and the same command goes on after step {keeper.kept_at or 0:,}"
+        raise RunError(f"{error}; {so}") from error
+
+
+def _diverged(trained: Trained) -> str:
+    assert trained.recipe is not None
+    rate = trained.recipe.protocol.learning_rate
+    step = trained.fitted.steps + 1
+    return f"the training diverged at step {step:,} (its loss is no finite number): lower --learning-rate, now {rate:g}"
+
+
+def _tell(
+    arguments: argparse.Namespace, function: BooleanFunction, trained: Trained, keeper: Keeper, target: Path
+) -> int:
+    """Say what came of it: the accuracy on strings that were not trained on, and what to do next."""
+    tested = _tested(function, trained, arguments)
+    following = shlex.join(["flipscope", "sensitivity", str(target), "--length", str(function.n)])
+    if arguments.json:
+        print_json(_document(arguments, trained, tested, keeper, target))
+    else:
+        from flipscope.report.terminal import show
+        from flipscope.report.training import trained_page
+
+        average = _average(function)
+        show(trained_page(arguments.expression, trained, tested, keeper.resumed_at, average, str(target), following))
+    if trained.fitted.stopped == "diverged":
+        raise RunError(f"{_diverged(trained)}; {target} has the weights of epoch {trained.fitted.kept_epoch}")
+    return 0
+
+
+def _tested(function: BooleanFunction, trained: Trained, arguments: argparse.Namespace) -> Accuracy:
+    """The accuracy on uniformly random strings, from a stream that the training has not seen."""
+    import numpy as np
+
+    from flipscope.basics.seeds import random_strings
+    from flipscope.data.languages import LabelledStrings
+    from flipscope.training.fit import evaluate
+
+    bits = random_strings(np.random.default_rng([arguments.seed, TESTED]), TESTED, function.n)
+    loss = arguments.loss
+    return evaluate(trained.model, LabelledStrings(bits, function(bits)), loss=loss, confidence=arguments.confidence)
+
+
+def _average(function: BooleanFunction) -> Fraction | None:
+    """The average sensitivity of the function, where it is known at once."""
+    from flipscope.cube.sensitivity import average_sensitivity
+
+    try:
+        return average_sensitivity(function)
+    except InputError:
+        return None
+
+
+def _document(
+    arguments: argparse.Namespace, trained: Trained, tested: Accuracy, keeper: Keeper, target: Path
+) -> dict[str, Any]:
+    import dataclasses
+
+    from flipscope.models.checkpoint import model_tensors
+    from flipscope.training.checkpoints import seal
+
+    assert trained.recipe is not None
+    fitted = dataclasses.asdict(trained.fitted)
+    return {
+        "function": arguments.expression,
+        "file": str(target),
+        "recipe": trained.recipe.as_json(),
+        "digest": trained.recipe.digest,
+        "weights": seal(model_tensors(trained.model), {}),
+        "accuracy": tested.accuracy.as_json(),
+        "loss": tested.loss,
+        "resumed_at": keeper.resumed_at,
+        **{name: fitted[name] for name in ("steps", "strings", "seconds", "stopped", "kept_epoch", "history")},
+    }
+
+
+class View:
+    """Loss and accuracy while a model is trained: a live line on a terminal, a line now and then elsewhere."""
+
+    def __init__(self, stream: TextIO, title: str, recipe: Recipe, keeper: Keeper) -> None:
+        self._console = SafeConsole(file=stream, highlight=False)
+        self._title, self._keeper = title, keeper
+        self._most = recipe.protocol.most_steps(recipe.data.train) or 1
+        self._moment: Moment | None = None
+        self._epoch: Epoch | None = None
+        self._first = 0  # steps that were done before
+        self._start = self._last_line = time.monotonic()
+        self._view: RichLive | None = None
+
+    def __enter__(self) -> View:
+        if self._console.is_terminal and not self._console.is_dumb_terminal:
+            self._view = RichLive(
+                get_renderable=self._page, console=self._console, refresh_per_second=4, transient=True
+            )
+            self._view.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._view is not None:
+            self._view.stop()
+        if isinstance(error, KeyboardInterrupt) and self._moment is not None:
+            kept, step = self._keeper.kept_at, self._moment.step
+            so = "no checkpoint was written yet" if kept is None else f"the same command goes on after step {kept:,}"
+            self._console.print(f"{self._title}: stopped at step {step:,}; {so}.", soft_wrap=True)
+
+    def step(self, moment: Moment) -> None:
+        """Take note of a step."""
+        if self._moment is None:
+            self._first = moment.step - 1
+            if self._first:
+                self._console.print(f"{self._title}: goes on after step {self._first:,}.", soft_wrap=True)
+        self._moment = moment
+        now = time.monotonic()
+        if self._view is None and now - self._start > QUIET_SECONDS and now - self._last_line > LINE_SECONDS:
+            self._last_line = now
+            self._console.print(self._line(), soft_wrap=True)
+
+    def epoch(self, line: Epoch) -> None:
+        """Take note of what the validation set says."""
+        self._epoch = line
+
+    def _line(self) -> str:
+        if self._moment is None:
+            return f"{self._title}: begins"
+        done, here = self._moment.step, self._moment.step - self._first
+        said = [f"{self._title}: step {done:,} of {self._most:,}", f"loss {self._moment.loss:.4f}"]
+        if self._epoch is not None:
+            said.append(f"validation accuracy {self._epoch.validation_accuracy:.3f}")
+        left = (time.monotonic() - self._start) / here * (self._most - done)
+        return ", ".join([*said, f"about {span(left)} left"])
+
+    def _page(self) -> RenderableType:
+        width = min(BAR, self._console.width - 1)  # and one for the space after it
+        filled = bar(0.0 if self._moment is None else self._moment.step / self._most, width)
+        page = Text(filled, style="cyan")
+        page.append("░" * (width - len(filled)) + " ", style="dim")
+        page.append(self._line())
+        return page

@@ -1,0 +1,107 @@
+"""A trained model as a file: an ordinary model file, with its recipe and how the training went in the metadata.
+
+`flipscope.models.load` reads it like any other; `read` here also compares its checksum and gives the whole `Trained`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from flipscope.basics.errors import InputError
+from flipscope.models.checkpoint import load, model_tensors, save
+from flipscope.models.transformer import Transformer
+from flipscope.training.checkpoints import SEAL, NotWhole, seal
+from flipscope.training.fit import Epoch, Fitted
+from flipscope.training.recipe import Recipe, Trained
+
+VERSION = 1
+KEY = "flipscope.training"  # metadata entry: {"version", "recipe", "digest", "fitted", "finished", ...} as JSON
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a file says of the model in it."""
+
+    recipe: Recipe
+    fitted: Fitted
+    finished: str  # ISO 8601, UTC
+    notes: dict[str, Any]  # of whoever wrote it, such as the version of the code
+
+
+def write(path: str | os.PathLike[str], trained: Trained, notes: Mapping[str, Any] | None = None) -> None:
+    """Write a trained model, whole or not at all; InputError if that fails."""
+    if trained.recipe is None:
+        raise InputError(
+            "a model of a function without a name cannot be stored with its recipe: use flipscope.models.save"
+        )
+    document = {
+        "version": VERSION,
+        "recipe": trained.recipe.as_json(),
+        "fitted": dataclasses.asdict(trained.fitted),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "notes": dict(notes or {}),
+    }
+    text = json.dumps(document)
+    save(trained.model, path, {KEY: text, SEAL: _seal(trained.model, text)})
+
+
+def read(path: str | os.PathLike[str]) -> Trained:
+    """The trained model in a file; FileNotFoundError, or NotWhole if it is not what was written."""
+    source = Path(path)
+    text, sealed = _metadata(source)
+    described = _described(source, text)
+    try:
+        model = load(source)
+    except InputError as error:
+        raise NotWhole(f"{source} is damaged: {error}") from error
+    if sealed != _seal(model, text):
+        raise NotWhole(f"{source} is damaged: its content has changed")
+    return Trained(model, described.fitted, described.recipe)
+
+
+def describe(path: str | os.PathLike[str]) -> Description:
+    """What a file says of itself, without its tensors and unchecked: for a list."""
+    source = Path(path)
+    return _described(source, _metadata(source)[0])
+
+
+def _seal(model: Transformer, text: str) -> str:
+    config = json.dumps(model.config.as_dict(), sort_keys=True)
+    return seal(model_tensors(model), {KEY: text, "config": config})
+
+
+def _metadata(path: Path) -> tuple[str, str]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            found = file.metadata() or {}
+            return found[KEY], found[SEAL]
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (SafetensorError, KeyError) as error:
+        raise NotWhole(f"{path} does not say how its model was trained, or is damaged") from error
+
+
+def _described(path: Path, text: str) -> Description:
+    try:
+        document = json.loads(text)
+        if document["version"] != VERSION:
+            raise NotWhole(f"{path} is of format {document['version']}, and this flipscope reads {VERSION}")
+        fitted = document["fitted"]
+        history = tuple(Epoch(**line) for line in fitted.pop("history"))
+        recipe = Recipe.from_json(document["recipe"])
+        return Description(recipe, Fitted(history, **fitted), document["finished"], document["notes"])
+    except NotWhole:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NotWhole(f"{path} is damaged: it does not say how its model was trained") from error

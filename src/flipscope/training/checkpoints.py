@@ -1,0 +1,202 @@
+"""The state of a training in one file, from which it goes on as if it had never been interrupted.
+
+A safetensors file: the tensors, and in its metadata what the training is, how far it is, and a checksum over all of it.
+It is written under another name and renamed, so that there is the last whole one whenever the process is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from flipscope.basics.errors import InputError
+from flipscope.models.checkpoint import write_tensors
+from flipscope.training.batches import fingerprint
+
+VERSION = 1
+KEY = "flipscope.checkpoint"  # metadata entry: {"version", "about", "values"} as JSON
+SEAL = "flipscope.sha256"  # metadata entry: checksum over the tensors and the other entries
+SECONDS = 30.0  # between two checkpoints
+SHARE = 20  # and at least so many times as long as writing one takes
+
+
+@dataclass(frozen=True)
+class State:
+    """A training between two steps."""
+
+    tensors: dict[str, Tensor]
+    values: dict[str, Any]  # what JSON can hold
+
+
+class NotWhole(InputError):
+    """A file that is not what was written, or not a checkpoint at all."""
+
+
+class Keeper:
+    """Keeps the state of one training in a file (`fit(keeper=...)`), at most every `seconds` (30), and at the end.
+
+    With 0 seconds it is kept after every step, however long that takes.
+
+    `about` says which training it is, in words that JSON can hold: the checkpoint of another is refused, and so is
+    a file that is none or is damaged. With `lenient` these are told of and written over instead. `advice` ends the
+    sentence.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        about: Mapping[str, Any] | None = None,
+        *,
+        seconds: float | None = None,
+        lenient: bool = False,
+        advice: str = "remove it to begin anew",
+    ) -> None:
+        seconds = SECONDS if seconds is None else seconds
+        if not (math.isfinite(seconds) and seconds >= 0):
+            raise InputError(f"seconds={seconds} between checkpoints must be a number of at least 0")
+        self.path = Path(path)
+        self.about = dict(about or {})
+        self.resumed_at: int | None = None  # the step that a training went on from
+        self._seconds, self._lenient, self._advice = seconds, lenient, advice
+        self._next = time.monotonic() + seconds
+        self._trouble = ""
+        self.kept_at: int | None = None  # the step that the file has the state of
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time for the next checkpoint."""
+        return time.monotonic() >= self._next
+
+    def load(self, about: Mapping[str, Any]) -> State | None:
+        """The state of the training that this is about, or None if it is at its start."""
+        try:
+            state, found = read(self.path)
+            if (reason := _difference(found, json.loads(json.dumps(about)))) is not None:
+                raise NotWhole(f"{self.path} belongs to a training with other settings ({reason})")
+        except FileNotFoundError:
+            return None
+        except NotWhole as error:
+            if not self._lenient:
+                raise InputError(f"{error}: {self._advice}") from error
+            logging.getLogger("flipscope").warning("%s, and the training begins anew", error)
+            return None
+        self.resumed_at = self.kept_at = state.values.get("steps")
+        return state
+
+    def save(self, state: State, about: Mapping[str, Any]) -> None:
+        """Write the state; where that cannot be done it is told, once, and the training goes on."""
+        start = time.monotonic()
+        try:
+            write(self.path, state, about)
+            self._trouble, self.kept_at = "", state.values.get("steps")
+        except InputError as error:
+            if str(error) != self._trouble:
+                self._trouble = str(error)
+                logging.getLogger("flipscope").warning("%s; the training goes on without a new checkpoint", error)
+        if self._seconds:
+            self._next = time.monotonic() + max(self._seconds, SHARE * (time.monotonic() - start))
+
+    def clear(self) -> None:
+        """Remove the checkpoint, and what a killed process left half written: the outcome is safe elsewhere."""
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
+        sweep(self.path)
+
+
+def sweep(path: Path) -> None:
+    """Remove files that were to become this one and were never finished; for who alone writes it."""
+    with contextlib.suppress(OSError):
+        for entry in list(path.parent.iterdir()):
+            if entry.name.startswith(f".{path.name}.") and entry.name.endswith(".part"):
+                entry.unlink(missing_ok=True)
+
+
+def write(path: Path, state: State, about: Mapping[str, Any]) -> None:
+    """Write a checkpoint, whole or not at all; InputError if that fails."""
+    document = {"version": VERSION, "about": about, "values": state.values}
+    metadata = {KEY: json.dumps(document, default=_plain)}
+    write_tensors(path, state.tensors, {**metadata, SEAL: seal(state.tensors, metadata)})
+
+
+def read(path: Path) -> tuple[State, dict[str, Any]]:
+    """The state in a file, and what training it is of; FileNotFoundError, or NotWhole."""
+    metadata, tensors = _opened(path)
+    text = metadata.get(KEY)
+    if text is None:
+        raise NotWhole(f"{path} is not a checkpoint of a training")
+    if metadata.get(SEAL) != seal(tensors, {KEY: text}):
+        raise NotWhole(f"{path} is damaged: its content has changed")
+    document = json.loads(text)
+    if document["version"] != VERSION:
+        raise NotWhole(f"{path} is of format {document['version']}, and this flipscope reads {VERSION}")
+    return State(tensors, document["values"]), document["about"]
+
+
+def about(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What training a checkpoint is of and how far it is, without its tensors and unchecked: for a list."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            document = json.loads((file.metadata() or {})[KEY])
+            return dict(document["about"]), dict(document["values"])
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise NotWhole(f"{path} is not a checkpoint of a training") from error
+
+
+def seal(tensors: Mapping[str, Tensor], texts: Mapping[str, str]) -> str:
+    """SHA-256 of tensors and texts with their names, whatever their order."""
+    names = sorted(tensors)
+    found = hashlib.sha256(json.dumps([names, sorted(texts.items())]).encode())
+    found.update(fingerprint(tensors[name] for name in names).encode())
+    return found.hexdigest()
+
+
+def _opened(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    if not path.exists():
+        raise FileNotFoundError(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            # Copies, for the file may change under a memory map.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            return file.metadata() or {}, tensors
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+    except SafetensorError as error:
+        raise NotWhole(f"{path} is not a checkpoint of a training, or is damaged") from error
+
+
+def _plain(value: Any) -> Any:
+    """Arrays in the state of a random stream, as lists."""
+    return value.tolist()
+
+
+def _difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:
+    """The first setting in which two trainings differ, in words; None if there is none."""
+    first, second = dict(_flat(there)), dict(_flat(here))
+    for name in [*second, *(name for name in first if name not in second)]:
+        a, b = first.get(name), second.get(name)
+        if name not in first or name not in second or a != b:
+            long = any(isinstance(value, str) and len(value) == 64 for value in (a, b))  # a fingerprint
+            return f"another {name}" if long else f"{name} is {a} there and {b} here"
+    return None
+
+
+def _flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in content.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value

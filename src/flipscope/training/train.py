@@ -1,0 +1,134 @@
+"""`flipscope.train`: a transformer for a function, with choices that work for small ones; the command uses the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+
+from flipscope.basics.checks import check_count
+from flipscope.basics.errors import InputError
+from flipscope.cube.expression import parse
+from flipscope.cube.functions import BooleanFunction
+from flipscope.models.config import TransformerConfig
+from flipscope.models.init import Scheme
+from flipscope.training.batches import Loss
+from flipscope.training.checkpoints import Keeper
+from flipscope.training.fit import Epoch, Optimiser
+from flipscope.training.presets import BATCH, LEARNING_RATE, STEPS, configured
+from flipscope.training.recipe import Recipe, StringData, Trained, TrainingProtocol, train_on
+
+VALIDATION = 1_000
+_EPOCH = 100  # steps between two looks at the validation set, where strings are fresh
+
+
+def train(
+    function: str | BooleanFunction,
+    model: str | TransformerConfig = "encoder",
+    *,
+    steps: int = STEPS,
+    batch: int = BATCH,
+    learning_rate: float = LEARNING_RATE,
+    seed: int = 0,
+    init: Scheme = "pytorch",
+    optimiser: Optimiser = "adam",
+    weight_decay: float = 0.0,
+    loss: Loss = "bce",
+    train_strings: int | None = None,
+    goal: float | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: Callable[[Epoch], object] | None = None,
+    **sizes: int | float,
+) -> Trained:
+    """A transformer trained on a function: the model, and how the training went.
+
+    `function` is an expression or a BooleanFunction, `model` the name of a preset, whose `sizes` (width, layers, heads,
+    ffn_width, dropout) may be given, or a configuration. Strings are fresh in every batch, or `train_strings` that
+    are drawn once. It takes `steps` steps, or fewer if the validation accuracy reaches the `goal`, and keeps the
+    weights of the smallest validation loss. With a `checkpoint`, the name of a file, an interrupted training goes on
+    when it is called again in the same way.
+
+    >>> import flipscope
+    >>> trained = flipscope.train("majority(9)", steps=100, width=16, layers=1)
+    >>> trained.fitted.steps, trained.history[-1].number
+    (100, 10)
+    >>> flipscope.sensitivity(trained.model, [[0] * 9]).shape
+    (1,)
+    """
+    recipe = recipe_for(
+        function if isinstance(function, str) else f"a function of {function.n} bits",
+        model,
+        length=None if isinstance(function, str) else function.n,
+        steps=steps,
+        batch=batch,
+        learning_rate=learning_rate,
+        seed=seed,
+        init=init,
+        optimiser=optimiser,
+        weight_decay=weight_decay,
+        loss=loss,
+        train_strings=train_strings,
+        goal=goal,
+        sizes=sizes,
+    )
+    keeper = None if checkpoint is None else Keeper(checkpoint, recipe.as_json())
+    if isinstance(function, str):
+        return recipe.train(keeper=keeper, epoch=progress)
+    trained = train_on(recipe, function, keeper=keeper, epoch=progress)
+    return dataclasses.replace(trained, recipe=None)
+
+
+def recipe_for(
+    expression: str,
+    model: str | TransformerConfig = "encoder",
+    *,
+    length: int | None = None,
+    steps: int = STEPS,
+    batch: int = BATCH,
+    learning_rate: float = LEARNING_RATE,
+    seed: int = 0,
+    init: Scheme = "pytorch",
+    optimiser: Optimiser = "adam",
+    weight_decay: float = 0.0,
+    loss: Loss = "bce",
+    train_strings: int | None = None,
+    goal: float | None = None,
+    sizes: Mapping[str, int | float] | None = None,
+) -> Recipe:
+    """The recipe of `train`; the length is that of the expression unless given."""
+    steps = check_count("steps", steps)
+    length = parse(expression).n if length is None else length
+    return Recipe(
+        data=StringData(
+            function=expression,
+            length=length,
+            train=train_strings,
+            validation=_validation(length, train_strings),
+            seed=seed,
+        ),
+        model=configured(model, length, sizes or {}),
+        protocol=TrainingProtocol(
+            batch=batch,
+            learning_rate=learning_rate,
+            optimiser=optimiser,
+            weight_decay=weight_decay,
+            loss=loss,
+            stop_after=None,  # the number of steps is the user's choice
+            max_epochs=None,
+            max_steps=steps,
+            epoch_steps=min(_EPOCH, max(1, steps // 10)),
+            goal=goal,
+        ),
+        init=init,
+        seed=seed,
+    )
+
+
+def _validation(length: int, train_strings: int | None) -> int:
+    """So many validation strings, or all that a short length leaves."""
+    room = (1 << min(length, 62)) - (train_strings or 0)
+    if room < 1:
+        raise InputError(
+            f"train_strings={train_strings} of {length} bits leave none to validate with: give fewer, or fresh strings"
+        )
+    return min(VALIDATION, room)
