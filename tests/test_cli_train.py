@@ -94,12 +94,12 @@ def test_a_trained_model_and_what_is_said_of_it(train: Run) -> None:
 
 
 def test_the_defaults_of_the_command_are_those_of_python() -> None:
-    parsed = build_parser().parse_args(["train", "x1", "-o", "f"])
+    parsed = build_parser("train").parse_args(["train", "x1", "-o", "f"])
     assert (parsed.steps, parsed.batch, parsed.learning_rate) == (presets.STEPS, presets.BATCH, presets.LEARNING_RATE)
     with pytest.raises(SystemExit):
-        build_parser().parse_args(["train", "x1", "-o", "f", "--preset", "lstm"])
+        build_parser("train").parse_args(["train", "x1", "-o", "f", "--preset", "lstm"])
     for preset in presets.PRESETS:
-        assert build_parser().parse_args(["train", "x1", "-o", "f", "--preset", preset]).preset == preset
+        assert build_parser("train").parse_args(["train", "x1", "-o", "f", "--preset", preset]).preset == preset
 
 
 # ---------------------------------------------------------------- going on

@@ -16,11 +16,12 @@ from waiting import waited_for
 
 import flipscope.lab as lab
 from flipscope.basics.errors import InputError
+from flipscope.lab import version
 from flipscope.lab.context import kept_in, results_folder
 from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.resources import one_thread
 from flipscope.lab.run.runner import InProcess, Job, Pool, measured
-from flipscope.lab.store import artefacts, locks, version
+from flipscope.lab.store import artefacts, locks
 from flipscope.lab.store.artefacts import Models, listed
 from flipscope.lab.store.store import Store
 from flipscope.training import artefact, checkpoints
@@ -114,7 +115,7 @@ def test_other_recipes_and_other_code_are_other_models(
     models.get(recipe())
     assert models.path(recipe(1)) != models.path(recipe())
     before = models.path(recipe())
-    monkeypatch.setattr(artefacts, "module_version", lambda module: "another")
+    monkeypatch.setattr(artefacts, "definition_version", lambda module, name: "another")
     assert models.path(recipe()) != before
     [model], trouble = listed(folder)
     assert not model.current
@@ -122,9 +123,10 @@ def test_other_recipes_and_other_code_are_other_models(
 
 
 def test_training_reaches_its_loop_and_its_data() -> None:
-    modules: dict[str, str] = {}
-    version._whole("flipscope.training.recipe", "flipscope", modules)
-    assert {"flipscope.training.fit", "flipscope.data.languages", "flipscope.models.transformer"} <= modules.keys()
+    reach = version.Reach("flipscope")
+    reach.add("flipscope.training.recipe", "Recipe")
+    modules = {name.partition(":")[0] for name in reach.found()}
+    assert {"flipscope.training.fit", "flipscope.data.languages", "flipscope.models.transformer"} <= modules
     assert not any(name.startswith(("flipscope.lab", "flipscope.probes")) for name in modules)
 
 
