@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 from numba import boolean, float32, int64, njit, types, void
 
+from flipscope.cube.compiled import compiled
 from flipscope.probes.lane_kernels import add_units, normalise
 from flipscope.probes.simd import (
     UNITS,
@@ -150,6 +151,27 @@ def own_shares(
                 own[j] /= total
             new[head, flip] = own[offset + flip]
             own[offset + flip] = _ZERO
+
+
+@compiled(void(_cube, int64, _matrix, _cube, _matrix, _whole, _matrix))
+def own_numbers(
+    sums: Float32[np.ndarray, "head row number"],
+    begin: int,
+    new: Float32[np.ndarray, "head flip"],
+    value: Float32[np.ndarray, "head row number"],
+    vector: Float32[np.ndarray, "row number"],
+    flipped: Int64[np.ndarray, " flip"],
+    own: Float32[np.ndarray, "flip number"],
+) -> None:
+    """What the flipped tokens themselves become: ``sums`` from row ``begin`` on are what others bring to them."""
+    for flip in range(len(flipped)):
+        row = flipped[flip]
+        for number in range(own.shape[1]):
+            own[flip, number] = vector[row, number]
+        for head in range(len(sums)):
+            share = new[head, flip]
+            for number in range(own.shape[1]):
+                own[flip, number] += sums[head, begin + flip, number] + share * value[head, row, number]
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]

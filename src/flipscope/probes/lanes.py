@@ -19,7 +19,7 @@ from torch import Tensor
 from flipscope.models.transformer import Block, LayerNorm, Transformer
 from flipscope.probes.finish import Finish, Workspace, affine, on_cores
 from flipscope.probes.first_layer import Tables, string_rows
-from flipscope.probes.lane_first import first_layer, first_shares, own_shares
+from flipscope.probes.lane_first import first_layer, first_shares, own_numbers, own_shares
 from flipscope.probes.lane_kernels import last_layer, middle_layer
 from flipscope.probes.simd import LOG2_E, UNITS
 from flipscope.probes.span import Span, preferred
@@ -223,13 +223,14 @@ class _First(_Layer):
         sums = rest_sums = torch.bmm(weights, value)  # [head, room and flips, number]
         if rare.numpy().max() >= 0:
             rest_sums = torch.bmm(rest, value)
-        brought = torch.addcmul(sums[:, room:], new[..., None], self.value.index_select(1, flipped))
-        own = brought.sum(dim=0).add_(self.vector.index_select(0, flipped))  # what the flipped tokens themselves become
+        own = np.empty((self.length, sums.shape[2]), np.float32)
+        tables = (self.value.numpy(), self.vector.numpy(), flipped.numpy())
+        own_numbers(sums.numpy(), room, new.numpy(), *tables, own)
         base = self.vector.index_select(0, torch.cat([rows, rows[:1].expand(room - tokens)]))
         ones = np.zeros(self.groups * lanes, np.bool_)
         ones[: self.length] = string.numpy()
         mixed = (base.numpy(), found[2:], (sums.numpy(), rest_sums.numpy()), self.bits.numpy(), ones)
-        some = (*mixed, rare.numpy(), rare_keep.numpy(), own.numpy(), offset)
+        some = (*mixed, rare.numpy(), rare_keep.numpy(), own, offset)
         together = max(1, STATES_NUMBERS // (room * width * lanes))
         for begin in range(0, self.groups, together):
             count = min(together, self.groups - begin)
