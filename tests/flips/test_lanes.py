@@ -31,7 +31,7 @@ def random_config(seed: int) -> TransformerConfig:
     rng = np.random.default_rng(seed)
     pick = lambda *choices: choices[rng.integers(len(choices))]  # noqa: E731
     return TransformerConfig(
-        width=pick(8, 16, 24, 40, 64),
+        width=pick(8, 12, 24, 40, 64),
         layers=pick(2, 3, 4),
         heads=pick(1, 2, 3, 5),
         head_size=pick(4, 8, 12, 64),
@@ -49,7 +49,7 @@ def random_config(seed: int) -> TransformerConfig:
         marker=pick("eos", "cls", "none"),
         readout=pick("last", "first"),
         positions=pick("sinusoidal", "none"),
-        ffn_width=pick(8, 24, 64),
+        ffn_width=pick(8, 20, 64),
         activation="relu",
         head=pick("linear", "tanh"),
         final_norm=pick(False, True),
@@ -188,6 +188,56 @@ def test_nan_of_a_flip_stays_in_its_lane():
     assert np.isnan(flipped[0, 6])
 
 
+def test_keys_far_from_zero_and_near_to_each_other(monkeypatch):
+    """What all keys have in common changes no weight: neither may it overflow, nor cost digits."""
+    model = Transformer(BASE, scheme="xavier_normal", seed=4).eval()
+    strings = np.random.default_rng(1).integers(0, 2, (2, 21), np.uint8)
+    bits = neighbours(strings)
+    with torch.no_grad():
+        exact = in_float64(model)(bits)
+        for block in model.blocks:
+            block.attention.key.bias += 300.0
+    for engine in engines(model, monkeypatch).values():
+        np.testing.assert_allclose(all_logits(engine, strings).numpy(), exact.numpy(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_centred_keys_and_what_bounds_their_logits(span, broken):
+    tokens, room, size, lanes_count = 5, 6, 8, span.lanes
+    rng = np.random.default_rng(0)
+    key = (rng.normal(size=(8, size, lanes_count)) + 100).astype(np.float32)
+    query = rng.normal(size=(room, size, lanes_count)).astype(np.float32)
+    query[tokens:] = 1e30  # what stands in spare room is nobody's business
+    if broken:
+        key[3, 2, 1] = query[2, 4, 6] = np.nan
+    before = np.einsum("tdl,udl->tul", query[:tokens], key[:tokens], dtype=np.float64)
+    found, flat = key.copy().ravel(), query.ravel()
+    bound = lane_kernels._centre_keys(span, found, 8, flat, tokens, size)
+    centred = found.reshape(key.shape)
+    after = np.einsum("tdl,udl->tul", query[:tokens], centred[:tokens], dtype=np.float64)
+    np.testing.assert_allclose(after - after[:, :1], before - before[:, :1], rtol=0, atol=1e-3)
+    assert np.array_equal(centred[tokens:], np.repeat(centred[tokens - 1 : tokens], 3, axis=0), equal_nan=True)
+    whole = [lane for lane in range(lanes_count) if not broken or lane not in (1, 6)]
+    most = np.abs(after[..., whole]).max()
+    assert most <= bound <= 10 * most
+    middle = (key[:tokens].max(axis=0) + key[:tokens].min(axis=0)) / 2
+    np.testing.assert_allclose(centred[:tokens][..., whole], (key[:tokens] - middle)[..., whole], rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("size", [4, lane_kernels.SMALL, 12])
+@pytest.mark.parametrize("tokens", [3, 4, 9])
+def test_numerators_of_moderate_logits(tokens, size, span):
+    filled, first = -(-tokens // lane_kernels.UNITS) * lane_kernels.UNITS, span.tokens
+    rng = np.random.default_rng(0)
+    key = rng.normal(size=(filled, size, span.lanes)).astype(np.float32)
+    query = rng.normal(size=(2 * span.tokens, size, span.lanes)).astype(np.float32)
+    found, shares = np.zeros(filled * span.tokens * span.lanes, np.float32), np.ones(first * span.lanes, np.float32)
+    lane_kernels._moderate_numerators(span, query.ravel(), first, key.ravel(), filled, tokens, size, found, shares)
+    logits = np.einsum("tdl,udl->utl", query[first:], key[:tokens], dtype=np.float64)
+    np.testing.assert_allclose(found.reshape(filled, first, -1)[:tokens], np.exp2(logits), rtol=1e-5)
+    np.testing.assert_allclose(shares.reshape(first, -1), 1 / np.exp2(logits).sum(axis=0), rtol=1e-5)
+
+
 def ends_of(scores: np.ndarray) -> np.ndarray:
     """The largest logit of each token, and the smallest of the first one, as the kernel leaves them."""
     return np.concatenate([scores.max(axis=0), scores[:, 0].min(axis=0)[None]]).ravel()
@@ -314,7 +364,7 @@ def test_what_lanes_are_not_for():
         {"causal": True},
         {"mask_self": True},
         {"width": 36},
-        {"ffn_width": 36},
+        {"ffn_width": 34},
         {"heads": 3, "head_size": 5},
         {"width": 2 * lanes.WIDEST},
         sums,

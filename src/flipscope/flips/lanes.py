@@ -19,9 +19,9 @@ from torch import Tensor
 from flipscope.flips.finish import Finish, Workspace, affine, on_cores
 from flipscope.flips.first_layer import Tables, string_rows
 from flipscope.models.transformer import Block, LayerNorm, Transformer
-from flipscope.native.first_lanes import first_layer, first_shares, own_shares
+from flipscope.native.first_lanes import first_layer, first_shares, own_numbers, own_shares
 from flipscope.native.lanes import last_layer, middle_layer
-from flipscope.native.simd import LOG2_E, PACK, UNITS
+from flipscope.native.simd import LOG2_E, UNITS
 from flipscope.native.span import Span, preferred
 
 WIDEST = 256  # wider layers are computed as fast, or faster, by PyTorch's products
@@ -43,8 +43,8 @@ def supports(model: Transformer) -> bool:
         and all(Finish.supports(block) for block in blocks)
         and config.activation == "relu"
         and config.width <= WIDEST
-        and config.width % PACK == 0
-        and config.hidden_width % PACK == 0
+        and config.width % UNITS == 0
+        and config.hidden_width % UNITS == 0
         and config.key_width % UNITS == 0
     )
 
@@ -90,9 +90,9 @@ class Lanes:
         return self.last(flat, tokens, read)[:strings]
 
 
-def _packed(matrix: Float[Tensor, "unit input"], count: int = UNITS) -> Float32[np.ndarray, " pack_input_unit"]:
-    """A matrix in packs of so many units."""
-    packs: np.ndarray = matrix.detach().unflatten(0, (-1, count)).transpose(1, 2).contiguous().numpy()
+def _packed(matrix: Float[Tensor, "unit input"]) -> Float32[np.ndarray, " pack_input_unit"]:
+    """A matrix in packs of a few units."""
+    packs: np.ndarray = matrix.detach().unflatten(0, (-1, UNITS)).transpose(1, 2).contiguous().numpy()
     return packs.reshape(-1)
 
 
@@ -112,7 +112,7 @@ class _Layer:
         self.eps, self.norm_first = block.norm2.eps, block.norm1 is not None
         self.output, self.output_bias = self.attention.output.weight.detach(), self.attention.output.bias
         self.up, self.up_bias = mlp.up.weight.detach(), mlp.up.bias.detach()
-        self.down = (_packed(mlp.down.weight, PACK), mlp.down.bias.detach().numpy())
+        self.down = (_packed(mlp.down.weight), mlp.down.bias.detach().numpy())
         self.norms = (*affine(block.norm1 or block.norm2), *affine(block.norm2))
 
     def heads(self, name: str) -> tuple[Float[Tensor, "head size width"], Float[Tensor, "head size"]]:
@@ -210,23 +210,27 @@ class _First(_Layer):
         heads, tokens, width, lanes = self.config.heads, self.tokens, self.config.width, self.span.lanes
         offset, room = int(self.config.marker == "cls"), self.span.room(tokens)
         shares = [self.space.take(name, heads, room, self.groups * lanes) for name in ("keep", "out", "put")]
-        weights, rest = (self.space.take(name, heads, room, tokens) for name in ("weights", "rest"))
+        weights = self.space.take("weights", heads, room + self.length, tokens)  # the flipped tokens' own come last
+        rest, new = self.space.take("rest", heads, room, tokens), self.space.take("new", heads, self.length)
         rare, rare_keep = torch.empty(heads, tokens, dtype=torch.long), self.space.take("rare_keep", heads, tokens)
         found = (*(part.numpy() for part in (weights, rest, *shares)),)
         for part in found:
-            part[:, tokens:] = 0.0  # nobody reads what becomes of it, but odd numbers could be slow
+            part[:, tokens:room] = 0.0  # nobody reads what becomes of it, but odd numbers could be slow
         given = (self.span, self.scores.numpy(), rows.numpy(), flipped.numpy(), offset)
         on_cores(partial(first_shares, *given, found, rare.numpy(), rare_keep.numpy()), heads)
-        value = self.value[:, rows]
-        sums = rest_sums = torch.bmm(weights, value)  # [head, room, number]
-        if bool((rare >= 0).any()):
+        on_cores(partial(own_shares, *given, found[0], room, new.numpy()), heads)
+        value = self.value.index_select(1, rows)
+        sums = rest_sums = torch.bmm(weights, value)  # [head, room and flips, number]
+        if rare.numpy().max() >= 0:
             rest_sums = torch.bmm(rest, value)
-        own = self._own(rows, flipped, offset, value)
-        base = self.vector[torch.cat([rows, rows[:1].expand(room - tokens)])]
+        own = np.empty((self.length, sums.shape[2]), np.float32)
+        tables = (self.value.numpy(), self.vector.numpy(), flipped.numpy())
+        own_numbers(sums.numpy(), room, new.numpy(), *tables, own)
+        base = self.vector.index_select(0, torch.cat([rows, rows[:1].expand(room - tokens)]))
         ones = np.zeros(self.groups * lanes, np.bool_)
         ones[: self.length] = string.numpy()
         mixed = (base.numpy(), found[2:], (sums.numpy(), rest_sums.numpy()), self.bits.numpy(), ones)
-        some = (*mixed, rare.numpy(), rare_keep.numpy(), own.numpy(), offset)
+        some = (*mixed, rare.numpy(), rare_keep.numpy(), own, offset)
         together = max(1, STATES_NUMBERS // (room * width * lanes))
         for begin in range(0, self.groups, together):
             count = min(together, self.groups - begin)
@@ -235,12 +239,3 @@ class _First(_Layer):
             done = (self.finish, self.eps, self.norm_first, begin)
             on_cores(partial(first_layer, self.span, states.numpy(), *some, *done), count)
             yield states.numpy()
-
-    def _own(self, rows: Tensor, flipped: Tensor, offset: int, value: Tensor) -> Float[Tensor, "flip number"]:
-        """What the flipped tokens themselves become."""
-        weights = self.space.take("own", len(value), len(flipped), len(rows))
-        new = self.space.take("own_new", len(value), len(flipped))
-        given = (self.span, self.scores.numpy(), rows.numpy(), flipped.numpy(), offset)
-        on_cores(partial(own_shares, *given, weights.numpy(), new.numpy()), len(value))
-        brought = torch.bmm(weights, value).addcmul_(new[..., None], self.value[:, flipped])
-        return brought.sum(dim=0).add_(self.vector[flipped])

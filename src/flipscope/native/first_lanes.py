@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 from numba import boolean, float32, int64, njit, types, void
 
+from flipscope.native.compiled import compiled
 from flipscope.native.lanes import add_units, normalise
 from flipscope.native.simd import (
     UNITS,
@@ -119,25 +120,26 @@ def first_shares(
                 kept[flip], taken[flip], given[flip] = _ZERO, _ZERO, grow * share
 
 
-@compiled_by_span(lambda span: [void(span, _cube, _whole, _whole, int64, _cube, _matrix, int64, int64)])
+@compiled_by_span(lambda span: [void(span, _cube, _whole, _whole, int64, _cube, int64, _matrix, int64, int64)])
 def own_shares(
     span: Span,
     scores: Float32[np.ndarray, "head row row"],
     rows: Int64[np.ndarray, " token"],
     flipped: Int64[np.ndarray, " flip"],
     offset: int,
-    weights: Float32[np.ndarray, "head flip token"],
+    weights: Float32[np.ndarray, "head row token"],
+    begin: int,
     new: Float32[np.ndarray, "head flip"],
     first: int,
     last: int,
 ) -> None:
-    """The flipped token's own weights: on the other tokens, and on its ``new`` self."""
+    """The flipped token's own weights: on the other tokens, in rows from ``begin`` on, and on its ``new`` self."""
     tokens = len(rows)
     filled = (tokens + span.lanes - 1) // span.lanes * span.lanes
     seen, powers = np.zeros(tokens, np.float32), np.zeros(filled, np.float32)
     for head in range(first, last):
         for flip in range(len(flipped)):
-            line, own = scores[head, flipped[flip]], weights[head, flip]
+            line, own = scores[head, flipped[flip]], weights[head, begin + flip]
             top = _NEVER
             for j in range(tokens):
                 seen[j] = line[rows[j]]
@@ -149,6 +151,27 @@ def own_shares(
                 own[j] /= total
             new[head, flip] = own[offset + flip]
             own[offset + flip] = _ZERO
+
+
+@compiled(void(_cube, int64, _matrix, _cube, _matrix, _whole, _matrix))
+def own_numbers(
+    sums: Float32[np.ndarray, "head row number"],
+    begin: int,
+    new: Float32[np.ndarray, "head flip"],
+    value: Float32[np.ndarray, "head row number"],
+    vector: Float32[np.ndarray, "row number"],
+    flipped: Int64[np.ndarray, " flip"],
+    own: Float32[np.ndarray, "flip number"],
+) -> None:
+    """What the flipped tokens themselves become: ``sums`` from row ``begin`` on are what others bring to them."""
+    for flip in range(len(flipped)):
+        row = flipped[flip]
+        for number in range(own.shape[1]):
+            own[flip, number] = vector[row, number]
+        for head in range(len(sums)):
+            share = new[head, flip]
+            for number in range(own.shape[1]):
+                own[flip, number] += sums[head, begin + flip, number] + share * value[head, row, number]
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
@@ -234,8 +257,8 @@ def first_layer(
     """The first layer's output at every token, for ``states`` first .. last - 1, which begin with group ``begin``.
 
     ``shares`` are keep, out and put [head, room, lane], ``sums`` all of them and those without a rare flip's key
-    [head, room, number]: there is room for whole tiles of tokens. ``bits`` are the values of both bits at each lane's
-    position, ``ones`` the lanes whose bit is 1 and becomes 0.
+    [head, room or more, number]: there is room for whole tiles of tokens. ``bits`` are the values of both bits at each
+    lane's position, ``ones`` the lanes whose bit is 1 and becomes 0.
     """
     up_bias, down, down_bias, gain1, shift1, gain2, shift2 = finish
     (heads, _, numbers), tokens, lanes = sums[0].shape, rare.shape[1], span.lanes
@@ -262,11 +285,13 @@ def first_layer(
                 if 0 <= flip < len(own) and flip // lanes == group:
                     for number in range(numbers):
                         x[number * lanes + flip % lanes] = own[flip, number]
-                at = token * width * lanes
-                _enter(span, x, gain1, shift1, up_bias, eps, norm_first, into, at)
-                add_units(one, x, width * lanes, hidden, down, down_bias, into, at, active)
+                _enter(span, x, gain1, shift1, up_bias, eps, norm_first, into, token * width * lanes)
             if start + span.tokens <= tokens:
-                normalise(span, into, start * width * lanes, width, gain2, shift2, eps)
+                at, units = start * width * lanes, width * lanes
+                add_units(span, tile, units, numbers * lanes, hidden, down, down_bias, into, at, active)
+                normalise(span, into, at, width, gain2, shift2, eps)
             else:  # what stands in the spare room stays what it is
                 for token in range(start, tokens):
-                    normalise(one, into, token * width * lanes, width, gain2, shift2, eps)
+                    at, units = token * width * lanes, ((token - start) * numbers + width) * lanes
+                    add_units(one, tile, units, 0, hidden, down, down_bias, into, at, active)
+                    normalise(one, into, at, width, gain2, shift2, eps)

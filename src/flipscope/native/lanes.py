@@ -2,8 +2,8 @@
 
 States stand as [token, coordinate, lane]. A matrix product multiplies one weight, in every lane, by numbers that stand
 together; attention, norms and ReLU are done lane by lane, and nothing is ever turned on its side. Weights that are the
-same for all lanes come in packs of four units, ``[unit / 4, input, 4]``, the second matrix of an MLP in packs of eight.
-Sums of a tile, of a few tokens (span.TOKENS) and four units, are held in registers.
+same for all lanes come in packs of four units, ``[unit / 4, input, 4]``. Sums of a tile, of a few tokens (span.TOKENS)
+and four units, are held in registers.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Int64
-from numba import boolean, float32, int64, types, void
+from numba import boolean, float32, int64, njit, types, void
 
 from flipscope.native.simd import (
-    PACK,
     UNITS,
     add,
     add_loaded,
@@ -29,8 +28,8 @@ from flipscope.native.simd import (
     larger,
     load,
     load_column,
-    load_pack,
     load_units,
+    moderate_power_of_two,
     multiply,
     multiply_add,
     one_token,
@@ -38,10 +37,8 @@ from flipscope.native.simd import (
     smaller,
     splat,
     splat_column,
-    splat_pack,
     splat_units,
     spread_column,
-    spread_pack,
     spread_units,
     store,
     store_tile,
@@ -52,6 +49,7 @@ from flipscope.native.span import Span, compiled_by_span
 
 _cube, _matrix, _row, _number = float32[:, :, ::1], float32[:, ::1], float32[::1], float32
 _ZERO, _ONE, _NEVER, _ALWAYS = np.float32(0), np.float32(1), np.float32(-np.inf), np.float32(np.inf)
+SMALL = 8  # numbers of a small key: known when compiling, its loops take a tenth less time
 
 
 def _for_one_token_too(signature: Any) -> Any:
@@ -90,6 +88,19 @@ def _product(
             store_tile(out, to, step, span.lanes, sums)
 
 
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _products(span: Any, query: Any, of: Any, key: Any, at: Any, step: Any) -> Any:
+    """A tile of products of the queries from ``of`` on with the keys from ``at`` on, ``step`` numbers each."""
+    sums, lanes = splat_units(span, _ZERO), span.lanes
+    for i in range(0, step, UNITS * lanes):  # their size is a multiple of four
+        a, b = of + i, at + i
+        sums = add_loaded(sums, query, a, step, key, b, step)
+        sums = add_loaded(sums, query, a + lanes, step, key, b + lanes, step)
+        sums = add_loaded(sums, query, a + 2 * lanes, step, key, b + 2 * lanes, step)
+        sums = add_loaded(sums, query, a + 3 * lanes, step, key, b + 3 * lanes, step)
+    return sums
+
+
 @compiled_by_span(lambda span: [void(span, _row, int64, _row, int64, int64, _row, _row)])
 def _scores(
     span: Span,
@@ -110,9 +121,7 @@ def _scores(
     store_tile(ends, 0, span.lanes, 0, splat_column(span, _NEVER))
     store(ends, block, splat(span, _ALWAYS))
     for j in range(0, tokens * step, UNITS * step):
-        sums = splat_units(span, _ZERO)
-        for i in range(0, step, span.lanes):
-            sums = add_loaded(sums, query, first * step + i, step, key, j + i, step)
+        sums = _products(span, query, first * step, key, j, step)
         store_tile(scores, to, span.lanes, block, sums)
         a, b, c, d = columns_of(sums)
         most = larger(larger(a, b), larger(larger(c, d), load_column(span, ends, 0, span.lanes)))
@@ -120,6 +129,88 @@ def _scores(
         least = smaller(first_row(b), smaller(first_row(a), load(span, ends, block)))
         store(ends, block, smaller(first_row(d), smaller(first_row(c), least)))  # in this order NaN does not count
         to += UNITS * block
+
+
+@compiled_by_span(lambda span: [_number(span, _row, int64, _row, int64, int64)])
+def _centre_keys(
+    span: Span,
+    key: Float32[np.ndarray, " token_size_lane"],
+    filled: int,
+    query: Float32[np.ndarray, " token_size_lane"],
+    tokens: int,
+    size: int,
+) -> Any:
+    """Take from every key the middle of all keys; how large a logit can then be, at most, in any lane.
+
+    The same vector taken from all keys takes the same from all logits of a row, which softmax does not notice. More
+    keys are added, that change no maximum. Lanes in which a number is NaN do not count.
+    """
+    lanes, step, middle = span.lanes, size * span.lanes, np.zeros(size * span.lanes, np.float32)
+    half = splat(span, np.float32(0.5))
+    for i in range(0, step, lanes):
+        most, least = splat(span, _NEVER), splat(span, _ALWAYS)
+        for at in range(i, i + tokens * step, step):
+            number = load(span, key, at)
+            most, least = larger(number, most), smaller(number, least)
+        store(middle, i, multiply_add(half, most, multiply(half, least)))
+    far, long = splat(span, _ZERO), splat(span, _ZERO)
+    for token in range(tokens):
+        of_key, of_query = splat(span, _ZERO), splat(span, _ZERO)
+        for i in range(0, step, lanes):
+            at = token * step + i
+            number, other = subtract(load(span, key, at), load(span, middle, i)), load(span, query, at)
+            store(key, at, number)
+            of_key, of_query = multiply_add(number, number, of_key), multiply_add(other, other, of_query)
+        far, long = larger(of_key, far), larger(of_query, long)
+    for i in range(tokens * step, filled * step):
+        key[i] = key[i - step]
+    store(middle, 0, multiply(far, long))
+    bound = _ZERO
+    for lane in range(lanes):
+        bound = max(bound, middle[lane])
+    return np.sqrt(bound)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _add_powers(
+    span: Any, query: Any, first: Any, key: Any, filled: Any, tokens: Any, step: Any, numerators: Any, sums: Any
+) -> None:
+    """Powers of two of the products with all keys; those of whole tiles of keys are added to ``sums``."""
+    lanes, block = span.lanes, span.tokens * span.lanes
+    for j in range(0, filled, UNITS):
+        p = moderate_power_of_two(_products(span, query, first * step, key, j * step, step))
+        store_tile(numerators, j * block, lanes, block, p)
+        if j + UNITS <= tokens:
+            a, b, c, d = columns_of(p)
+            store_tile(sums, 0, lanes, 0, add(add(add(a, b), add(c, d)), load_column(span, sums, 0, lanes)))
+
+
+@compiled_by_span(lambda span: [void(span, _row, int64, _row, int64, int64, int64, _row, _row)])
+def _moderate_numerators(
+    span: Span,
+    query: Float32[np.ndarray, " token_size_lane"],
+    first: int,
+    key: Float32[np.ndarray, " token_size_lane"],
+    filled: int,
+    tokens: int,
+    size: int,
+    numerators: Float32[np.ndarray, " key_query_lane"],
+    shares: Float32[np.ndarray, " query_and_one_lane"],
+) -> None:
+    """The softmax's numerators (Eqs 8a, 8b) of a tile's tokens, from ``first`` on, where all logits are moderate.
+
+    Then no largest logit need be known, and no key is negligible. ``shares`` become one over the sums.
+    """
+    lanes, block = span.lanes, span.tokens * span.lanes
+    store_tile(shares, 0, lanes, 0, splat_column(span, _ZERO))
+    if size == SMALL:
+        _add_powers(span, query, first, key, filled, tokens, SMALL * lanes, numerators, shares)
+    else:
+        _add_powers(span, query, first, key, filled, tokens, size * lanes, numerators, shares)
+    total = load_column(span, shares, 0, lanes)
+    for k in range(tokens // UNITS * UNITS, tokens):
+        total = add(total, load_column(span, numerators, k * block, lanes))
+    store_tile(shares, 0, lanes, 0, divide(splat(total, _ONE), total))
 
 
 @compiled_by_span(lambda span: [_number(span, _row, int64, int64)])
@@ -175,20 +266,22 @@ def _numerators(
             count += any_reaches(load_column(span, scores, j * block, span.lanes), low)
     total = splat(top, _ZERO)
     for k in range(count):
-        p = power_of_two(subtract(load_column(span, scores, keys[k] * block, span.lanes), top))
+        logits = load_column(span, scores, keys[k] * block, span.lanes)
+        p = power_of_two(subtract(logits, load_column(span, ends, 0, span.lanes)))  # few registers are left
         store_tile(scores, k * block, span.lanes, 0, p)
         total = add(total, p)
     store_tile(ends, 0, span.lanes, 0, divide(splat(total, _ONE), total))
     return count
 
 
-@compiled_by_span(lambda span: [void(span, _row, _row, int64[::1], int64, _row, int64, _row, int64, int64)])
+@compiled_by_span(lambda span: [void(span, _row, _row, int64[::1], int64, int64, _row, int64, _row, int64, int64)])
 def _averages(
     span: Span,
     numerators: Float32[np.ndarray, " key_query_lane"],
     shares: Float32[np.ndarray, " query_and_one_lane"],
     keys: Int64[np.ndarray, " key"],
     count: int,
+    tokens: int,
     value: Float32[np.ndarray, " pack_token_unit_lane"],
     size: int,
     out: Float32[np.ndarray, " token_inner_lane"],
@@ -196,13 +289,19 @@ def _averages(
     step: int,
 ) -> None:
     """Weighted sums of the values (Eq 8c) for a tile's queries, written from ``first`` on, ``step`` numbers a query."""
-    lanes, pack = span.lanes, len(value) // size * UNITS
+    lanes, pack, block, unit = span.lanes, len(value) // size * UNITS, span.tokens * span.lanes, UNITS * span.lanes
     share = load_column(span, shares, 0, lanes)
+    whole = count // UNITS * UNITS if count == tokens else 0  # keys that need not be looked up
     for d in range(0, size, UNITS):
         sums, begin = splat_units(span, _ZERO), d // UNITS * pack
-        for k in range(count):
-            at = begin + keys[k] * UNITS * lanes
-            sums = add_loaded(sums, numerators, k * span.tokens * lanes, lanes, value, at, lanes)
+        for k in range(0, whole, UNITS):
+            at, of = begin + k * unit, k * block
+            sums = add_loaded(sums, numerators, of, lanes, value, at, lanes)
+            sums = add_loaded(sums, numerators, of + block, lanes, value, at + unit, lanes)
+            sums = add_loaded(sums, numerators, of + 2 * block, lanes, value, at + 2 * unit, lanes)
+            sums = add_loaded(sums, numerators, of + 3 * block, lanes, value, at + 3 * unit, lanes)
+        for k in range(whole, count):
+            sums = add_loaded(sums, numerators, k * block, lanes, value, begin + keys[k] * unit, lanes)
         store_tile(out, first + d * lanes, step, lanes, times_column(sums, share))
 
 
@@ -239,11 +338,14 @@ def normalise(
         store_tile(x, at, step, 0, number)
 
 
-@compiled_by_span(lambda span: [void(span.of(1), _row, int64, int64, _row, _row, _row, int64, int64[::1])])
+@compiled_by_span(
+    _for_one_token_too(lambda span: void(span, _row, int64, int64, int64, _row, _row, _row, int64, int64[::1]))
+)
 def add_units(
-    one: Span,
-    units: Float32[np.ndarray, " unit_lane"],
+    span: Span,
+    units: Float32[np.ndarray, " token_unit_lane"],
     begin: int,
+    step: int,
     count: int,
     down: Float32[np.ndarray, " pack_unit_coordinate"],
     bias: Float32[np.ndarray, " width"],
@@ -251,22 +353,23 @@ def add_units(
     first: int,
     active: Int64[np.ndarray, " unit"],
 ) -> None:
-    """Add to one token, from ``first`` on, what the positive parts of ``count`` hidden units bring it, and the bias.
+    """Add to a tile's tokens, from ``first`` on, what the positive parts of ``count`` hidden units bring, and the bias.
 
-    Units that are off in every lane are left out.
+    The units stand from ``begin`` on, ``step`` numbers a token. Those that are off at every token of the tile, in every
+    lane, are left out: tokens of one string, and flips of it, mostly agree on that.
     """
-    on, lanes = 0, one.lanes
+    on, lanes, row = 0, span.lanes, len(bias) * span.lanes
     for unit in range(count):
-        number = larger(splat(one, _ZERO), load(one, units, begin + unit * lanes))
-        store(units, begin + on * lanes, number)
-        active[on] = unit * PACK
+        number = load_column(span, units, begin + unit * lanes, step)
+        number = larger(splat(number, _ZERO), number)
+        store_tile(units, begin + on * lanes, step, 0, number)
+        active[on] = unit * UNITS
         on += any_nonzero(number)
-    for i in range(0, len(bias), PACK):
-        sums, to, pack = splat_pack(one, _ZERO), first + i * lanes, i * count
+    for i in range(0, len(bias), UNITS):
+        sums, to, pack = spread_units(span, bias, i, 0), first + i * lanes, i * count
         for k in range(on):
-            sums = add_spread(sums, units, begin + k * lanes, 0, down, pack + active[k])
-        sums = add(sums, spread_pack(one, bias, i, 0))
-        store_tile(x, to, 0, lanes, add(sums, load_pack(one, x, to, 0, lanes)))
+            sums = add_spread(sums, units, begin + k * lanes, step, down, pack + active[k])
+        store_tile(x, to, row, lanes, add(sums, load_units(span, x, to, row, lanes)))
 
 
 _weights = types.UniTuple(_row, 12)
@@ -290,7 +393,7 @@ def middle_layer(
 
     A group has room for more tokens than it has, up to a multiple of a tile's: what stands there is computed along.
     """
-    one, lanes, some_tokens = one_token(span), span.lanes, span.tokens
+    lanes, some_tokens = span.lanes, span.tokens
     qkv_weight, qkv_bias, output, output_bias, up, up_bias, down, down_bias, gain1, shift1, gain2, shift2 = weights
     width, hidden, size = len(down_bias), len(up_bias), len(qkv_bias) // (3 * heads)
     room, inner = states.shape[1] // (width * lanes), heads * size
@@ -314,14 +417,21 @@ def middle_layer(
             some = qkv_weight[at + 2 * part : at + 3 * part]
             some_bias = qkv_bias[bias + 2 * size : bias + 3 * size]
             _product(span, x, room, width, some, some_bias, value, UNITS * lanes, room * lanes, False)
-            for i in range(tokens * row, filled * row):  # more keys, that change no maximum
-                key[i] = key[i - row]
-            lost = least + _bits_of_values(span, value, tokens, size)
+            moderate = 2 * _centre_keys(span, key, filled, query, tokens, size) <= least
+            if moderate:
+                for j in range(tokens):
+                    keys[j] = j
+            else:
+                lost = least + _bits_of_values(span, value, tokens, size)
             for token in range(0, room, some_tokens):
-                _scores(span, query, token, key, filled, size, scores, ends)
-                count = _numerators(span, scores, ends, tokens, lost, keys)
+                count = tokens
+                if moderate:
+                    _moderate_numerators(span, query, token, key, filled, tokens, size, scores, ends)
+                else:
+                    _scores(span, query, token, key, filled, size, scores, ends)
+                    count = _numerators(span, scores, ends, tokens, lost, keys)
                 to = (token * inner + head * size) * lanes
-                _averages(span, scores, ends, keys, count, value, size, mixed, to, inner * lanes)
+                _averages(span, scores, ends, keys, count, tokens, value, size, mixed, to, inner * lanes)
         _product(span, mixed, room, inner, output, output_bias, x, width * lanes, lanes, True)
         for token in range(0, room, some_tokens):
             begin = token * width * lanes
@@ -329,8 +439,7 @@ def middle_layer(
             if norm_first:
                 normalise(span, few, 0, width, gain1, shift1, eps)
             _product(span, few, some_tokens, width, up, up_bias, units, hidden * lanes, lanes, False)
-            for k in range(some_tokens):
-                add_units(one, units, k * hidden * lanes, hidden, down, down_bias, few, k * width * lanes, active)
+            add_units(span, units, 0, hidden * lanes, hidden, down, down_bias, few, 0, active)
             normalise(span, few, 0, width, gain2, shift2, eps)
 
 
@@ -398,5 +507,5 @@ def last_layer(
         if norm_first:
             normalise(one, into, 0, width, gain1, shift1, eps)
         _product(one, into, 1, width, up, up_bias, units, 0, lanes, False)
-        add_units(one, units, 0, hidden, down, down_bias, into, 0, active)
+        add_units(one, units, 0, 0, hidden, down, down_bias, into, 0, active)
         normalise(one, into, 0, width, gain2, shift2, eps)

@@ -22,7 +22,6 @@ from flipscope.native.span import SpanType, lanes_of_register
 
 LOG2_E = math.log2(math.e)  # what turns logarithms into those to base 2
 UNITS = 4  # units, keys or coordinates of a tile
-PACK = 8  # coordinates of a tile of one token
 BLOCK = 16  # rows of a block that are computed together, one a lane, in one vector or two
 
 
@@ -317,10 +316,6 @@ def _units(_lanes: int) -> int:
     return UNITS
 
 
-def _pack(_lanes: int) -> int:
-    return PACK
-
-
 @register_jitable  # type: ignore[untyped-decorator]
 def keys_of(lanes: int) -> int:
     """Keys, or coordinates of values, of a tile of a block's rows."""
@@ -333,16 +328,11 @@ def group_of(lanes: int) -> int:
     return 3 * lanes // 4
 
 
-splat_column, splat_units, splat_pack = _splat_tile(_one), _splat_tile(_units), _splat_tile(_pack)
+splat_column, splat_units = _splat_tile(_one), _splat_tile(_units)
 splat_keys, splat_group = _splat_tile(keys_of), _splat_tile(group_of)
-spread_column, spread_units, spread_pack = _spread_tile(_one), _spread_tile(_units), _spread_tile(_pack)
+spread_column, spread_units = _spread_tile(_one), _spread_tile(_units)
 spread_keys = _spread_tile(keys_of)
-_load_one, load_units, load_pack, load_group = (
-    _load_tile(_one),
-    _load_tile(_units),
-    _load_tile(_pack),
-    _load_tile(group_of),
-)
+_load_one, load_units, load_group = _load_tile(_one), _load_tile(_units), _load_tile(group_of)
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
@@ -527,10 +517,23 @@ def abreast(_typing: Any, kind: Any) -> Any:
 
 _ROUNDER = np.float32(1.5 * 2**23)  # adding it rounds to an integer, which the lowest bits then hold
 _LOWEST = np.float32(-125.0)  # 2^-125 is no subnormal number, nor is 2^-0.5 times it
-# 2^f = 1 + f P(f) for |f| <= 1/2, to 5e-9: P interpolates at Chebyshev's nodes.
-_P5, _P4, _P3 = np.float32(1.5453163e-4), np.float32(1.33908636e-3), np.float32(9.61808256e-3)
-_P2, _P1, _P0 = np.float32(5.55035711e-2), np.float32(0.240226508), np.float32(0.693147188)
+# 2^f = 1 + f P(f) for |f| <= 1/2, to 8e-8 before rounding: P is the best of its degree, which is one step less than
+# what would be lost in rounding.
+_P4, _P3, _P2 = np.float32(1.32746334e-3), np.float32(9.67196168e-3), np.float32(5.55067837e-2)
+_P1, _P0 = np.float32(0.240222353), np.float32(0.693147062)
 _ONE = np.float32(1.0)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def moderate_power_of_two(x: Any) -> Any:
+    """2^x for |x| <= 125 to float32's rounding; NaN stays NaN."""
+    shifted = add(x, splat(x, _ROUNDER))
+    f = subtract(x, subtract(shifted, splat(x, _ROUNDER)))
+    p = multiply_add(splat(x, _P4), f, splat(x, _P3))
+    p = multiply_add(p, f, splat(x, _P2))
+    p = multiply_add(p, f, splat(x, _P1))
+    p = multiply_add(p, f, splat(x, _P0))
+    return _times_power(multiply_add(p, f, splat(x, _ONE)), shifted)
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
@@ -542,8 +545,7 @@ def power_of_two(x: Any) -> Any:
     x = abreast(larger(splat(x, _LOWEST), x))
     shifted = abreast(add(x, splat(x, _ROUNDER)))
     f = abreast(subtract(x, subtract(shifted, splat(x, _ROUNDER))))
-    p = abreast(multiply_add(splat(x, _P5), f, splat(x, _P4)))
-    p = abreast(multiply_add(p, f, splat(x, _P3)))
+    p = abreast(multiply_add(splat(x, _P4), f, splat(x, _P3)))
     p = abreast(multiply_add(p, f, splat(x, _P2)))
     p = abreast(multiply_add(p, f, splat(x, _P1)))
     p = abreast(multiply_add(p, f, splat(x, _P0)))
