@@ -538,7 +538,7 @@ def test_dropout_left_on_is_noticed() -> None:
     ("model", "sentence"),
     [
         (3, "must be callable"),
-        (lambda bits: bits, r"\(4, 3\) are not one a string"),
+        (lambda bits: bits, r"\(4, 3\) are not one per string"),
         (lambda bits: bits.sum(dim=1)[:2], "2 logits for 4 strings"),
         (lambda bits: "yes", "returned str"),
         (lambda bits: (bits.sum(dim=1), 1), "returned tuple"),

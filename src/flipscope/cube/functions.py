@@ -76,7 +76,7 @@ class BooleanFunction:
 
     @staticmethod
     def from_words(words: Words, n: int) -> BooleanFunction:
-        """The function with this packed truth table of n bits (64 values a word, repeated when n < 6)."""
+        """The function with this packed truth table of n bits (64 values per word, repeated when n < 6)."""
         n = _checked_table_bits(n)
         given = np.asarray(words)
         if given.dtype != np.uint64 or given.shape != (max(1, 1 << n >> 6),):

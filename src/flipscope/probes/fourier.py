@@ -140,7 +140,7 @@ def logit_range(model: Subject) -> Range:
     model, config = asked, asked.config
     if config.outputs > 2 or config.readout == "every":
         raise InputError(
-            f"a model with outputs={config.outputs} and readout={config.readout!r} has more than one logit a string"
+            f"a model with outputs={config.outputs} and readout={config.readout!r} has more than one logit per string"
         )
     rows = _numbers(model.head.weight)  # [output, width]
     bias = np.zeros(len(rows)) if model.head.bias is None else _numbers(model.head.bias)
@@ -169,7 +169,7 @@ def _numbers(parameter: Tensor) -> Floats:
     return parameter.detach().double().cpu().numpy()
 
 
-def _asked(model: Subject, output: Output, value_range: Range | None) -> tuple[Oracle, Range | None]:
+def _oracle_within(model: Subject, output: Output, value_range: Range | None) -> tuple[Oracle, Range | None]:
     """The oracle of the model, and the range of its values if they are real."""
     ask = oracle(model, output)
     if output == "sign":
@@ -206,7 +206,7 @@ def coefficient(
     for the empty S, half its change under a flip at the first position of S is sampled, which has the same coefficient
     and less noise, as it keeps only the sets with that position; a sample then takes two queries.
     """
-    ask, ends = _asked(model, output, value_range)
+    ask, ends = _oracle_within(model, output, value_range)
     chosen = check_positions(positions, check_count("n", n))
     if ends is None or not chosen:
         return fourier_coefficient(ask, n, chosen, value_range=ends, **sampling)
@@ -259,7 +259,7 @@ def weight_by_degree(
     had, middle ones at large n cannot, by any number of strings that one could ask. Hence by default the degrees with
     C(n, k) <= samples / 2. A value outside its interval, such as one below 0, is moved to the nearer end.
     """
-    ask, ends = _asked(model, output, value_range)
+    ask, ends = _oracle_within(model, output, value_range)
     queries = Queries(ask, n, ends)
     size = check_count("samples", samples, 20)
     error = 1 - check_confidence(confidence)
@@ -475,7 +475,7 @@ def degree_test(
 
     A logit is rounded, so the tolerance of a trial is 1e-4 of half its range unless given.
     """
-    ask, ends = _asked(model, output, value_range)
+    ask, ends = _oracle_within(model, output, value_range)
     return low_degree_test(ask, n, degree, value_range=ends, **_tolerant(options, ends))
 
 
@@ -489,7 +489,7 @@ def first_degree(
     **options: Unpack[DegreeOptions],
 ) -> Sweep:
     """The first degree 0, 1, 2, ... that `degree_test` accepts; never more than the true one."""
-    ask, ends = _asked(model, output, value_range)
+    ask, ends = _oracle_within(model, output, value_range)
     return first_accepted_degree(ask, n, max_degree=max_degree, value_range=ends, **_tolerant(options, ends))
 
 
@@ -503,7 +503,7 @@ def sparsity_test(
     **options: Unpack[SparsityOptions],
 ) -> TestResult:
     """Whether the model's sign or logit has at most `sparsity` coefficients that are not zero."""
-    ask, ends = _asked(model, output, value_range)
+    ask, ends = _oracle_within(model, output, value_range)
     return fourier_sparsity_test(ask, n, sparsity, value_range=ends, **options)
 
 
@@ -517,7 +517,7 @@ def first_sparsity(
     **options: Unpack[SparsityOptions],
 ) -> Sweep:
     """The first sparsity 0, 1, 2, ... that `sparsity_test` accepts; never more than the true one."""
-    ask, ends = _asked(model, output, value_range)
+    ask, ends = _oracle_within(model, output, value_range)
     return first_accepted_sparsity(ask, n, max_sparsity=max_sparsity, value_range=ends, **options)
 
 

@@ -59,11 +59,11 @@ class Options(TypedDict, total=False):
 
     threshold: float  # the answer is 1 where logit > threshold (default 0)
     path: Path  # "auto" (default), "general" or "fast"
-    precision: Precision  # "auto" (default), "float64" or "native": see `precision.trusted_signs`
-    inputs: Inputs  # what the model is given for bits: see `engine.GeneralEngine`
+    precision: Precision  # "auto" (default), "float64" or "native": see `flips.signs.trusted_signs`
+    inputs: Inputs  # what the model is given for bits: see `flips.engine.GeneralEngine`
     batch: int | None  # strings in one call of the general path (default: what is fastest)
     memory_limit: int  # bytes that a batch may take
-    heuristic: bool  # skip flips that are unlikely to matter, with an audit: see `screen` (default False)
+    heuristic: bool  # skip flips that are unlikely to matter, with an audit: see `flips.screen` (default False)
     progress: Progress | None  # called with (strings done, strings in all)
 
 
@@ -181,7 +181,7 @@ def sensitivity_profile(
 
 def truth_table(model: Model, n: int, **options: Unpack[Options]) -> BooleanFunction:
     """The Boolean function that the model computes on strings of length n <= 20, each asked once."""
-    return _asked_table(model, n, options)[0]
+    return _exact_table(model, n, options)[0]
 
 
 def _looks(size: int) -> Iterator[int]:
@@ -195,7 +195,7 @@ def _looks(size: int) -> Iterator[int]:
 
 def _exhaustive(model: Model, n: int, options: Options) -> SensitivityProfile:
     """The exact spectrum, from the truth table."""
-    f, how = _asked_table(model, n, options)
+    f, how = _exact_table(model, n, options)
     profile = cube_sensitivity.profile(f)
     total = 1 << n
     return SensitivityProfile(
@@ -212,7 +212,7 @@ def _exhaustive(model: Model, n: int, options: Options) -> SensitivityProfile:
     )
 
 
-def _asked_table(model: Model, n: int, options: Options) -> tuple[BooleanFunction, Measured]:
+def _exact_table(model: Model, n: int, options: Options) -> tuple[BooleanFunction, Measured]:
     """The truth table, and how it was measured."""
     n = check_count("n", n)
     if n > MAX_EXHAUSTIVE_BITS:

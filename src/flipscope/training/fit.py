@@ -152,7 +152,7 @@ def fit(
 ) -> Fitted:
     """Train the model in place and return how it went; it ends with the weights of the smallest validation loss.
 
-    The model maps bits [string, position] in uint8 to one logit a string, positive for 1, or to two. loss "bce" is
+    The model maps bits [string, position] in uint8 to one logit per string, positive for 1, or to two. loss "bce" is
     the binary cross entropy; "mse" is the squared distance to +1 for label 1 and -1 for label 0, or to the labels
     themselves where they are floating-point numbers. `batch` and `seed` are for a fixed set; other sources bring their
     own. weight_decay is L2 for adam and sgd, and decoupled for adamw.
