@@ -27,7 +27,16 @@ _DECIDABLE_BITS = 26  # equality of unstructured functions compares truth tables
 
 
 class BooleanFunction:
-    """A function from {0,1}^n to {0,1}."""
+    """A function from {0,1}^n to {0,1}.
+
+    It comes from an expression (`parse`), a name of the zoo, a callable or a table, and is called on one string or on
+    rows of them. `~ & | ^` combine functions; `flipscope.describe` and the rest of `flipscope.cube` measure them.
+
+    >>> f = BooleanFunction.from_table([0, 1, 1, 1])
+    >>> g = BooleanFunction.from_callable(lambda bits: bits[:, 0] & bits[:, 1], n=2)
+    >>> (f ^ g)([[0, 1], [1, 1]]).tolist()
+    [1, 0]
+    """
 
     __slots__ = ("cache", "n", "node")
 

@@ -108,6 +108,11 @@ def blowup(
     inputs, where model(batch) does not. Every position that a norm sees counts, padding too. Strings may stand on any
     axis inside the model: which one is found out by asking it for one string and for two. The model is in evaluation
     mode meanwhile, and left as it was.
+
+    >>> vectors = torch.tensor([[[0.0, 0.0, 0.0, 0.0]], [[3.0, -1.0, -1.0, -1.0]]])  # of variance 0 and 3
+    >>> found = blowup(nn.Sequential(nn.LayerNorm(4, eps=1.0)), vectors)
+    >>> found.tau.tolist(), found.bound  # 1 + 1 / sqrt(variance + eps) of each [string, norm]; what they cannot exceed
+    ([[2.0], [1.5]], 2.0)
     """
     parts = list(_parts(model, inputs, _inverse_std, _forward(model, forward, all_positions), batch))
     columns = zip(*(part.values for part in parts), strict=True)
@@ -123,7 +128,12 @@ def neighbourhood(
     forward: Forward | None = None,
     batch: int = DEFAULT_BATCH,
 ) -> Neighbourhood:
-    """The blowup on B_S(x) (Eq 28): on each string of bits and on its flips at the positions (default: all)."""
+    """The blowup on B_S(x) (Eq 28): on each string of bits and on its flips at the positions (default: all).
+
+    >>> from flipscope.models import Transformer, encoder
+    >>> neighbourhood(Transformer(encoder(width=8, layers=1)), np.array([[0, 1, 1]])).beta.shape  # [string, neighbour]
+    (1, 4)
+    """
     bits = check_strings(strings)
     length = bits.shape[1]
     chosen = tuple(range(length)) if positions is None else check_positions(positions, length)
