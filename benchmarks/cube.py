@@ -53,7 +53,7 @@ def rival_transforms(values: np.ndarray) -> dict[str, Callable[[], Any]]:
 
 
 def report(title: str, seconds: dict[str, float], ours: str) -> None:
-    """One line a side, with its time over ours."""
+    """One line per side, with its time over ours."""
     print(f"\n{title}")
     for name, time in seconds.items():
         print(f"  {name:44s} {milliseconds(time):>10s}   {time / seconds[ours]:8.2f} x ours")

@@ -1,6 +1,6 @@
 """Sensitivity of one string of 100 bits (its logit and 100 flips): a rival's way, plain PyTorch, and the fast path.
 
-  (i)   one forward a flip, batch 1, every position computed, as rivals do
+  (i)   one forward per flip, batch 1, every position computed, as rivals do
   (ii)  well-batched PyTorch: every position of every layer, the best of several batch sizes
   (ii') the same tuned: the last layer only where it is read
   (iii) the fast path: exact algebra alone, and with deltas
@@ -87,7 +87,7 @@ def least(sides: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, 
 
 
 def gemm_peak() -> float:
-    """Multiply-adds a second of a large float32 product on one thread."""
+    """Multiply-adds per second of a large float32 product on one thread."""
     a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
     return 1024**3 / least({"gemm": lambda: a @ b}, 10)["gemm"]
 
@@ -118,7 +118,7 @@ def machine() -> str:
 def grid(widths: tuple[int, ...], layers: tuple[int, ...], ffn: int, repeats: int) -> None:
     """The table of widths, layers and initialisations."""
     peak = gemm_peak()
-    print(f"GEMM peak of one thread: {peak / 1e9:.0f} G multiply-adds a second; FFN {ffn} x width\n")
+    print(f"GEMM peak of one thread: {peak / 1e9:.0f} G multiply-adds per second; FFN {ffn} x width\n")
     titles = (
         "width:5 layers:6 init:14 (i)_s:8 (ii)_s:8 peak:5 (ii)′_s:8 exact_s:8 deltas_s:8 |:1 ii/exact:8 ii/deltas:9 "
     )
@@ -217,7 +217,7 @@ def _screened(model: Transformer, engine: FastEngine, strings: np.ndarray):  # t
 
 
 def mix(count: int, screened_strings: int) -> None:
-    """A seeded sample of App. F's shapes over all four initialisations: total seconds a string, hence time-weighted."""
+    """A seeded sample of App. F's shapes over all four initialisations: total seconds per string, so time-weighted."""
     plain = exact = deltas = with_screen = 0.0
     for seed in range(count):
         model = Transformer(random_shape(seed), scheme=ALL_SCHEMES[seed % 4], seed=seed).eval()
@@ -248,7 +248,7 @@ def mix(count: int, screened_strings: int) -> None:
 
 
 def _screened_seconds(model: Transformer, engine: FastEngine, strings: np.ndarray, each: float) -> float:
-    """Seconds a string with screening, when all the strings are measured.
+    """Seconds per string with screening, when all the strings are measured.
 
     Where the screen lets most flips through, eight strings tell the time of each; the pilot is shared by all.
     """
@@ -263,7 +263,7 @@ def _screened_seconds(model: Transformer, engine: FastEngine, strings: np.ndarra
 
 
 def exhaustive(length: int) -> None:
-    """All strings once and the cube's kernel, against n + 1 forwards a string."""
+    """All strings once and the cube's kernel, against n + 1 forwards per string."""
     from flipscope.probes.sensitivity import truth_table
 
     model = Transformer(encoder(32, 2, 4, ffn_width=64), scheme="gaussian", seed=1).eval()
@@ -282,7 +282,7 @@ def exhaustive(length: int) -> None:
     seconds = least(sides, 2)
     by_flips = min(time for name, time in seconds.items() if name != "table")
     ratio = by_flips / len(sample) * 2**length / seconds["table"]
-    print(f"\nExhaustive n = {length}: {ratio:.1f} x n + 1 forwards a string (goal {0.9 * (length + 1):.1f})")
+    print(f"\nExhaustive n = {length}: {ratio:.1f} x n + 1 forwards per string (goal {0.9 * (length + 1):.1f})")
 
 
 def main() -> None:

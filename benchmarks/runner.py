@@ -1,4 +1,4 @@
-"""What a runner costs: seconds a trial that does nothing, with and without the store, and how well two workers share.
+"""What a runner costs: seconds per trial that does nothing, with and without the store, and how well two workers share.
 
   overhead    trials that return at once: in this process, on a pool of two workers, on a Dask LocalCluster of two
   efficiency  trials of two seconds of pure computing on a pool of two workers: the time that one worker needs for
@@ -38,7 +38,7 @@ from flipscope.lab.study import Outcome, Result, Scale, Study, Table, Trial
 
 WORKERS = 2
 GOAL = 0.9  # of the time of two workers that goes into trials
-POOL_GOAL_MS, CLUSTER_GOAL_MS = 0.5, 5.0  # a trial, without the store
+POOL_GOAL_MS, CLUSTER_GOAL_MS = 0.5, 5.0  # per trial, without the store
 RESULTS_GOAL_SECONDS, RESULTS_GOAL_MB = 10.0, 200.0  # for a hundred thousand rows
 
 
@@ -85,7 +85,7 @@ def jobs(study: Spins) -> list[Job]:
 
 
 def steady_seconds(runner: Runner, study: Spins) -> float:
-    """Seconds a trial, from the tenth of them on: workers take their time to start, but only once."""
+    """Seconds per trial, from the tenth of them on: workers take their time to start, but only once."""
     ends = []
     for event in runner.run(jobs(study)):
         if isinstance(event, Failed):
@@ -137,7 +137,7 @@ def local_cluster() -> Iterator[Runner]:
 
 def overhead(quick: bool) -> None:
     count = 300 if quick else 3000
-    print(f"milliseconds a trial that does nothing, {count} trials, {WORKERS} workers")
+    print(f"milliseconds per trial that does nothing, {count} trials, {WORKERS} workers")
     print(f"{'runner':<14}{'alone':>10}{'stored':>10}{'goal alone':>14}")
     with contextlib.ExitStack() as stack:
         sides: dict[str, tuple[Runner, float | None]] = {

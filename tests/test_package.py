@@ -45,6 +45,11 @@ def test_every_public_name_resolves_to_its_home() -> None:
         assert getattr(flipscope, name) is not None
 
 
+def test_the_readme_lists_every_public_name_and_no_other() -> None:
+    rows = re.findall(r"^\| `([A-Za-z]\w*)[^`/]*` \| ", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(rows) == sorted(set(flipscope.__all__) - {"__version__"})
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
         _ = flipscope.no_such_name  # type: ignore[attr-defined]

@@ -213,7 +213,7 @@ def test_rows_of_pairs_separate_blocks_from_bits() -> None:
     f = gate([0, 1, 1, 1], apart([row] * 3))
     assert sensitivity.max_sensitivity(f) == 4
     assert sensitivity.block_sensitivity(f) == 6
-    assert sensitivity.certificate_complexity(f) == 6  # two bits a row show that it is neither
+    assert sensitivity.certificate_complexity(f) == 6  # two bits per row show that it is neither
 
 
 def test_blocks_and_certificates_of_the_zoo() -> None:

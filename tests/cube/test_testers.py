@@ -303,7 +303,7 @@ BAD: list[tuple[str, Callable[[], Any]]] = [
     ("tolerance must be", lambda: low_degree_test(parity, 5, 1, tolerance=-1)),
     ("tolerance 1 hides", lambda: low_degree_test(parity, 5, 1, tolerance=1)),
     ("raise max_queries", lambda: low_degree_test(parity, 100, 12)),
-    ("takes 2^91 queries a trial", lambda: low_degree_test(parity, 100, 90)),
+    ("takes 2^91 queries per trial", lambda: low_degree_test(parity, 100, 90)),
     ("sparsity must be", lambda: fourier_sparsity_test(parity, 5, -1)),
     ("free must be", lambda: fourier_sparsity_test(parity, 5, 1, free=0)),
     ("at most 20 positions", lambda: fourier_sparsity_test(parity, 50, 1, free=21)),

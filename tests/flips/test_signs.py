@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from flipscope.basics.errors import InputError
 from flipscope.flips.engine import GeneralEngine, neighbours
-from flipscope.flips.signs import FACTOR, FEWEST, NUDGED, SAMPLE, TrustedSigns, trusted_signs
+from flipscope.flips.signs import FACTOR, FEWEST, PERTURBED, SAMPLE, TrustedSigns, trusted_signs
 from flipscope.models import Transformer, encoder, recognizer
 from flipscope.probes.influence import influences
 from flipscope.probes.sensitivity import logit_changes, sensitivities, sensitivity
@@ -214,8 +214,8 @@ def test_samples_are_smaller_where_few_logits_are_asked_for(monkeypatch: pytest.
     few = dict(asked)
     sensitivities(model, strings(40, 20))
     looking = 3  # strings asked to see how many go into a batch
-    assert few == {torch.float64: looking + FEWEST + NUDGED}  # float32 is the fast path's
-    assert asked[torch.float64] - few[torch.float64] >= looking + SAMPLE + SAMPLE // NUDGED
+    assert few == {torch.float64: looking + FEWEST + PERTURBED}  # float32 is the fast path's
+    assert asked[torch.float64] - few[torch.float64] >= looking + SAMPLE + SAMPLE // PERTURBED
 
 
 # Deep random models of which float64 is wrong by more than eight perturbed logits say: four of 1051 that were tried.

@@ -60,7 +60,7 @@ def hooks(model: nn.Module) -> int:
 
 
 class Wrapped(nn.Module):
-    """Bits through an embedding and one step written in the test; then one logit a string."""
+    """Bits through an embedding and one step written in the test; then one logit per string."""
 
     def __init__(self, step: Callable[[Any, Tensor], Tensor], width: int = 4, **modules: nn.Module) -> None:
         super().__init__()

@@ -41,7 +41,7 @@ def pack(values: Bits) -> Words:
 
 
 def unpack(words: Words) -> Bits:
-    """The 0/1 vector held by packed words, 64 values a word."""
+    """The 0/1 vector held by packed words, 64 values per word."""
     return np.unpackbits(np.ascontiguousarray(words, dtype="<u8").view(np.uint8), bitorder="little")
 
 

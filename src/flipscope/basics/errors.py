@@ -11,7 +11,15 @@ _RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u
 
 
 class InputError(ValueError):
-    """Bad input, said in one clear sentence; the command line turns it into its exit code."""
+    """Bad input, said in one clear sentence; the command line turns it into its exit code.
+
+    >>> import flipscope
+    >>> try:
+    ...     flipscope.parse("x1 & x2", n=1)
+    ... except InputError as error:
+    ...     print(str(error).splitlines()[0])
+    n = 1 is too small; this needs 2 bits.
+    """
 
     exit_code: ClassVar[int] = 2
 

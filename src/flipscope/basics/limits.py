@@ -14,7 +14,7 @@ from pathlib import Path
 
 from flipscope.basics.errors import InputError
 
-MOST_WORK = 10**20  # multiplications: thirty years of a core that does 10^11 a second
+MOST_WORK = 10**20  # multiplications: thirty years of a core that does 10^11 per second
 
 
 @functools.cache

@@ -55,7 +55,7 @@ def welch_difference(first: Sequence[float], second: Sequence[float], confidence
     groups = [np.asarray(group, np.float64) for group in (first, second)]
     if any(group.ndim != 1 or len(group) < 2 or not np.isfinite(group).all() for group in groups):
         raise InputError(
-            f"Welch's interval needs two finite numbers or more a group, got {len(first)} and {len(second)}"
+            f"Welch's interval needs two finite numbers or more per group, got {len(first)} and {len(second)}"
         )
     parts = [float(group.var(ddof=1)) / len(group) for group in groups]
     centre, spread = float(groups[0].mean() - groups[1].mean()), sum(parts)

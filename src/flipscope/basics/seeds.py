@@ -35,12 +35,12 @@ def seed_number(seed: int | np.random.Generator) -> int:
 def random_strings(rng: np.random.Generator, count: int, n: int) -> Bits:
     """Uniform strings of shape (count, n); drawing them in several calls gives the same strings."""
     check_strings_fit(count, n)
-    # Whole 64-bit words a string: narrower draws would throw away bits at the end of each call.
+    # Whole 64-bit words per string: narrower draws would throw away bits at the end of each call.
     words = rng.integers(0, 1 << 64, size=(count, -(-n // 64)), dtype=np.uint64)
     return np.unpackbits(words.astype("<u8").view(np.uint8), axis=1, count=n, bitorder="little")
 
 
 def check_strings_fit(count: int, n: int) -> None:
-    """Raise InputError if so many strings, one byte a bit, and the words they are drawn as do not fit into memory."""
+    """Raise InputError if so many strings, one byte per bit, and the words they are drawn as do not fit into memory."""
     need = count * (n + 16 * -(-n // 64))
     check_memory(need, f"{count:,} strings of {n:,} bits", "give fewer or shorter ones")

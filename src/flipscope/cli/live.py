@@ -131,7 +131,7 @@ class Live:
             said.append(f"{self._retried:,} retried")
         if self._finished and elapsed:
             rate = self._finished / elapsed
-            said.append(f"{rate:.2g} a second" if rate >= 1 else f"{span(1 / rate)} each")
+            said.append(f"{rate:.2g} per second" if rate >= 1 else f"{span(1 / rate)} each")
         if share > 0.01:
             said.append(f"about {span(elapsed / share - elapsed)} left")
         return ", ".join(said)

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from flipscope.probes.results import Flips, SensitivityProfile
     from flipscope.probes.sensitivity import Options
 
-ESTIMATE_BYTES = 500  # of an estimate and its parts, of which a spectrum has two a bit
+ESTIMATE_BYTES = 500  # of an estimate and its parts, of which a spectrum has two per bit
 PIECES = 8  # the work of all random models is cut so that no piece is more than this part of it
-FEWEST = 4  # strings a piece: each piece copies the model and compares its signs with float64 anew
+FEWEST = 4  # strings per piece: each piece copies the model and compares its signs with float64 anew
 
 EXAMPLES = """
   flipscope random-model --init uniform --length 100 --count 20 --strings 50
@@ -61,7 +61,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{what} (default {default})")
     for name in ("width", "layers", "heads"):
         parser.add_argument(f"--{name}", type=int, metavar="N", help="fix it (default: drawn for each model)")
-    parser.add_argument("--workers", type=int, metavar="W", help="processes (default: one a core)")
+    parser.add_argument("--workers", type=int, metavar="W", help="processes (default: one per core)")
     engine(parser)
     sampling(parser)
 

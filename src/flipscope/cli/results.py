@@ -280,7 +280,7 @@ def _repair(arguments: argparse.Namespace) -> int:
 
 
 def _overview(kept: Sequence[Kept], arguments: argparse.Namespace) -> int:
-    """One row a study."""
+    """One row per study."""
     rows: list[Row] = []
     for study, code in _current_codes(kept).items():
         own = [entry for entry in kept if entry.study == study]
@@ -356,7 +356,7 @@ class _Survey:
 
 
 def _rows_page(rows: Rows, limit: int) -> RenderableType:
-    """One row a trial, the first of them; what all have in common stands below, and whole tracebacks after it."""
+    """One row per trial, the first of them; what all have in common stands below, and whole tracebacks after it."""
     survey, first = _Survey(), list[Row]()
     for row in rows:
         survey.add(row)

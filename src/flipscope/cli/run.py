@@ -36,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=int, metavar="K", help="measure at most K trials now; the next call goes on")
     parser.add_argument("--verbose", action="store_true", help="show every number that a verdict rests on")
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--workers", type=int, metavar="W", help="processes (default: one a core; 0: in this process)")
+    where.add_argument("--workers", type=int, metavar="W", help="processes (default: one per core; 0: in this process)")
     where.add_argument("--cluster", metavar="ADDRESS", help="of a Dask scheduler, such as tls://node1:8786")
     where.add_argument(
         "--slurm", action="store_true", help="start Dask workers as Slurm jobs (needs flipscope[cluster])"

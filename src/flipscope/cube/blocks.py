@@ -1,4 +1,4 @@
-"""Packed truth tables of nodes, 64 strings an operation, streamed in blocks so that memory stays small."""
+"""Packed truth tables of nodes, 64 strings per operation, streamed in blocks so that memory stays small."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flipscope.basics.progress import Progress
 from flipscope.cube.structure import MAX_TABLE_BITS, Const, Gate, Leaf, Node, Symmetric, Table, post_order
 
 BLOCK_WORDS = 1 << 13  # 64 KiB of packed values: a gate's operands stay in cache
-CALL_BLOCK_WORDS = 1 << 9  # 32,768 strings a call of the user's function
+CALL_BLOCK_WORDS = 1 << 9  # 32,768 strings per call of the user's function
 NODE_WORDS = 1 << 24  # words of all nodes of a block together, 128 MiB: many nodes make the blocks shorter
 
 
@@ -51,7 +51,7 @@ def _block_words(node: Node) -> int:
     """How many words of the table to compute together, so that everything a block holds stays small."""
     nodes = post_order(node)
     room = NODE_WORDS // len(nodes)
-    if node.has_call:  # its strings are unpacked, one byte a bit
+    if node.has_call:  # its strings are unpacked, one byte per bit
         widest = max(current.kernel.arity for current in nodes if not isinstance(current, Const))
         room = min(room, CALL_BLOCK_WORDS, (1 << 20) // widest)
     return max(64, min(room, BLOCK_WORDS))
@@ -102,7 +102,7 @@ def block(node: Node, positions: tuple[int, ...], start: int, count: int) -> Wor
 
 
 def _symmetric_words(kernel: Symmetric, columns: list[int], index: Words) -> Words:
-    """The number of ones is (ones among high columns: one number a word) + (ones among low ones: a pattern)."""
+    """The number of ones is (ones among high columns: one number per word) + (ones among low ones: a pattern)."""
     low = [j for j in columns if j < 6]
     high_mask = sum(1 << (j - 6) for j in columns if j >= 6)
     inside = index_bits(0, 64, 6)[:, low].sum(axis=-1, dtype=np.int64)
@@ -112,7 +112,7 @@ def _symmetric_words(kernel: Symmetric, columns: list[int], index: Words) -> Wor
 
 
 def _gathered_words(kernel: Table, columns: list[int], index: Words) -> Words:
-    """A table whose variables stand anywhere: gather its bits, 64 strings a word."""
+    """A table whose variables stand anywhere: gather its bits, 64 strings per word."""
     base = np.zeros(len(index), np.int64)
     inside = np.zeros(64, np.int64)
     within = index_bits(0, 64, 6).astype(np.int64)

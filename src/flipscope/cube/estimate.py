@@ -149,7 +149,7 @@ class Queries:
     def changes(self, strings: Bits) -> tuple[Bits, Bits]:
         """Values on the strings, and for each string and position 1 where flipping it changes the value.
 
-        Asks n + 1 queries a string and never builds more than one batch of neighbours.
+        Asks n + 1 queries per string and never builds more than one batch of neighbours.
         """
         width = self.n + 1
         values = np.empty(len(strings) * width, np.uint8)
@@ -169,7 +169,7 @@ class Queries:
         if values.shape != (len(strings),):
             raise InputError(
                 f"the oracle returned an array of shape {values.shape} for {len(strings)} strings;"
-                f" it must return one value a string, shape ({len(strings)},)"
+                f" it must return one value per string, shape ({len(strings)},)"
             )
         if values.dtype.kind not in "biuf":
             raise InputError(f"the oracle returned values of type {values.dtype}; it must return numbers")
@@ -279,7 +279,7 @@ class _Plan:
 def average_sensitivity(
     oracle: Oracle, n: int, *, value_range: Range | None = None, **sampling: Unpack[Sampling]
 ) -> Estimate:
-    """Estimate of as(f), from single random flips of random strings (2 queries a sample).
+    """Estimate of as(f), from single random flips of random strings (2 queries per sample).
 
     For real values this is the mean of sum_i |f(x) - f(x with bit i flipped)|^2 / 4, so that a function with
     values -1 and 1 has the average sensitivity of the Boolean function it stands for.
@@ -303,7 +303,7 @@ def average_sensitivity(
 
 
 def profile(oracle: Oracle, n: int, **sampling: Unpack[Sampling]) -> list[Estimate]:
-    """Estimates of the shares K_0 / 2^n, ..., K_n / 2^n that hold together (n + 1 queries a string)."""
+    """Estimates of the shares K_0 / 2^n, ..., K_n / 2^n that hold together (n + 1 queries per string)."""
     queries = Queries(oracle, n, None, sampling.get("batch_rows", DEFAULT_BATCH_ROWS))
     plan = _Plan.of(queries, n + 1, sampling)
     (for_strings,) = generators(plan.seed, 1)
@@ -316,7 +316,7 @@ def profile(oracle: Oracle, n: int, **sampling: Unpack[Sampling]) -> list[Estima
 
 
 def influences(oracle: Oracle, n: int, **sampling: Unpack[Sampling]) -> list[Estimate]:
-    """Estimates of the influence of each position that hold together (n + 1 queries a string)."""
+    """Estimates of the influence of each position that hold together (n + 1 queries per string)."""
     queries = Queries(oracle, n, None, sampling.get("batch_rows", DEFAULT_BATCH_ROWS))
     plan = _Plan.of(queries, n + 1, sampling)
     (for_strings,) = generators(plan.seed, 1)
@@ -332,7 +332,7 @@ def influences(oracle: Oracle, n: int, **sampling: Unpack[Sampling]) -> list[Est
 def noise_stability(
     oracle: Oracle, n: int, rho: float, *, value_range: Range | None = None, **sampling: Unpack[Sampling]
 ) -> Estimate:
-    """Estimate of Stab_rho(f) = E[f(x) f(y)], x and y rho-correlated, f in -1/1 form (2 queries a sample)."""
+    """Estimate of Stab_rho(f) = E[f(x) f(y)], x and y rho-correlated, f in -1/1 form (2 queries per sample)."""
     chance = (1 - _check_rho(rho)) / 2
     queries = Queries(oracle, n, value_range, sampling.get("batch_rows", DEFAULT_BATCH_ROWS))
     plan = _Plan.of(queries, 2, sampling)
@@ -404,7 +404,7 @@ def estimate_function(
 ) -> Estimates:
     """Estimates of all that uniformly drawn strings and their neighbours tell about a Boolean function.
 
-    Takes n + 1 queries a string, and one more for the noise stability at each of ``rhos``.
+    Takes n + 1 queries per string, and one more for the noise stability at each of ``rhos``.
     """
     queries = Queries(oracle, n, None, batch_rows)
     strings = check_count("strings", strings)

@@ -535,7 +535,14 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
 
 
 def parse(text: str, n: int | None = None) -> BooleanFunction:
-    """The function that ``text`` describes, on ``n`` bits or on as many as it needs."""
+    """The function that ``text`` describes, on ``n`` bits or on as many as it needs.
+
+    The language is that of the module's docstring; what it does not understand is an InputError that shows the place.
+
+    >>> f = parse("maj(x1..x3) ^ x4")
+    >>> f.n, f([[1, 1, 0, 0], [1, 1, 0, 1]]).tolist()
+    (4, [1, 0])
+    """
     if not isinstance(text, str):
         raise InputError(f"an expression is a string such as 'x1 ^ x2', not a {type(text).__name__}.")
     size = None if n is None else checked_bits(n)

@@ -27,7 +27,16 @@ _DECIDABLE_BITS = 26  # equality of unstructured functions compares truth tables
 
 
 class BooleanFunction:
-    """A function from {0,1}^n to {0,1}."""
+    """A function from {0,1}^n to {0,1}.
+
+    It comes from an expression (`parse`), a name of the zoo, a callable or a table, and is called on one string or on
+    rows of them. `~ & | ^` combine functions; `flipscope.describe` and the rest of `flipscope.cube` measure them.
+
+    >>> f = BooleanFunction.from_table([0, 1, 1, 1])
+    >>> g = BooleanFunction.from_callable(lambda bits: bits[:, 0] & bits[:, 1], n=2)
+    >>> (f ^ g)([[0, 1], [1, 1]]).tolist()
+    [1, 0]
+    """
 
     __slots__ = ("cache", "n", "node")
 
@@ -76,7 +85,7 @@ class BooleanFunction:
 
     @staticmethod
     def from_words(words: Words, n: int) -> BooleanFunction:
-        """The function with this packed truth table of n bits (64 values a word, repeated when n < 6)."""
+        """The function with this packed truth table of n bits (64 values per word, repeated when n < 6)."""
         n = _checked_table_bits(n)
         given = np.asarray(words)
         if given.dtype != np.uint64 or given.shape != (max(1, 1 << n >> 6),):

@@ -137,7 +137,7 @@ def low_degree_learner(
 ) -> LowDegreeHypothesis:
     """The polynomial of all coefficients up to a degree, estimated (Linial, Mansour and Nisan).
 
-    Takes one query a sample. If f has weight at most e above the degree, the polynomial is within
+    Takes one query per sample. If f has weight at most e above the degree, the polynomial is within
     e + terms * half_width^2 of f in mean square, and a Boolean f differs from the predicted sign on at most
     that share of the strings. To ``prune`` is to leave out the coefficients that could be zero, which brings
     this down to e + 4 * (coefficients that are not zero) * half_width^2: better for sparse spectra, worse for

@@ -27,7 +27,7 @@ class Products:
         width = sum(bits) + min(len(a), len(b)).bit_length()
         digits = (bits[0] // _DIGIT_BITS + 1) * (bits[1] // _DIGIT_BITS + 1)
         term_by_term = len(a) * len(b) * (_TERM_WORK + 0.8 * digits)
-        # One product of two very long integers, by Karatsuba's method, and one step a coefficient to pack and unpack.
+        # One product of two very long integers, by Karatsuba's method, and one step per coefficient to pack and unpack.
         longest = max(max(a), max(b)) * width / _DIGIT_BITS
         at_once = 8.0 * longest**1.585 + 3 * _TERM_WORK * (max(a) + max(b) + 1)
         self.work += min(term_by_term, at_once)

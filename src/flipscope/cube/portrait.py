@@ -168,10 +168,12 @@ def describe(
 ) -> Portrait:
     """All the numbers of a function, or of an expression: exact where they can be, else estimated with intervals.
 
-    With ``strings`` they are estimated from so many random strings in any case.
+    With ``strings`` they are estimated from so many random strings in any case, by ``seed`` and with ``confidence``;
+    ``rhos`` are those of the noise stability. The portrait has a field for each number; `as_json()` gives them all.
 
-        >>> describe("majority(5)").average_sensitivity
-        1.875
+    >>> portrait = describe("majority(5)")
+    >>> portrait.average_sensitivity, portrait.degree
+    (1.875, 5)
     """
     f = parse(function) if isinstance(function, str) else function
     name = function if isinstance(function, str) else repr(function)

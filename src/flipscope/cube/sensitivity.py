@@ -163,7 +163,7 @@ def _ways_to_be_sensitive(outer: Bits, parts: Sequence[Facts], i: int) -> int:
 
 
 def facts(f: BooleanFunction, progress: Progress | None = None) -> Facts:
-    """Everything exact about the sensitivity of f over its relevant bits, computed once a function."""
+    """Everything exact about the sensitivity of f over its relevant bits, computed once per function."""
     if "sensitivity" not in f.cache:
         f.cache["sensitivity"] = analyse(f.node, _SensitivityAnalysis(), progress)
     found: Facts = f.cache["sensitivity"]

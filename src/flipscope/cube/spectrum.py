@@ -188,7 +188,7 @@ def table_coefficients(words: Words, width: int) -> NDArray[np.int32]:
 
 
 def weights(f: BooleanFunction, progress: Progress | None = None) -> Weights:
-    """The exact spectrum of f summed by degree, computed once a function."""
+    """The exact spectrum of f summed by degree, computed once per function."""
     if "spectrum" not in f.cache:
         f.cache["spectrum"] = analyse(f.node, _SpectrumAnalysis(), progress)
     found: Weights = f.cache["spectrum"]

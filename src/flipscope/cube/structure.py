@@ -23,7 +23,7 @@ from flipscope.basics.errors import InputError
 
 Oracle: TypeAlias = Callable[[Bits], Any]
 
-MAX_DEPTH = 200  # an analysis descends two Python frames a level, on top of the caller's own
+MAX_DEPTH = 200  # an analysis descends two Python frames per level, on top of the caller's own
 RESTRICT_BLOCK = 1 << 20  # values of a restricted table that are gathered together
 MAX_TABLE_BITS = 30  # 2^30 values are 128 MiB packed
 
@@ -136,7 +136,7 @@ def checked_values(values: Any, count: int, name: str) -> Bits:
     array = as_array(values, name)
     if array.shape != (count,):
         raise InputError(
-            f"{name} returned an array of shape {array.shape} for {count} strings; return one value a string."
+            f"{name} returned an array of shape {array.shape} for {count} strings; return one value per string."
         )
     if array.dtype == object or not (np.issubdtype(array.dtype, np.number) or array.dtype == np.bool_):
         raise InputError(f"{name} returned values of type {array.dtype}; return 0 or 1 for every string.")

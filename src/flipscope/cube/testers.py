@@ -101,7 +101,7 @@ def low_degree_test(
     if degree >= n:
         return TestResult(True, 0.0, 0, epsilon, confidence, f"every function of {n} bits has degree at most {n}")
     if 1 << (degree + 1) > check_count("max_queries", max_queries):  # before any sum over so many groups
-        raise _OverBudget(f"degree {degree} takes 2^{degree + 1} queries a trial; raise max_queries ({max_queries})")
+        raise _OverBudget(f"degree {degree} takes 2^{degree + 1} queries per trial; raise max_queries ({max_queries})")
     if trials is None:
         trials = _degree_trials(queries, degree, epsilon, confidence, tolerance)
     trials = check_count("trials", trials)
@@ -425,7 +425,7 @@ def _energy_outside(
     seed: Seed,
     max_queries: int,
 ) -> Floats:
-    """Energy outside the k = 0, 1, ... largest coefficients of random restrictions, one restriction a row."""
+    """Energy outside the k = 0, 1, ... largest coefficients of random restrictions, one restriction per row."""
     from flipscope.cube.spectrum import walsh_hadamard
 
     free = min(check_count("free", free), queries.n)

@@ -38,7 +38,7 @@ class LabelledStrings:
         flat = checked_values(bits.ravel(), bits.size, "bits")
         labels = as_array(self.labels, "labels")
         if labels.shape != (len(bits),):
-            raise InputError(f"labels of shape {labels.shape} must be one a string, here ({len(bits)},)")
+            raise InputError(f"labels of shape {labels.shape} must be one per string, here ({len(bits)},)")
         for name, array in (
             ("bits", flat.reshape(bits.shape)),
             ("labels", checked_values(labels, len(bits), "labels")),

@@ -37,7 +37,7 @@ _CACHE_BYTES = 4 << 20  # beyond this size of the largest intermediate, larger b
 _DEVICE_BYTES = 256 << 20  # the same on an accelerator, which needs many strings to be busy
 _UNKNOWN_BYTES = _CACHE_BYTES // 32  # taken for the largest intermediate where it cannot be seen
 _BATCHES = 4  # that are worth asking for together
-_FEWEST, _MOST = 16, 1024  # strings a batch where memory allows: below, the overhead of each call shows
+_FEWEST, _MOST = 16, 1024  # strings per batch where memory allows: below, the overhead of each call shows
 
 
 class Engine(Protocol):
@@ -95,7 +95,7 @@ class GeneralEngine:
     ``inputs`` says what the model is given for bits [string, position]: "bits" are int64 zeros and ones (also the
     numbers of two tokens), "floats" are 0.0 and 1.0 in the model's number type, and a function of the int64 bits may
     return anything else: a tensor of tokens or embeddings, a tuple of arguments, or a dictionary of keywords. "auto"
-    gives floats to a module without embedding, else bits. The model answers with one logit a string, [string] or
+    gives floats to a module without embedding, else bits. The model answers with one logit per string, [string] or
     [string, 1], with two, [string, 2], of which the difference counts, or with an object that has them as ``logits``.
 
     With a ``dtype`` other than its own a module is copied. A module is in evaluation mode during each call, and left
@@ -142,7 +142,7 @@ class GeneralEngine:
         return table[:, 0], table[:, 1:]
 
     def outputs(self, strings: Bits, of: str | None = None) -> Float[Tensor, "string number"]:
-        """What the model, or the submodule of this name, gives for these strings, all of it in one row a string."""
+        """What the model, or the submodule of this name, gives for these strings, all of it in one row per string."""
         if of is None:
             return _rows(self._run(strings), len(strings), "the model")
         assert isinstance(self.model, nn.Module)
@@ -190,7 +190,7 @@ class GeneralEngine:
         return GeneralEngine(model, dtype=dtype, inputs=self._inputs, batch=batch, memory_limit=self._memory_limit)
 
     def prepare(self, strings: Bits) -> None:
-        """Choose the number of strings a batch for strings of this length."""
+        """Choose the number of strings per batch for strings of this length."""
         if self.length == strings.shape[1]:
             return
         if not self._fixed_batch:
@@ -210,7 +210,7 @@ class GeneralEngine:
         output = self._run(strings)
         logits = binary_logit(_numbers(output))
         if len(logits) != len(strings):
-            raise InputError(f"the model gave {len(logits)} logits for {len(strings)} strings: give one a string")
+            raise InputError(f"the model gave {len(logits)} logits for {len(strings)} strings: give one per string")
         found: Logits = logits.cpu().numpy()
         return found
 
@@ -403,7 +403,7 @@ def _numbers(output: Any) -> Tensor:
 
 
 def _rows(output: Any, strings: int, source: str) -> Float[Tensor, "string number"]:
-    """All numbers of an output, a row a string; of a tuple its first tensor."""
+    """All numbers of an output, one row per string; of a tuple its first tensor."""
     if isinstance(output, tuple | list):
         output = next((part for part in output if isinstance(part, Tensor)), output)
     values = _numbers(output)

@@ -168,7 +168,7 @@ class FastEngine:
         if self._mixed is not None and all(layer.compiled for layer in self._middle):
             chunk = max(chunk, STATES_NUMBERS // (first.tokens * width))
         if changed is not None and few:
-            chunk = min(128, int(chunk / float(changed.float().mean())))  # few tokens a flip: more flips together
+            chunk = min(128, int(chunk / float(changed.float().mean())))  # few tokens per flip: more flips together
         logits = [
             self._flips(first, part, None if changed is None else changed[part], base, last)
             for part in flips.split(chunk)

@@ -1,4 +1,4 @@
-"""The first layer of a string under all its flips, from tables made once a model.
+"""The first layer of a string under all its flips, from tables made once per model.
 
 A bit at a position has one of two vectors, so a model has 2N + 1 different input rows, and as many queries, keys and
 values. A flip changes one key and one query: every other row's attention is the old one with one key's part taken out

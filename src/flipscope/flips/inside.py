@@ -45,7 +45,7 @@ def type_inside(exact: GeneralEngine, strings: Bits) -> torch.dtype | None:
 def rounding_inside(exact: GeneralEngine, strings: Bits, inside: torch.dtype) -> float:
     """How far from the truth a logit may be that is rounded to this type inside.
 
-    A few times what a nudge of every weight by one unit in the last place does, or the conversion to float32.
+    A few times what a perturbation of every weight by one unit in the last place does, or the conversion to float32.
     """
     logits, eps = exact.logits(strings), torch.finfo(inside).eps
     moved = largest_difference(logits, exact.perturbed(eps).logits(strings))

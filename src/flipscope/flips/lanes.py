@@ -1,4 +1,4 @@
-"""The fast path of narrow models: strings side by side, one a lane, in compiled loops from first layer to last.
+"""The fast path of narrow models: strings side by side, one per lane, in compiled loops from first layer to last.
 
 A narrow layer takes less time than PyTorch's calls and the moves of numbers between them. Here the states of eight
 strings, or sixteen, stand beside each other from the first layer to the row that is read. Flips of one string are such

@@ -43,7 +43,7 @@ class LastLayer:
         scores = (seen @ absorbed[0] + shift).expand(pairs.flips, -1, -1).clone()  # [flip, token, head]
         changed_scores = new @ absorbed[0] + shift  # [pair, head]
         x = base[self.read].expand(pairs.flips, -1).clone()
-        here = (pairs.token == self.read).nonzero()[:, 0]  # at most one pair a flip
+        here = (pairs.token == self.read).nonzero()[:, 0]  # at most one pair per flip
         if len(here):
             moved = pairs.flip[here]
             x[moved] = pairs.states[here]

@@ -22,7 +22,7 @@ from flipscope.native.simd import BLOCK
 from flipscope.native.wide import TILE, mixtures, normalise, scale_and_rectify
 
 MOST_HEADS = 16  # at 100 bits 16 heads gain 5 % or more (widths 64, 128), 32 heads lose 3-12 % (widths 128, 256)
-WIDTH_OF_HEADS = 4  # narrower heads mix nearly as many vectors, three a head, as the product adds up, one a coordinate
+WIDTH_OF_HEADS = 4  # narrower heads mix nearly as many vectors, 3 per head, as the product adds up, one per coordinate
 RECTIFIED_WIDTH = 128  # of narrower rows, turning the units on their side takes as long as leaving out those off saves
 
 
@@ -51,7 +51,7 @@ def mixable(block: Block) -> bool:
 
 
 def make_mixed_tables(block: Block, tables: Tables, finish: Finish) -> MixedTables:
-    """The tables of the first layer's mixtures, once a model and length."""
+    """The tables of the first layer's mixtures, once per model and length."""
     norm, mlp, output = finish.norm1, block.mlp, block.attention.output
     assert mlp is not None
     vector = tables.vector if output is None or output.bias is None else tables.vector + output.bias

@@ -60,7 +60,7 @@ SAMPLE, SHARE, FEWEST = 32, 16, 16  # logits compared at the start: the most, on
 LOOKED = 8  # strings asked twice
 AUDIT = 256  # and later one of so many
 PERTURBATION = 2.0**-44  # relative change of every weight that stands for the rounding of float64
-NUDGED = 4  # one of so many of the logits compared at the start is computed again with perturbed weights, and no fewer
+PERTURBED = 4  # one of so many of the logits compared at the start, and no fewer, is computed with perturbed weights
 PERTURBATION_FACTOR = 16.0  # times the largest change of so few: see "Honest precision" in docs/instrument.md
 FINER = 2.0**-29  # the rounding of float64 over that of float32
 SWITCH = 0.25  # where more signs than this would be computed twice, float64 alone is cheaper
@@ -161,7 +161,7 @@ class TrustedSigns:
         self._ahead = self._asked = 0  # logits that are known to be asked for, and those that have been
         self._compared: Counter[str] = Counter()  # logits of different value compared with float64, by way of asking
         self._values: NDArray[np.floating] = np.empty(0)  # those values
-        self._nudged = 0  # how many of them were computed with perturbed weights
+        self._perturbed = 0  # how many of them were computed with perturbed weights
         self._finer = 1.0  # the rounding of float64 over that of what most of the work is done in
 
     @property
@@ -240,10 +240,10 @@ class TrustedSigns:
             self.tolerance = max(self.tolerance, floor)
         else:
             self._widen(max(FACTOR * largest_difference(logits[sample], exact), floor))
-        some = min(new, max(NUDGED, self._size() // NUDGED) - self._nudged)
+        some = min(new, max(PERTURBED, self._size() // PERTURBED) - self._perturbed)
         if some > 0:
-            self._nudge(self._exact, rows(sample[:some]), exact[:some])
-            self._nudged += some
+            self._compare_perturbed(self._exact, rows(sample[:some]), exact[:some])
+            self._perturbed += some
 
     def _widen(self, margin: float) -> None:
         """Trust no sign within this margin; and float64 errs as float32 does, so many times less."""
@@ -251,12 +251,12 @@ class TrustedSigns:
         if math.isfinite(margin):  # float32 may overflow where float64 does not
             self.tolerance = max(self.tolerance, self._finer * margin)
 
-    def _nudge(self, engine: GeneralEngine, strings: Bits, exact: Logits) -> None:
+    def _compare_perturbed(self, engine: GeneralEngine, strings: Bits, exact: Logits) -> None:
         """Measure how far from the truth logits in float64 may be."""
         moved = largest_difference(exact, engine.perturbed(PERTURBATION).logits(strings))
         self.tolerance = max(self.tolerance, PERTURBATION_FACTOR * moved)
         if self._finer == 1.0:
-            # Nudges of a weight that is used twice may cancel. Rounding in float32 does not.
+            # Perturbations of a weight that is used twice may cancel. Rounding in float32 does not.
             coarse = FACTOR * largest_difference(exact, engine.converted(torch.float32).logits(strings))
             self.tolerance = max(self.tolerance, FINER * coarse) if math.isfinite(coarse) else self.tolerance
 

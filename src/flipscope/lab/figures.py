@@ -29,7 +29,10 @@ class Series:
     """Points that belong together. `low` and `high` are intervals: a band around a line, whiskers elsewhere.
 
     Series of one `colour` number look alike in every panel of a figure; without one they are numbered in order.
-    `values` are told by a scale of colours: of points, or of the cells of a heatmap, whose middles x and y are.
+    `values` are shown by a scale of colours: of points, or of the cells of a heatmap, whose middles x and y are.
+
+    >>> Series("squares", [1, 2, 3], [1, 4, 9], "points").kind
+    'points'
     """
 
     label: str
@@ -60,7 +63,11 @@ class Series:
 
 @dataclass(frozen=True)
 class Rule:
-    """A straight line at one value of an axis, such as the N/2 of a random function."""
+    """A straight line at one value of an axis, such as the N/2 of a random function.
+
+    >>> Rule(50, "random function").axis
+    'y'
+    """
 
     value: float
     label: str
@@ -69,7 +76,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class Note:
-    """A few words at a place of the panel."""
+    """A few words at a place of the panel, given in the units of its axes.
+
+    >>> Note(10, 0.5, "N/2").text
+    'N/2'
+    """
 
     x: float
     y: float
@@ -78,7 +89,12 @@ class Note:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes. `categories` name the whole numbers 0, 1, 2 … of the x axis, `value_label` the colours."""
+    """One pair of axes. `categories` name the whole numbers 0, 1, 2 … of the x axis, `value_label` the colours.
+
+    >>> panel = Panel("", "N", "share", [Series("", [10, 20], [0.1, 0.2])], rules=[Rule(0.15, "limit")])
+    >>> len(panel.series), panel.y_log
+    (1, False)
+    """
 
     title: str
     x_label: str
@@ -99,7 +115,7 @@ class Panel:
 class Figure:
     """One or more panels with a caption; `name` is the file name of its exports.
 
-    With `same_axes` all panels have the ranges that hold all of them (small multiples).
+    With `same_axes` all panels have the ranges that hold all of them (small multiples). The module has an example.
     """
 
     name: str
@@ -124,7 +140,12 @@ class Figure:
 
 
 def histogram(label: str, samples: Values, edges: Sequence[float], *, share: bool = True, **look: Any) -> Series:
-    """The share of the samples, or their number, between each two neighbours of the edges, as bars."""
+    """The share of the samples, or their number, between each two neighbours of the edges, as bars.
+
+    >>> found = histogram("sensitivity", [0, 0, 1, 2], [-0.5, 0.5, 1.5, 2.5])
+    >>> found.x, found.y
+    ([0.0, 1.0, 2.0], [0.5, 0.25, 0.25])
+    """
     found = np.asarray([value for value in samples if value is not None], np.float64)
     counts, places = np.histogram(found, np.asarray(edges, np.float64))
     heights = counts / max(1, len(found)) if share else counts

@@ -36,6 +36,14 @@ def for_each(
     A judge that makes several `intervals` says so, and so does a claim that makes others `besides`. A group without
     rows leaves the claim undecided, and so do fewer groups than `fewest`, though one of them can contradict. With
     `sort` the weakest of equal verdicts is shown.
+
+    >>> from flipscope.lab.verdict import at_least
+    >>> rows = Rows({"n": n, "right": 95} for n in (4, 8))
+    >>> judged = for_each(
+    ...     rows.by("n"), lambda n, own, level: at_least(share(own.total("right"), 100, level), 0.8, f"accuracy at {n}")
+    ... )
+    >>> judged.verdict, judged.note, len(judged.parts)
+    ('reproduced', 'holds for 2 of 2 groups', 2)
     """
     found = list(groups)
     if not any(rows for _, rows in found):
@@ -52,7 +60,13 @@ def for_each(
 
 
 def weakest_first(parts: Iterable[Judgement]) -> list[Judgement]:
-    """Judgements against one limit, the one nearest to breaking it first; those without a number before all."""
+    """Judgements against one limit, the one nearest to breaking it first; those without a number before all.
+
+    >>> from flipscope.lab.verdict import at_least
+    >>> found = [at_least(share(hits, 100), 0.5, f"{hits} %") for hits in (90, 70, 80)]
+    >>> [part.quantity for part in weakest_first(found)]
+    ['70 %', '80 %', '90 %']
+    """
 
     def room(part: Judgement) -> float:
         end = -math.inf if part.high is None else -part.high
@@ -62,18 +76,31 @@ def weakest_first(parts: Iterable[Judgement]) -> list[Judgement]:
 
 
 def share(hits: int, of: int, confidence: float = 1 - ERROR) -> Estimate:
-    """So many of so many, with Clopper and Pearson's interval."""
+    """So many of so many, with Clopper and Pearson's interval.
+
+    >>> found = share(19, 20)
+    >>> found.value, round(found.low, 3), round(found.high, 3)
+    (0.95, 0.751, 0.999)
+    """
     return proportions([hits], of, confidence)[0]
 
 
 def share_of(rows: Rows, test: Callable[[Row], bool], confidence: float = 1 - ERROR) -> Estimate:
-    """The share of the rows that pass the test."""
+    """The share of the rows that pass the test, with its interval.
+
+    >>> share_of(Rows({"y": y} for y in range(10)), lambda row: row["y"] < 8).value
+    0.8
+    """
     return share(sum(map(test, rows)), len(rows), confidence)
 
 
 @dataclass(frozen=True)
 class Quotient:
-    """Something measured over its bound, and where."""
+    """Something measured over its bound, and where: what `bound_holds` judges.
+
+    >>> Quotient("N = 10", share(3, 100).scaled(1 / 0.5)).found.value
+    0.06
+    """
 
     place: str
     found: Estimate
@@ -82,7 +109,13 @@ class Quotient:
 def bound_holds(quotients: Sequence[Quotient], quantity: str, *, fewest: int, missing: str) -> Judgement:
     """Whether measured over bound is at most 1 at every place; one interval above 1 contradicts.
 
-    Fewer places than `fewest` reproduce nothing, though one of them can contradict.
+    Fewer places than `fewest` reproduce nothing, though one of them can contradict. `missing` is the reason if there
+    is none.
+
+    >>> places = [Quotient(f"N = {n}", share(30, 100).scaled(n)) for n in (2, 10)]
+    >>> judged = bound_holds(places, "probability over bound", fewest=2, missing="nothing was counted")
+    >>> judged.verdict, judged.note
+    ('contradicted', 'largest at N = 10; 2 places, broken at N = 10')
     """
     if not quotients:
         return Judgement.without(missing)
@@ -97,14 +130,24 @@ def bound_holds(quotients: Sequence[Quotient], quantity: str, *, fewest: int, mi
 
 
 def rates(table: Rows, hits: str, of: str, bound: str) -> Rows:
-    """The rows with a bound, and as `quotient` the estimate of `hits` in `of` over it; all intervals hold together."""
+    """The rows with a bound, and as `quotient` the estimate of `hits` in `of` over it; all intervals hold together.
+
+    >>> table = Rows([{"hits": 3, "of": 100, "bound": 0.5}, {"hits": 3, "of": 100, "bound": None}])
+    >>> [row["quotient"].value for row in rates(table, "hits", "of", "bound")]
+    [0.06]
+    """
     rows = table.having(bound)
     confidence = 1 - ERROR / max(1, len(rows))
     return Rows({**row, "quotient": share(row[hits], row[of], confidence).scaled(1 / row[bound])} for row in rows)
 
 
 def rates_below(hits: str, of: str, bound: str, place: str, *, fewest: int) -> Callable[[Rows], Judgement]:
-    """A judge: a probability is at most its bound in every row that has one; `place` names a row by its columns."""
+    """A judge: a probability is at most its bound in every row that has one; `place` names a row by its columns.
+
+    >>> judge = rates_below("hits", "of", "bound", "N = {n}", fewest=1)
+    >>> judge(Rows([{"n": 10, "hits": 3, "of": 100, "bound": 0.5}])).note
+    'largest at N = 10; 1 places, broken nowhere'
+    """
 
     def judge(table: Rows) -> Judgement:
         found = rates(table, hits, of, bound)
@@ -115,7 +158,12 @@ def rates_below(hits: str, of: str, bound: str, place: str, *, fewest: int) -> C
 
 
 def unless_few(found: Judgement, count: int, fewest: int, what: str) -> Judgement:
-    """Too few cases reproduce nothing, though one of them can contradict."""
+    """The same judgement, undecided if it is reproduced by fewer than `fewest` cases; one case can contradict.
+
+    >>> judged = unless_few(never(0, 3, "violations"), 3, 10, "models")
+    >>> judged.verdict, judged.note, judged.remedy
+    ('undecided', 'too few models: 3', 'at least 10 models')
+    """
     if found.verdict != "reproduced" or count >= fewest:
         return found
     return found.left_open(f"too few {what}: {count}", f"at least {fewest} {what}")
@@ -125,6 +173,11 @@ def with_fewest(judged: Judgement, found: Estimate, reach: float, unit: str) -> 
     """Let an undecided judgement of samples in [0, 1] say how many it takes at least, if all of them lie at one end.
 
     Even then n of them leave an interval of length 1 - (error/2)^(1/n); the limit is at the distance `reach`.
+
+    >>> from flipscope.lab.verdict import at_least
+    >>> found = share(5, 5)
+    >>> with_fewest(at_least(found, 0.9, "share"), found, 0.1, "models").remedy
+    'at least 36 models'
     """
     fewest = math.ceil(math.log((1 - found.confidence) / 2) / math.log(1 - reach))
     if judged.verdict != "undecided" or found.samples >= fewest:
@@ -133,7 +186,12 @@ def with_fewest(judged: Judgement, found: Estimate, reach: float, unit: str) -> 
 
 
 def asymptotic(found: Judgement) -> Judgement:
-    """A theorem on lengths without bound is not contradicted by the lengths that were measured."""
+    """The same judgement, undecided if contradicted: lengths that were measured say nothing against a limit theorem.
+
+    >>> judged = asymptotic(never(1, 10, "violations"))
+    >>> judged.verdict, judged.remedy
+    ('undecided', 'longer strings')
+    """
     if found.verdict != "contradicted":
         return found
     note = "the theorem may set in at a longer length"
@@ -141,7 +199,12 @@ def asymptotic(found: Judgement) -> Judgement:
 
 
 def never_exceeds(column: str, bound: str, what: str = "share of cases that break it") -> Callable[[Rows], Judgement]:
-    """A judge: a column is never above the column of its bound; rows without a bound do not count."""
+    """A judge: a column is never above the column of its bound; rows without a bound do not count.
+
+    >>> judge = never_exceeds("y", "bound")
+    >>> judge(Rows([{"y": 1.0, "bound": 2.0}, {"y": 3.0, "bound": 4.0}])).note
+    '0 of 2 cases; largest quotient 0.75'
+    """
 
     def judge(table: Rows) -> Judgement:
         cases = [(row[column], row[bound]) for row in table.having(bound)]
@@ -153,7 +216,12 @@ def never_exceeds(column: str, bound: str, what: str = "share of cases that brea
 
 
 def slopes(rows: Rows, x: str, y: str, *, per: str = "seed", log: bool = False) -> list[float]:
-    """The slope of y against x of each `per` that has 3 points; with `log` of log y against log x, of positive ones."""
+    """The slope of y against x of each `per` that has 3 points; with `log` of log y against log x, of positive ones.
+
+    >>> rows = Rows({"seed": seed, "n": n, "y": seed * n} for seed in (1, 2) for n in (1, 2, 3))
+    >>> [round(slope, 6) for slope in slopes(rows, "n", "y")]
+    [1.0, 2.0]
+    """
     found = []
     for _, own in rows.by(per):
         points = sorted(zip(own.column(x), own.column(y), strict=True))
@@ -164,7 +232,12 @@ def slopes(rows: Rows, x: str, y: str, *, per: str = "seed", log: bool = False) 
 
 
 def log_slope(rows: Rows, x: str, y: str, *, per: str = "seed", confidence: float = 1 - ERROR) -> Estimate | None:
-    """The slope of log y against log x of each `per` that has 3 positive points, averaged; None for fewer than 5."""
+    """The slope of log y against log x of each `per` that has 3 positive points, averaged; None for fewer than 5.
+
+    >>> rows = Rows({"seed": seed, "n": n, "y": 1 / n} for seed in range(5) for n in (10, 20, 40))
+    >>> round(log_slope(rows, "n", "y").value, 6)
+    -1.0
+    """
     found = slopes(rows, x, y, per=per, log=True)
     return student_mean(found, confidence) if len(found) >= FEWEST_SLOPES else None
 
@@ -172,7 +245,13 @@ def log_slope(rows: Rows, x: str, y: str, *, per: str = "seed", confidence: floa
 def compare_groups(
     first: Sequence[float], second: Sequence[float], *, paired: bool = False, confidence: float = 1 - ERROR
 ) -> Estimate:
-    """How much larger the mean of the first group is than that of the second, with Student's or Welch's interval."""
+    """How much larger the mean of the first group is than that of the second, with Student's or Welch's interval.
+
+    Student's is for `paired` groups, in which the numbers of one place belong together.
+
+    >>> compare_groups([2.0, 3.0, 4.0], [1.0, 2.0, 3.1], paired=True).value > 0
+    True
+    """
     if paired:
         return student_mean([a - b for a, b in zip(first, second, strict=True)], confidence)
     return welch_difference(first, second, confidence)

@@ -9,7 +9,7 @@ Row = dict[str, Any]
 
 
 class Rows(list[Row]):
-    """Rows of one table.
+    """Rows of one table, each a dictionary of its columns.
 
     >>> rows = Rows([{"n": 4, "seed": 0, "y": 1.0}, {"n": 8, "seed": 0, "y": 2.0}, {"n": 4, "seed": 1, "y": 3.0}])
     >>> rows.where(n=4).column("y")
@@ -66,6 +66,11 @@ class Rows(list[Row]):
 
 
 def matched(first: Rows, second: Rows, column: str) -> list[tuple[Row, Row]]:
-    """The rows of two tables that agree in a column, such as a seed, whose values differ in each table."""
+    """The rows of two tables that agree in a column, such as a seed, whose values differ in each table.
+
+    >>> before, after = Rows([{"seed": 0, "y": 1}, {"seed": 1, "y": 2}]), Rows([{"seed": 1, "y": 5}])
+    >>> matched(before, after, "seed")
+    [({'seed': 1, 'y': 2}, {'seed': 1, 'y': 5})]
+    """
     ours, theirs = ({row[column]: row for row in rows} for rows in (first, second))
     return [(ours[value], theirs[value]) for value in sorted(ours.keys() & theirs.keys())]

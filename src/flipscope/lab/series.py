@@ -18,6 +18,10 @@ def lines(rows: Rows, x: str, y: str, by: str, label: str = "{}", centre: Centre
     """A line per value of a column: the centre of y at each x, with a band from the least to the largest.
 
     Values that are not positive and finite are left out of a geometric mean.
+
+    >>> rows = Rows({"layers": layers, "n": n, "y": layers * n} for layers in (1, 2) for n in (10, 20))
+    >>> [(each.label, each.y) for each in lines(rows, "n", "y", "layers", "{} layers", "mean")]
+    [('1 layers', [10.0, 20.0]), ('2 layers', [20.0, 40.0])]
     """
     return [
         line(
@@ -34,7 +38,12 @@ def lines(rows: Rows, x: str, y: str, by: str, label: str = "{}", centre: Centre
 def line(
     rows: Rows, x: str, y: str, label: str, centre: Centre = "geometric", *, band: bool = True, **look: Any
 ) -> Series:
-    """One line: the centre of y at each x, with a band from the least to the largest."""
+    """One line: the centre of y at each x, with a band from the least to the largest; `look` goes to `Series`.
+
+    >>> found = line(Rows([{"n": 10, "y": 1.0}, {"n": 10, "y": 3.0}]), "n", "y", "mean of y", "mean")
+    >>> found.y, found.low, found.high
+    ([2.0], [1.0], [3.0])
+    """
     groups = {place: np.array(own.column(y), np.float64) for place, own in rows.by(x)}
     if centre == "geometric":
         middle = [float(np.exp(np.mean(np.log(values)))) for values in groups.values()]
@@ -45,26 +54,44 @@ def line(
 
 
 def means(rows: Rows, x: str, y: str, label: str, ends: tuple[float, float] = (0, 1), **look: Any) -> Series:
-    """The mean of y at each x with its interval; `ends` are those of what y can be."""
+    """The mean of y at each x with its interval; `ends` are those of what y can be.
+
+    >>> found = means(Rows({"n": 10, "y": y} for y in (0.4, 0.5, 0.6)), "n", "y", "share")
+    >>> found.x, found.low[0] < 0.5 < found.high[0]
+    ([10], True)
+    """
     found = {place: mean_from_samples(own.column(y), *ends) for place, own in rows.by(x)}
     return estimates(label, list(found), list(found.values()), **look)
 
 
 def bars(label: str, heights: Iterable[float], **look: Any) -> Series:
-    """A bar at each of 0, 1, 2 … and none where the height is 0, which a log scale cannot show."""
+    """A bar at each of 0, 1, 2 … and none where the height is 0, which a log scale cannot show.
+
+    >>> bars("profile", [0.5, 0.0, 0.5]).y
+    [0.5, None, 0.5]
+    """
     shown = [float(height) for height in heights]
     hover = [f"{place}: {height:.3g}" for place, height in enumerate(shown)]
     return Series(label, list(range(len(shown))), [height or None for height in shown], "bars", hover=hover, **look)
 
 
 def survival(label: str, samples: Sequence[float], upper: float = 0.5, **look: Any) -> Series:
-    """The share of the samples from each of them on, of the `upper` part of them: the tail of their distribution."""
+    """The share of the samples from each of them on, of the `upper` part of them: the tail of their distribution.
+
+    >>> tail = survival("blowup", [1.0, 4.0, 2.0, 3.0])
+    >>> tail.x, tail.y
+    ([4.0, 3.0], [0.25, 0.5])
+    """
     largest = np.sort(samples)[::-1][: max(1, int(upper * len(samples)))]
     shares = np.arange(1, len(largest) + 1) / len(samples)
     return Series(label, largest.tolist(), shares.tolist(), "steps", **look)
 
 
 def estimates(label: str, x: Sequence[float], found: Sequence[Estimate], kind: Kind = "line", **look: Any) -> Series:
-    """A series of estimates with their intervals."""
+    """A series of estimates with their intervals.
+
+    >>> estimates("share", [10], [Estimate(0.5, 0.4, 0.6, 0.95, 100)], "points").high
+    [0.6]
+    """
     low, high = [estimate.low for estimate in found], [estimate.high for estimate in found]
     return Series(label, x, [estimate.value for estimate in found], kind, low, high, **look)

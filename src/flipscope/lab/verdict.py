@@ -21,6 +21,9 @@ class Judgement:
     """A verdict with the number behind it, its interval and its limit; None where there is no number.
 
     A claim that rests on several numbers has them all as `parts`, and shows the one that decides.
+
+    >>> Judgement("reproduced", "share of strings", 0.98, 0.97, 0.99, limit="≥ 0.9").as_json()["limit"]
+    '≥ 0.9'
     """
 
     verdict: Verdict
@@ -58,19 +61,33 @@ class Judgement:
 
 
 def at_most(found: Estimate, limit: float, quantity: str, note: str = "", unit: str = "samples") -> Judgement:
-    """Whether the quantity is at most the limit; the unit is what one sample is."""
+    """Whether the quantity is at most the limit; the unit is what one sample is.
+
+    >>> at_most(Estimate(0.5, 0.4, 0.6, 0.95, 100), 0.7, "share of strings").verdict
+    'reproduced'
+    """
     return between(found, -math.inf, limit, quantity, note, unit)
 
 
 def at_least(found: Estimate, limit: float, quantity: str, note: str = "", unit: str = "samples") -> Judgement:
-    """Whether the quantity is at least the limit; the unit is what one sample is."""
+    """Whether the quantity is at least the limit; the unit is what one sample is.
+
+    >>> judged = at_least(Estimate(0.5, 0.4, 0.6, 0.95, 100), 0.45, "share of strings", unit="models")
+    >>> judged.verdict, judged.remedy
+    ('undecided', 'about 300 more models')
+    """
     return between(found, limit, math.inf, quantity, note, unit)
 
 
 def between(
     found: Estimate, lowest: float, highest: float, quantity: str, note: str = "", unit: str = "samples"
 ) -> Judgement:
-    """Whether the quantity lies in a range: the whole interval must, or none of it, for a decision."""
+    """Whether the quantity lies in a range: the whole interval must, or none of it, for a decision.
+
+    >>> judged = between(Estimate(0.5, 0.4, 0.6, 0.95, 100), 0.1, 0.3, "share of strings")
+    >>> judged.verdict, judged.limit
+    ('contradicted', 'from 0.1 to 0.3')
+    """
     verdict: Verdict = "undecided"
     if lowest <= found.low and found.high <= highest:
         verdict = "reproduced"
@@ -92,6 +109,9 @@ def consistent_with(
 
     An interval without the value contradicts; one that holds it but reaches further than `tolerance` from it
     says too little, and leaves the claim undecided.
+
+    >>> consistent_with(Estimate(0.5, 0.4, 0.6, 0.95, 100), 0.55, 0.2, "share of strings").verdict
+    'reproduced'
     """
     remedy = ""
     if not found.low <= value <= found.high:
@@ -106,7 +126,12 @@ def consistent_with(
 
 
 def never(violations: int, cases: int, quantity: str, note: str = "", confidence: float = 0.95) -> Judgement:
-    """Whether something never happens: a single case contradicts; the interval is that of its share."""
+    """Whether something never happens: a single case contradicts; the interval is that of its share.
+
+    >>> judged = never(1, 100, "share of models above the bound")
+    >>> judged.verdict, judged.measured, judged.note
+    ('contradicted', 0.01, '1 of 100 cases')
+    """
     if cases == 0:
         return Judgement.without(f"{quantity}: no case was tried")
     share = proportions([violations], cases, confidence)[0]
@@ -120,6 +145,10 @@ def all_of(parts: Sequence[Judgement]) -> Judgement:
 
     One contradiction contradicts the claim, one undecided part leaves it undecided. Of equal verdicts the first is
     shown. Intervals that must hold together need a smaller error each: the caller divides it among them.
+
+    >>> judged = all_of([never(0, 50, "first"), never(1, 50, "second")])
+    >>> judged.verdict, judged.quantity, len(judged.parts)
+    ('contradicted', 'second', 2)
     """
     if not parts:
         return Judgement.without("nothing was judged")

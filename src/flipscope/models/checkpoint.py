@@ -23,7 +23,14 @@ from flipscope.models.transformer import Block, Transformer
 def save(model: Transformer, path: str | os.PathLike[str], notes: Mapping[str, str] | None = None) -> None:
     """Write the model to the path, where there is always either the old file or the whole new one.
 
-    `notes` are further entries of the file's metadata, such as how the model was trained.
+    `notes` are further entries of the file's metadata, such as how the model was trained. `load` reads it again.
+
+    >>> import tempfile
+    >>> from flipscope.models import encoder
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(Transformer(encoder(width=16, layers=1)), f"{folder}/model.safetensors", {"made by": "hand"})
+    ...     os.listdir(folder)
+    ['model.safetensors']
     """
     tensors = model_tensors(model)
     _check_finite(tensors, "the model")
@@ -59,7 +66,15 @@ def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Tensor], meta
 
 
 def load(path: str | os.PathLike[str]) -> Transformer:
-    """The model in the file, in evaluation mode, with the number type it was saved in."""
+    """The model in the file, in evaluation mode, with the number type it was saved in.
+
+    >>> import tempfile
+    >>> from flipscope.models import encoder
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(Transformer(encoder(width=16, layers=1)), f"{folder}/model.safetensors")
+    ...     load(f"{folder}/model.safetensors").config.width
+    16
+    """
     source = Path(path)
     try:
         if not source.is_file():

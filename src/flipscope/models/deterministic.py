@@ -4,7 +4,7 @@ Rounding makes that hard to see: a product of matrices rounds differently for an
 model turns this into any difference. But with as many strings and at the same place in the batch, it matters nothing
 to a string's sums which strings the others are. So a string is asked among others and among copies of itself, and the
 two answers are compared. What is left is a model that looks at the place or at the number of strings. That shows
-against the string asked alone, and of a module it is judged in float64, by what a nudge of every weight does.
+against the string asked alone, and of a module it is judged in float64, by what a perturbation of every weight does.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _signs(shape: tuple[int, ...], stream: torch.Generator) -> Tensor:
 
 
 def perturbation_of(dtype: torch.dtype) -> float:
-    """The nudge that stands for the rounding of this type: at least a hundred times what that does."""
+    """The perturbation that stands for the rounding of this type: at least a hundred times what that does."""
     return min(PERTURBATION * torch.finfo(dtype).eps / 2, 2.0**-6)
 
 

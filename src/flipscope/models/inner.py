@@ -25,7 +25,7 @@ def coarsest_type(first: Callable[[], object], second: Callable[[], object]) -> 
 
     The runs must be of as many strings, so that they do the same operations.
     """
-    one, two = (_watched(run) for run in (first, second))
+    one, two = (_rounded(run) for run in (first, second))
     if len(one) == len(two):
         lost = [kind for (kind, seen), (_, other) in zip(one, two, strict=True) if seen != other]
     else:
@@ -33,11 +33,11 @@ def coarsest_type(first: Callable[[], object], second: Callable[[], object]) -> 
     return max(lost, key=lambda kind: torch.finfo(kind).eps, default=None)
 
 
-def _watched(run: Callable[[], object]) -> list[_Lost]:
-    watch = _Watch()
-    with watch:
+def _rounded(run: Callable[[], object]) -> list[_Lost]:
+    mode = _RoundingMode()
+    with mode:
         run()
-    return watch.lost
+    return mode.lost
 
 
 def _coarse(tensor: object) -> bool:
@@ -45,7 +45,7 @@ def _coarse(tensor: object) -> bool:
     return isinstance(tensor, Tensor) and tensor.is_floating_point() and torch.finfo(tensor.dtype).eps > _FINE
 
 
-class _Watch(TorchDispatchMode):
+class _RoundingMode(TorchDispatchMode):
     """Notes every result that is coarser than float64 and would be another one in it."""
 
     @classmethod

@@ -1,4 +1,9 @@
-"""The papers' networks as configurations."""
+"""The papers' networks as configurations, for `Transformer`; `dataclasses.replace` changes one field of them.
+
+>>> import dataclasses
+>>> dataclasses.replace(encoder(width=32), causal=True).causal
+True
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,11 @@ from flipscope.models.config import TransformerConfig
 
 
 def recognizer(width: int = 16, layers: int = 2, heads: int = 1, *, eps: float = 0.0) -> TransformerConfig:
-    """The recognizer of the geometry paper (Eqs 7-14): full-rank heads, MLP on their sum, one bare norm."""
+    """The recognizer of the geometry paper (Eqs 7-14): full-rank heads, MLP on their sum, one bare norm.
+
+    >>> recognizer(width=8, heads=2).combine
+    'sum'
+    """
     return TransformerConfig(
         width=width,
         layers=layers,
@@ -33,12 +42,19 @@ def encoder(
     """The encoder of the geometry paper's experiments (App. F): PyTorch's, sinusoidal positions, read at EOS.
 
     Of the norm the paper says only that eps is a small constant; 1e-5, after each sub-layer, is PyTorch's.
+
+    >>> encoder(width=16, layers=1).norm
+    'post'
     """
     return TransformerConfig(width=width, layers=layers, heads=heads, ffn_width=ffn_width, eps=eps)
 
 
 def hardness(length: int, width: int = 128, layers: int = 2, heads: int = 2) -> TransformerConfig:
-    """The encoder of the hardness paper: half the width is for learned positions, no EOS."""
+    """The encoder of the hardness paper: half the width is for learned positions, no EOS.
+
+    >>> hardness(20).position_width
+    64
+    """
     if width % 2:
         raise InputError(f"width={width} must be even: half of it is for the position")
     return TransformerConfig(
@@ -59,6 +75,9 @@ def fourier(length: int = 20, bit_width: int = 30, *, dropout: float = 0.1) -> T
 
     Attention logits are scaled by 2 log T / sqrt(width). The CLS symbol stands after the bits, which is `eos`
     here, and has a one-hot position of its own: 20 bits give 21 + 30 = 51 coordinates.
+
+    >>> fourier(20).width
+    51
     """
     if length < 2:
         raise InputError(f"length={length} must be at least 2, for log T to be positive")
@@ -87,6 +106,9 @@ def mingpt(
 
     Its CLS symbol stands after the bits, which is `eos` here, where causal attention sees them all. It starts
     from `initialise(model, "gaussian", seed, scope="weights", scale=0.02)`.
+
+    >>> mingpt(40).outputs
+    2
     """
     return TransformerConfig(
         width=width,
@@ -120,6 +142,9 @@ def vit_small(
 
     Locality attention trains the logit scale and lets no patch attend to itself; heads have size 64 whatever
     the width. The paper does not state the width: 64 is that of its released script.
+
+    >>> vit_small(image_size=16).patch_size
+    4
     """
     return TransformerConfig(
         inputs="patches",
@@ -163,6 +188,9 @@ def roberta(
     Depth, heads and dropout are the paper's, the width is that of its released script, and the MLP is four
     times as wide, as in RoBERTa. It starts from
     `initialise(model, "gaussian", seed, scope="weights", scale=0.02)`.
+
+    >>> roberta(attention="relu").head
+    'tanh'
     """
     return TransformerConfig(
         inputs="tokens",
@@ -196,6 +224,9 @@ def gpt2(
     """The GPT-2-style model of the low-sensitivity paper: causal, norm first, read at the last token.
 
     It starts from `initialise(model, "gaussian", seed, scope="weights", scale=0.02)`.
+
+    >>> gpt2(width=64).causal
+    True
     """
     return TransformerConfig(
         inputs="tokens",

@@ -1,6 +1,6 @@
 """The logits of our transformer for training: the same numbers up to rounding, with less work in both end layers.
 
-First layer: its input at a position takes only two vectors, one a bit, so that queries, keys and values are computed
+First layer: its input at a position takes only two vectors, one per bit, so that queries, keys and values are computed
 for those two and then looked up. Last layer: one position is read, so that keys and values need not be computed at
 all, since q . (W_K x_j) = (W_K' q) . x_j and sum_j a_j W_V x_j = W_V sum_j a_j x_j. Between them attention is PyTorch's
 fused kernel, which has no second derivative on the CPU: what differentiates twice calls the model itself.
@@ -127,11 +127,12 @@ def _attend_once(
 
 
 def binary_logit(logits: Tensor) -> Float[Tensor, " string"]:
-    """One number a string, positive for 1: the logit itself, or of two outputs that of 1 less that of 0."""
+    """One number per string, positive for 1: the logit itself, or of two outputs that of 1 less that of 0."""
     if logits.ndim == 2 and logits.shape[1] == 2:
         return logits[:, 1] - logits[:, 0]
     if logits.ndim == 2 and logits.shape[1] == 1:
         return logits[:, 0]
     if logits.ndim != 1:
-        raise InputError(f"logits of shape {tuple(logits.shape)} are not one a string, [string], nor two, [string, 2]")
+        shape = tuple(logits.shape)
+        raise InputError(f"logits of shape {shape} are not one per string, [string], nor two, [string, 2]")
     return logits

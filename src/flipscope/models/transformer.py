@@ -356,6 +356,11 @@ class Transformer(nn.Module):
     """The transformer of a configuration, its parameters drawn by `initialise(self, scheme, seed)`.
 
     With seed=None it has shapes but neither numbers nor memory (PyTorch's meta device).
+
+    >>> from flipscope.models import encoder
+    >>> model = Transformer(encoder(width=16, layers=1), scheme="uniform", seed=1)
+    >>> model(torch.tensor([[0, 1, 1], [1, 0, 0]])).shape  # one logit per string
+    torch.Size([2])
     """
 
     def __init__(

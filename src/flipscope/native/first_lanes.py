@@ -1,4 +1,4 @@
-"""Compiled loops of the first layer from tables, for narrow models: flips side by side, one a lane (first_layer).
+"""Compiled loops of the first layer from tables, for narrow models: flips side by side, one per lane (first_layer).
 
 What attention brings to a token under a flip is a mixture of few vectors, and so is the MLP's first matrix times it
 (mixed_rows): both stand in one list of ``numbers``, the token's own coordinates first.

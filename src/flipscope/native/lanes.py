@@ -71,7 +71,7 @@ def _product(
     unit_step: int,
     accumulate: bool,
 ) -> None:
-    """Weights times each token + bias, or added to what is there: ``step`` numbers a token, ``unit_step`` a unit.
+    """Weights times each token + bias, or added to what is there: ``step`` numbers per token, ``unit_step`` per unit.
 
     The number of tokens is a multiple of the span's; the four units of a pack stand together.
     """
@@ -288,7 +288,7 @@ def _averages(
     first: int,
     step: int,
 ) -> None:
-    """Weighted sums of the values (Eq 8c) for a tile's queries, written from ``first`` on, ``step`` numbers a query."""
+    """Weighted sums of values (Eq 8c) for a tile's queries, written from ``first`` on, ``step`` numbers per query."""
     lanes, pack, block, unit = span.lanes, len(value) // size * UNITS, span.tokens * span.lanes, UNITS * span.lanes
     share = load_column(span, shares, 0, lanes)
     whole = count // UNITS * UNITS if count == tokens else 0  # keys that need not be looked up
@@ -355,8 +355,8 @@ def add_units(
 ) -> None:
     """Add to a tile's tokens, from ``first`` on, what the positive parts of ``count`` hidden units bring, and the bias.
 
-    The units stand from ``begin`` on, ``step`` numbers a token. Those that are off at every token of the tile, in every
-    lane, are left out: tokens of one string, and flips of it, mostly agree on that.
+    The units stand from ``begin`` on, ``step`` numbers per token. Those that are off at every token of the tile, in
+    every lane, are left out: tokens of one string, and flips of it, mostly agree on that.
     """
     on, lanes, row = 0, span.lanes, len(bias) * span.lanes
     for unit in range(count):

@@ -1,7 +1,7 @@
 """Compiled loops of an MLP with ReLU that leave out the units that are off, in float32.
 
 Rows of one token under different flips differ little, so the same units are off in nearly all of them. Rows are taken
-in blocks of sixteen, one a lane: a block turned on its side, [coordinate, lane], needs no unit that is off in all of
+in blocks of sixteen, one per lane: a block turned on its side, [coordinate, lane], needs no unit that is off in all of
 its lanes, and any choice of units is as fast as all of them in order.
 """
 

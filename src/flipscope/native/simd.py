@@ -22,7 +22,7 @@ from flipscope.native.span import SpanType, lanes_of_register
 
 LOG2_E = math.log2(math.e)  # what turns logarithms into those to base 2
 UNITS = 4  # units, keys or coordinates of a tile
-BLOCK = 16  # rows of a block that are computed together, one a lane, in one vector or two
+BLOCK = 16  # rows of a block that are computed together, one per lane, in one vector or two
 
 
 class Vector(types.Type):  # type: ignore[misc]

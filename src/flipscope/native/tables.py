@@ -67,7 +67,7 @@ def _difference(words: Any, j: Any, first: Any, count: Any, out: Any, patterns: 
 
 @compiled(void(_WORDS, int64, int64, int64, _LINES, _LINES, _WORDS))
 def _count(words: Any, flips: Any, first: Any, count: Any, lines: Any, planes: Any, patterns: Any) -> None:
-    """Bit-sliced counters of the sensitive positions, four flips a step by carry-save adders."""
+    """Bit-sliced counters of the sensitive positions, four flips per step by carry-save adders."""
     for p in range(PLANES):
         for b in range(count):
             planes[p, b] = 0

@@ -133,7 +133,7 @@ def _descend(a: Any, shortest: Any) -> None:
 
 @compiled(*(void(uint8[::1], t[:, ::1], t[::1]) for t in (float32, float64, int32, int64)))
 def _from_bytes(packed: Any, rows: Any, out: Any) -> None:
-    """The three shortest strides of a packed table: eight values a byte, from a table of 256."""
+    """The three shortest strides of a packed table: eight values per byte, from a table of 256."""
     for g in range(len(packed)):
         row = rows[packed[g]]
         eight = out[8 * g : 8 * g + 8]

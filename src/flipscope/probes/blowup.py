@@ -6,7 +6,7 @@ With d the vector that the norm of layer l normalises at position n of the strin
     tau^l(x)  = max over all positions n of 1 + z_n^l(x)                              (Eq 17)
     beta^l(x) = tau^1(x) tau^2(x) ... tau^l(x)                                        (Eq 18)
 
-The paper has one norm a layer; where a model has more, each of them is a factor. Neighbours of x are no part of the
+The paper has one norm per layer; where a model has more, each of them is a factor. Neighbours of x are no part of the
 definition: Lem 2.9 multiplies beta(x) by beta(x with bit n flipped), and Lem 4.2 bounds tau on x and on its flips;
 `neighbourhood` measures these. `hardness_proxy` is another quantity, that of the hardness paper's code.
 """
@@ -33,7 +33,7 @@ from flipscope.models.modes import eval_mode
 from flipscope.models.transformer import LayerNorm, Transformer
 
 Forward = Callable[[Tensor], object]
-Statistic = Callable[[nn.Module, Tensor], Tensor]  # a norm and its input -> one number a vector
+Statistic = Callable[[nn.Module, Tensor], Tensor]  # a norm and its input -> one number per vector
 
 DEFAULT_BATCH = 64
 
@@ -43,7 +43,7 @@ class Blowup:
     """What every norm did at every position of every string.
 
     Norms stand in the order in which the model calls them; one that is called again is listed again, as "name #2". Not
-    every norm sees every position (a final norm may see only the one that is read), hence one array a norm.
+    every norm sees every position (a final norm may see only the one that is read), hence one array per norm.
     """
 
     strings: int
@@ -108,6 +108,11 @@ def blowup(
     inputs, where model(batch) does not. Every position that a norm sees counts, padding too. Strings may stand on any
     axis inside the model: which one is found out by asking it for one string and for two. The model is in evaluation
     mode meanwhile, and left as it was.
+
+    >>> vectors = torch.tensor([[[0.0, 0.0, 0.0, 0.0]], [[3.0, -1.0, -1.0, -1.0]]])  # of variance 0 and 3
+    >>> found = blowup(nn.Sequential(nn.LayerNorm(4, eps=1.0)), vectors)
+    >>> found.tau.tolist(), found.bound  # 1 + 1 / sqrt(variance + eps) of each [string, norm]; what they cannot exceed
+    ([[2.0], [1.5]], 2.0)
     """
     parts = list(_parts(model, inputs, _inverse_std, _forward(model, forward, all_positions), batch))
     columns = zip(*(part.values for part in parts), strict=True)
@@ -123,7 +128,12 @@ def neighbourhood(
     forward: Forward | None = None,
     batch: int = DEFAULT_BATCH,
 ) -> Neighbourhood:
-    """The blowup on B_S(x) (Eq 28): on each string of bits and on its flips at the positions (default: all)."""
+    """The blowup on B_S(x) (Eq 28): on each string of bits and on its flips at the positions (default: all).
+
+    >>> from flipscope.models import Transformer, encoder
+    >>> neighbourhood(Transformer(encoder(width=8, layers=1)), np.array([[0, 1, 1]])).beta.shape  # [string, neighbour]
+    (1, 4)
+    """
     bits = check_strings(strings)
     length = bits.shape[1]
     chosen = tuple(range(length)) if positions is None else check_positions(positions, length)
@@ -367,7 +377,7 @@ def _checked_inputs(model: nn.Module, inputs: Tensor | np.ndarray) -> Tensor:
 def _largest(
     values: Sequence[Float64[np.ndarray, "string position"]], strings: int
 ) -> Float64[np.ndarray, "string norm"]:
-    """The largest value over the positions, a column a norm."""
+    """The largest value over the positions, one column per norm."""
     return np.stack([one.max(axis=1) for one in values], axis=1) if values else np.empty((strings, 0))
 
 

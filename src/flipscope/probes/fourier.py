@@ -81,7 +81,14 @@ class ModelSpectrum:
 
 
 def spectrum(model: Subject, n: int) -> ModelSpectrum:
-    """The exact spectra of a model on strings of n <= 20 bits, from one logit for each of the 2^n strings."""
+    """The exact spectra of a model on strings of n <= 20 bits, from one logit for each of the 2^n strings.
+
+    >>> found = spectrum(lambda bits: bits.sum(dim=1) - 1.5, 3)
+    >>> found.real.coefficients.tolist()  # of the sets {}, {0}, {1}, {0, 1}, {2}, ... of positions
+    [0.0, -0.5, -0.5, 0.0, -0.5, 0.0, 0.0, 0.0]
+    >>> found.smallest, found.sign.n
+    (0.5, 3)
+    """
     if check_count("n", n) > MAX_EXACT_BITS:
         raise InputError(
             f"n={n} is beyond {MAX_EXACT_BITS}, up to which all strings are asked: sample with coefficient or "
@@ -104,6 +111,9 @@ def oracle(model: Subject, output: Output = "sign") -> Oracle:
     """The model as a function of 0/1 arrays [string, position], for all that asks queries.
 
     Its value is 1 where the logit is positive and 0 elsewhere, or the logit itself.
+
+    >>> oracle(lambda bits: bits.sum(dim=1) - 1.5)(np.array([[0, 1, 1], [0, 0, 1]], np.uint8))
+    array([1, 0], dtype=uint8)
     """
     if output not in ("sign", "logit"):
         raise InputError(f"output={output!r} is not one of sign, logit")
@@ -129,6 +139,11 @@ def logit_range(model: Subject) -> Range:
     What leaves a layer norm has mean 0 and length at most sqrt(width) before gain and bias (Eq 13), and what leaves a
     tanh lies between -1 and 1; the read-out (Eq 14) is linear. The ends are moved out by 1e-4 of themselves, more than
     rounding does.
+
+    >>> from flipscope.models import encoder
+    >>> low, high = logit_range(Transformer(encoder(width=8, layers=1)))
+    >>> low < high
+    True
     """
     asked = as_general(model).model
     found = difference(asked)
@@ -140,7 +155,7 @@ def logit_range(model: Subject) -> Range:
     model, config = asked, asked.config
     if config.outputs > 2 or config.readout == "every":
         raise InputError(
-            f"a model with outputs={config.outputs} and readout={config.readout!r} has more than one logit a string"
+            f"a model with outputs={config.outputs} and readout={config.readout!r} has more than one logit per string"
         )
     rows = _numbers(model.head.weight)  # [output, width]
     bias = np.zeros(len(rows)) if model.head.bias is None else _numbers(model.head.bias)
@@ -169,7 +184,7 @@ def _numbers(parameter: Tensor) -> Floats:
     return parameter.detach().double().cpu().numpy()
 
 
-def _asked(model: Subject, output: Output, value_range: Range | None) -> tuple[Oracle, Range | None]:
+def _oracle_within(model: Subject, output: Output, value_range: Range | None) -> tuple[Oracle, Range | None]:
     """The oracle of the model, and the range of its values if they are real."""
     ask = oracle(model, output)
     if output == "sign":
@@ -205,8 +220,12 @@ def coefficient(
     Sampling takes the keywords of `cube.estimate`: samples or precision, confidence, seed and others. Of a logit, but
     for the empty S, half its change under a flip at the first position of S is sampled, which has the same coefficient
     and less noise, as it keeps only the sets with that position; a sample then takes two queries.
+
+    >>> found = coefficient(lambda bits: bits.sum(dim=1) - 1.5, 3, [0], samples=1_000)
+    >>> found.low < 1 / 2 < found.high
+    True
     """
-    ask, ends = _asked(model, output, value_range)
+    ask, ends = _oracle_within(model, output, value_range)
     chosen = check_positions(positions, check_count("n", n))
     if ends is None or not chosen:
         return fourier_coefficient(ask, n, chosen, value_range=ends, **sampling)
@@ -258,8 +277,12 @@ def weight_by_degree(
     The error is about sqrt(C(n, k)) / samples, in addition to what every mean has: low degrees and those near n can be
     had, middle ones at large n cannot, by any number of strings that one could ask. Hence by default the degrees with
     C(n, k) <= samples / 2. A value outside its interval, such as one below 0, is moved to the nearer end.
+
+    >>> found = weight_by_degree(lambda bits: bits.sum(dim=1) - 1.5, 3, samples=1_000)
+    >>> found.weights[1].low < 3 / 4 < found.weights[1].high
+    True
     """
-    ask, ends = _asked(model, output, value_range)
+    ask, ends = _oracle_within(model, output, value_range)
     queries = Queries(ask, n, ends)
     size = check_count("samples", samples, 20)
     error = 1 - check_confidence(confidence)
@@ -474,8 +497,11 @@ def degree_test(
     """Whether the degree of the model's sign or logit is at most `degree`; a rejection is proof.
 
     A logit is rounded, so the tolerance of a trial is 1e-4 of half its range unless given.
+
+    >>> degree_test(lambda bits: bits[:, 0] - 0.5, 8, 1).accepted
+    True
     """
-    ask, ends = _asked(model, output, value_range)
+    ask, ends = _oracle_within(model, output, value_range)
     return low_degree_test(ask, n, degree, value_range=ends, **_tolerant(options, ends))
 
 
@@ -488,8 +514,12 @@ def first_degree(
     value_range: Range | None = None,
     **options: Unpack[DegreeOptions],
 ) -> Sweep:
-    """The first degree 0, 1, 2, ... that `degree_test` accepts; never more than the true one."""
-    ask, ends = _asked(model, output, value_range)
+    """The first degree 0, 1, 2, ... that `degree_test` accepts; never more than the true one.
+
+    >>> first_degree(lambda bits: bits[:, 0] - 0.5, 8).value
+    1
+    """
+    ask, ends = _oracle_within(model, output, value_range)
     return first_accepted_degree(ask, n, max_degree=max_degree, value_range=ends, **_tolerant(options, ends))
 
 
@@ -502,8 +532,12 @@ def sparsity_test(
     value_range: Range | None = None,
     **options: Unpack[SparsityOptions],
 ) -> TestResult:
-    """Whether the model's sign or logit has at most `sparsity` coefficients that are not zero."""
-    ask, ends = _asked(model, output, value_range)
+    """Whether the model's sign or logit has at most `sparsity` coefficients that are not zero.
+
+    >>> sparsity_test(lambda bits: bits[:, 0] - 0.5, 8, 1).accepted
+    True
+    """
+    ask, ends = _oracle_within(model, output, value_range)
     return fourier_sparsity_test(ask, n, sparsity, value_range=ends, **options)
 
 
@@ -516,8 +550,12 @@ def first_sparsity(
     value_range: Range | None = None,
     **options: Unpack[SparsityOptions],
 ) -> Sweep:
-    """The first sparsity 0, 1, 2, ... that `sparsity_test` accepts; never more than the true one."""
-    ask, ends = _asked(model, output, value_range)
+    """The first sparsity 0, 1, 2, ... that `sparsity_test` accepts; never more than the true one.
+
+    >>> first_sparsity(lambda bits: bits[:, 0] - 0.5, 8).value
+    1
+    """
+    ask, ends = _oracle_within(model, output, value_range)
     return first_accepted_sparsity(ask, n, max_sparsity=max_sparsity, value_range=ends, **options)
 
 

@@ -31,6 +31,9 @@ def influences(
 
     I_i(f, x) = ||f(x) - f(x with bit i flipped)||_2, f being the model's whole output, or the output of one of its
     modules, given as such or by its name in ``model.named_modules()``.
+
+    >>> influences(lambda bits: 2 * bits[:, 0] - bits[:, 1], [[0, 0], [1, 0]]).tolist()
+    [[2.0, 1.0], [2.0, 1.0]]
     """
     bits = check_strings(strings)
     dtype = working_type(model, precision)

@@ -59,11 +59,11 @@ class Options(TypedDict, total=False):
 
     threshold: float  # the answer is 1 where logit > threshold (default 0)
     path: Path  # "auto" (default), "general" or "fast"
-    precision: Precision  # "auto" (default), "float64" or "native": see `precision.trusted_signs`
-    inputs: Inputs  # what the model is given for bits: see `engine.GeneralEngine`
+    precision: Precision  # "auto" (default), "float64" or "native": see `flips.signs.trusted_signs`
+    inputs: Inputs  # what the model is given for bits: see `flips.engine.GeneralEngine`
     batch: int | None  # strings in one call of the general path (default: what is fastest)
     memory_limit: int  # bytes that a batch may take
-    heuristic: bool  # skip flips that are unlikely to matter, with an audit: see `screen` (default False)
+    heuristic: bool  # skip flips that are unlikely to matter, with an audit: see `flips.screen` (default False)
     progress: Progress | None  # called with (strings done, strings in all)
 
 
@@ -85,9 +85,15 @@ def sensitivity(
 def sensitivity(
     model: Model, strings: object, *, real: bool = False, **options: Unpack[Options]
 ) -> Int64[np.ndarray, " string"] | Float64[np.ndarray, " string"]:
-    """For each string the number of bits whose flip changes the model's answer (Def 2.2).
+    """For each string the number of bits whose flip changes the model's answer (Def 2.2), as an array [string].
 
+    The model is any module or callable on bits, ``strings`` are rows of 0 and 1 of one length, `Options` say the rest.
     With real=True the sum over the flips of the squared change of the logit itself (Eq 2 for a real function).
+
+    >>> def majority(bits):  # the logit of each row
+    ...     return bits.sum(dim=1) - 1.5
+    >>> sensitivity(majority, [[0, 0, 0], [0, 1, 1]])
+    array([0, 2])
     """
     if not real:
         return sensitivities(model, strings, **options).counts
@@ -100,7 +106,12 @@ def sensitivity(
 
 
 def sensitivities(model: Model, strings: object, **options: Unpack[Options]) -> Flips:
-    """The sensitivity of each string, with an account of how it was measured."""
+    """The sensitivity of each string, with an account of how it was measured; the arguments are `sensitivity`'s.
+
+    >>> found = sensitivities(lambda bits: bits[:, 0] - 0.5, [[0, 0, 0], [0, 1, 1]])
+    >>> found.counts, found.flipped, found.near_ties  # per string; per position; signs too close to call
+    (array([1, 1]), array([2, 0, 0]), 0)
+    """
     bits = check_strings(strings)
     return _Meter(model, options).flips(bits, _reporter(options, len(bits)))
 
@@ -110,6 +121,9 @@ def logit_changes(model: Model, strings: object, **options: Unpack[Options]) -> 
 
     In float32 unless precision="float64" or the model itself says otherwise; nothing is checked, but a module that
     rounds to float32 inside is refused for "float64".
+
+    >>> logit_changes(lambda bits: 2 * bits[:, 0] - bits[:, 1], [[0, 0], [1, 0]]).tolist()
+    [[2.0, -1.0], [-2.0, -1.0]]
     """
     _check_names(options)
     if "threshold" in options or options.get("heuristic"):
@@ -145,12 +159,17 @@ def sensitivity_profile(
     confidence: float = 0.95,
     **options: Unpack[Options],
 ) -> SensitivityProfile:
-    """The sensitivity spectrum of the model on strings of length n.
+    """The sensitivity profile of the model on strings of length n: how many strings have sensitivity 0, 1, ..., n.
 
     From so many uniformly random ``strings`` (default 200) and all their flips; or from as many as it takes for the
     interval of the average sensitivity to reach at most ``precision_target`` to either side, but no more than
     ``max_strings`` (the intervals then hold at every number of strings); or, with exhaustive=True and n <= 20, from
-    all 2^n strings, each asked once, exactly.
+    all 2^n strings, each asked once, exactly. The result also has the average, the share of strings that no flip
+    changes, and the influence of each position: with intervals of this ``confidence``, or as numbers if exhaustive.
+
+    >>> found = sensitivity_profile(lambda bits: bits.sum(dim=1) - 1.5, 3, exhaustive=True)
+    >>> found.profile, found.average_sensitivity, found.influences
+    ([2, 0, 6, 0], 1.5, [0.5, 0.5, 0.5])
     """
     n = check_count("n", n)
     confidence = check_confidence(confidence)
@@ -180,8 +199,12 @@ def sensitivity_profile(
 
 
 def truth_table(model: Model, n: int, **options: Unpack[Options]) -> BooleanFunction:
-    """The Boolean function that the model computes on strings of length n <= 20, each asked once."""
-    return _asked_table(model, n, options)[0]
+    """The Boolean function that the model computes on strings of length n <= 20, each asked once.
+
+    >>> truth_table(lambda bits: bits.sum(dim=1) - 1.5, 3).table().tolist()
+    [0, 0, 0, 1, 0, 1, 1, 1]
+    """
+    return _exact_table(model, n, options)[0]
 
 
 def _looks(size: int) -> Iterator[int]:
@@ -195,7 +218,7 @@ def _looks(size: int) -> Iterator[int]:
 
 def _exhaustive(model: Model, n: int, options: Options) -> SensitivityProfile:
     """The exact spectrum, from the truth table."""
-    f, how = _asked_table(model, n, options)
+    f, how = _exact_table(model, n, options)
     profile = cube_sensitivity.profile(f)
     total = 1 << n
     return SensitivityProfile(
@@ -212,7 +235,7 @@ def _exhaustive(model: Model, n: int, options: Options) -> SensitivityProfile:
     )
 
 
-def _asked_table(model: Model, n: int, options: Options) -> tuple[BooleanFunction, Measured]:
+def _exact_table(model: Model, n: int, options: Options) -> tuple[BooleanFunction, Measured]:
     """The truth table, and how it was measured."""
     n = check_count("n", n)
     if n > MAX_EXHAUSTIVE_BITS:

@@ -32,7 +32,15 @@ def write(
     results: str | Path = "results",
     scale: str | None = None,
 ) -> Path:
-    """Write what is stored of these studies, or of all, as one HTML file; the path of the file is returned."""
+    """Write what is stored of these studies, or of all, as one HTML file; the path of the file is returned.
+
+    ``results`` is the folder of `flipscope.run`, ``scale`` the one to show (default: the one run last).
+
+    >>> import flipscope
+    >>> found = flipscope.run("low-variance", "smoke")  # doctest: +SKIP
+    >>> write("report.html", ["low-variance"])  # doctest: +SKIP
+    PosixPath('report.html')
+    """
     target = Path(output)
     check_target(target, "report")
     with Store(results, create=False) as store:

@@ -177,7 +177,7 @@ def verdict_page(verdict: Verdict) -> RenderableType:
 
 
 def zoo_page(rows: Sequence[dict[str, Any]]) -> RenderableType:
-    """The page of ``flipscope zoo``: two lines a function, so that it fits a narrow terminal."""
+    """The page of ``flipscope zoo``: two lines per function, so that it fits a narrow terminal."""
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
     table.add_column("function", no_wrap=True)
     table.add_column("is 1 when")

@@ -152,7 +152,7 @@ def fit(
 ) -> Fitted:
     """Train the model in place and return how it went; it ends with the weights of the smallest validation loss.
 
-    The model maps bits [string, position] in uint8 to one logit a string, positive for 1, or to two. loss "bce" is
+    The model maps bits [string, position] in uint8 to one logit per string, positive for 1, or to two. loss "bce" is
     the binary cross entropy; "mse" is the squared distance to +1 for label 1 and -1 for label 0, or to the labels
     themselves where they are floating-point numbers. `batch` and `seed` are for a fixed set; other sources bring their
     own. weight_decay is L2 for adam and sgd, and decoupled for adamw.
@@ -168,6 +168,13 @@ def fit(
 
     The same seed gives the same weights; dropout draws from PyTorch's generator, which is seeded for the time being
     and put back. Numbers of threads may change the last bits, since PyTorch adds up in another order.
+
+    >>> from flipscope.data.languages import draw
+    >>> from flipscope.models import Transformer, encoder
+    >>> sets = draw(lambda bits: bits[:, 0], 8, {"train": 64, "validation": 32})
+    >>> model = Transformer(encoder(width=8, layers=1))
+    >>> fit(model, sets["train"], sets["validation"], learning_rate=0.01, batch=32, max_steps=4).steps
+    4
     """
     given = dict(locals())
     check_settings(learning_rate, weight_decay, decay_factor, max_seconds, optimiser, loss, restore)

@@ -179,7 +179,7 @@ class Trained:
 
     @property
     def history(self) -> tuple[Epoch, ...]:
-        """One line an epoch."""
+        """One line per epoch."""
         return self.fitted.history
 
     @property
@@ -218,7 +218,7 @@ def train_on(
         initialise(model, recipe.init, recipe.seed, scope=recipe.init_scope, scale=recipe.init_scale)
     most = protocol.most_steps(data.train)
 
-    def told(moment: Moment) -> None:
+    def after_step(moment: Moment) -> None:
         if progress is not None and most is not None:
             progress(moment.step, most)
         if step is not None:
@@ -232,7 +232,7 @@ def train_on(
         sets["validation"],
         batch=None if data.train is None else protocol.batch,
         seed=recipe.seed,
-        callback=told,
+        callback=after_step,
         until=None if goal is None else lambda line: line.validation_accuracy >= goal,
         progress=epoch,
         keeper=keeper,

@@ -34,7 +34,7 @@ _PLACES = ("positions", "period", "max_length")  # the vectors of positions are 
 
 @dataclass(frozen=True)
 class LayerConstants:
-    """Norms of one layer's weights; those of attention are one number a head."""
+    """Norms of one layer's weights; those of attention are one number per head."""
 
     key: tuple[float, ...]
     query: tuple[float, ...]

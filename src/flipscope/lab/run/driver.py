@@ -157,8 +157,14 @@ def run(
 ) -> Run:
     """Run a study, given itself or by name, as `flipscope run` does: what is stored already is not measured again.
 
-    ``workers`` are processes (default: one per core; 0: this process). The result has the table, each claim with its
-    judgement, and `study.draw(table)` gives the figures.
+    ``workers`` are processes (default: one per core; 0: this process), ``limit`` is how many trials to measure at
+    most. The result has the table, each claim with its judgement, and `study.draw(table)` gives the figures.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = run("low-variance", "smoke", results=folder, workers=0, limit=1)
+    >>> found.done, [judgement.verdict for _, judgement in found.judgements][:2]
+    (1, ['contradicted', 'undecided'])
     """
     chosen = registry.find(study) if isinstance(study, str) else study
     chosen.checked_trials(scale)

@@ -77,7 +77,7 @@ def _tried(job: Job) -> Event:
 
 
 class Pool:
-    """Processes of this machine, one thread each: one a core, and as much memory as is free, unless given."""
+    """Processes of this machine, one thread each: one per core, and as much memory as is free, unless given."""
 
     def __init__(self, workers: int | None = None, memory_limit: int | None = None) -> None:
         self.workers = cores() if workers is None else check_count("workers", workers)

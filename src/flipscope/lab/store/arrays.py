@@ -1,4 +1,4 @@
-"""Arrays as files named after their content: one safetensors file an outcome, whole or not there at all."""
+"""Arrays as files named after their content: one safetensors file per outcome, whole or not there at all."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Database:
         self._database, self.writable = schema.connect(self.folder, create=create)
         with schema.said(self.path):
             self.arrays = ArrayFiles(Path(os.path.abspath(self.folder)) / schema.ARRAYS)
-            self._watched = place.Watched(self.path)
+            self._files = place.OpenFiles(self.path)
         self._lost: RunError | None = None  # why what is written now is somewhere else
         self._left_out: set[tuple[str, Any]] = set()  # damaged rows that were told of
 
@@ -128,7 +128,7 @@ class Database:
     def _secure(self) -> None:
         """Notice that the database was moved or deleted under this process, and change to where it will be found."""
         with schema.said(self.path):
-            loss = self._watched.loss() if self.writable and self._lost is None else None
+            loss = self._files.loss() if self.writable and self._lost is None else None
             if loss is None:
                 return
             what = f"{loss.what} while this process used it"
@@ -140,15 +140,15 @@ class Database:
                 self._database, _ = schema.connect(loss.moved, create=False)
                 return
             try:
-                copy = place.rescue(self._database, self._watched.path)
+                copy = place.rescue(self._database, self._files.path)
             except (sqlite3.Error, OSError) as error:
                 self._lost = RunError(f"{what}, and its results could not be saved elsewhere ({error}): run it again")
                 return
             self._database.close()
-            self._watched.sweep()
+            self._files.sweep()
             self._database = schema.connect_copy(copy)
             self._lost = RunError(
-                f"{what}: what it held was saved to {copy}; put that in the place of {self._watched.path}, "
+                f"{what}: what it held was saved to {copy}; put that in the place of {self._files.path}, "
                 "then run the same command again to go on"
             )
 

@@ -1,4 +1,4 @@
-"""One driver a study and folder, one trainer a model: lock files that the kernel releases however a process ends."""
+"""One driver per study and folder, one trainer per model: lock files the kernel releases however a process ends."""
 
 from __future__ import annotations
 

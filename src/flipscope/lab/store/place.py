@@ -45,7 +45,7 @@ def beside(path: Path, ending: str) -> Path:
     return path.with_name(path.name + ending)
 
 
-class Watched:
+class OpenFiles:
     """The files of an open database as they were when it was opened."""
 
     def __init__(self, path: Path) -> None:

@@ -264,7 +264,7 @@ class Store(Database):
     def table(
         self, study: str | None = None, where: Sequence[listing.Condition] = (), *, failed: bool = False
     ) -> listing.Rows:
-        """One flat row a done trial, read as it is asked for; with `failed` one a trial that failed.
+        """One flat row per done trial, read as it is asked for; with `failed` one per trial that failed.
 
         Names are study, key, trial.*, outcome.* (numbers and texts), seconds, finished; of failures error (the last
         line of the traceback), traceback and attempts.
