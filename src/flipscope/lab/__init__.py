@@ -30,12 +30,11 @@ if TYPE_CHECKING:
     from flipscope.lab.rows import Row, Rows, matched
     from flipscope.lab.series import bars, estimates, line, lines, means, survival
     from flipscope.lab.store.artefacts import trained
-    from flipscope.lab.study import Claim, Deviation, Outcome, Result, Scale, Study, Trial, deviations, scales
+    from flipscope.lab.study import Claim, Outcome, Result, Scale, Study, Trial, deviations, scales
     from flipscope.lab.verdict import Judgement, all_of, at_least, at_most, between, consistent_with, never
 
 __all__ = [
     "Claim",
-    "Deviation",
     "Figure",
     "Judgement",
     "Note",
@@ -100,7 +99,7 @@ __getattr__, __dir__ = lazily(
         "lab.rows": "Row Rows matched",
         "lab.series": "bars estimates line lines means survival",
         "lab.store.artefacts": "trained",
-        "lab.study": "Claim Deviation Outcome Result Scale Study Trial deviations scales",
+        "lab.study": "Claim Outcome Result Scale Study Trial deviations scales",
         "lab.verdict": "Judgement all_of at_least at_most between consistent_with never",
     },
 )

@@ -64,7 +64,7 @@ class BlowupTail(lab.Study):
         smoke=(0.1, {"shapes": SHAPES[:1], "blocks": 3, "models": 50}),
         demo=(0.1, {"shapes": SHAPES[:1], "blocks": 4, "models": 500}),
         laptop=(1.5, {"shapes": SHAPES, "blocks": 12, "models": 1000}),
-        paper=(50, {"shapes": SHAPES, "blocks": 1000, "models": 250}),
+        paper=(30, {"shapes": SHAPES, "blocks": 1000, "models": 250}),
     )
     deviations = lab.deviations(
         ("experiment", "silent: a lemma", "random models", "it states what can be counted"),

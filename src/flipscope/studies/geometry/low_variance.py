@@ -44,8 +44,8 @@ class LowVariance(lab.Study):
         "D in {widths}, {samples:,} vectors per setting",
         smoke=(0.1, {"widths": (2, 5), "samples": 4_000}),
         demo=(0.1, {"widths": WIDTHS[:6], "samples": 200_000}),
-        laptop=(0.5, {"widths": WIDTHS[:-1], "samples": 10**6}),
-        paper=(850, {"widths": WIDTHS, "samples": 10**8}),
+        laptop=(0.2, {"widths": WIDTHS[:-1], "samples": 10**6}),
+        paper=(25, {"widths": WIDTHS, "samples": 10**8}),
     )
     deviations = lab.deviations(
         ("experiment", "silent: a lemma", "Monte Carlo", "it states what can be counted"),

@@ -52,7 +52,7 @@ class RandomFunctions(lab.Study):
         "{functions:,} random functions of {bits} bits",
         smoke=(0.1, {"bits": (8,), "functions": 200}),
         demo=(0.1, {"bits": (8, 12), "functions": 4_000}),
-        laptop=(1, {"bits": (8, 12, 16), "functions": 4_000}),
+        laptop=(0.2, {"bits": (8, 12, 16), "functions": 4_000}),
         paper=(10, {"bits": (8, 12, 16, 20), "functions": 20_000}),
     )
     deviations = lab.deviations(("experiment", "silent: a limit", "counted, all strings", "§ 7 appeals to counts"))
