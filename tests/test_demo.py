@@ -17,7 +17,7 @@ from flipscope.lab.judges import ERROR, share
 from flipscope.lab.rows import Rows
 from flipscope.lab.run.driver import Run
 from flipscope.lab.verdict import Judgement
-from flipscope.studies.geometry import random_init, trained_profiles, zero_strings
+from flipscope.studies.geometry import random_functions, random_init, trained_profiles
 
 GOOD = Judgement("reproduced", "share", 0.93, 0.9, 0.955, limit="≥ 0.9")
 BAD = Judgement("contradicted", "share", 0.3, 0.2, 0.4, "at D = 2", "≥ 0.9")
@@ -107,9 +107,11 @@ def test_the_demo_scale_is_large_enough_to_decide_whichever_way_it_falls() -> No
     assert share(round(0.995 * tested), tested, confidence).low > trained_profiles.LEARNED
     assert share(round(0.98 * tested), tested, confidence).high < trained_profiles.LEARNED
     assert share(tested // 2, tested, confidence).high < trained_profiles.CHANCE
-    functions = zero_strings.STUDY.scales["demo"].settings["functions"]
-    found = share(round(zero_strings.SOME * functions), functions)
-    assert found.high - found.low < zero_strings.TOLERANCE  # so that wherever the value lies in it, it is near enough
+    functions = random_functions.STUDY.scales["demo"].settings["functions"]
+    found = share(round(random_functions.SOME * functions), functions)
+    assert (
+        found.high - found.low < random_functions.TOLERANCE
+    )  # so that wherever the value lies in it, it is near enough
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(

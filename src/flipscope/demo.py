@@ -1,4 +1,4 @@
-"""A tour of three minutes: functions, four studies that are large enough to decide most of their claims, the report."""
+"""A tour of three minutes: functions, six studies that are large enough to decide most of their claims, the report."""
 
 from __future__ import annotations
 
@@ -67,13 +67,22 @@ TOUR = (
         "zero-strings",
         "Strings that no flip moves",
         "The theorem that rules Parity and First out says how many of them a random transformer has at least. Here "
-        "they are counted, beside those of random functions.",
+        "they are counted.",
+    ),
+    Stop(
+        "random-functions",
+        "The same strings of random functions",
+        "A function drawn at random has one of them on average, and often none.",
     ),
     Stop(
         "low-variance",
-        "Two lemmas under the theorem, by dice",
-        "How often is the variance before a layer norm small? The bound as printed, the same with its proof put right, "
-        "and the blowup that follows.",
+        "A lemma under the theorem, by dice",
+        "How often is the variance before a layer norm small? The bound as printed, and with its proof put right.",
+    ),
+    Stop(
+        "blowup-tail",
+        "The blowup that follows from a small variance",
+        "The next lemma: at eps = 0 it is seldom large, and the wider the model the more seldom.",
     ),
 )
 NEXT = (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flipscope.basics.errors import InputError
-from flipscope.basics.resampling import straight_line, student_mean, tail_exponent
+from flipscope.basics.resampling import growth, straight_line, student_mean, tail_exponent
 
 
 def test_students_interval_by_hand() -> None:
@@ -59,3 +59,13 @@ def test_the_line_of_least_squares_by_hand() -> None:
     slope, squares = straight_line([0, 1, 2], [0, 0, 3])  # y = 1.5 x - 0.5: off by 0.5, 1 and 0.5
     assert slope == pytest.approx(1.5)
     assert squares == pytest.approx(0.25 + 1 + 0.25)
+
+
+def test_growth_is_told_from_the_better_line() -> None:
+    places = (6, 8, 10, 12, 14, 16)
+    exponential, rate = growth(places, [n - 1.0 for n in places])  # half of 2^n
+    assert exponential
+    assert rate == pytest.approx(1, abs=0.01)
+    assert not growth(places, [2 * math.log2(n) for n in places])[0]
+    assert growth((100, 5000), (99.0, 4999.0))[1] == pytest.approx(1)  # counts beyond floats
+    assert growth(places, [None] * 6)[1] == pytest.approx(0)

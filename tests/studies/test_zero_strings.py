@@ -15,11 +15,10 @@ from flipscope.lab import Claim, Result, Rows
 from flipscope.models.transformer import Transformer
 from flipscope.probes.sensitivity import truth_table
 from flipscope.studies.geometry import random_models
-from flipscope.studies.geometry import zero_strings as module
 from flipscope.studies.geometry.random_models import MAX_EXACT, Network
-from flipscope.studies.geometry.zero_strings import POISSON, SHAPES, STUDY, Functions, growth
+from flipscope.studies.geometry.zero_strings import SHAPES, STUDY
 
-FUNCTIONS, SHARES, THRESHOLD, VARIED, GROWTH = STUDY.claims
+SHARES, THRESHOLD, VARIED, GROWTH = STUDY.claims
 LENGTHS = (8, 12, 16, 24, 40, 100)
 
 
@@ -41,28 +40,20 @@ def _table(models: int, share: Any, shapes: int = len(SHAPES), lengths: tuple[in
     return STUDY.summarise([_network(seed, length, share(length), shape) for shape, seed, length in numbers])
 
 
-def _functions(having: int, of: int) -> Rows:
-    zeros = np.array([1] * having + [0] * (of - having))
-    return STUDY.summarise([Result(Functions(16, 0, of), {"zeros": zeros}, 0.0)])
-
-
 def _verdict(claim: Claim, table: Rows) -> str:
     return claim.judge(table).verdict
 
 
-def test_smoke_has_both_kinds_of_rows_and_honest_verdicts() -> None:
+def test_smoke_counts_and_has_honest_verdicts() -> None:
     table, judgements, figures = run(STUDY, "smoke")
     plan = STUDY.scales["smoke"].settings
-    networks = table.having("shape")
-    assert len(networks) == len(SHAPES) * plan["models"] * len(plan["lengths"])
+    assert len(table) == len(SHAPES) * plan["models"] * len(plan["lengths"])
     assert len({tuple(row) for row in map(sorted, table)}) == 1  # the same names in every row
-    assert all(0 <= row["zeros"] <= row["asked"] for row in networks)
-    assert [row["exact"] for row in networks[:3]] == [True, True, False]
-    (function,) = table.having("histogram")
-    assert sum(function["histogram"]) == plan["functions"] == function["count"]
-    # Three models of each shape and functions of eight bits cannot decide anything, whatever they show.
+    assert all(0 <= row["zeros"] <= row["asked"] for row in table)
+    assert [row["exact"] for row in table[:3]] == [True, True, False]
+    # Three models of each shape cannot decide anything, whatever they show.
     assert {judgement.verdict for _, judgement in judgements} == {"undecided"}
-    assert [len(figure.panels) for figure in figures] == [2, 1]
+    assert [len(figure.panels) for figure in figures] == [2]
 
 
 def test_a_seed_is_one_model_at_every_length_and_another_of_every_shape() -> None:
@@ -99,26 +90,10 @@ def test_a_model_is_called_constant_only_if_all_answers_are_the_same(monkeypatch
         def forward(self, bits: Any) -> Any:
             return bits[:, 0].float() + 0.5
 
-    monkeypatch.setattr(module, "sensitivities", none_flips)
+    monkeypatch.setattr("flipscope.probes.sensitivity.sensitivities", none_flips)
     for kind, expected in ((Halves, False), (Same, True)):
-        monkeypatch.setattr(module, "Transformer", kind)
+        monkeypatch.setattr("flipscope.models.transformer.Transformer", kind)
         assert STUDY.measure(trial, _ignore) == {"zeros": 30, "constant": expected, "near_ties": 0}
-
-
-def test_random_functions_are_those_of_the_cube() -> None:
-    found = STUDY.measure(Functions(8, 3, 300), _ignore)["zeros"]
-    again = STUDY.measure(Functions(8, 4, 300), _ignore)["zeros"]
-    assert len(found) == 300
-    assert found.tolist() != again.tolist()
-    assert abs(found.mean() - 1) < 5 / math.sqrt(300)  # the expected number is 1 at every n
-    assert sum(POISSON) == pytest.approx(1, abs=1e-3)
-
-
-def test_claim_on_random_functions() -> None:
-    assert _verdict(FUNCTIONS, _functions(1264, 2000)) == "reproduced"
-    assert _verdict(FUNCTIONS, _functions(1100, 2000)) == "contradicted"
-    assert _verdict(FUNCTIONS, _functions(32, 50)) == "undecided"
-    assert _verdict(FUNCTIONS, _table(2, lambda n: 0.5)) == "undecided"
 
 
 def test_claim_that_the_share_does_not_vanish() -> None:
@@ -153,21 +128,6 @@ def test_claim_on_the_threshold_judges_the_theorem_s_models_only() -> None:
     assert _verdict(THRESHOLD, other) == "undecided"
 
 
-def test_growth_is_told_from_the_better_line() -> None:
-    exponential = _table(1, lambda n: 0.5, shapes=1)
-    kind, rate = growth(exponential)
-    assert kind is True
-    assert rate == pytest.approx(1, abs=0.01)
-
-    def power(n: int) -> float:
-        return min(1.0, n**2 / 2.0**n)
-
-    rows = _table(1, power, shapes=1, lengths=(6, 8, 10, 12, 14, 16))
-    assert growth(rows)[0] is False
-    # A sample without such a string says nothing of their number.
-    assert growth(_table(1, lambda n: 0.5 if n <= MAX_EXACT else 0.0, shapes=1))[0] is None
-
-
 def test_claim_on_growth() -> None:
     assert _verdict(GROWTH, _table(20, lambda n: 0.5)) == "reproduced"
     lengths = (6, 8, 10, 12, 14, 16)
@@ -181,11 +141,8 @@ def test_claim_on_growth() -> None:
 
 def test_scales_construct() -> None:
     for scale in STUDY.scales:
-        plan, trials = STUDY.scales[scale].settings, STUDY.trials(scale)
-        networks = [trial for trial in trials if isinstance(trial, Network)]
+        plan, networks = STUDY.scales[scale].settings, STUDY.trials(scale)
         assert len(networks) == len(SHAPES) * plan["models"] * len(plan["lengths"])
-        drawn = sum(trial.count for trial in trials if isinstance(trial, Functions))
-        assert drawn == plan["functions"] * len(plan["bits"])
     assert {Threshold(width, layers).exponent > 0 for _, width, layers, _ in SHAPES} == {True, False}
     assert networks[0].length == 4
     assert STUDY.measure(networks[0], _ignore)["zeros"] <= 16

@@ -35,6 +35,18 @@ def straight_line(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
     return float(slope), float(np.square(ys - start - slope * xs).sum())
 
 
+def growth(x: Sequence[float], log2_counts: Sequence[float | None]) -> tuple[bool, float]:
+    """Whether counts grow exponentially in x rather than like a power of it, and the rate b of 2^(bx).
+
+    The counts come as logarithms, None for a count of 0. Both laws are straight lines with two parameters for
+    log2(1 + count), against x and against log2 x, so that the one with the smaller sum of squares has the smaller AIC.
+    """
+    # log2(1 + K) = log2(K) + log2(1 + 1/K), and K may be beyond floats.
+    values = [0.0 if each is None else float(np.logaddexp2(each, 0.0)) for each in log2_counts]
+    (rate, exponential), (_, power) = (straight_line(places, values) for places in (x, np.log2(x)))
+    return exponential < power, rate
+
+
 def tail_exponent(samples: Sequence[float], largest: int, confidence: float = 0.95) -> Estimate:
     """Hill's estimate of a in P(X > t) ~ t^-a from the `largest` samples, with the interval of an exact power law."""
     values = np.sort(np.asarray(samples, np.float64))

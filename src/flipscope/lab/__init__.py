@@ -8,7 +8,7 @@ from flipscope.basics.lazy import lazily
 
 if TYPE_CHECKING:
     from flipscope.basics.progress import Progress
-    from flipscope.basics.resampling import straight_line, student_mean, tail_exponent
+    from flipscope.basics.resampling import growth, student_mean, tail_exponent
     from flipscope.lab.figures import Figure, Note, Panel, Rule, Series, histogram
     from flipscope.lab.judges import (
         Quotient,
@@ -30,12 +30,11 @@ if TYPE_CHECKING:
     from flipscope.lab.rows import Row, Rows, matched
     from flipscope.lab.series import bars, estimates, line, lines, means, survival
     from flipscope.lab.store.artefacts import trained
-    from flipscope.lab.study import Claim, Deviation, Outcome, Result, Scale, Study, Trial, scales
+    from flipscope.lab.study import Claim, Outcome, Result, Scale, Study, Trial, deviations, scales
     from flipscope.lab.verdict import Judgement, all_of, at_least, at_most, between, consistent_with, never
 
 __all__ = [
     "Claim",
-    "Deviation",
     "Figure",
     "Judgement",
     "Note",
@@ -60,8 +59,10 @@ __all__ = [
     "bound_holds",
     "compare_groups",
     "consistent_with",
+    "deviations",
     "estimates",
     "for_each",
+    "growth",
     "histogram",
     "line",
     "lines",
@@ -76,7 +77,6 @@ __all__ = [
     "share",
     "share_of",
     "slopes",
-    "straight_line",
     "student_mean",
     "survival",
     "tail_exponent",
@@ -90,7 +90,7 @@ __getattr__, __dir__ = lazily(
     __name__,
     {
         "basics.progress": "Progress",
-        "basics.resampling": "straight_line student_mean tail_exponent",
+        "basics.resampling": "growth student_mean tail_exponent",
         "lab.figures": "Figure Note Panel Rule Series histogram",
         "lab.judges": (
             "Quotient asymptotic bound_holds compare_groups for_each log_slope never_exceeds rates rates_below share "
@@ -99,7 +99,7 @@ __getattr__, __dir__ = lazily(
         "lab.rows": "Row Rows matched",
         "lab.series": "bars estimates line lines means survival",
         "lab.store.artefacts": "trained",
-        "lab.study": "Claim Deviation Outcome Result Scale Study Trial scales",
+        "lab.study": "Claim Outcome Result Scale Study Trial deviations scales",
         "lab.verdict": "Judgement all_of at_least at_most between consistent_with never",
     },
 )

@@ -129,6 +129,11 @@ class Deviation:
     why: str
 
 
+def deviations(*each: tuple[str, str, str, str]) -> tuple[Deviation, ...]:
+    """Departures, each as what, the paper's, ours, and why."""
+    return tuple(Deviation(*one) for one in each)
+
+
 @dataclass(frozen=True)
 class Claim:
     """What a paper says, how it is judged, and the judge, who looks at the table only."""

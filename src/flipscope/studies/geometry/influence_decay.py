@@ -19,6 +19,7 @@ WIDTH, LAYERS = 8, 2
 STEEPEST = -0.85  # -1, and how far above it the interval of a slope may reach
 WEIGHTS = (0.25, 1.0)  # uniform in [-scale, scale]
 EPS = (0.0, 1e-5, 1e-2, 1.0)
+LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 
 
 @dataclass(frozen=True)
@@ -59,26 +60,15 @@ class InfluenceDecay(lab.Study):
 
     name, paper = "influence-decay", "000"
     title = "Influence of one bit on the EOS activation against N, with eps > 0 and eps = 0"
-    scales = {
-        "smoke": lab.Scale(
-            0.1,
-            {"models": 6, "lengths": (8, 16, 32), "eps": (0.0, 1.0), "strings": 1},
-            "{models} recognisers, N up to {lengths[2]}",
-        ),
-        "laptop": lab.Scale(
-            2,
-            {"models": 24, "lengths": (16, 32, 64, 128, 256), "eps": EPS, "strings": 2},
-            "{models} recognisers of width 8, 2 layers, 4 eps, 2 weight scales, N up to {lengths[4]}",
-        ),
-        "paper": lab.Scale(
-            20_000,
-            {"models": 60, "lengths": (16, 32, 64, 128, 256, 512, 1024, 2048), "eps": EPS, "strings": 10},
-            "{models} recognisers, N up to {lengths[7]} (the paper proves this and measures nothing)",
-        ),
-    }
-    deviations = (
-        lab.Deviation("experiment", "silent: a theorem", "random recognisers, measured", "the theorem is asymptotic"),
-        lab.Deviation("rows at eps = 0", "no bound", "drawn, not judged", "to show what eps > 0 is good for"),
+    scales = lab.scales(
+        "{models} recognisers of width 8 and 2 layers for each eps in {eps} and 2 sizes of weights, N in {lengths}",
+        smoke=(0.1, {"models": 6, "lengths": (8, 16, 32), "eps": (0.0, 1.0), "strings": 1}),
+        laptop=(2, {"models": 24, "lengths": LENGTHS[:5], "eps": EPS, "strings": 2}),
+        paper=(20_000, {"models": 60, "lengths": LENGTHS, "eps": EPS, "strings": 10}),
+    )
+    deviations = lab.deviations(
+        ("experiment", "silent: a theorem, nothing measured", "random recognisers", "the theorem is asymptotic"),
+        ("rows at eps = 0", "no bound", "drawn, not judged", "to show what eps > 0 is good for"),
     )
     claims = (
         lab.Claim(

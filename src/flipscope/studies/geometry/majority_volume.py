@@ -22,7 +22,7 @@ from flipscope.models.presets import encoder
 from flipscope.models.transformer import Transformer
 from flipscope.probes.perturbation import half_radius, survivors
 from flipscope.probes.recognition import recognition
-from flipscope.training.fit import fit
+from flipscope.training.fit import Epoch, fit
 
 MARGIN = 0.1  # of recognition (Def 2.8)
 LOSS = 0.02  # all models are trained until their loss is below this, so that none has larger logits than another
@@ -46,6 +46,10 @@ class Region(lab.Trial):
     def cost(self) -> float:
         """Strings to ask, while training and of every perturbed model."""
         return float(2**self.length * self.length * (3 * self.max_epochs + len(RADII) * self.perturbations))
+
+
+def _learned(epoch: Epoch) -> bool:
+    return epoch.validation_loss < LOSS and epoch.validation_accuracy == 1.0
 
 
 def _quotients(table: lab.Rows, other: str) -> lab.Rows:
@@ -86,11 +90,11 @@ class MajorityVolume(lab.Study):
         laptop=(8, {"lengths": (4, 6, 8, 10), "seeds": 5, "perturbations": 60, "epochs": 400}),
         paper=(600, {"lengths": (4, 6, 8, 10, 12, 14), "seeds": 20, "perturbations": 400, "epochs": 2000}),
     )
-    deviations = (
-        lab.Deviation("experiment", "silent: a conjecture", "perturbed models", "positive measure cannot be seen"),
-        lab.Deviation("lengths", "all at once", "each by itself, and the trend", "no model can be tested on all"),
-        lab.Deviation("margin", "some xi > 0", f"{MARGIN:g}", "silent; logits are trained to the same loss"),
-        lab.Deviation("compared with", "nothing", "First and Parity", "their regions have measure 0 (Cors 5.1, 5.4)"),
+    deviations = lab.deviations(
+        ("experiment", "silent: a conjecture", "perturbed models", "positive measure cannot be seen"),
+        ("lengths", "all at once", "each by itself, and the trend", "no model can be tested on all"),
+        ("margin", "some xi > 0", f"{MARGIN:g}", "silent; logits are trained to the same loss"),
+        ("compared with", "nothing", "First and Parity", "their regions have measure 0 (Cors 5.1, 5.4)"),
     )
     claims = tuple(
         lab.Claim(name.format(other.capitalize()), "Conj 5.5", statement, criterion, partial(judge, other=other), True)
@@ -121,15 +125,7 @@ class MajorityVolume(lab.Study):
         bits = index_bits(0, 1 << f.n, f.n)
         strings = LabelledStrings(bits, f(bits))
         model = Transformer(encoder(width=16, layers=2, heads=2, ffn_width=32), seed=trial.seed)
-        fitted = fit(
-            model,
-            strings,
-            strings,
-            seed=trial.seed,
-            max_epochs=trial.max_epochs,
-            until=lambda epoch: epoch.validation_loss < LOSS and epoch.validation_accuracy == 1.0,
-            **TRAINING,
-        )
+        fitted = fit(model, strings, strings, seed=trial.seed, max_epochs=trial.max_epochs, until=_learned, **TRAINING)
         found, survived = recognition(model, f, MARGIN), []
         stream = np.random.default_rng(np.random.SeedSequence((trial.seed, trial.length)))
         for number, radius in enumerate(RADII if found.recognized else ()):

@@ -10,15 +10,15 @@ import numpy as np
 
 import flipscope.lab as lab
 from flipscope.basics.estimates import mean_from_samples
-from flipscope.models.config import TransformerConfig
 from flipscope.probes.sensitivity import Options
-from flipscope.studies.geometry._shared import how_measured, screen_error, spectrum, spectrum_panel
-from flipscope.studies.geometry.random_models import INITS, Draw, Plan, measured
+from flipscope.studies.geometry._shared import how_measured, screen_error, spectrum_panel
+from flipscope.studies.geometry.random_models import INITS, Draw, Plan, joined, measured
 
 NEAR, MOST = 1 / 20, 1 / 2  # of N: sensitivity near 0; share of strings, or of models, that is most of them
 CLUSTER = 1.0  # averages below this are in the cluster at 0
 TAIL, THIN = 1 / 10, 1 / 10  # of N: averages in the tail; share of all models that a thin tail may hold
 FAR = 1 / 2  # of the N/2 of a random function
+Judge = Callable[[lab.Rows], lab.Judgement]
 
 
 def _strings(init: str, rows: lab.Rows, confidence: float) -> lab.Judgement:
@@ -48,9 +48,7 @@ def _thin(table: lab.Rows) -> lab.Judgement:
     return lab.with_fewest(judged, found, THIN, "models")
 
 
-def _judge(
-    one: Callable[[str, lab.Rows, float], lab.Judgement], *whole: Callable[[lab.Rows], lab.Judgement]
-) -> Callable[[lab.Rows], lab.Judgement]:
+def _judge(one: Callable[[str, lab.Rows, float], lab.Judgement], *whole: Judge) -> Judge:
     """A judge of each initialisation and of the whole, undecided where the screen has not been audited enough."""
 
     def judge(table: lab.Rows) -> lab.Judgement:
@@ -77,15 +75,15 @@ class RandomInit(lab.Study):
         laptop=(20, Plan(24, 1, 100, (100, 2_000), 8.0, (50, 600.0), 1024)),
         paper=(45_000, Plan(10, 50, 100, (10_000, 10_000), 600.0, (100, 600.0), 1024)),
     )
-    deviations = (
-        lab.Deviation("flips of dear models", "all computed", "screened, with an audit", "months otherwise"),
-        lab.Deviation("strings per model (laptop)", "10,000", "100 to 2,000", "as many as take 8 seconds"),
-        lab.Deviation("models (laptop)", "500 per initialisation", "24, each with its own strings", "20 minutes"),
-        lab.Deviation("models (demo)", "500 per initialisation", "50, of widths 16 and 32", "half a minute"),
-        lab.Deviation("strings per model (demo)", "10,000", "30 to 100", "the mean over models is what is judged"),
-        lab.Deviation("eps", "a small constant", "1e-5", "silent; PyTorch's"),
-        lab.Deviation("Xavier biases", "drawn like the weights, gain 1", "PyTorch's law", "a vector has no fans"),
-        lab.Deviation("Thm 4.5", "eps = 0, said to predict Fig 3", "measured with eps > 0", "contradicts § 6, App. F"),
+    deviations = lab.deviations(
+        ("flips of dear models", "all computed", "screened, with an audit", "months otherwise"),
+        ("strings per model (laptop)", "10,000", "100 to 2,000", "as many as take 8 seconds"),
+        ("models (laptop)", "500 per initialisation", "24, each with its own strings", "20 minutes"),
+        ("models (demo)", "500 per initialisation", "50, of widths 16 and 32", "half a minute"),
+        ("strings per model (demo)", "10,000", "30 to 100", "the mean over models is what is judged"),
+        ("eps", "a small constant", "1e-5", "silent; PyTorch's"),
+        ("Xavier biases", "drawn like the weights, gain 1", "PyTorch's law", "a vector has no fans"),
+        ("Thm 4.5", "eps = 0, said to predict Fig 3", "measured with eps > 0", "contradicts § 6, App. F"),
     )
     claims = (
         lab.Claim(
@@ -130,9 +128,8 @@ class RandomInit(lab.Study):
 
     def summarise(self, results: Sequence[lab.Result]) -> lab.Rows:
         rows = lab.Rows({**self.row(each.trial, each.outcome), "seconds": each.seconds} for each in results)
-        return lab.Rows(
-            _model(own) for _, inits in rows.each("init", INITS) for _, own in inits.by("data_set", "model")
-        )
+        models = (own for _, inits in rows.each("init", INITS) for _, own in inits.by("data_set", "model"))
+        return lab.Rows(map(joined, models))
 
     def provenance(self, table: lab.Rows) -> list[str]:
         return how_measured(table)
@@ -153,22 +150,6 @@ class RandomInit(lab.Study):
             lab.Figure("random-init-spectra", top, every, spectra, where="Figs 3 and 4, top"),
             lab.Figure("random-init-averages", bottom, bits, averages, where="Figs 3 and 4, bottom"),
         ]
-
-
-def _model(pieces: lab.Rows) -> lab.Row:
-    """One model, of however many of its pieces are there."""
-    pieces.sort(key=lambda piece: int(piece["first"]))
-    first, shape = pieces[0], TransformerConfig.from_dict(pieces[0]["config"])
-    counts = np.concatenate(pieces.column("counts"))
-    return {
-        **{name: first[name] for name in ("init", "data_set", "model", "seed", "length", "path", "screened")},
-        **{name: getattr(shape, name) for name in ("layers", "heads", "width")},
-        "ffn_width": shape.hidden_width,
-        **spectrum(counts, first["length"]),
-        "zero_share": float(np.mean(counts == 0)),
-        "largest": int(counts.max()),
-        **{name: pieces.total(name) for name in ("rechecked", "near_ties", "skipped", "audited", "wrong", "seconds")},
-    }
 
 
 STUDY = RandomInit()

@@ -18,7 +18,7 @@ from flipscope.basics.seeds import generators, random_strings, seed_of
 from flipscope.models.config import TransformerConfig
 from flipscope.models.presets import encoder, recognizer
 from flipscope.models.shapes import random_shape
-from flipscope.studies.geometry._shared import flip_memory, flip_work
+from flipscope.studies.geometry._shared import flip_memory, flip_work, spectrum
 
 if TYPE_CHECKING:
     from flipscope.models.init import Scheme
@@ -131,6 +131,22 @@ class Plan:
         ]
 
 
+def joined(pieces: lab.Rows) -> lab.Row:
+    """One model, of however many of its pieces are there."""
+    pieces.sort(key=lambda piece: int(piece["first"]))
+    first, shape = pieces[0], TransformerConfig.from_dict(pieces[0]["config"])
+    counts = np.concatenate(pieces.column("counts"))
+    return {
+        **{name: first[name] for name in ("init", "data_set", "model", "seed", "length", "path", "screened")},
+        **{name: getattr(shape, name) for name in ("layers", "heads", "width")},
+        "ffn_width": shape.hidden_width,
+        **spectrum(counts, first["length"]),
+        "zero_share": float(np.mean(counts == 0)),
+        "largest": int(counts.max()),
+        **{name: pieces.total(name) for name in ("rechecked", "near_ties", "skipped", "audited", "wrong", "seconds")},
+    }
+
+
 @dataclass(frozen=True)
 class Network(lab.Trial):
     """A random transformer, parameters uniform in [-1, 1], on strings of one length.
@@ -175,3 +191,26 @@ class Network(lab.Trial):
         """Multiply-adds, and what a trial takes besides; of a sample of strings every flip is asked as well."""
         work = flip_work(self.config, self.length)
         return BESIDES + self.asked * (work / (self.length + 1) if self.exact else work)
+
+
+def count_zeros(trial: Network, progress: lab.Progress) -> lab.Outcome:
+    """How many of the strings have sensitivity 0, whether the model gives one answer only, and signs not called."""
+    import torch  # as above: PyTorch takes a while
+
+    from flipscope.models.transformer import Transformer
+    from flipscope.probes.sensitivity import sensitivities, sensitivity_profile
+
+    model = Transformer(trial.config, scheme="uniform", seed=trial.model_seed)
+    if trial.exact:
+        exact = sensitivity_profile(model, trial.length, exhaustive=True, progress=progress)
+        zeros = exact.profile[0]
+        # The cube is connected: every string has sensitivity 0 just if the function is constant.
+        return {"zeros": zeros, "constant": zeros == trial.asked, "near_ties": exact.near_ties}
+    (stream,) = generators(seed_of(trial.model_seed, trial.length), 1)
+    strings = random_strings(stream, trial.strings, trial.length)
+    found = sensitivities(model, strings, progress=progress)
+    with torch.no_grad():
+        ones = int((model.eval()(torch.from_numpy(strings)) > 0).sum())
+    zeros = int((found.counts == 0).sum())
+    constant = zeros == len(strings) and ones in (0, len(strings))  # as far as the sample shows
+    return {"zeros": zeros, "constant": constant, "near_ties": found.near_ties}

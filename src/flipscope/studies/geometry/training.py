@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import flipscope.lab as lab
 from flipscope.cube.expression import parse
@@ -16,6 +18,8 @@ from flipscope.training.recipe import Recipe, StringData, TrainingProtocol
 
 VALIDATION = 1_000  # strings that say when to stop (App. F.2)
 Name = Literal["first", "majority", "parity", "sparse_majority", "sparse_parity", "random"]
+PLAIN: tuple[Name, ...] = ("first", "majority", "parity")
+SPARSE: tuple[Name, ...] = ("sparse_majority", "sparse_parity")
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,12 @@ class Training(lab.Trial):
         return (1 << 30) + 32 * weights + 6400 * width * self.layers * (16 + 4 * self.ffn_multiple) * 4
 
 
+def named(row: lab.Row) -> str:
+    """A trained model in words."""
+    sparse = f" of {row['relevant']} bits" if row["relevant"] else ""
+    return f"{row['language'].replace('_', ' ')}{sparse}, width {row['heads'] * row['head_size']}, seed {row['seed']}"
+
+
 def random_training(language: Name, relevant: int, instance: int, seed: int) -> Training:
     """A training of App. F.2: the shape, batch and learning rate at random, from the seed."""
     shape, setting, random = random_shape(seed), random_setting(seed), language == "random"
@@ -75,6 +85,28 @@ def random_training(language: Name, relevant: int, instance: int, seed: int) -> 
         strings=1_000,
         max_epochs=1_000,
     )
+
+
+def small_trainings(plan: Mapping[str, Any]) -> Iterator[Training]:
+    """Small shapes with fixed batch and learning rate: those of App. F.1 would take months on two cores."""
+    for seed in range(plan["models"]):
+        settings: list[tuple[Name, int, int]] = [(name, 0, heads) for name in PLAIN for heads in plan["heads"]]
+        settings += [(name, m, 1) for name in SPARSE for m in plan["sparse"]]
+        for name, relevant, heads in settings:
+            yield Training(name, relevant, seed, seed, plan["length"], "uniform", 2, heads, **plan["training"])
+        if plan["sparse"]:
+            yield Training("random", 0, seed, seed, 40, "xavier_normal", 2, 1, **plan["training"])
+
+
+def paper_trainings(plan: Mapping[str, Any]) -> Iterator[Training]:
+    """App. F.2: shape, batch and learning rate at random."""
+    several = range(plan["models"])
+    languages: list[tuple[Name, int, int]] = [(name, 0, 0) for name in PLAIN]
+    languages += itertools.product(SPARSE, plan["sparse"], several)
+    languages += [("random", 0, instance) for instance in several]
+    for number, language in enumerate(languages):
+        for model in several:
+            yield random_training(*language, plan["models"] * number + model)
 
 
 def expression_of(trial: Training) -> str | None:

@@ -1,25 +1,19 @@
-"""How many strings have sensitivity 0: random transformers (Thm 4.5) beside uniformly random functions (§7)."""
+"""How many strings of sensitivity 0 random transformers have, against the length (Thm 4.5)."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import torch
 
 import flipscope.lab as lab
 from flipscope.basics.estimates import Estimate, mean_from_samples
-from flipscope.basics.seeds import generators, random_strings, seed_of
 from flipscope.bounds.geometry import Threshold
-from flipscope.cube import functions
-from flipscope.cube.sensitivity import zero_strings
-from flipscope.models.transformer import Transformer
-from flipscope.probes.sensitivity import sensitivities, sensitivity_profile
 from flipscope.studies.geometry._shared import how_measured
-from flipscope.studies.geometry.random_models import Network, Preset
+from flipscope.studies.geometry.random_models import Network, Preset, count_zeros
 
 # (D-1)/2L - 5 is 2.75 for the first shape, negative for the second; the third has eps > 0, and the last is the model
 # of App. F, to which the theorem does not apply to the letter.
@@ -31,39 +25,8 @@ SHAPES: tuple[tuple[Preset, int, int, float], ...] = (
 )
 NAMES = {shape: "{} D={} L={} eps={:g}".format(*shape) for shape in SHAPES}
 LENGTHS = (4, 6, 8, 10, 12, 14, 16, 24, 40, 64, 100, 150)
-LONG = (*LENGTHS, 250, 400)
-BLOCK = 500  # random functions in one trial
-POISSON = tuple(math.exp(-1) / math.factorial(k) for k in range(7))  # P(Poisson(1) = k)
-SOME, TOLERANCE = 1 - math.exp(-1), 0.05  # P(Poisson(1) >= 1), and how far from it the interval may reach
-# The limit is off by about N/2^N at N bits (0.03 at 8, 0.003 at 12): shorter functions say nothing of it.
-SHORTEST = 12
 FLOOR, KEPT = 0.1, 0.5  # a share that has not vanished; part of that at the first sampled length
 ALMOST, FEWEST = 0.8, 10  # "almost every" model; models of a shape that are judged by themselves
-
-
-@dataclass(frozen=True)
-class Functions(lab.Trial):
-    """Uniformly random functions of so many bits."""
-
-    length: int
-    block: int
-    count: int
-
-    @property
-    def cost(self) -> float:
-        return 1e3 * self.count * 2.0**self.length  # entries of the truth tables, in multiply-adds
-
-
-def _judge_functions(table: lab.Rows) -> lab.Judgement:
-    if not (rows := table.having("having")):
-        return lab.Judgement.without("no random function was drawn")
-    own = rows.where(length=max(rows.column("length")))
-    if own[0]["length"] < SHORTEST:
-        said = f"functions of {own[0]['length']} bits are too short for the limit"
-        return lab.Judgement.without(said, f"functions of {SHORTEST} bits or more")
-    found = lab.share(own.total("having"), own.total("count"))
-    name = f"share of functions of {own[0]['length']} bits with a string of sensitivity 0"
-    return lab.consistent_with(found, SOME, TOLERANCE, name, unit="functions")
 
 
 def _shapes(table: lab.Rows) -> list[tuple[str, lab.Rows]]:
@@ -98,8 +61,7 @@ def _share_and_change(shape: str, rows: lab.Rows, confidence: float) -> lab.Judg
 
 
 def _judge_shares(table: lab.Rows) -> lab.Judgement:
-    none = "no transformer was measured"
-    return lab.for_each(_shapes(table), _share_and_change, missing=none, intervals=2, sort=True, what="shapes")
+    return lab.for_each(_shapes(table), _share_and_change, intervals=2, sort=True, what="shapes")
 
 
 def _judge_varied(table: lab.Rows) -> lab.Judgement:
@@ -122,24 +84,16 @@ def _judge_threshold(table: lab.Rows) -> lab.Judgement:
     return lab.asymptotic(lab.at_least(found, ALMOST, name, unit="models"))
 
 
-def growth(rows: lab.Rows) -> tuple[bool | None, float]:
-    """Of one model: whether K_0 is exponential rather than polynomial in N, and the rate b of 2^(bN).
-
-    Both are straight lines with two parameters for log2(1 + K_0), against N and against log2 N, so that the one with
-    the smaller sum of squares has the smaller AIC as well. None where a sample saw no such string: K_0 is then unknown.
-    """
-    lengths, zeros = zip(*sorted((row["length"], row["log2_zeros"]) for row in rows), strict=True)
-    # log2(1 + K) = log2(K) + log2(1 + 1/K), and K may be beyond floats.
-    values = [0.0 if each is None else float(np.logaddexp2(each, 0.0)) for each in zeros]
-    (rate, exponential), (_, power) = (lab.straight_line(x, values) for x in (lengths, np.log2(lengths)))
-    unseen = any(row["zeros"] == 0 and not row["exact"] for row in rows)
-    return None if unseen else exponential < power, rate
-
-
 def _growths(table: lab.Rows) -> list[tuple[bool | None, float]]:
-    """Of the models with four lengths that are not constant at all of them."""
-    models = [rows for _, rows in table.having("shape").by("shape", "seed")]
-    return [growth(rows) for rows in models if len(rows) >= 4 and not all(rows.column("constant"))]
+    """Of the models with four lengths that are not constant at all of them; None where a sample saw no such string."""
+    found = []
+    for _, rows in table.by("shape", "seed"):
+        if len(rows) >= 4 and not all(rows.column("constant")):
+            rows.sort(key=lambda row: int(row["length"]))
+            exponential, rate = lab.growth(rows.column("length"), rows.column("log2_zeros"))
+            unseen = any(row["zeros"] == 0 and not row["exact"] for row in rows)
+            found.append((None if unseen else exponential, rate))
+    return found
 
 
 def _judge_growth(table: lab.Rows) -> lab.Judgement:
@@ -157,31 +111,22 @@ class ZeroStrings(lab.Study):
     """Whether random transformers have strings that no flip moves, and how many."""
 
     name, paper = "zero-strings", "000"
-    title = "Strings of sensitivity 0 against N: random transformers beside random functions"
+    title = "Strings of sensitivity 0 of random transformers against N"
     scales = lab.scales(
-        "{models} transformers of each of 4 shapes, N in {lengths}; {functions:,} random functions of {bits} bits",
-        smoke=(0.1, {"models": 3, "lengths": (4, 8, 24), "strings": 20, "bits": (8,), "functions": 200}),
-        demo=(0.6, {"models": 30, "lengths": (8, 12, 24, 64), "strings": 30, "bits": (8, 12), "functions": 4_000}),
-        laptop=(10, {"models": 40, "lengths": LENGTHS, "strings": 100, "bits": (8, 12, 16), "functions": 4_000}),
-        paper=(4_500, {"models": 500, "lengths": LONG, "strings": 1_000, "bits": (8, 12, 16, 20), "functions": 20_000}),
+        "{models} transformers of each of 4 shapes, N in {lengths}, {strings} strings beyond N = 16",
+        smoke=(0.1, {"models": 3, "lengths": (4, 8, 24), "strings": 20}),
+        demo=(0.5, {"models": 30, "lengths": (8, 12, 24, 64), "strings": 30}),
+        laptop=(9, {"models": 40, "lengths": LENGTHS, "strings": 100}),
+        paper=(4_500, {"models": 500, "lengths": (*LENGTHS, 250, 400), "strings": 1_000}),
     )
-    deviations = (
-        lab.Deviation("experiment", "silent: a theorem", "counted, all strings up to N = 16", "§ 7 appeals to counts"),
-        lab.Deviation("beyond N = 16", "all strings", "a random sample", "there are 2^N"),
-        lab.Deviation("lengths", "all large N", "up to 150; demo 64, paper 400", "how large is not said"),
-        lab.Deviation(
-            "shapes", "(D-1)/2L > 5", "that, a narrower one, eps > 0, App. F's", "what the theorem leaves out"
-        ),
-        lab.Deviation("K_0 against N", "exponential, from N = 100 alone", "fitted over all N", "§ 6 has one length"),
+    deviations = lab.deviations(
+        ("experiment", "silent: a theorem", "counted, all strings up to N = 16", "§ 7 appeals to counts"),
+        ("beyond N = 16", "all strings", "a random sample", "there are 2^N"),
+        ("lengths", "all large N", "up to 150; demo 64, paper 400", "how large is not said"),
+        ("shapes", "(D-1)/2L > 5", "that, a narrower one, eps > 0, App. F's", "what the theorem leaves out"),
+        ("K_0 against N", "exponential, from N = 100 alone", "fitted over all N", "§ 6 has one length"),
     )
     claims = (
-        lab.Claim(
-            "random functions: strings of sensitivity 0 follow Poisson(1)",
-            "§7",
-            "a uniformly random function has a string of sensitivity 0 with probability 1 - 1/e for large N",
-            f"share of random functions of at least {SHORTEST} bits that have one: {SOME:.4f} within {TOLERANCE}",
-            _judge_functions,
-        ),
         lab.Claim(
             "random transformers: the share of strings of sensitivity 0 does not vanish",
             "Thm 4.5, §6",
@@ -215,45 +160,23 @@ class ZeroStrings(lab.Study):
         ),
     )
 
-    def trials(self, scale: str) -> list[lab.Trial]:
+    def trials(self, scale: str) -> list[Network]:
         plan = self.scales[scale].settings
         chosen = itertools.product(SHAPES, range(plan["models"]), plan["lengths"])
-        networks = [Network(*shape, seed, length, plan["strings"]) for shape, seed, length in chosen]
-        blocks = math.ceil(plan["functions"] / BLOCK)
-        size = math.ceil(plan["functions"] / blocks)
-        return [*networks, *(Functions(bits, block, size) for bits in plan["bits"] for block in range(blocks))]
+        return [Network(*shape, seed, length, plan["strings"]) for shape, seed, length in chosen]
 
-    def measure(self, trial: Network | Functions, progress: lab.Progress) -> lab.Outcome:
-        if isinstance(trial, Functions):
-            seeds = [seed_of(trial.length, trial.block, number) for number in range(trial.count)]
-            return {"zeros": np.array([zero_strings(functions.random(trial.length, seed)) for seed in seeds])}
-        model = Transformer(trial.config, scheme="uniform", seed=trial.model_seed)
-        if trial.exact:
-            exact = sensitivity_profile(model, trial.length, exhaustive=True, progress=progress)
-            zeros = exact.profile[0]
-            # The cube is connected: every string has sensitivity 0 just if the function is constant.
-            return {"zeros": zeros, "constant": zeros == trial.asked, "near_ties": exact.near_ties}
-        (stream,) = generators(seed_of(trial.model_seed, trial.length), 1)
-        strings = random_strings(stream, trial.strings, trial.length)
-        found = sensitivities(model, strings, progress=progress)
-        with torch.no_grad():
-            ones = int((model.eval()(torch.from_numpy(strings)) > 0).sum())
-        zeros = int((found.counts == 0).sum())
-        constant = zeros == len(strings) and ones in (0, len(strings))  # as far as the sample shows
-        return {"zeros": zeros, "constant": constant, "near_ties": found.near_ties}
+    def measure(self, trial: Network, progress: lab.Progress) -> lab.Outcome:
+        return count_zeros(trial, progress)
 
-    def row(self, trial: Network | Functions, outcome: lab.Outcome) -> lab.Row:
-        zeros = outcome["zeros"]
-        if isinstance(trial, Functions):
-            histogram = np.bincount(zeros, minlength=len(POISSON)).tolist()
-            return {**trial.content(), "having": int((zeros > 0).sum()), "histogram": histogram}
-        exact, share, threshold = trial.exact, zeros / trial.asked, Threshold(trial.width, trial.layers)
-        low = share if exact else lab.share(zeros, trial.asked).low  # what some strings say of all of them
+    def row(self, trial: Network, outcome: lab.Outcome) -> lab.Row:
+        share, threshold = outcome["zeros"] / trial.asked, Threshold(trial.width, trial.layers)
+        # What some strings say of all of them.
+        low = share if trial.exact else lab.share(outcome["zeros"], trial.asked).low
         logs = {"log2_zeros": share, "log2_zeros_low": low}
         return {
             "shape": NAMES[trial.preset, trial.width, trial.layers, trial.eps],
             **super().row(trial, outcome),
-            **{"asked": trial.asked, "exact": exact, "share": share, "exponent": threshold.exponent},
+            **{"asked": trial.asked, "exact": trial.exact, "share": share, "exponent": threshold.exponent},
             **{name: trial.length + math.log2(part) if part else None for name, part in logs.items()},
             "log2_threshold": threshold.log2_at(trial.length),
         }
@@ -265,7 +188,7 @@ class ZeroStrings(lab.Study):
         return [*how_measured(table), *([fits] if rates else [])]
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:
-        shares, numbers, places = [], [], list(range(len(POISSON)))
+        shares, numbers = [], []
         for colour, (shape, rows) in enumerate(_shapes(table)):
             line, varied = partial(lab.line, x="length", band=False, colour=colour), rows.where(constant=False)
             seen = lab.Rows({**row, "log2_zeros": row["log2_zeros"] or 0.0} for row in rows)
@@ -274,28 +197,16 @@ class ZeroStrings(lab.Study):
             numbers.append(line(seen, y="log2_zeros", label=shape, centre="median", kind="points"))
             if rows[0]["exponent"] > 0 and rows[0]["eps"] == 0:
                 numbers.append(line(rows, y="log2_threshold", label=f"threshold, {shape}", centre="mean", dashed=True))
-        every = table.having("shape").values("length")
+        every = table.values("length")
         numbers.append(lab.Series("all strings", every, every, dashed=True))
-        laws = []
-        for bits, rows in table.having("histogram").by("length"):
-            heights = np.sum([each[: len(POISSON)] for each in rows.column("histogram")], axis=0) / rows.total("count")
-            laws.append(lab.Series(f"{bits} bits", places, heights.tolist(), "points"))
-        laws.append(lab.Series("Poisson(1)", places, POISSON, "steps", dashed=True))
         left = lab.Panel("Share", "N", "share of strings", shares, x_log=True, y_range=(0, 1))
         right = lab.Panel("Number", "N", "log2 of the number", numbers)
-        rules = [lab.Rule(math.exp(-1), "1/e")]
-        law = lab.Panel("Random functions", "strings of sensitivity 0", "share of functions", laws, rules=rules)
-        name, title = "zero-strings-by-length", "Strings of sensitivity 0 in random transformers"
         caption = (
             "Left: mean share over models with its interval (dashed: of models that are not constant at that length). "
             "Right: log2 of their number, median over models, beside the theorem's threshold and all 2^N (both dashed)."
         )
-        other, of_functions = "zero-strings-of-functions", "Strings of sensitivity 0 in uniformly random functions"
-        beside = "Share of the functions with so many such strings, beside Poisson(1)."
-        return [
-            lab.Figure(name, title, caption, [left, right], where="Thm 4.5"),
-            lab.Figure(other, of_functions, beside, [law], columns=1, where="§7"),
-        ]
+        name, title = "zero-strings-by-length", "Strings of sensitivity 0 in random transformers"
+        return [lab.Figure(name, title, caption, [left, right], where="Thm 4.5")]
 
 
 STUDY = ZeroStrings()

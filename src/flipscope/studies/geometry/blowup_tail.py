@@ -1,0 +1,110 @@
+"""How often the blowup of a random transformer is large at eps = 0, against its bound (Lem 4.2)."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+import flipscope.lab as lab
+from flipscope.basics.seeds import generators, random_strings
+from flipscope.bounds.geometry import blowup_tail
+from flipscope.models.init import initialise
+from flipscope.models.presets import recognizer
+from flipscope.models.transformer import Transformer
+from flipscope.probes.blowup import blowup
+
+SHAPES, LENGTH = ((3, 1), (4, 1), (6, 1), (4, 2)), 16  # width and layers of the models, and of the strings
+TAIL, FEWEST, SLACK = 0.01, 20, 0.8  # share of models in the tail, at least so many; part of D - 1 to reach
+LEVELS = (0.5, 0.9, 0.99, 0.999)  # quantiles where the tail is held against its bound
+NAME = "D = {}, L = {}"  # of a shape
+
+
+@dataclass(frozen=True)
+class Tail(lab.Trial):
+    """The blowup of random recognisers at eps = 0, parameters uniform in [-1, 1], on one random string each."""
+
+    width: int
+    layers: int
+    seed: int
+    models: int
+
+    @property
+    def cost(self) -> float:
+        return float(self.models)
+
+
+def _exponent(shape: tuple[int, int], rows: lab.Rows, confidence: float) -> lab.Judgement:
+    values, name = rows.pooled("largest"), f"tail exponent over D - 1, {NAME.format(*shape)}"
+    if (kept := int(TAIL * len(values))) < FEWEST:
+        return lab.Judgement.without(f"{name}: too few models", f"at least {FEWEST / TAIL:,.0f} models per shape")
+    found = lab.tail_exponent(values, kept, confidence).scaled(1 / (shape[0] - 1))
+    return lab.at_least(found, SLACK, name, unit="models")
+
+
+def _judge_tail(table: lab.Rows) -> lab.Judgement:
+    quotients, tails = [], [(shape, rows.pooled("largest")) for shape, rows in table.by("width", "layers")]
+    for (width, layers), values in tails:
+        for level in map(float, np.quantile(values, LEVELS)):
+            share = lab.share(sum(z > level for z in values), len(values), 1 - 0.05 / (len(LEVELS) * len(tails)))
+            bound = blowup_tail(width, layers, LENGTH, 1.0, level)
+            quotients.append(lab.Quotient(NAME.format(width, layers), share.scaled(1 / bound)))
+    judged = lab.bound_holds(quotients, "probability over bound", fewest=1, missing="no blowup was measured")
+    return lab.unless_few(judged, min((len(values) for _, values in tails), default=0), 100, "models per shape")
+
+
+class BlowupTail(lab.Study):
+    """Whether a random last bias keeps the blowup small although eps = 0."""
+
+    name, paper = "blowup-tail", "000"
+    title = "Tail of the blowup of random transformers at eps = 0"
+    scales = lab.scales(
+        "{blocks:,} times {models:,} models of (D, L) in {shapes}",
+        smoke=(0.1, {"shapes": SHAPES[:1], "blocks": 3, "models": 50}),
+        demo=(0.1, {"shapes": SHAPES[:1], "blocks": 4, "models": 500}),
+        laptop=(1.5, {"shapes": SHAPES, "blocks": 12, "models": 1000}),
+        paper=(30, {"shapes": SHAPES, "blocks": 1000, "models": 250}),
+    )
+    deviations = lab.deviations(
+        ("experiment", "silent: a lemma", "random models", "it states what can be counted"),
+        ("constant of Lem 4.2", "in O(.)", "derived (docs/geometry.md)", "no number breaks an O(.)"),
+        ("randomness", "last biases", "all parameters, in [-1, 1]", "as § 6 draws them; the case rho = 1"),
+    )
+    claims = (
+        lab.Claim(
+            "light tail of the blowup",
+            "Lem 4.2",
+            "at eps = 0 a random transformer's blowup exceeds t with probability of order t^-(D-1) at most",
+            f"Hill's exponent of the {100 * TAIL:g} % largest is at least {SLACK} (D-1), for all shapes together",
+            lambda table: lab.for_each(table.by("width", "layers"), _exponent, missing="no blowup was measured"),
+        ),
+        lab.Claim(
+            "explicit tail bound of the blowup",
+            "Lem 4.2",
+            "the same with the constants that its O(.) hides",
+            "share of models beyond four quantiles over the bound there; broken if one interval exceeds 1",
+            _judge_tail,
+        ),
+    )
+
+    def trials(self, scale: str) -> list[Tail]:
+        plan = self.scales[scale].settings
+        chosen = itertools.product(plan["shapes"], range(plan["blocks"]))
+        return [Tail(width, layers, seed, plan["models"]) for (width, layers), seed in chosen]
+
+    def measure(self, trial: Tail, progress: lab.Progress) -> lab.Outcome:
+        model = Transformer(recognizer(trial.width, trial.layers, eps=0.0)).double()
+        drawn = ((initialise(model, "uniform", stream), stream) for stream in generators(trial.seed, trial.models))
+        found = (blowup(model, random_strings(stream, 1, LENGTH)) for model, stream in drawn)
+        return {"largest": np.array([each.tau.max() - 1 for each in found])}  # the largest z anywhere in a model
+
+    def draw(self, table: lab.Rows) -> list[lab.Figure]:
+        shapes = table.by("width", "layers")
+        tails = [lab.survival(NAME.format(*shape), rows.pooled("largest")) for shape, rows in shapes]
+        panel = lab.Panel("", "t", "share of models with max z > t", tails, x_log=True, y_log=True)
+        caption = "Lines of slope -(D-1) are predicted."
+        return [lab.Figure("blowup-tail", self.title, caption, [panel], columns=1, where="Lem 4.2")]
+
+
+STUDY = BlowupTail()
