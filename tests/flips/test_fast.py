@@ -17,7 +17,7 @@ from flipscope.flips.fast import FastEngine, obstacle
 from flipscope.models.config import TransformerConfig
 from flipscope.models.presets import encoder, hardness, recognizer
 from flipscope.models.transformer import Transformer
-from flipscope.probes.sensitivity import measure
+from flipscope.probes.sensitivity import sensitivities
 
 SCHEMES = ("uniform", "gaussian", "xavier_uniform", "xavier_normal", "pytorch")
 
@@ -97,7 +97,7 @@ def test_sensitivities_are_those_of_the_general_path_and_of_the_definition(group
         exact.load_state_dict({name: tensor.double() for name, tensor in model.state_dict().items()}, assign=True)
         base, flipped = plain(exact.eval(), strings)
         expected = ((flipped > 0) != (base > 0)[:, None]).sum(axis=1)
-        fast, general = (measure(model, strings, path=path) for path in ("fast", "general"))
+        fast, general = (sensitivities(model, strings, path=path) for path in ("fast", "general"))
         assert (fast.path, general.path) == ("fast", "general")
         length = strings.shape[1]
         assert np.abs(fast.counts - expected).sum() <= fast.near_ties * length, seed
@@ -171,7 +171,7 @@ def test_small_weights_of_large_values_at_any_length():
     for length in range(20, 48, 4):
         model = faint_model(length, length // 3, 2, 0)
         strings = np.random.default_rng(length).integers(0, 2, (2, length), np.uint8)
-        found = measure(model, strings, threshold=0.7)
+        found = sensitivities(model, strings, threshold=0.7)
         assert (found.path, found.counts.tolist()) == ("fast", [1, 1]), length
 
 
@@ -264,7 +264,7 @@ def test_a_norm_that_overflows_is_reported():
     with torch.no_grad():
         model.blocks[1].mlp.down.bias.mul_(1e24)
     with pytest.raises(InputError, match="NaN"):
-        measure(model, np.zeros((2, 20), np.uint8))
+        sensitivities(model, np.zeros((2, 20), np.uint8))
 
 
 @pytest.fixture(name="narrow_and_strings")
