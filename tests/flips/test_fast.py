@@ -65,29 +65,29 @@ def random_config(seed: int) -> TransformerConfig:
     )
 
 
-@pytest.mark.parametrize("seed", range(240))
-def test_equals_the_plain_forward_in_float64(seed, monkeypatch):
-    # Force the branch for few changed tokens, the one for many, and a change from the first to the second.
-    below = (1.1, 0.0, 0.5)[seed % 3]
+# The branch for few changed tokens is forced, the one for many, and a change from the first to the second.
+@pytest.mark.parametrize("below", [1.1, 0.0, 0.5])
+def test_equals_the_plain_forward_in_float64(below, monkeypatch):
     monkeypatch.setattr(deltas, "SPARSE_BELOW", below)
     monkeypatch.setattr(deltas, "SPARSE_WIDTH", 1)
-    config = random_config(seed)
-    model = Transformer(config, scheme=SCHEMES[seed % 5], seed=seed, dtype=torch.float64).eval()
-    strings = np.random.default_rng(seed).integers(0, 2, (3, 4 + seed % 9), np.uint8)
-    base, flipped = plain(model, strings)
-    scale = max(1.0, np.abs(base).max(), np.abs(flipped).max())
-    for with_deltas in (False, True):
-        engine = FastEngine(model, dtype=torch.float64, deltas=with_deltas, tolerance=1e-15)
-        found_base, found_flipped = engine.flip_logits(strings)
-        np.testing.assert_allclose(found_base, base, atol=1e-8 * scale, rtol=0)
-        np.testing.assert_allclose(found_flipped, flipped, atol=1e-8 * scale, rtol=0)
+    for seed in range(25):
+        config = random_config(seed)
+        model = Transformer(config, scheme=SCHEMES[seed % 5], seed=seed, dtype=torch.float64).eval()
+        strings = np.random.default_rng(seed).integers(0, 2, (3, 4 + seed % 9), np.uint8)
+        base, flipped = plain(model, strings)
+        scale = max(1.0, np.abs(base).max(), np.abs(flipped).max())
+        for with_deltas in (False, True):
+            engine = FastEngine(model, dtype=torch.float64, deltas=with_deltas, tolerance=1e-15)
+            found_base, found_flipped = engine.flip_logits(strings)
+            np.testing.assert_allclose(found_base, base, atol=1e-8 * scale, rtol=0, err_msg=f"{seed=}")
+            np.testing.assert_allclose(found_flipped, flipped, atol=1e-8 * scale, rtol=0, err_msg=f"{seed=}")
 
 
-@pytest.mark.parametrize("group", range(14))
-def test_sensitivities_are_those_of_the_general_path_and_of_the_definition(group):
-    """Twenty shapes a group, ten strings each: the same counts, or a sign that is reported as a near-tie."""
+@pytest.mark.parametrize("first", [0, 20])
+def test_sensitivities_are_those_of_the_general_path_and_of_the_definition(first):
+    """Twelve shapes, ten strings each: the same counts, or a sign that is reported as a near-tie."""
     compared = 0
-    for seed in range(20 * group, 20 * group + 20):
+    for seed in range(first, first + 12):
         model = Transformer(random_config(seed), scheme=SCHEMES[seed % 5], seed=seed).eval()
         strings = np.random.default_rng(seed).integers(0, 2, (10, 4 + seed % 9), np.uint8)
         if not np.isfinite(plain(model, strings)[1]).all():
@@ -102,7 +102,7 @@ def test_sensitivities_are_those_of_the_general_path_and_of_the_definition(group
         length = strings.shape[1]
         assert np.abs(fast.counts - expected).sum() <= fast.near_ties * length, seed
         assert np.abs(general.counts - expected).sum() <= general.near_ties * length, seed
-    assert compared >= 15
+    assert compared >= 9
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import doctest
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -80,11 +79,6 @@ def middle(model: Any, given: Bits, **options: Any) -> float:
 
 
 # ---------------------------------------------------------------- equal to the definition
-
-
-def test_the_example_of_the_module_holds() -> None:
-    found = doctest.testmod(flipscope.probes.sensitivity)
-    assert (found.failed, found.attempted) == (0, 4)
 
 
 def test_a_plain_function_equals_the_loop() -> None:

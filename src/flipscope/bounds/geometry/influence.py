@@ -42,7 +42,7 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.bounds.geometry.constants import Constants, LayerConstants, check_length, check_positive
 
-Numbers = NDArray[np.float64]
+Numbers = NDArray[np.float64] | np.float64  # what has no dimension becomes a scalar on the way
 
 
 def log_influence_constant(constants: Constants) -> float:

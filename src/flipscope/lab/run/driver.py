@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, RunError
@@ -80,6 +80,7 @@ class Run:
         }
 
 
+@runtime_checkable
 class Observer(Protocol):
     """Whoever looks on while a study runs."""
 

@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
@@ -30,6 +30,7 @@ class Job:
     trial: Trial
 
 
+@runtime_checkable
 class Runner(Protocol):
     """Measures trials."""
 
