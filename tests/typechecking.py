@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
-from typing import Any, Self, TextIO
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Self, TextIO, get_origin
 
 from beartype import BeartypeConf, beartype
 
@@ -24,11 +24,12 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
     A function that refuses bad input says so in its own words, and tests look for these: so nothing is checked before
     the call. What does not fit its annotation and is not refused either comes out here. Functions inside functions are
-    left out: they would be wrapped again at every call of the outer one.
+    left out: they would be wrapped again at every call of the outer one. So are generators, which have not begun when
+    they are returned.
     """
-    if "<locals>" in function.__qualname__:
-        return function
     hints = function.__annotations__
+    if "<locals>" in function.__qualname__ or get_origin(hints.get("return")) in (Generator, Iterator):
+        return function
     function.__annotations__ = {name: Any if hint in _UNKNOWN else hint for name, hint in hints.items()}
     asked = inspect.signature(function).parameters.values()
     with_result = any(one.kind is one.KEYWORD_ONLY and re.fullmatch(r"ret\d+", one.name) for one in asked)

@@ -70,7 +70,7 @@ def random_config(seed: int) -> TransformerConfig:
 def test_equals_the_plain_forward_in_float64(below, monkeypatch):
     monkeypatch.setattr(deltas, "SPARSE_BELOW", below)
     monkeypatch.setattr(deltas, "SPARSE_WIDTH", 1)
-    for seed in range(25):
+    for seed in (48, *range(24)):  # at 48 a token feels only that the old key is gone
         config = random_config(seed)
         model = Transformer(config, scheme=SCHEMES[seed % 5], seed=seed, dtype=torch.float64).eval()
         strings = np.random.default_rng(seed).integers(0, 2, (3, 4 + seed % 9), np.uint8)
