@@ -24,11 +24,12 @@ ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench clean
+.PHONY: help setup demo test quick lint format bench clean
 
 help:
 	@echo "make demo     set up if needed, three minutes that decide a dozen claims and end in a report"
 	@echo "make test     set up if needed, then lint, type-check and run every test"
+	@echo "make quick    lint and the tests that break most often, in a minute and a half"
 	@echo "make setup    only create .venv"
 	@echo "make lint     ruff, mypy and the import contracts"
 	@echo "make format   let ruff rewrite the sources"
@@ -43,6 +44,17 @@ demo: $(READY)
 test: lint
 	@echo "==> pytest"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+
+# Rooms whose tests are cheap for what they cover, and of the dear ones the files that notice most.
+QUICK := src README.md $(addprefix tests/,test_package.py basics cube/test_functions.py cube/test_expression.py \
+  cube/test_closed_forms.py data models/test_transformer.py models/test_config.py native flips/test_golden.py \
+  flips/test_signs.py flips/test_rectified.py probes/test_sensitivity.py bounds/test_parameters.py \
+  $(addprefix lab/,test_judges.py test_rows.py test_series.py test_store.py test_study.py test_verdict.py \
+  test_version.py test_vegalite.py) report/test_figures.py)
+
+quick: lint
+	@echo "==> pytest, the quick part"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow" $(QUICK)
 
 lint: $(READY)
 	@echo "==> ruff"

@@ -25,7 +25,7 @@ def low_variance(width: int, eta: float, rho: float, y: np.ndarray, draws: int, 
 
 def surely(successes: int, draws: int) -> float:
     """What the probability is at least, but for a chance of one in a million."""
-    return float(proportion_bounds(np.array(successes), draws, 1e-6, "fixed")[0])
+    return float(proportion_bounds(np.array([successes]), draws, 1e-6, "fixed")[0][0])
 
 
 @pytest.mark.parametrize("width", [2, 3, 4, 5, 6, 8])

@@ -25,8 +25,8 @@ def assert_as_exact(found: torch.Tensor, plain: torch.Tensor, exact: torch.Tenso
     assert float((found - exact).abs().max()) <= 10 * rounding
 
 
-def assert_logits_as_exact(found: torch.Tensor, model: Transformer, bits: torch.Tensor) -> None:
-    """The error against float64 is at most twenty times that of plain float32, or of weights rounded once more.
+def assert_logits_as_exact(model: Transformer, bits: torch.Tensor, *every: torch.Tensor) -> None:
+    """The errors against float64 are at most twenty times that of plain float32, or of weights rounded once more.
 
     The second counts where few logits are compared: plain float32 may be lucky, and differs from machine to machine.
     """
@@ -37,7 +37,8 @@ def assert_logits_as_exact(found: torch.Tensor, model: Transformer, bits: torch.
             weights.mul_(1 + 2.0**-24 * torch.randn(weights.shape, generator=stream, dtype=torch.float64))
         errors = [(other - exact).abs().max() for other in (model(bits), moved(bits))]
     scale = max(*map(float, errors), float(exact.abs().max()) * 2.0**-24)
-    assert float((found - exact).abs().max()) <= 20 * scale
+    for found in every:
+        assert float((found - exact).abs().max()) <= 20 * scale
 
 
 def in_longdouble(model: Transformer, bits: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from flipscope.flips.fast import FastEngine, obstacle
 from flipscope.models.config import TransformerConfig
 from flipscope.models.presets import encoder, hardness, recognizer
 from flipscope.models.transformer import Transformer
-from flipscope.probes.sensitivity import measure
+from flipscope.probes.sensitivity import sensitivities
 
 SCHEMES = ("uniform", "gaussian", "xavier_uniform", "xavier_normal", "pytorch")
 
@@ -65,29 +65,29 @@ def random_config(seed: int) -> TransformerConfig:
     )
 
 
-@pytest.mark.parametrize("seed", range(240))
-def test_equals_the_plain_forward_in_float64(seed, monkeypatch):
-    # Force the branch for few changed tokens, the one for many, and a change from the first to the second.
-    below = (1.1, 0.0, 0.5)[seed % 3]
+# The branch for few changed tokens is forced, the one for many, and a change from the first to the second.
+@pytest.mark.parametrize("below", [1.1, 0.0, 0.5])
+def test_equals_the_plain_forward_in_float64(below, monkeypatch):
     monkeypatch.setattr(deltas, "SPARSE_BELOW", below)
     monkeypatch.setattr(deltas, "SPARSE_WIDTH", 1)
-    config = random_config(seed)
-    model = Transformer(config, scheme=SCHEMES[seed % 5], seed=seed, dtype=torch.float64).eval()
-    strings = np.random.default_rng(seed).integers(0, 2, (3, 4 + seed % 9), np.uint8)
-    base, flipped = plain(model, strings)
-    scale = max(1.0, np.abs(base).max(), np.abs(flipped).max())
-    for with_deltas in (False, True):
-        engine = FastEngine(model, dtype=torch.float64, deltas=with_deltas, tolerance=1e-15)
-        found_base, found_flipped = engine.flip_logits(strings)
-        np.testing.assert_allclose(found_base, base, atol=1e-8 * scale, rtol=0)
-        np.testing.assert_allclose(found_flipped, flipped, atol=1e-8 * scale, rtol=0)
+    for seed in (48, *range(24)):  # at 48 a token feels only that the old key is gone
+        config = random_config(seed)
+        model = Transformer(config, scheme=SCHEMES[seed % 5], seed=seed, dtype=torch.float64).eval()
+        strings = np.random.default_rng(seed).integers(0, 2, (3, 4 + seed % 9), np.uint8)
+        base, flipped = plain(model, strings)
+        scale = max(1.0, np.abs(base).max(), np.abs(flipped).max())
+        for with_deltas in (False, True):
+            engine = FastEngine(model, dtype=torch.float64, deltas=with_deltas, tolerance=1e-15)
+            found_base, found_flipped = engine.flip_logits(strings)
+            np.testing.assert_allclose(found_base, base, atol=1e-8 * scale, rtol=0, err_msg=f"{seed=}")
+            np.testing.assert_allclose(found_flipped, flipped, atol=1e-8 * scale, rtol=0, err_msg=f"{seed=}")
 
 
-@pytest.mark.parametrize("group", range(14))
-def test_sensitivities_are_those_of_the_general_path_and_of_the_definition(group):
-    """Twenty shapes a group, ten strings each: the same counts, or a sign that is reported as a near-tie."""
+@pytest.mark.parametrize("first", [0, 20])
+def test_sensitivities_are_those_of_the_general_path_and_of_the_definition(first):
+    """Twelve shapes, ten strings each: the same counts, or a sign that is reported as a near-tie."""
     compared = 0
-    for seed in range(20 * group, 20 * group + 20):
+    for seed in range(first, first + 12):
         model = Transformer(random_config(seed), scheme=SCHEMES[seed % 5], seed=seed).eval()
         strings = np.random.default_rng(seed).integers(0, 2, (10, 4 + seed % 9), np.uint8)
         if not np.isfinite(plain(model, strings)[1]).all():
@@ -97,12 +97,12 @@ def test_sensitivities_are_those_of_the_general_path_and_of_the_definition(group
         exact.load_state_dict({name: tensor.double() for name, tensor in model.state_dict().items()}, assign=True)
         base, flipped = plain(exact.eval(), strings)
         expected = ((flipped > 0) != (base > 0)[:, None]).sum(axis=1)
-        fast, general = (measure(model, strings, path=path) for path in ("fast", "general"))
+        fast, general = (sensitivities(model, strings, path=path) for path in ("fast", "general"))
         assert (fast.path, general.path) == ("fast", "general")
         length = strings.shape[1]
         assert np.abs(fast.counts - expected).sum() <= fast.near_ties * length, seed
         assert np.abs(general.counts - expected).sum() <= general.near_ties * length, seed
-    assert compared >= 15
+    assert compared >= 9
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -171,7 +171,7 @@ def test_small_weights_of_large_values_at_any_length():
     for length in range(20, 48, 4):
         model = faint_model(length, length // 3, 2, 0)
         strings = np.random.default_rng(length).integers(0, 2, (2, length), np.uint8)
-        found = measure(model, strings, threshold=0.7)
+        found = sensitivities(model, strings, threshold=0.7)
         assert (found.path, found.counts.tolist()) == ("fast", [1, 1]), length
 
 
@@ -264,7 +264,7 @@ def test_a_norm_that_overflows_is_reported():
     with torch.no_grad():
         model.blocks[1].mlp.down.bias.mul_(1e24)
     with pytest.raises(InputError, match="NaN"):
-        measure(model, np.zeros((2, 20), np.uint8))
+        sensitivities(model, np.zeros((2, 20), np.uint8))
 
 
 @pytest.fixture(name="narrow_and_strings")

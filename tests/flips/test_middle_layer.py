@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -26,7 +27,6 @@ from flipscope.native import simd
 from flipscope.native import wide as kernels
 from flipscope.native.span import TOKENS, Span, SpanType, span_of
 
-SCHEMES = ("uniform", "gaussian", "xavier_normal", "pytorch")
 BASE = encoder(32, 3, 4, ffn_width=64)
 CHOICES: dict[str, dict[str, object]] = {
     "as it is": {},
@@ -98,8 +98,8 @@ def test_powers_of_far_numbers_and_nan(powers):
     assert out[4] == 1
 
 
-@pytest.mark.parametrize("tokens", [16, 17, 31, 32, 33, 101])
-@pytest.mark.parametrize(("heads", "size"), [(1, 1), (3, 5), (4, 8), (2, 32)])
+@pytest.mark.parametrize("tokens", [16, 31, 33])
+@pytest.mark.parametrize(("heads", "size"), [(1, 1), (3, 5), (4, 8)])
 @pytest.mark.parametrize("scale", [0.3, 20.0])
 def test_attention_by_the_definition(tokens, heads, size, scale, span):
     stream = torch.Generator().manual_seed(tokens * size)
@@ -132,11 +132,11 @@ def test_attention_by_the_definition(tokens, heads, size, scale, span):
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_middle_layer_is_as_exact_as_the_blocks_own(choice, scheme, monkeypatch):
+def test_a_middle_layer_is_as_exact_as_the_blocks_own(choice, monkeypatch):
     monkeypatch.setattr(middle_layer, "PART_ROWS", 3 * 20)  # three strings, then the rest
-    model = Transformer(configured(choice), scheme=scheme, seed=4).eval()
-    for flips in (5, 41):  # too few for blocks of lanes, and some more than whole blocks
+    # Too few flips for blocks of lanes, and some more than whole blocks.
+    for scheme, flips in itertools.product(("gaussian", "xavier_normal"), (5, 41)):
+        model = Transformer(configured(choice), scheme=scheme, seed=4).eval()
         base, states = near(flips, 20, model.config.width, 0.1)
         with torch.inference_mode():
             plain, exact = model.blocks[1](states), in_float64(model).blocks[1](states.double())
@@ -236,8 +236,7 @@ MIXED = ("as it is", "norm once", "plain norm", "gelu", "gelu_tanh", "no bias", 
 
 
 @pytest.mark.parametrize("choice", MIXED)
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("marker", ["eos", "cls"])
+@pytest.mark.parametrize(("scheme", "marker"), [("gaussian", "eos"), ("xavier_normal", "cls")])
 @pytest.mark.parametrize("flips", [[0, 3, 4, 7, 11, 12, 18, 19], [*range(20)]], ids=["few", "all"])
 def test_the_first_layer_from_mixtures(choice, scheme, marker, flips, monkeypatch):
     monkeypatch.setattr("flipscope.flips.mixed_rows.PART_ROWS", 3 * len(flips))  # three tokens at a time
@@ -267,7 +266,7 @@ def test_what_mixtures_are_not_for():
 @pytest.mark.usefixtures("both_kinds_of_loops")
 @pytest.mark.parametrize("choice", CHOICES)
 def test_logits_are_as_exact_as_the_plain_forwards(choice):
-    for seed, scheme in enumerate(SCHEMES):
+    for seed, scheme in enumerate(("gaussian", "xavier_normal")):
         model = Transformer(configured(choice), scheme=scheme, seed=seed).eval()
         strings = np.random.default_rng(seed).integers(0, 2, (2, 25), np.uint8)
         near = torch.from_numpy(np.concatenate([row ^ np.eye(25, dtype=np.uint8) for row in strings])).long()
@@ -281,9 +280,8 @@ def test_logits_are_as_exact_as_the_plain_forwards(choice):
 
 @pytest.mark.usefixtures("both_kinds_of_loops")
 @pytest.mark.parametrize("choice", CHOICES)
-@pytest.mark.parametrize("layers", [1, 2, 4])
-def test_plain_logits_are_as_exact_as_the_models(choice, layers):
-    for marker, readout in (("eos", "last"), ("cls", "first")):
+def test_plain_logits_are_as_exact_as_the_models(choice):
+    for layers, marker, readout in ((1, "eos", "last"), (1, "cls", "first"), (3, "eos", "last"), (3, "cls", "first")):
         config = dataclasses.replace(configured(choice), layers=layers, marker=marker, readout=readout)
         model = Transformer(config, scheme="xavier_normal", seed=layers).eval()
         strings = np.random.default_rng(layers).integers(0, 2, (40, 25), np.uint8)

@@ -46,6 +46,7 @@ class Rounded:
     path = "general"
     length = None
     tolerance = 0.0
+    first_order = None
 
     def __init__(self, exact: GeneralEngine, wrong: set[bytes], error: float) -> None:
         self.exact, self.wrong, self.error = exact, wrong, error
@@ -61,6 +62,12 @@ class Rounded:
         rows = np.arange(len(strings) * (strings.shape[1] + 1))
         table = self.logits(neighbours(strings, rows)).reshape(len(strings), -1)
         return table[:, 0], table[:, 1:]
+
+    def check_deterministic(self, strings: Bits) -> None:
+        pass
+
+    def strings_at_once(self, length: int) -> int:
+        return 4
 
 
 def test_signs_that_float32_gets_wrong_are_found() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from typing import SupportsIndex
 
 import numpy as np
 
 from flipscope.basics.errors import InputError
 
 
-def check_confidence(confidence: float) -> float:
+def check_confidence(confidence: float | np.floating) -> float:
     """The confidence as a float, after making sure that it lies strictly between 0 and 1."""
     if isinstance(confidence, bool) or not isinstance(confidence, int | float | np.floating):
         raise InputError(f"confidence must be a number between 0 and 1, such as 0.95, not {confidence!r}")
@@ -19,7 +20,7 @@ def check_confidence(confidence: float) -> float:
     return float(confidence)
 
 
-def check_count(name: str, value: int, minimum: int = 1) -> int:
+def check_count(name: str, value: SupportsIndex, minimum: int = 1) -> int:
     """The value as an int, after making sure that it is a whole number of at least ``minimum``."""
     try:
         whole = operator.index(value)

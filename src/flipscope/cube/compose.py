@@ -7,7 +7,7 @@ share no variable; ``analyse`` finds where each applies. What has no structure t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -26,6 +26,7 @@ class NotExact(InputError):
     """No exact method fits this function; the sentence says which limit was met."""
 
 
+@runtime_checkable
 class Analysis(Protocol[Answer]):
     """What an exact analysis must know."""
 

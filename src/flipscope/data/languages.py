@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Shaped
 
 from flipscope.basics.bits import Bits
 from flipscope.basics.checks import check_count
@@ -26,10 +26,10 @@ _TRIES = 1_000  # strings drawn for each that is kept before a balanced split is
 
 @dataclass(frozen=True, eq=False)
 class LabelledStrings:
-    """Strings [string, position] and the label 0 or 1 of each; the arrays are copies that cannot be written to."""
+    """Strings [string, position] and the label 0 or 1 of each, kept as copies in uint8 that cannot be written to."""
 
-    bits: UInt8[np.ndarray, "string position"]
-    labels: UInt8[np.ndarray, " string"]
+    bits: Shaped[np.ndarray, "string position"]
+    labels: Shaped[np.ndarray, " string"]
 
     def __post_init__(self) -> None:
         bits = as_array(self.bits, "bits")

@@ -7,7 +7,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import torch
@@ -40,6 +40,7 @@ _BATCHES = 4  # that are worth asking for together
 _FEWEST, _MOST = 16, 1024  # strings per batch where memory allows: below, the overhead of each call shows
 
 
+@runtime_checkable
 class Engine(Protocol):
     """A way to compute the logits of strings and of all their one-bit flips."""
 

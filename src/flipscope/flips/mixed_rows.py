@@ -36,7 +36,7 @@ class MixedTables:
     value: Float[Tensor, "tile part size"]  # part: row, head
     matrix: Float[Tensor, "width hidden"]
     vector_up: Float[Tensor, "row hidden"]
-    value_up: Float[Tensor, "tile part size"]
+    value_up: Float[Tensor, "tile_up part size"]
     bias: Float[Tensor, " hidden"]
     gain: Float[Tensor, " width"]
     shift: Float[Tensor, " width"]

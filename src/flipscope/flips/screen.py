@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ Floats = NDArray[np.floating]
 SAFETY = 4.0  # a logit must exceed the largest pilot change (or estimation error) so many times
 
 
+@runtime_checkable
 class Logits(Protocol):
     """What the screen asks of an engine."""
 
@@ -123,7 +124,7 @@ def _by_estimate(
 
 def _compute_rest(
     strings: Bits,
-    string: int,
+    string: int | np.integer,
     signs: Callable[[Bits], NDArray[np.uint8]],
     flip_signs: Callable[[Bits], tuple[NDArray[np.uint8], NDArray[np.uint8]]],
     skipped: NDArray[np.bool_],

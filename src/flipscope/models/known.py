@@ -72,9 +72,9 @@ def _built(config: TransformerConfig) -> Transformer:
     return Transformer(config, seed=None)
 
 
-def _first_difference(module: nn.Module, built: nn.Module, name: str) -> str | None:
+def _first_difference(module: nn.Module | None, built: nn.Module, name: str) -> str | None:
     """The first difference in the module or, in order, in one of those inside it."""
-    if (own := _own(module, built, name)) is not None:
+    if (own := _own(module, built, name)) is not None or module is None:
         return own
     for short, inner in built._modules.items():
         found = _first_difference(module._modules[short], inner, f"{name}.{short}".strip("."))  # type: ignore[arg-type]

@@ -145,15 +145,7 @@ class Attention(nn.Module):
         x: Float[Tensor, "string position width"],
         rows: Rows = None,
         keep: Bool[Tensor, "string position"] | None = None,
-    ) -> (
-        Bool[
-            Tensor,
-            (
-                ...  # row position
-            ),
-        ]
-        | None
-    ):
+    ) -> Bool[Tensor, "... row position"] | None:
         """Which positions each row may attend to; None is all."""
         mask = None
         if self.config.causal or self.config.mask_self:
@@ -167,15 +159,9 @@ class Attention(nn.Module):
 
     def weights(
         self,
-        scores: Float[Tensor, "string head row position"],
-        visible: Bool[
-            Tensor,
-            (
-                ...  # row position
-            ),
-        ]
-        | None = None,
-    ) -> Float[Tensor, "string head row position"]:
+        scores: Float[Tensor, "string head *row position"],
+        visible: Bool[Tensor, "*mask"] | None = None,
+    ) -> Float[Tensor, "string head *row position"]:
         """Attention weights: softmax of the logits (Eq 8b), their positive part, or the logits themselves."""
         if self.config.attention == "softmax":
             if visible is not None:

@@ -343,7 +343,7 @@ def _by_string(visit: _Visit, axis: int | None, strings: int) -> Float64[np.ndar
     return np.moveaxis(values, axis, 0).reshape(strings, -1)
 
 
-def _forward(model: nn.Module, forward: Forward | None, all_positions: bool) -> Forward:
+def _forward(model: nn.Module | Forward, forward: Forward | None, all_positions: bool) -> Forward:
     """How to run the model on a batch."""
     if forward is None and isinstance(model, Transformer) and all_positions:
         # Not by its forward, which computes less: that must be the one we know.

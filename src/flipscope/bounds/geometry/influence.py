@@ -42,7 +42,7 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.bounds.geometry.constants import Constants, LayerConstants, check_length, check_positive
 
-Numbers = NDArray[np.float64]
+Numbers = NDArray[np.float64] | np.float64  # what has no dimension becomes a scalar on the way
 
 
 def log_influence_constant(constants: Constants) -> float:
@@ -132,7 +132,7 @@ def constant_from(constants: Constants, margin: float) -> float:
 # ---------------------------------------------------------------- one layer after the other
 
 
-def _blowup(name: str, values: ArrayLike) -> Numbers:
+def _blowup(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """The values as floats, after making sure that they can be blowups."""
     numbers = np.asarray(values, dtype=np.float64)
     if not (numbers >= 1).all():
@@ -146,10 +146,10 @@ def _heads(layer: LayerConstants, radius: float) -> list[tuple[float, float]]:
     return [(layer.mlp * value, 2 * score * radius**2) for value, score in pairs]
 
 
-def _through_layers(constants: Constants, length: int, norms: Numbers, same: bool) -> Numbers:
+def _through_layers(constants: Constants, length: int, norms: NDArray[np.float64], same: bool) -> Numbers:
     """The bound `own` or `other` after the last layer, for Lipschitz constants [..., layer] of the norms."""
     kept: Numbers = np.full(norms.shape[:-1], constants.gap)  # t
-    spread = np.zeros_like(kept)  # u
+    spread: Numbers = np.zeros_like(kept)  # u
     for i, (layer, radius) in enumerate(zip(constants.layers, constants.radii[:-1], strict=True)):
         heads = _heads(layer, radius)
         p = sum(weight * reach / 2 for weight, reach in heads)

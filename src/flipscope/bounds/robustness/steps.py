@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -49,6 +49,7 @@ class Move:
     units: Float[Tensor, "row hidden"] | None = None  # bounds how far each hidden unit of the next MLP moves
 
 
+@runtime_checkable
 class Step(Protocol):
     """A map of vectors; x is the layer's input, which a residual may add."""
 

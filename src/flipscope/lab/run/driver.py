@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, RunError
@@ -88,6 +88,7 @@ class Run:
         }
 
 
+@runtime_checkable
 class Observer(Protocol):
     """Whoever looks on while a study runs."""
 

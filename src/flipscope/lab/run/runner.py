@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
@@ -32,6 +32,7 @@ class Job:
     folder: str | None = None
 
 
+@runtime_checkable
 class Runner(Protocol):
     """Measures trials."""
 

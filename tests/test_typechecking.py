@@ -1,0 +1,25 @@
+"""Annotations are checked while tests run: what does not fit and is not refused is an error."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from jaxtyping import TypeCheckError
+
+from flipscope.basics.checks import check_count
+from flipscope.basics.errors import InputError
+from flipscope.flips.deltas import Pairs, sparse_pays
+
+
+def test_an_argument_that_does_not_fit_is_an_error() -> None:
+    assert sparse_pays(torch.zeros((2, 3), dtype=torch.bool), 8)
+    with pytest.raises(TypeCheckError):
+        sparse_pays(torch.zeros(3, dtype=torch.bool), 8)
+    two, three = torch.zeros(2, dtype=torch.long), torch.zeros(3, dtype=torch.long)
+    with pytest.raises(TypeCheckError):  # of a dataclass too, and of shapes that do not fit together
+        Pairs(1, two, three, torch.zeros((2, 4)))
+
+
+def test_what_a_function_refuses_it_refuses_in_its_own_words() -> None:
+    with pytest.raises(InputError, match="count"):
+        check_count("count", "three")  # type: ignore[arg-type]

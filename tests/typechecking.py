@@ -1,0 +1,36 @@
+"""How annotations are held against what really happens while the tests run; pyproject.toml switches it on.
+
+jaxtyping's import hook puts every function of the rooms that pyproject.toml names into a wrapper: it asks the checker
+below once for the arguments alone, before the call, and once for arguments and result together, after it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Self, TextIO, get_origin
+
+from beartype import BeartypeConf, beartype
+
+# An int may stand where a float is asked for, as mypy has it.
+_check = beartype(conf=BeartypeConf(is_pep484_tower=True))
+# beartype knows what Self is only where it is given a whole class, and takes no StringIO for a TextIO.
+_UNKNOWN = (Self, TextIO)
+
+
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Check what a call was given and what it returned, once it has returned.
+
+    A function that refuses bad input says so in its own words, and tests look for these: so nothing is checked before
+    the call. What does not fit its annotation and is not refused either comes out here. Functions inside functions are
+    left out: they would be wrapped again at every call of the outer one. So are generators, which have not begun when
+    they are returned.
+    """
+    hints = function.__annotations__
+    if "<locals>" in function.__qualname__ or get_origin(hints.get("return")) in (Generator, Iterator):
+        return function
+    function.__annotations__ = {name: Any if hint in _UNKNOWN else hint for name, hint in hints.items()}
+    asked = inspect.signature(function).parameters.values()
+    with_result = any(one.kind is one.KEYWORD_ONLY and re.fullmatch(r"ret\d+", one.name) for one in asked)
+    return _check(function) if with_result else function
