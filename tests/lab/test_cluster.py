@@ -413,7 +413,7 @@ if __name__ == "__main__":
         class Observer:
             def begin(self, *_: Any) -> None: ...
             def judged(self, _: Any) -> None: ...
-            def end(self, _: Any) -> None: ...
+            def finished(self, _: Any) -> None: ...
             def event(self, event: Event) -> None:
                 if isinstance(event, (Started, Finished)):
                     seen.add((type(event), event.key))
@@ -423,7 +423,7 @@ if __name__ == "__main__":
         with Store(tmp_path / "results") as store:
             lost = pytest.raises(InputError, match="the Dask scheduler was lost; what was measured is stored")
             with Cluster(address) as runner, lost:
-                run_study(study, "smoke", store, runner, watch=Observer())
+                run_study(study, "smoke", store, runner, observer=Observer())
             assert store.runs("deeds")[0].state == "failed"
             assert len(store.done(trial_key(study, trial) for trial in study.chosen)) == 5
     finally:

@@ -57,7 +57,7 @@ class Notes:
     def judged(self, judgements: Judgements) -> None:
         self.verdicts.append([judgement.verdict for _, judgement in judgements])
 
-    def end(self, run: Run) -> None:
+    def finished(self, run: Run) -> None:
         self.ended = run
 
 
@@ -79,7 +79,7 @@ def keys(study: Study) -> list[str]:
 def test_a_run_from_start_to_end(store: Store) -> None:
     study = Deeds(*(Deed("nothing", number, weight=float(number + 1)) for number in range(5)))
     notes = Notes(store)
-    run = run_study(study, "smoke", store, InProcess(), watch=notes, command="flipscope run deeds")
+    run = run_study(study, "smoke", store, InProcess(), observer=notes, command="flipscope run deeds")
     assert (run.trials, run.done, run.failed, run.reused, run.missing, run.complete) == (5, 5, 0, 0, 0, True)
     assert [row["number"] for row in run.table] == [0, 1, 2, 3, 4]
     assert [judgement.verdict for _, judgement in run.judgements] == ["reproduced"]
@@ -140,7 +140,7 @@ def test_a_limit_is_a_beginning(store: Store) -> None:
 
 def test_failures_are_stored_and_tried_again(store: Store, tmp_path: Path) -> None:
     study = Deeds(Deed("fail_once", where=str(tmp_path / "mark")), Deed("fail"), Deed("nothing"))
-    run = run_study(study, "smoke", store, InProcess(), watch=Notes(store))
+    run = run_study(study, "smoke", store, InProcess(), observer=Notes(store))
     assert (run.done, run.failed, run.complete) == (1, 2, False)
     assert store.runs("deeds")[0].state == "incomplete"
     texts = [failure.traceback for failure in store.failures("deeds")]
@@ -239,7 +239,7 @@ def test_an_interrupt_stops_and_the_next_call_resumes(store: Store) -> None:
     runner = Scripted("finish", "finish", KeyboardInterrupt())
     notes = Notes(store)
     with pytest.raises(KeyboardInterrupt):
-        run_study(study, "smoke", store, runner, watch=notes)
+        run_study(study, "smoke", store, runner, observer=notes)
     assert runner.closed
     assert notes.ended is None
     (state,) = store.runs("deeds")
@@ -323,7 +323,7 @@ def test_beats_and_verdicts_on_the_way(store: Store, monkeypatch: pytest.MonkeyP
             "smoke",
             store,
             Scripted("finish", clock.pause, *["finish"] * 28, clock.pause, KeyboardInterrupt()),
-            watch=notes,
+            observer=notes,
         )
     assert not any(isinstance(event, Idle) for event in notes.heard)
     assert notes.verdicts[0] == ["undecided"]
