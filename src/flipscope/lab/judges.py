@@ -226,7 +226,7 @@ def slopes(rows: Rows, x: str, y: str, *, per: str = "seed", log: bool = False) 
     for _, own in rows.by(per):
         points = sorted(zip(own.column(x), own.column(y), strict=True))
         if len(points) >= FEWEST_POINTS and (not log or all(value > 0 for _, value in points)):
-            xs, ys = zip(*points, strict=True)
+            xs, ys = np.array(points, np.float64).T
             found.append(straight_line(*(np.log(xs), np.log(ys)) if log else (xs, ys))[0])
     return found
 
