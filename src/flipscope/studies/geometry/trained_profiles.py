@@ -10,15 +10,7 @@ import numpy as np
 import flipscope.lab as lab
 from flipscope.probes.sensitivity import sensitivities
 from flipscope.studies.geometry._shared import how_measured, spectrum, spectrum_panel
-from flipscope.studies.geometry.training import (
-    Name,
-    Training,
-    named,
-    paper_trainings,
-    recipe_of,
-    small_trainings,
-    strings_of,
-)
+from flipscope.studies.geometry.training import Name, Training, named, recipe_of, strings_of, trainings
 from flipscope.training.fit import evaluate
 
 LEARNED, CHANCE = 0.99, 0.6  # accuracy from which on a language is learned, and up to which it is not at all
@@ -129,8 +121,7 @@ class TrainedProfiles(lab.Study):
     )
 
     def trials(self, scale: str) -> list[Training]:
-        plan = self.scales[scale].settings
-        return list(paper_trainings(plan) if scale == "paper" else small_trainings(plan))
+        return list(trainings(self.scales[scale].settings))
 
     def measure(self, trial: Training, progress: lab.Progress) -> lab.Outcome:
         data = strings_of(trial)

@@ -87,7 +87,7 @@ def random_training(language: Name, relevant: int, instance: int, seed: int) -> 
     )
 
 
-def small_trainings(plan: Mapping[str, Any]) -> Iterator[Training]:
+def _small_trainings(plan: Mapping[str, Any]) -> Iterator[Training]:
     """Small shapes with fixed batch and learning rate: those of App. F.1 would take months on two cores."""
     for seed in range(plan["models"]):
         settings: list[tuple[Name, int, int]] = [(name, 0, heads) for name in PLAIN for heads in plan["heads"]]
@@ -98,7 +98,7 @@ def small_trainings(plan: Mapping[str, Any]) -> Iterator[Training]:
             yield Training("random", 0, seed, seed, 40, "xavier_normal", 2, 1, **plan["training"])
 
 
-def paper_trainings(plan: Mapping[str, Any]) -> Iterator[Training]:
+def _paper_trainings(plan: Mapping[str, Any]) -> Iterator[Training]:
     """App. F.2: shape, batch and learning rate at random."""
     several = range(plan["models"])
     languages: list[tuple[Name, int, int]] = [(name, 0, 0) for name in PLAIN]
@@ -107,6 +107,11 @@ def paper_trainings(plan: Mapping[str, Any]) -> Iterator[Training]:
     for number, language in enumerate(languages):
         for model in several:
             yield random_training(*language, plan["models"] * number + model)
+
+
+def trainings(plan: Mapping[str, Any]) -> Iterator[Training]:
+    """All trainings of a scale: of one setting where the plan has one, otherwise of settings drawn at random."""
+    return _small_trainings(plan) if "training" in plan else _paper_trainings(plan)
 
 
 def expression_of(trial: Training) -> str | None:
