@@ -46,11 +46,11 @@ test: lint
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
 # Rooms whose tests are cheap for what they cover, and of the dear ones the files that notice most.
-QUICK := src README.md $(addprefix tests/,test_package.py basics cube/test_functions.py cube/test_expression.py \
-  cube/test_closed_forms.py data models/test_transformer.py models/test_config.py native flips/test_golden.py \
-  flips/test_signs.py flips/test_rectified.py probes/test_sensitivity.py bounds/test_parameters.py \
+QUICK := src README.md $(addprefix tests/,test_package.py test_typechecking.py basics data cube/test_functions.py \
+  cube/test_closed_forms.py models/test_transformer.py models/test_config.py native/test_walsh.py native/test_span.py \
+  flips/test_golden.py flips/test_signs.py flips/test_rectified.py probes/test_sensitivity.py \
   $(addprefix lab/,test_judges.py test_rows.py test_series.py test_store.py test_study.py test_verdict.py \
-  test_version.py test_vegalite.py) report/test_figures.py)
+  test_vegalite.py) report/test_figures.py)
 
 quick: lint
 	@echo "==> pytest, the quick part"

@@ -6,8 +6,8 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
+from flipscope.data.languages import draw
 from flipscope.flips.deltas import Pairs, sparse_pays
 
 
@@ -21,5 +21,5 @@ def test_an_argument_that_does_not_fit_is_an_error() -> None:
 
 
 def test_what_a_function_refuses_it_refuses_in_its_own_words() -> None:
-    with pytest.raises(InputError, match="count"):
-        check_count("count", "three")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="must be a whole number"):
+        draw(lambda bits: bits[:, 0], "three")  # type: ignore[arg-type]

@@ -9,14 +9,15 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Generator, Iterator
-from typing import Any, Self, TextIO, get_origin
+from typing import Any, get_origin
 
 from beartype import BeartypeConf, beartype
 
 # An int may stand where a float is asked for, as mypy has it.
 _check = beartype(conf=BeartypeConf(is_pep484_tower=True))
-# beartype knows what Self is only where it is given a whole class, and takes no StringIO for a TextIO.
-_UNKNOWN = (Self, TextIO)
+# beartype knows what Self is only where it is given a whole class, takes no StringIO for a TextIO, and no tuple for
+# what numpy calls ArrayLike.
+_UNKNOWN = re.compile(r"\bSelf\b|\bTextIO\b|\b_SupportsArray\b")
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -30,7 +31,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     hints = function.__annotations__
     if "<locals>" in function.__qualname__ or get_origin(hints.get("return")) in (Generator, Iterator):
         return function
-    function.__annotations__ = {name: Any if hint in _UNKNOWN else hint for name, hint in hints.items()}
+    function.__annotations__ = {name: Any if _UNKNOWN.search(str(hint)) else hint for name, hint in hints.items()}
     asked = inspect.signature(function).parameters.values()
     with_result = any(one.kind is one.KEYWORD_ONLY and re.fullmatch(r"ret\d+", one.name) for one in asked)
     return _check(function) if with_result else function

@@ -47,7 +47,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, SupportsIndex, TypeAlias
 
 import numpy as np
 from lark import Lark, ParseTree, Token, Transformer_NonRecursive, UnexpectedInput
@@ -534,7 +534,7 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
         return _Operand(function.node, at)
 
 
-def parse(text: str, n: int | None = None) -> BooleanFunction:
+def parse(text: str, n: SupportsIndex | None = None) -> BooleanFunction:
     """The function that ``text`` describes, on ``n`` bits or on as many as it needs.
 
     The language is that of the module's docstring; what it does not understand is an InputError that shows the place.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from flipscope.basics.bits import Bits, Words, pack, unpack
 from flipscope.basics.errors import InputError
@@ -207,7 +207,7 @@ class BooleanFunction:
             raise InputError(f"a permutation of {self.n} positions lists each of 0..{self.n - 1} once.")
         return self.extend(self.n, where)
 
-    def extend(self, n: int, positions: Sequence[int] | None = None) -> BooleanFunction:
+    def extend(self, n: int, positions: Sequence[int] | NDArray[np.integer] | None = None) -> BooleanFunction:
         """The same function inside n bits, reading these positions (the first ones unless given)."""
         n = checked_bits(n)
         where = list(range(self.n)) if positions is None else [checked_index(p, n) for p in positions]

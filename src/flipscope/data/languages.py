@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Shaped
+from jaxtyping import UInt8
+from numpy.typing import ArrayLike
 
 from flipscope.basics.bits import Bits
 from flipscope.basics.checks import check_count
@@ -24,19 +25,19 @@ _BLOCK = 1 << 14  # strings labelled together at most
 _TRIES = 1_000  # strings drawn for each that is kept before a balanced split is given up
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class LabelledStrings:
     """Strings [string, position] and the label 0 or 1 of each, kept as copies in uint8 that cannot be written to."""
 
-    bits: Shaped[np.ndarray, "string position"]
-    labels: Shaped[np.ndarray, " string"]
+    bits: UInt8[np.ndarray, "string position"]
+    labels: UInt8[np.ndarray, " string"]
 
-    def __post_init__(self) -> None:
-        bits = as_array(self.bits, "bits")
+    def __init__(self, bits: ArrayLike, labels: ArrayLike) -> None:
+        bits = as_array(bits, "bits")
         if bits.ndim != 2 or 0 in bits.shape:
             raise InputError(f"bits of shape {bits.shape} must be [string, position], with one string or more")
         flat = checked_values(bits.ravel(), bits.size, "bits")
-        labels = as_array(self.labels, "labels")
+        labels = as_array(labels, "labels")
         if labels.shape != (len(bits),):
             raise InputError(f"labels of shape {labels.shape} must be one per string, here ({len(bits)},)")
         for name, array in (
