@@ -11,10 +11,12 @@ import re
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, get_origin
 
-from beartype import BeartypeConf, beartype
+import numpy as np
+from beartype import BeartypeConf, FrozenDict, beartype
 
-# An int may stand where a float is asked for, as mypy has it.
-_check = beartype(conf=BeartypeConf(is_pep484_tower=True))
+# An int may stand where a float is asked for, as mypy has it, and numpy's for Python's.
+_NUMBERS = FrozenDict({int: int | np.integer, float: float | int | np.floating | np.integer})
+_check = beartype(conf=BeartypeConf(hint_overrides=_NUMBERS))
 # beartype knows what Self is only where it is given a whole class, takes no StringIO for a TextIO, and no tuple for
 # what numpy calls ArrayLike.
 _UNKNOWN = re.compile(r"\bSelf\b|\bTextIO\b|\b_SupportsArray\b")

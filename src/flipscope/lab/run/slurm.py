@@ -130,7 +130,8 @@ class SlurmJobs:
         """Replace the jobs that have ended; raise if no worker works and none will come."""
         jobs = dict(self._cluster.workers)
         refusals = [job.refusal for job in jobs.values() if job.refusal is not None]
-        if refusals and not threads and len(refusals) == len(jobs):
+        # Jobs are sent one after the other: the first may be refused before there is a second.
+        if refusals and not threads and len(refusals) >= len(self._cluster.worker_spec):
             raise InputError(f"Slurm refuses the jobs: {refusals[0]}")
         if refusals and not self._told:
             logging.getLogger("flipscope").warning(
