@@ -17,9 +17,9 @@ from beartype import BeartypeConf, FrozenDict, beartype
 # An int may stand where a float is asked for, as mypy has it, and numpy's for Python's.
 _NUMBERS = FrozenDict({int: int | np.integer, float: float | int | np.floating | np.integer})
 _check = beartype(conf=BeartypeConf(hint_overrides=_NUMBERS))
-# beartype knows what Self is only where it is given a whole class, takes no StringIO for a TextIO, and no tuple for
-# what numpy calls ArrayLike.
-_UNKNOWN = re.compile(r"\bSelf\b|\bTextIO\b|\b_SupportsArray\b")
+# beartype knows what Self is only where it is given a whole class, takes no StringIO for a TextIO nor BytesIO for a
+# BinaryIO, and no tuple for what numpy calls ArrayLike.
+_UNKNOWN = re.compile(r"\bSelf\b|\bTextIO\b|\bBinaryIO\b|\b_SupportsArray\b")
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:

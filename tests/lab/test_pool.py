@@ -484,3 +484,22 @@ def test_no_jobs_no_workers() -> None:
     assert events_of(Pool(2)) == []
     assert events_of(InProcess()) == []
     assert pool.ATTEMPTS == 3
+
+
+DEAF = """
+import signal
+from flipscope.lab.run.pool import run_tasks
+
+def deaf(task, progress):
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+if __name__ == "__main__":
+    print(run_tasks(deaf, [0, 1], workers=2, costs=[1, 1], progress=lambda done, total: None))
+"""
+
+
+def test_every_worker_starts_deaf_to_interrupts(tmp_path: Path) -> None:
+    """The first one too, with which multiprocessing starts a helper of its own that lifts the block."""
+    (script := tmp_path / "deaf.py").write_text(DEAF)
+    found = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=LIMIT, check=True)
+    assert found.stdout == "[True, True]\n"

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flipscope.basics.errors import InputError
+from flipscope.lab.rows import Rows
 from flipscope.lab.study import Claim, Scale, Study, Trial, digest
 from flipscope.lab.verdict import Judgement
 
@@ -149,14 +150,14 @@ def test_a_name_that_no_command_line_likes_is_refused(name: str) -> None:
 
 
 def test_without_data_every_claim_is_undecided() -> None:
-    ((claim, judgement),) = Toy().judge([])
+    ((claim, judgement),) = Toy().judge(Rows())
     assert claim.name == "positive"
     assert judgement.verdict == "undecided"
 
 
 def test_the_judge_sees_the_table() -> None:
     judgement = Judgement("reproduced", "mean", 1.0, 0.5, 1.5)
-    assert Toy().judge([{"judgement": judgement}])[0][1] is judgement
+    assert Toy().judge(Rows([{"judgement": judgement}]))[0][1] is judgement
 
 
 def test_digest_ignores_order_and_refuses_nan() -> None:

@@ -18,6 +18,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import ForkingPickler
@@ -167,7 +168,7 @@ class _Pool:
             bound = threading.current_thread() is threading.main_thread()
             kept = os.environ.get(SAFE_PATH)
             process = _CONTEXT.Process(target=main, args=(there, os.getpid(), bound, kept), daemon=True)
-            with there, _deaf(), environment({**ENVIRONMENT, SAFE_PATH: "1"}):
+            with there, environment({**ENVIRONMENT, SAFE_PATH: "1"}), _deaf():
                 self._seats.append(Seat(process, here))  # first of all: whatever happens now, it will be ended
                 try:
                     process.start()
@@ -351,8 +352,10 @@ def _deaf() -> Iterator[None]:
 
     The signal is blocked, not ignored: children inherit the block, and the parent still gets what came meanwhile.
     Another thread may hear it all the same, and the main one would leave a process half started, which nobody knows
-    and which complains: so it is only noted, and raised when the process is there to be ended.
+    and which complains: so it is only noted, and raised when the process is there to be ended. multiprocessing's own
+    helper is started first: with the first worker it would be started inside, and lift the block for that worker.
     """
+    resource_tracker.ensure_running()
     noted: list[int] = []
     handler = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
     if handler is not None:
