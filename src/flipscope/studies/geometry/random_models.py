@@ -1,4 +1,4 @@
-"""Random transformers: the shapes of App. F.1 and chosen ones, their seeds, the strings they are asked, their cost."""
+"""Random transformers of App. F.1: their shapes, their seeds, the strings they are asked, their cost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from flipscope.basics.bits import Bits
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import generators, random_strings, seed_of
 from flipscope.models.config import TransformerConfig
-from flipscope.models.presets import encoder, recognizer
 from flipscope.models.shapes import random_shape
 from flipscope.studies.geometry._shared import flip_memory, flip_work, spectrum
 
@@ -27,14 +26,10 @@ if TYPE_CHECKING:
 
 Init = Literal["uniform", "gaussian", "xavier_uniform", "xavier_normal"]
 INITS: tuple[Init, ...] = get_args(Init)
-Preset = Literal["recognizer", "encoder"]
-PRESETS: tuple[Preset, ...] = get_args(Preset)
 WIDEST = 1024  # of App. F.1's shapes
 SPEED = 3.8e10  # multiply-adds a second of one core, for `cost` and the budgets below
 # What a screened measurement computes at least, in strings with all their flips: the pilot strings and the audit.
 SCREEN_OVERHEAD = 5
-MAX_EXACT = 16  # bits: up to here all strings are asked
-BESIDES = 2e10  # multiply-adds of the half second in which a model is built and its precision checked
 SEEN_THROUGH = 0.1  # share of the models on which the screen can skip nothing
 
 
@@ -145,72 +140,3 @@ def joined(pieces: lab.Rows) -> lab.Row:
         "largest": int(counts.max()),
         **{name: pieces.total(name) for name in ("rechecked", "near_ties", "skipped", "audited", "wrong", "seconds")},
     }
-
-
-@dataclass(frozen=True)
-class Network(lab.Trial):
-    """A random transformer, parameters uniform in [-1, 1], on strings of one length.
-
-    A seed stands for the same model at every length, and for unrelated models of different shapes.
-    """
-
-    preset: Preset
-    width: int
-    layers: int
-    eps: float
-    seed: int
-    length: int
-    strings: int  # asked beyond MAX_EXACT bits, drawn at random
-
-    def check(self) -> None:
-        if min(self.width, self.layers, self.length, self.strings) < 1 or self.seed < 0:
-            raise InputError(f"{self} needs a width, layers, a length, strings, and a seed from 0 on")
-
-    @property
-    def config(self) -> TransformerConfig:
-        """Its choices; one head."""
-        return (recognizer if self.preset == "recognizer" else encoder)(self.width, self.layers, 1, eps=self.eps)
-
-    @property
-    def model_seed(self) -> int:
-        """Of the weights, and with the length of the strings."""
-        return seed_of(PRESETS.index(self.preset), self.width, self.layers, round(self.eps * 1e9), self.seed)
-
-    @property
-    def exact(self) -> bool:
-        """Whether all strings are asked."""
-        return self.length <= MAX_EXACT
-
-    @property
-    def asked(self) -> int:
-        """Number of strings whose sensitivity is found."""
-        return 1 << self.length if self.exact else self.strings
-
-    @property
-    def cost(self) -> float:
-        """Multiply-adds, and what a trial takes besides; of a sample of strings every flip is asked as well."""
-        work = flip_work(self.config, self.length)
-        return BESIDES + self.asked * (work / (self.length + 1) if self.exact else work)
-
-
-def count_zeros(trial: Network, progress: lab.Progress) -> lab.Outcome:
-    """How many of the strings have sensitivity 0, whether the model gives one answer only, and signs not called."""
-    import torch  # as above: PyTorch takes a while
-
-    from flipscope.models.transformer import Transformer
-    from flipscope.probes.sensitivity import sensitivities, sensitivity_profile
-
-    model = Transformer(trial.config, scheme="uniform", seed=trial.model_seed)
-    if trial.exact:
-        exact = sensitivity_profile(model, trial.length, exhaustive=True, progress=progress)
-        zeros = exact.profile[0]
-        # The cube is connected: every string has sensitivity 0 just if the function is constant.
-        return {"zeros": zeros, "constant": zeros == trial.asked, "near_ties": exact.near_ties}
-    (stream,) = generators(seed_of(trial.model_seed, trial.length), 1)
-    strings = random_strings(stream, trial.strings, trial.length)
-    found = sensitivities(model, strings, progress=progress)
-    with torch.no_grad():
-        ones = int((model.eval()(torch.from_numpy(strings)) > 0).sum())
-    zeros = int((found.counts == 0).sum())
-    constant = zeros == len(strings) and ones in (0, len(strings))  # as far as the sample shows
-    return {"zeros": zeros, "constant": constant, "near_ties": found.near_ties}
