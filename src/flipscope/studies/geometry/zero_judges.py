@@ -35,7 +35,10 @@ def judge_shares(table: lab.Rows) -> lab.Judgement:
 
 
 def _varied(shape: str, rows: lab.Rows, confidence: float) -> lab.Judgement:
-    return lab.unless_few(_share(shape, rows, confidence), len(rows), FEWEST, f"models that vary, {shape}")
+    judged, what = _share(shape, rows, confidence), f"models that vary, {shape}"
+    if judged.verdict == "undecided" and len(rows) < FEWEST:
+        return judged.left_open(f"too few {what}: {len(rows)}", f"at least {FEWEST} {what}")
+    return lab.unless_few(judged, len(rows), FEWEST, what)
 
 
 def judge_varied(table: lab.Rows) -> lab.Judgement:
