@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import defaultdict
 from typing import Any
 
@@ -21,6 +22,7 @@ from flipscope.studies.geometry.random_init import STUDY
 from flipscope.studies.geometry.random_models import INITS, Draw, _columns
 
 STRINGS, AVERAGES, MEAN, SETTINGS, VARIED, CENTRED_MEAN, CENTRED_STRINGS = STUDY.claims
+NUMBERS = itertools.count()
 SMALL = Draw("xavier_uniform", 6, 0, 20, 32, 0, 12, False, 3)  # a sensitive one
 
 
@@ -36,6 +38,7 @@ def _model(init: str, counts: list[int], centred: list[int] | None = None, **fie
         **_columns(found, 100),
         **{f"centred_{name}": value for name, value in _columns(np.array(centred or counts), 100).items()},
         "constant": not found.any(),
+        "seed": seed_of(next(NUMBERS)),
         **dict.fromkeys(("rechecked", "near_ties", "skipped", "audited", "wrong", "centred_near_ties"), 0),
     }
     return row | fields
@@ -236,6 +239,10 @@ def test_claim_on_every_depth_width_and_ffn() -> None:
     found = SETTINGS.judge(Rows(good + _table(15, [20] * 100, width=64)))  # all wrong at one width, few at others
     assert (found.verdict, "D = 64" in found.quantity) == ("contradicted", True)
     assert _verdict(SETTINGS, Rows(good + _table(1, [0] * 100, layers=3))) == "undecided"
+    # Initialisations that differ come in the order of the table, which must not matter.
+    table = Rows(_model(init, [20 * INITS.index(init)] * 100) for init in INITS for _ in range(20))
+    assert SETTINGS.judge(table) == SETTINGS.judge(Rows(reversed(table)))
+    assert VARIED.judge(table) == VARIED.judge(Rows(reversed(table)))
 
 
 def test_claim_on_models_that_are_not_constant() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 import flipscope.lab as lab
 from flipscope.studies.geometry._shared import spectrum_panel
-from flipscope.studies.geometry.random_models import INITS
+from flipscope.studies.geometry.random_models import INITS, mixed
 
 KINDS = ("all, threshold 0", "not constant, threshold 0", "all, threshold at the median")
 
@@ -48,6 +48,7 @@ def spectra_figures(table: lab.Rows) -> list[lab.Figure]:
 
 def breakdown(table: lab.Rows, settings: Mapping[str, str]) -> lab.Figure:
     """Share of strings of sensitivity 0 and average sensitivity by each setting; both thresholds."""
+    table = mixed(table)
     centred, half, panels = table.having("centred_strings"), table[0]["length"] / 2, []
     for column, name in settings.items():
         for measure, y, end in (

@@ -9,7 +9,7 @@ from typing import Any
 import flipscope.lab as lab
 from flipscope.basics.estimates import mean_from_samples
 from flipscope.studies.geometry._shared import screen_error
-from flipscope.studies.geometry.random_models import INITS, NEAR
+from flipscope.studies.geometry.random_models import INITS, NEAR, mixed
 
 VAST, MOST = 9 / 10, 1 / 2  # share of strings, or of models, that is the vast majority, or most of them
 CLUSTER = 1.0  # averages below this are in the cluster at 0
@@ -67,12 +67,12 @@ def by_init(table: lab.Rows) -> list[tuple[str, lab.Rows]]:
 
 def by_setting(table: lab.Rows) -> list[tuple[str, lab.Rows]]:
     """The models of each depth, of each width, and of each FFN multiple."""
-    return [(f"{name} = {value}", own) for column, name in SETTINGS.items() for value, own in table.by(column)]
+    return [(f"{name} = {value}", own) for column, name in SETTINGS.items() for value, own in mixed(table).by(column)]
 
 
 def varied(table: lab.Rows) -> list[tuple[str, lab.Rows]]:
     """The models that are not constant as far as was seen, all together."""
-    return [("models that are not constant", table.where(constant=False))]
+    return [("models that are not constant", mixed(table.where(constant=False)))]
 
 
 def centred(table: lab.Rows) -> list[tuple[str, lab.Rows]]:
