@@ -46,6 +46,22 @@ def test_the_exponent_and_the_threshold(width: int, layers: int, length: int) ->
     assert threshold.at(length) == (math.inf if logarithm > 1023 else pytest.approx(2**logarithm, rel=1e-9))
 
 
+@given(width=st.integers(2, 5000), layers=st.integers(1, 60), length=st.integers(2, 5000), part=st.floats(0, 1))
+def test_the_threshold_of_strings_of_sensitivity_at_most_n_less_k(
+    width: int, layers: int, length: int, part: float
+) -> None:
+    threshold, k = Threshold(width, layers), round(part * length)
+    logarithm = ((width - 1) / (2 * layers) - 4) * math.log2(length) - math.log2(k + 1)
+    assert threshold.log2_at(length, k) == pytest.approx(logarithm, rel=1e-9, abs=1e-9)
+    assert threshold.at(length, k) == (math.inf if logarithm > 1023 else pytest.approx(2**logarithm, rel=1e-6))
+    # Fewer strings are promised the more flips must not matter; and for k = N a little less than Eq 36 prints.
+    assert threshold.log2_at(length, k) >= threshold.log2_at(length, length)
+    assert threshold.log2_at(length) - threshold.log2_at(length, length) == pytest.approx(math.log2(1 + 1 / length))
+    for wrong in (-1, length + 1):
+        with pytest.raises(InputError, match=f"k={wrong} must be"):
+            threshold.log2_at(length, wrong)
+
+
 @pytest.mark.parametrize("layers", [1, 2, 3, 4, 5, 8])
 def test_from_length_by_scanning(layers: int) -> None:
     for width in [*range(2, 130), 200, 257, 301]:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import defaultdict
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from studies.harness import run
 
 import flipscope
@@ -14,29 +16,30 @@ from flipscope.basics.seeds import seed_of
 from flipscope.lab import Claim, Result, Rows
 from flipscope.models.config import TransformerConfig
 from flipscope.models.transformer import Transformer
+from flipscope.probes.sensitivity import Options
 from flipscope.studies.geometry._shared import flip_work
 from flipscope.studies.geometry.random_init import STUDY
-from flipscope.studies.geometry.random_models import INITS, Draw
+from flipscope.studies.geometry.random_models import INITS, Draw, _columns
 
-STRINGS, AVERAGES, MEAN = STUDY.claims
-SMALL = Draw("xavier_uniform", 6, 0, 20, 32, 0, 12, False)  # a sensitive one
+STRINGS, AVERAGES, MEAN, SETTINGS, VARIED, CENTRED_MEAN, CENTRED_STRINGS = STUDY.claims
+NUMBERS = itertools.count()
+SMALL = Draw("xavier_uniform", 6, 0, 20, 32, 0, 12, False, 3)  # a sensitive one
 
 
 def _ignore(done: int, total: int) -> None:
     pass
 
 
-def _model(init: str, counts: list[int], **fields: Any) -> dict[str, Any]:
-    """A row as `summarise` makes it, of a model with these sensitivities."""
+def _model(init: str, counts: list[int], centred: list[int] | None = None, **fields: Any) -> dict[str, Any]:
+    """A row as `summarise` makes it, of a model with these sensitivities, also with the median threshold."""
+    found = np.array(counts)
     row = {
-        "init": init,
-        "length": 100,
-        "strings": len(counts),
-        "average_sensitivity": float(np.mean(counts)),
-        "zero_share": float(np.mean(np.array(counts) == 0)),
-        "profile": np.bincount(counts, minlength=101).tolist(),
-        "screened": False,
-        **dict.fromkeys(("rechecked", "near_ties", "skipped", "audited", "wrong"), 0),
+        **{"init": init, "length": 100, "screened": False, "layers": 2, "width": 32, "ffn_multiple": 4},
+        **_columns(found, 100),
+        **{f"centred_{name}": value for name, value in _columns(np.array(centred or counts), 100).items()},
+        "constant": not found.any(),
+        "seed": seed_of(next(NUMBERS)),
+        **dict.fromkeys(("rechecked", "near_ties", "skipped", "audited", "wrong", "centred_near_ties"), 0),
     }
     return row | fields
 
@@ -64,16 +67,23 @@ def test_smoke_gives_one_row_a_model_and_honest_verdicts() -> None:
     assert any(row["screened"] and row["audited"] for row in table)
     # Three models of each initialisation cannot decide anything, whatever they show.
     assert {judgement.verdict for _, judgement in judgements} == {"undecided"}
-    assert [len(figure.panels) for figure in figures] == [4, 4]
+    assert all(2 <= row["centred_strings"] == sum(row["centred_profile"]) <= 20 for row in table)
+    assert all(row["zero_share"] == 1 for row in table if row["constant"])
+    assert {"constant as far as seen" in line for line in STUDY.provenance(table)} == {True, False}
+    assert [len(figure.panels) for figure in figures] == [4, 4, 4, 6]
 
 
 def test_pieces_of_a_model_are_the_model() -> None:
     whole = STUDY.measure(SMALL, _ignore)
-    pieces = [dataclasses.replace(SMALL, first=first, count=count) for first, count in ((5, 7), (0, 5))]
+    sizes = ((5, 7, 0), (0, 5, 3))
+    pieces = [dataclasses.replace(SMALL, first=first, count=count, centred=few) for first, count, few in sizes]
     parts = [Result(piece, STUDY.measure(piece, _ignore), 1.0) for piece in pieces]
     (row,) = STUDY.summarise(parts)
     assert row["profile"] == np.bincount(whole["counts"], minlength=21).tolist()
-    assert (row["strings"], row["seconds"]) == (12, 2.0)
+    assert (row["strings"], row["seconds"], row["centred_strings"]) == (12, 2.0, 3)
+    assert sum(part.outcome["ones"] for part in parts) == whole["ones"]
+    (other,) = STUDY.summarise(parts[:1])  # without the piece that has the median, as in a run that was interrupted
+    assert "centred_strings" not in other
     counts = np.concatenate([parts[1].outcome["counts"], parts[0].outcome["counts"]])
     assert counts.tolist() == whole["counts"].tolist()
 
@@ -84,6 +94,23 @@ def test_what_is_measured_is_the_sensitivity_of_the_stated_model() -> None:
     plain = flipscope.sensitivity(model, SMALL.strings(), path="general", precision="float64")
     assert found["counts"].tolist() == plain.tolist()
     assert plain.any()
+    with torch.no_grad():
+        logits = model.eval()(torch.from_numpy(SMALL.strings())).double().numpy()
+    assert found["ones"] == (logits > 0).sum()
+    median = float(np.median(logits))
+    assert (logits > median).sum() == 6
+    options: Options = {"threshold": median, "path": "general", "precision": "float64"}
+    assert found["centred_counts"].tolist() == flipscope.sensitivity(model, SMALL.strings()[:3], **options).tolist()
+
+
+def test_a_model_is_constant_only_if_all_strings_and_flips_have_one_answer() -> None:
+    outcome = STUDY.measure(SMALL, _ignore)
+    zeros = {**outcome, "counts": np.zeros(12, np.int64)}
+    for ones, expected in ((0, True), (12, True), (5, False)):
+        (row,) = STUDY.summarise([Result(SMALL, {**zeros, "ones": ones}, 1.0)])
+        assert row["constant"] is expected
+    (row,) = STUDY.summarise([Result(SMALL, {**zeros, "counts": np.eye(12, dtype=np.int64)[0], "ones": 12}, 1.0)])
+    assert row["constant"] is False
 
 
 def test_models_are_independent_and_share_the_strings_of_their_data_set() -> None:
@@ -95,7 +122,15 @@ def test_models_are_independent_and_share_the_strings_of_their_data_set() -> Non
 
 
 def test_a_trial_refuses_what_makes_no_sense() -> None:
-    for wrong in ({"count": 0}, {"first": -1}, {"widest": 8}, {"length": 0}, {"init": "pytorch"}):
+    for wrong in (
+        {"count": 0},
+        {"first": -1},
+        {"widest": 8},
+        {"length": 0},
+        {"init": "pytorch"},
+        {"centred": 13},
+        {"count": 1, "centred": 1},
+    ):
         with pytest.raises(InputError):
             dataclasses.replace(SMALL, **wrong)
 
@@ -105,26 +140,27 @@ def test_laptop_asks_at_least_what_it_must() -> None:
     plan = STUDY.scales["laptop"].settings
     for trial in STUDY.trials("laptop"):
         assert trial.length == 100
-        assert trial.widest == 1024
+        assert trial.widest == 512
         models[trial.init, trial.data_set, trial.model].append(trial)
-    assert {init: sum(key[0] == init for key in models) for init in INITS} == dict.fromkeys(INITS, 24)
+    assert {init: sum(key[0] == init for key in models) for init in INITS} == dict.fromkeys(INITS, 64)
     assert len({(init, data) for init, data, _ in models}) == len(models)  # every model has strings of its own
     asked = []
     for pieces in models.values():
         ends = [piece.first + piece.count for piece in pieces]
         assert [piece.first for piece in pieces] == [0, *ends[:-1]]
         assert len({piece.screened for piece in pieces}) == 1
-        assert pieces[0].screened == (ends[-1] == 100 and 100 * _seconds(pieces[0]) > plan.seconds)
+        assert [piece.centred > 0 for piece in pieces] == [True] + [False] * (len(pieces) - 1)
+        assert pieces[0].screened == (ends[-1] == 40 and 40 * _seconds(pieces[0]) > plan.seconds)
         asked.append(ends[-1])
-    assert min(asked) == 100
-    assert max(asked) > 1000
+    assert min(asked) == 40
+    assert max(asked) > 400
     # More strings where they are cheap.
     dearness = [_seconds(pieces[0]) for pieces in models.values()]
     assert (np.diff(np.array(asked)[np.argsort(dearness)]) <= 0).all()
 
 
 def _seconds(trial: Draw) -> float:
-    return dataclasses.replace(trial, first=0, count=1, screened=False).cost
+    return dataclasses.replace(trial, first=0, count=1, screened=False, centred=0).cost
 
 
 @pytest.mark.slow
@@ -138,19 +174,19 @@ def test_paper_has_the_counts_of_the_paper_and_starts() -> None:
     assert len(asked) == 4 * 10 * 50
     assert set(asked.values()) == {10_000}
     for trial in smallest.values():
-        assert len(STUDY.measure(dataclasses.replace(trial, count=2), _ignore)["counts"]) == 2
+        assert len(STUDY.measure(dataclasses.replace(trial, count=2, centred=0), _ignore)["counts"]) == 2
 
 
 def test_cost_and_memory_grow_with_the_model() -> None:
     draws = sorted(STUDY.trials("laptop"), key=lambda trial: flip_work(trial.shape, 100))
     assert draws[0].memory < 1 << 30 < draws[-1].memory
-    assert draws[-1].cost > dataclasses.replace(draws[-1], count=1).cost
-    assert dataclasses.replace(draws[-1], screened=False).cost > 4 * draws[-1].cost
+    assert draws[-1].cost > dataclasses.replace(draws[-1], count=1, centred=0).cost
+    assert dataclasses.replace(draws[-1], screened=False).cost > 2 * draws[-1].cost
 
 
 def test_every_model_counts_the_same_however_many_strings_it_was_asked() -> None:
     table = Rows([_model("uniform", [0] * 90 + [7] * 10), _model("uniform", [7] * 1000)])
-    spectra, averages = STUDY.draw(table)
+    spectra, averages, _, _ = STUDY.draw(table)
     heights = spectra.panels[0].series[0].y
     assert heights[0] == pytest.approx(0.45)
     assert heights[7] == pytest.approx(0.55)
@@ -162,38 +198,73 @@ def test_every_model_counts_the_same_however_many_strings_it_was_asked() -> None
 
 
 def test_claims_on_most_strings() -> None:
-    found = STRINGS.judge(_table(20, [0] * 90 + [5] * 5 + [6] * 5))
-    assert (found.verdict, found.measured) == ("reproduced", pytest.approx(0.95))  # 5 of 100 bits is near 0, 6 is not
-    assert _verdict(STRINGS, _table(20, [0] * 10 + [6] * 90)) == "contradicted"
+    found = STRINGS.judge(_table(80, [0] * 95 + [5] * 3 + [6] * 2))
+    assert (found.verdict, found.measured) == ("reproduced", pytest.approx(0.98))  # 5 of 100 bits is near 0, 6 is not
+    # Eight strings of ten are most of them, and not the vast majority.
+    assert _verdict(STRINGS, _table(80, [0] * 80 + [50] * 20)) == "contradicted"
     assert _verdict(STRINGS, _table(4, [0] * 100)) == "undecided"
     # One initialisation is enough to contradict, and one without a model to leave it open.
-    mixed = Rows(_model(init, [50 if init == "gaussian" else 0] * 100) for init in INITS for _ in range(20))
+    mixed = Rows(_model(init, [50 if init == "gaussian" else 0] * 100) for init in INITS for _ in range(60))
     found = STRINGS.judge(mixed)
     assert found.verdict == "contradicted"
     assert "gaussian" in found.quantity
-    assert _verdict(STRINGS, _table(20, [0] * 100).where(lambda row: row["init"] != "gaussian")) == "undecided"
+    assert _verdict(STRINGS, _table(60, [0] * 100).where(lambda row: row["init"] != "gaussian")) == "undecided"
 
 
 def test_an_undecided_claim_says_how_many_models_it_takes_at_least() -> None:
-    # Of n models at the end of the range, (error/2)^(1/n) = 1 - reach: error 0.05/4 or 0.05/5, reach 1/2, 1/4, 1/10.
+    # Of n models at the end of the range, (error/2)^(1/n) = 1 - reach: error 0.05/4 or 0.05/5, reach 1/10 or 1/4.
     few = _table(3, [0] * 100)
     remedies = [claim.judge(few).remedy for claim in (STRINGS, AVERAGES, MEAN)]
-    assert remedies == [f"at least {models} models per initialisation" for models in (8, 8, 18)]
-    assert AVERAGES.judge(_table(12, [0] * 100)).remedy == "at least 51 models"  # for the thin tail
-    assert AVERAGES.judge(_table(13, [0] * 100)).verdict == "reproduced"
-    assert _verdict(STRINGS, _table(7, [0] * 100)) == "undecided"
-    assert _verdict(STRINGS, _table(8, [0] * 100)) == "reproduced"
+    assert remedies == [f"at least {models} models in each group" for models in (49, 51, 18)]
+    assert AVERAGES.judge(_table(51, [0] * 100)).verdict == "reproduced"
+    assert _verdict(AVERAGES, _table(50, [0] * 100)) == "undecided"
+    assert _verdict(STRINGS, _table(48, [0] * 100)) == "undecided"
+    assert _verdict(STRINGS, _table(56, [0] * 100)) == "reproduced"
     assert _verdict(MEAN, _table(17, [0] * 100)) == "undecided"
     assert _verdict(MEAN, _table(20, [0] * 100)) == "reproduced"  # a bet never risks everything, so two more
 
 
 def test_claims_on_averages() -> None:
-    assert _verdict(AVERAGES, _table(20, [0] * 100)) == "reproduced"
+    assert _verdict(AVERAGES, _table(60, [0] * 100)) == "reproduced"
     assert _verdict(AVERAGES, _table(20, [1] * 100)) == "contradicted"
     assert _verdict(AVERAGES, _table(3, [0] * 100)) == "undecided"
-    # A cluster, but a tail that is not thin: a quarter of the models at N/10.
-    assert _verdict(AVERAGES, Rows(_table(30, [0] * 100) + _table(10, [10] * 100))) == "contradicted"
-    assert _verdict(AVERAGES, Rows(_table(30, [0] * 100) + _table(10, [9] * 100))) == "reproduced"
+    # A quarter of the models at 9 are not in the cluster, though not in the tail either; at 10 they are in the tail.
+    for average in (9, 10):
+        assert _verdict(AVERAGES, Rows(_table(60, [0] * 100) + _table(20, [average] * 100))) == "contradicted"
+
+
+def test_claim_on_every_depth_width_and_ffn() -> None:
+    good = Rows(_table(15, [0] * 100) + _table(15, [0] * 100, layers=6, width=512, ffn_multiple=8))
+    assert _verdict(SETTINGS, good) == "reproduced"
+    found = SETTINGS.judge(Rows(good + _table(15, [20] * 100, width=64)))  # all wrong at one width, few at others
+    assert (found.verdict, "D = 64" in found.quantity) == ("contradicted", True)
+    assert _verdict(SETTINGS, Rows(good + _table(1, [0] * 100, layers=3))) == "undecided"
+    # Initialisations that differ come in the order of the table, which must not matter.
+    table = Rows(_model(init, [20 * INITS.index(init)] * 100) for init in INITS for _ in range(20))
+    assert SETTINGS.judge(table) == SETTINGS.judge(Rows(reversed(table)))
+    assert VARIED.judge(table) == VARIED.judge(Rows(reversed(table)))
+
+
+def test_claim_on_models_that_are_not_constant() -> None:
+    constant = _table(60, [0] * 100)
+    assert _verdict(MEAN, constant) == "reproduced"
+    assert _verdict(VARIED, constant) == "undecided"  # nothing follows from constants
+    assert _verdict(VARIED, Rows(constant + _table(6, [5] * 100))) == "reproduced"
+    assert _verdict(VARIED, Rows(constant + _table(6, [50] * 100))) == "contradicted"
+    assert _verdict(VARIED, Rows(constant + _table(1, [5] * 100))) == "undecided"
+
+
+def test_claims_with_the_threshold_at_the_median_do_not_profit_from_constants() -> None:
+    for centred, verdicts in (
+        ([0] * 100, ("reproduced", "reproduced")),
+        ([8] * 100, ("reproduced", "contradicted")),
+        ([50] * 100, ("contradicted", "contradicted")),
+    ):
+        table = _table(60, [0] * 100, centred=centred)
+        assert (_verdict(CENTRED_MEAN, table), _verdict(CENTRED_STRINGS, table)) == verdicts
+    assert _verdict(CENTRED_MEAN, _table(3, [0] * 100)) == "undecided"
+    without = Rows({key: value for key, value in row.items() if "centred" not in key} for row in _table(60, [0] * 100))
+    assert _verdict(CENTRED_MEAN, without) == "undecided"
 
 
 def test_claims_on_the_mean() -> None:
@@ -205,17 +276,18 @@ def test_claims_on_the_mean() -> None:
 
 
 def test_a_screen_that_guesses_wrong_decides_nothing() -> None:
-    good = _table(24, [0] * 100, screened=True, skipped=10_000, audited=100)
-    bad = _table(24, [0] * 100, screened=True, skipped=10_000, audited=100, wrong=2)
-    for claim in STUDY.claims:
+    good = _table(60, [0] * 100, screened=True, skipped=10_000, audited=100)
+    bad = _table(60, [0] * 100, screened=True, skipped=10_000, audited=100, wrong=2)
+    for claim in (STRINGS, AVERAGES, MEAN, SETTINGS):
         assert _verdict(claim, good) == "reproduced"
         found = claim.judge(bad)
         assert found.verdict == "undecided"
         assert "the screen could hide" in found.note
+    assert _verdict(CENTRED_MEAN, bad) == "reproduced"  # there every flip is computed
     said = STUDY.provenance(good)
-    assert "96 of 96 models screened, where 100% of the flips were guessed" in said
-    assert any("of 9,600 audited guesses 192 were wrong" in line for line in STUDY.provenance(bad))
-    assert STUDY.provenance(_table(2, [0, 0])) == ["0 signs too close to call, 0 computed again in float64"]
-    unaudited = _table(24, [0] * 100)
+    assert "240 of 240 models screened, where 100% of the flips were guessed" in said
+    assert any("of 24,000 audited guesses 480 were wrong" in line for line in STUDY.provenance(bad))
+    assert STUDY.provenance(_table(2, [0, 0]))[:1] == ["0 signs too close to call, 0 computed again in float64"]
+    unaudited = _table(60, [0] * 100)
     unaudited.append(_model("uniform", [0] * 100, screened=True, skipped=10_000, audited=50))
     assert _verdict(MEAN, unaudited) == "undecided"

@@ -10,15 +10,15 @@ from studies.harness import run
 
 from flipscope.basics.errors import InputError
 from flipscope.bounds.geometry import Threshold
-from flipscope.cube.sensitivity import zero_strings
+from flipscope.cube.sensitivity import profile
 from flipscope.lab import Claim, Result, Rows
 from flipscope.models.transformer import Transformer
 from flipscope.probes.sensitivity import truth_table
-from flipscope.studies.geometry import random_models
-from flipscope.studies.geometry.random_models import MAX_EXACT, Network
+from flipscope.studies.geometry import zero_counts
+from flipscope.studies.geometry.zero_counts import MAX_EXACT, OVER, PARTS, Network
 from flipscope.studies.geometry.zero_strings import SHAPES, STUDY
 
-SHARES, THRESHOLD, VARIED, GROWTH = STUDY.claims
+SHARES, THRESHOLD, LOW, VARIED, GROWTH = STUDY.claims
 LENGTHS = (8, 12, 16, 24, 40, 100)
 
 
@@ -26,18 +26,22 @@ def _ignore(done: int, total: int) -> None:
     pass
 
 
-def _network(seed: int, length: int, share: float, shape: int = 0, asked: int = 1000) -> Result:
-    """A model with this share of strings of sensitivity 0, as if it had been measured."""
+def _network(seed: int, length: int, share: float, shape: int = 0, rest: float = 1.0, asked: int = 1000) -> Result:
+    """A model with this share of strings of sensitivity 0, the others at a part of N, as if it had been measured."""
     trial = Network(*SHAPES[shape], seed, length, asked)
     zeros = round(share * trial.asked)
-    outcome = {"zeros": zeros, "constant": zeros == trial.asked, "near_ties": 0}
-    return Result(trial, outcome, 0.0)
+    profile = np.zeros(length + 1, int)
+    profile[0] = zeros
+    profile[round(rest * length)] += trial.asked - zeros
+    return Result(trial, {"profile": profile.tolist(), "constant": zeros == trial.asked, "near_ties": 0}, 0.0)
 
 
-def _table(models: int, share: Any, shapes: int = len(SHAPES), lengths: tuple[int, ...] = LENGTHS) -> Rows:
+def _table(
+    models: int, share: Any, shapes: int = len(SHAPES), lengths: tuple[int, ...] = LENGTHS, rest: float = 1.0
+) -> Rows:
     """Models whose share of such strings is a function of the length."""
     numbers = [(shape, seed, length) for shape in range(shapes) for seed in range(models) for length in lengths]
-    return STUDY.summarise([_network(seed, length, share(length), shape) for shape, seed, length in numbers])
+    return STUDY.summarise([_network(seed, length, share(length), shape, rest) for shape, seed, length in numbers])
 
 
 def _verdict(claim: Claim, table: Rows) -> str:
@@ -49,11 +53,11 @@ def test_smoke_counts_and_has_honest_verdicts() -> None:
     plan = STUDY.scales["smoke"].settings
     assert len(table) == len(SHAPES) * plan["models"] * len(plan["lengths"])
     assert len({tuple(row) for row in map(sorted, table)}) == 1  # the same names in every row
-    assert all(0 <= row["zeros"] <= row["asked"] for row in table)
+    assert all(row["zeros"] == row["profile"][0] and sum(row["profile"]) == row["asked"] for row in table)
     assert [row["exact"] for row in table[:3]] == [True, True, False]
     # Three models of each shape cannot decide anything, whatever they show.
     assert {judgement.verdict for _, judgement in judgements} == {"undecided"}
-    assert [len(figure.panels) for figure in figures] == [2]
+    assert [len(figure.panels) for figure in figures] == [3]
 
 
 def test_a_seed_is_one_model_at_every_length_and_another_of_every_shape() -> None:
@@ -67,12 +71,13 @@ def test_exhaustive_and_sampled_counts_agree(monkeypatch: pytest.MonkeyPatch) ->
     trial = Network(*SHAPES[1], 1, 8, 400)
     exact = STUDY.measure(trial, _ignore)
     model = Transformer(trial.config, scheme="uniform", seed=trial.model_seed)
-    assert exact["zeros"] == zero_strings(truth_table(model, 8))
-    assert 0 < exact["zeros"] < 256
+    assert exact["profile"] == profile(truth_table(model, 8))
+    assert 0 < exact["profile"][0] < 256
     assert exact["constant"] is False
-    monkeypatch.setattr(random_models, "MAX_EXACT", 4)
+    monkeypatch.setattr(zero_counts, "MAX_EXACT", 4)
     sampled = STUDY.measure(trial, _ignore)
-    assert abs(sampled["zeros"] / 400 - exact["zeros"] / 256) < 5 * math.sqrt(0.25 / 400)
+    shares = np.cumsum(sampled["profile"]) / 400, np.cumsum(exact["profile"]) / 256
+    assert np.abs(shares[0] - shares[1]).max() < 5 * math.sqrt(0.25 / 400)
 
 
 def test_a_model_is_called_constant_only_if_all_answers_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +98,7 @@ def test_a_model_is_called_constant_only_if_all_answers_are_the_same(monkeypatch
     monkeypatch.setattr("flipscope.probes.sensitivity.sensitivities", none_flips)
     for kind, expected in ((Halves, False), (Same, True)):
         monkeypatch.setattr("flipscope.models.transformer.Transformer", kind)
-        assert STUDY.measure(trial, _ignore) == {"zeros": 30, "constant": expected, "near_ties": 0}
+        assert STUDY.measure(trial, _ignore) == {"profile": [30] + 24 * [0], "constant": expected, "near_ties": 0}
 
 
 def test_claim_that_the_share_does_not_vanish() -> None:
@@ -103,12 +108,23 @@ def test_claim_that_the_share_does_not_vanish() -> None:
     # Still well above the floor, but it falls like 1/N.
     assert _verdict(SHARES, _table(60, lambda n: 1.0 if n < 24 else 24 / n)) == "contradicted"
     assert _verdict(SHARES, _table(40, lambda n: 0.8, lengths=(8, 16))) == "undecided"
+    # One sampled length shows no change, and a shape without models nothing at all.
+    assert _verdict(SHARES, _table(40, lambda n: 0.8, lengths=(8, 24))) == "undecided"
+    assert _verdict(SHARES, _table(40, lambda n: 0.8, shapes=3)) == "undecided"
 
 
 def test_claim_on_models_that_are_not_constant() -> None:
     assert _verdict(VARIED, _table(40, lambda n: 0.8)) == "reproduced"
     assert _verdict(VARIED, _table(80, lambda n: 0.001)) == "contradicted"
     assert _verdict(VARIED, _table(12, lambda n: 0.12)) == "undecided"
+    # A shape in which too few models vary leaves it open, however the others come out; but it can contradict.
+    good = _table(40, lambda n: 0.8, shapes=3)
+    few = Rows(row for row in _table(9, lambda n: 0.8) if row["preset"] == "encoder")
+    found = VARIED.judge(Rows(good + few))
+    assert found.verdict == "undecided"
+    assert [part.verdict for part in found.parts].count("reproduced") == 3
+    assert any("too few models that vary, encoder" in part.note for part in found.parts)
+    assert _verdict(VARIED, good) == "undecided"
     constant = _table(40, lambda n: 1.0)
     assert _verdict(SHARES, constant) == "reproduced"
     assert _verdict(VARIED, constant) == "undecided"
@@ -128,6 +144,36 @@ def test_claim_on_the_threshold_judges_the_theorem_s_models_only() -> None:
     assert _verdict(THRESHOLD, other) == "undecided"
 
 
+def test_exactly_one_string_is_one_and_not_none() -> None:
+    # N = 4, one string of sensitivity 0: log2 of their number is 0, the threshold 4^2.75 is far above it.
+    (row,) = STUDY.summarise([_network(0, 4, 1 / 16)])
+    assert row["zeros"] == 1
+    assert row["log2_zeros"] == 0
+    assert row["over_threshold"] == pytest.approx(-Threshold(32, 2).log2_at(4))
+    # A number equal to the one promised is enough, and none is not, though both have a difference that is falsy.
+    table = _table(40, lambda n: 0.5)
+    assert _verdict(THRESHOLD, Rows({**row, "over_threshold": 0.0} for row in table)) == "reproduced"
+    assert THRESHOLD.judge(Rows({**row, "over_threshold": None} for row in table)).measured == 0.0
+
+
+def test_claim_on_strings_of_low_sensitivity() -> None:
+    (row,) = STUDY.summarise([_network(0, 16, 1 / 4, rest=0.5)])
+    promised = [Threshold(32, 2).log2_at(16, round(part * 16)) for part in PARTS.values()]
+    counts = [2**16, 2**16, 2**14, 2**14]  # of sensitivity at most 12, 8, 4, 0
+    assert [row[name] for name in PARTS] == pytest.approx(
+        [math.log2(count) - bound for count, bound in zip(counts, promised, strict=True)]
+    )
+    assert _verdict(LOW, _table(40, lambda n: 0.5)) == "reproduced"
+    assert len(LOW.judge(_table(40, lambda n: 0.5)).parts) == len(OVER) - 1
+    # Parity, and a function whose strings all have sensitivity N/2: all k fail, or those from N/2 on.
+    for rest, failing in ((1.0, 4), (0.5, 2)):
+        found = LOW.judge(_table(40, lambda n: 0.0, rest=rest))
+        assert (found.verdict, found.measured) == ("undecided", 0.0)
+        assert "longer length" in found.note
+        assert sum(part.measured == 0 for part in found.parts) == failing
+    assert _verdict(LOW, _table(3, lambda n: 0.5)) == "undecided"
+
+
 def test_claim_on_growth() -> None:
     assert _verdict(GROWTH, _table(20, lambda n: 0.5)) == "reproduced"
     lengths = (6, 8, 10, 12, 14, 16)
@@ -145,5 +191,5 @@ def test_scales_construct() -> None:
         assert len(networks) == len(SHAPES) * plan["models"] * len(plan["lengths"])
     assert {Threshold(width, layers).exponent > 0 for _, width, layers, _ in SHAPES} == {True, False}
     assert networks[0].length == 4
-    assert STUDY.measure(networks[0], _ignore)["zeros"] <= 16
+    assert sum(STUDY.measure(networks[0], _ignore)["profile"]) == 16
     assert networks[0].cost < networks[1].cost < networks[13].cost

@@ -20,7 +20,13 @@ MAX_SHAPE = 10**9  # of width and layers: beyond every transformer, and safe in 
 
 @dataclass(frozen=True)
 class Threshold:
-    """N^c, c = (D-1)/2L - 5: almost every transformer has so many strings of sensitivity 0 (Thm 4.5)."""
+    """N^c, c = (D-1)/2L - 5: almost every transformer has so many strings of sensitivity 0 (Thm 4.5).
+
+    And N^(c+1)/(k+1) strings of sensitivity at most N - k.
+
+    >>> Threshold(32, 2).at(16), Threshold(32, 2).at(16, k=7)
+    (2048.0, 4096.0)
+    """
 
     width: int
     layers: int
@@ -41,13 +47,20 @@ class Threshold:
         """Whether the proof gives at least one string of sensitivity 0 for all large N."""
         return self.exponent + 5 > ONE_STRING_NEEDS
 
-    def log2_at(self, length: int) -> float:
-        """log2 of the threshold at this length."""
-        return self.exponent * math.log2(length)
+    def log2_at(self, length: int, k: int | None = None) -> float:
+        """log2 of the threshold at this length, for strings of sensitivity 0 or, given k, of at most N - k.
 
-    def at(self, length: int) -> float:
+        For k = N the two are not quite the same: N^(c+1)/(N+1) is less than the N^c of Eq 36.
+        """
+        if k is None:
+            return self.exponent * math.log2(length)
+        if not 0 <= k <= length:
+            raise InputError(f"k={k} must be between 0 and the length, {length}.")
+        return (self.exponent + 1) * math.log2(length) - math.log2(k + 1)
+
+    def at(self, length: int, k: int | None = None) -> float:
         """The threshold at this length (infinite beyond the range of floats)."""
-        return math.inf if self.log2_at(length) > 1023 else 2.0 ** self.log2_at(length)
+        return math.inf if (power := self.log2_at(length, k)) > 1023 else 2.0**power
 
     def is_void_at(self, length: int) -> bool:
         """Whether N^c >= 2^N: no function has that many strings, so nothing follows at this length."""

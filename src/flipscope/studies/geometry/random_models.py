@@ -1,10 +1,10 @@
-"""Random transformers: the shapes of App. F.1 and chosen ones, their seeds, the strings they are asked, their cost."""
+"""Random transformers of App. F.1: their shapes, their seeds, the strings they are asked, their cost."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Literal, Unpack, get_args
 
@@ -16,7 +16,6 @@ from flipscope.basics.bits import Bits
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import generators, random_strings, seed_of
 from flipscope.models.config import TransformerConfig
-from flipscope.models.presets import encoder, recognizer
 from flipscope.models.shapes import random_shape
 from flipscope.studies.geometry._shared import flip_memory, flip_work, spectrum
 
@@ -27,14 +26,11 @@ if TYPE_CHECKING:
 
 Init = Literal["uniform", "gaussian", "xavier_uniform", "xavier_normal"]
 INITS: tuple[Init, ...] = get_args(Init)
-Preset = Literal["recognizer", "encoder"]
-PRESETS: tuple[Preset, ...] = get_args(Preset)
 WIDEST = 1024  # of App. F.1's shapes
 SPEED = 3.8e10  # multiply-adds a second of one core, for `cost` and the budgets below
 # What a screened measurement computes at least, in strings with all their flips: the pilot strings and the audit.
 SCREEN_OVERHEAD = 5
-MAX_EXACT = 16  # bits: up to here all strings are asked
-BESIDES = 2e10  # multiply-adds of the half second in which a model is built and its precision checked
+NEAR = 1 / 20  # of N: sensitivity near 0
 SEEN_THROUGH = 0.1  # share of the models on which the screen can skip nothing
 
 
@@ -62,10 +58,13 @@ class Draw(lab.Trial):
     first: int  # of the strings of the data set
     count: int
     screened: bool  # whether flips that are unlikely to matter are skipped, with an audit
+    centred: int = 0  # of these strings, asked again with the threshold at the median logit; there nothing is skipped
 
     def check(self) -> None:
         if min(self.data_set, self.model, self.first) < 0 or min(self.length, self.count) < 1 or self.widest < 16:
             raise InputError(f"{self} needs numbers from 0 on, a length, a count, and room for the least width, 16")
+        if not 0 <= self.centred <= self.count or (self.centred and self.count < 2):
+            raise InputError(f"{self} needs at least two strings for a median, and at most as many centred as asked")
 
     @property
     def seed(self) -> int:
@@ -86,7 +85,7 @@ class Draw(lab.Trial):
     def cost(self) -> float:
         """About the seconds it takes on one core."""
         computed = SCREEN_OVERHEAD + self.count * (SEEN_THROUGH + 1 / self.length) if self.screened else self.count
-        return computed * flip_work(self.shape, self.length) / SPEED
+        return (computed + self.centred) * flip_work(self.shape, self.length) / SPEED
 
     @property
     def memory(self) -> int:
@@ -114,6 +113,7 @@ class Plan:
     strings: tuple[int, int]  # fewest and most a model
     seconds: float  # a model is given as many strings as take so long without the screen; dearer ones are screened
     piece: tuple[int, float]  # one trial: at least so many strings, and more only if they take at most so long
+    centred: tuple[int, int, float]  # strings with the median threshold: fewest and most a model, seconds as above
     widest: int = WIDEST
 
     def draws(self, init: Init, data_set: int, model: int) -> list[Draw]:
@@ -125,92 +125,61 @@ class Plan:
         fewest, seconds = self.piece
         parts = max(1, min(math.ceil(count * whole.cost / seconds), count // fewest))
         ends = np.linspace(0, count, parts + 1).astype(int).tolist()
+        few, many, short = self.centred
+        centred = min(max(int(short / whole.cost), few), many, ends[1])
+        whole = replace(whole, screened=affordable < count)
         return [
-            Draw(init, data_set, model, self.length, self.widest, first, last - first, affordable < count)
+            replace(whole, first=first, count=last - first, centred=0 if first else centred)
             for first, last in itertools.pairwise(ends)
         ]
 
 
+def spectra(trial: Draw, progress: lab.Progress) -> lab.Outcome:
+    """The sensitivities of the strings, how many are answered 1, and sensitivities with the median threshold.
+
+    The median is that of the logits of the trial's strings, midway between two of them.
+    """
+    from flipscope.flips.engine import open_engine  # as above
+    from flipscope.models.transformer import Transformer
+    from flipscope.probes.sensitivity import sensitivities
+
+    model, strings = Transformer(trial.shape, scheme=trial.init, seed=trial.seed), trial.strings()
+    found = sensitivities(model, strings, heuristic=trial.screened, progress=progress)
+    logits = open_engine(model).logits(strings)
+    signs = {name: getattr(found, name) for name in ("counts", "path", "precision", "rechecked", "near_ties")}
+    guesses = {name: getattr(found.screening, name, 0) for name in ("skipped", "audited", "wrong")}
+    outcome = {"config": trial.shape.as_dict(), **signs, **guesses, "ones": int((logits > 0).sum())}
+    if trial.centred:
+        median = float(np.median(logits[: 2 * (len(logits) // 2)]))
+        again = sensitivities(model, strings[: trial.centred], threshold=median)
+        outcome |= {"centred_counts": again.counts, "centred_near_ties": again.near_ties}
+    return outcome
+
+
 def joined(pieces: lab.Rows) -> lab.Row:
-    """One model, of however many of its pieces are there."""
+    """One model, of however many of its pieces are there; constant as far as its strings and all their flips show."""
     pieces.sort(key=lambda piece: int(piece["first"]))
     first, shape = pieces[0], TransformerConfig.from_dict(pieces[0]["config"])
-    counts = np.concatenate(pieces.column("counts"))
+    counts, length = np.concatenate(pieces.column("counts")), first["length"]
+    centred = first.get("centred_counts")
     return {
         **{name: first[name] for name in ("init", "data_set", "model", "seed", "length", "path", "screened")},
         **{name: getattr(shape, name) for name in ("layers", "heads", "width")},
-        "ffn_width": shape.hidden_width,
-        **spectrum(counts, first["length"]),
-        "zero_share": float(np.mean(counts == 0)),
+        "ffn_multiple": shape.hidden_width // shape.width,
+        **_columns(counts, length),
+        "constant": not counts.any() and pieces.total("ones") in (0, len(counts)),
         "largest": int(counts.max()),
         **{name: pieces.total(name) for name in ("rechecked", "near_ties", "skipped", "audited", "wrong", "seconds")},
+        **({} if centred is None else {f"centred_{key}": value for key, value in _columns(centred, length).items()}),
+        "centred_near_ties": first.get("centred_near_ties", 0),
     }
 
 
-@dataclass(frozen=True)
-class Network(lab.Trial):
-    """A random transformer, parameters uniform in [-1, 1], on strings of one length.
-
-    A seed stands for the same model at every length, and for unrelated models of different shapes.
-    """
-
-    preset: Preset
-    width: int
-    layers: int
-    eps: float
-    seed: int
-    length: int
-    strings: int  # asked beyond MAX_EXACT bits, drawn at random
-
-    def check(self) -> None:
-        if min(self.width, self.layers, self.length, self.strings) < 1 or self.seed < 0:
-            raise InputError(f"{self} needs a width, layers, a length, strings, and a seed from 0 on")
-
-    @property
-    def config(self) -> TransformerConfig:
-        """Its choices; one head."""
-        return (recognizer if self.preset == "recognizer" else encoder)(self.width, self.layers, 1, eps=self.eps)
-
-    @property
-    def model_seed(self) -> int:
-        """Of the weights, and with the length of the strings."""
-        return seed_of(PRESETS.index(self.preset), self.width, self.layers, round(self.eps * 1e9), self.seed)
-
-    @property
-    def exact(self) -> bool:
-        """Whether all strings are asked."""
-        return self.length <= MAX_EXACT
-
-    @property
-    def asked(self) -> int:
-        """Number of strings whose sensitivity is found."""
-        return 1 << self.length if self.exact else self.strings
-
-    @property
-    def cost(self) -> float:
-        """Multiply-adds, and what a trial takes besides; of a sample of strings every flip is asked as well."""
-        work = flip_work(self.config, self.length)
-        return BESIDES + self.asked * (work / (self.length + 1) if self.exact else work)
+def mixed(rows: lab.Rows) -> lab.Rows:
+    """Models of several initialisations in the random order of their seeds: intervals of a mean bet on the order."""
+    return lab.Rows(sorted(rows, key=lambda row: int(row["seed"])))
 
 
-def count_zeros(trial: Network, progress: lab.Progress) -> lab.Outcome:
-    """How many of the strings have sensitivity 0, whether the model gives one answer only, and signs not called."""
-    import torch  # as above: PyTorch takes a while
-
-    from flipscope.models.transformer import Transformer
-    from flipscope.probes.sensitivity import sensitivities, sensitivity_profile
-
-    model = Transformer(trial.config, scheme="uniform", seed=trial.model_seed)
-    if trial.exact:
-        exact = sensitivity_profile(model, trial.length, exhaustive=True, progress=progress)
-        zeros = exact.profile[0]
-        # The cube is connected: every string has sensitivity 0 just if the function is constant.
-        return {"zeros": zeros, "constant": zeros == trial.asked, "near_ties": exact.near_ties}
-    (stream,) = generators(seed_of(trial.model_seed, trial.length), 1)
-    strings = random_strings(stream, trial.strings, trial.length)
-    found = sensitivities(model, strings, progress=progress)
-    with torch.no_grad():
-        ones = int((model.eval()(torch.from_numpy(strings)) > 0).sum())
-    zeros = int((found.counts == 0).sum())
-    constant = zeros == len(strings) and ones in (0, len(strings))  # as far as the sample shows
-    return {"zeros": zeros, "constant": constant, "near_ties": found.near_ties}
+def _columns(counts: NDArray[np.int64], length: int) -> lab.Row:
+    found = {"zero_share": float(np.mean(counts == 0)), "near_share": float(np.mean(counts <= NEAR * length))}
+    return {**spectrum(counts, length), **found}

@@ -1,0 +1,195 @@
+"""Random transformers of chosen shapes, and how many of their strings no flip moves, or few: counted, not judged."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, get_args
+
+import numpy as np
+
+import flipscope.lab as lab
+from flipscope.basics.errors import InputError
+from flipscope.basics.seeds import generators, random_strings, seed_of
+from flipscope.bounds.geometry import Threshold
+from flipscope.models.config import TransformerConfig
+from flipscope.models.presets import encoder, recognizer
+from flipscope.studies.geometry._shared import flip_work
+
+Preset = Literal["recognizer", "encoder"]
+PRESETS: tuple[Preset, ...] = get_args(Preset)
+# (D-1)/2L - 5 is 2.75 for the first shape, negative for the second; the third has eps > 0, and the last is the model
+# of App. F, to which the theorem does not apply to the letter.
+SHAPES: tuple[tuple[Preset, int, int, float], ...] = (
+    ("recognizer", 32, 2, 0.0),
+    ("recognizer", 16, 2, 0.0),
+    ("recognizer", 32, 2, 1.0),
+    ("encoder", 32, 2, 1e-5),
+)
+NAMES = {shape: "{} D={} L={} eps={:g}".format(*shape) for shape in SHAPES}
+MAX_EXACT = 16  # bits: up to here all strings are asked
+BESIDES = 2e10  # multiply-adds of the half second in which a model is built and its precision checked
+# Columns of the strings found over those promised by Thm 4.5, and the sensitivity that they have: 0 as in Eq 36, and
+# at most N - k, for k as part of N.
+PARTS = {f"over_threshold_k_{part:g}N": part for part in (0.25, 0.5, 0.75, 1.0)}
+OVER = {"over_threshold": "0", **{name: f"at most N - {part:g} N" for name, part in PARTS.items()}}
+FEWEST_LENGTHS = 4  # of a model whose growth is fitted
+
+
+@dataclass(frozen=True)
+class Network(lab.Trial):
+    """A random transformer, parameters uniform in [-1, 1], on strings of one length.
+
+    A seed stands for the same model at every length, and for unrelated models of different shapes.
+    """
+
+    preset: Preset
+    width: int
+    layers: int
+    eps: float
+    seed: int
+    length: int
+    strings: int  # asked beyond MAX_EXACT bits, drawn at random
+
+    def check(self) -> None:
+        if min(self.width, self.layers, self.length, self.strings) < 1 or self.seed < 0:
+            raise InputError(f"{self} needs a width, layers, a length, strings, and a seed from 0 on")
+
+    @property
+    def config(self) -> TransformerConfig:
+        """Its choices; one head."""
+        return (recognizer if self.preset == "recognizer" else encoder)(self.width, self.layers, 1, eps=self.eps)
+
+    @property
+    def model_seed(self) -> int:
+        """Of the weights, and with the length of the strings."""
+        return seed_of(PRESETS.index(self.preset), self.width, self.layers, round(self.eps * 1e9), self.seed)
+
+    @property
+    def exact(self) -> bool:
+        """Whether all strings are asked."""
+        return self.length <= MAX_EXACT
+
+    @property
+    def asked(self) -> int:
+        """Number of strings whose sensitivity is found."""
+        return 1 << self.length if self.exact else self.strings
+
+    @property
+    def cost(self) -> float:
+        """Multiply-adds, and what a trial takes besides; of a sample of strings every flip is asked as well."""
+        work = flip_work(self.config, self.length)
+        return BESIDES + self.asked * (work / (self.length + 1) if self.exact else work)
+
+
+def profile_of(trial: Network, progress: lab.Progress) -> lab.Outcome:
+    """How many strings have each sensitivity, whether the model gives one answer only, and signs not called."""
+    import torch  # not before sizes have been checked: PyTorch takes a while
+
+    from flipscope.models.transformer import Transformer
+    from flipscope.probes.sensitivity import sensitivities, sensitivity_profile
+
+    model = Transformer(trial.config, scheme="uniform", seed=trial.model_seed)
+    if trial.exact:
+        exact = sensitivity_profile(model, trial.length, exhaustive=True, progress=progress)
+        # The cube is connected: every string has sensitivity 0 just if the function is constant.
+        constant = exact.profile[0] == trial.asked
+        return {"profile": exact.profile, "constant": constant, "near_ties": exact.near_ties}
+    (stream,) = generators(seed_of(trial.model_seed, trial.length), 1)
+    strings = random_strings(stream, trial.strings, trial.length)
+    found = sensitivities(model, strings, progress=progress)
+    with torch.no_grad():
+        ones = int((model.eval()(torch.from_numpy(strings)) > 0).sum())
+    profile = np.bincount(found.counts, minlength=trial.length + 1).tolist()
+    constant = profile[0] == len(strings) and ones in (0, len(strings))  # as far as the sample shows
+    return {"profile": profile, "constant": constant, "near_ties": found.near_ties}
+
+
+def numbers_of(trial: Network, outcome: lab.Outcome) -> lab.Row:
+    """What the strings asked say of all 2^N, against Thm 4.5: logarithms, None where no such string was met.
+
+    The columns of `OVER` are log2 of the number of strings, at the lower end of its interval, less log2 of the number
+    promised.
+    """
+    n, threshold = trial.length, Threshold(trial.width, trial.layers)
+    at_most = np.cumsum(outcome["profile"]).tolist()  # strings of sensitivity 0, of at most 1, ...
+    zeros = at_most[0]
+
+    def over(hits: int, promised: float) -> float | None:
+        least = hits / trial.asked if trial.exact else lab.share(hits, trial.asked).low
+        return n + math.log2(least) - promised if least else None
+
+    ks = {name: math.floor(part * n) for name, part in PARTS.items()}
+    return {
+        **{"asked": trial.asked, "exact": trial.exact, "exponent": threshold.exponent},
+        **{"zeros": zeros, "share": zeros / trial.asked},
+        "log2_zeros": n + math.log2(zeros / trial.asked) if zeros else None,
+        "log2_threshold": threshold.log2_at(n),
+        "over_threshold": over(zeros, threshold.log2_at(n)),
+        **{name: over(at_most[n - k], threshold.log2_at(n, k)) for name, k in ks.items()},
+    }
+
+
+def ends(rows: lab.Rows) -> tuple[lab.Rows, lab.Rows]:
+    """For each model that has both, the row of the first sampled length and that of the longest."""
+    sampled = rows.where(exact=False)
+    if len(lengths := sampled.values("length")) < 2:
+        return lab.Rows(), lab.Rows()
+    pairs = lab.matched(sampled.where(length=lengths[0]), sampled.where(length=lengths[-1]), "seed")
+    return lab.Rows(first for first, _ in pairs), lab.Rows(last for _, last in pairs)
+
+
+def growths(table: lab.Rows) -> list[tuple[bool | None, float]]:
+    """Of the models with four lengths that are not constant at all of them: whether an exponential fits, its rate.
+
+    The first is None where a sample saw no such string, and so does not say how many there are.
+    """
+    found = []
+    for _, rows in table.by("shape", "seed"):
+        if len(rows) >= FEWEST_LENGTHS and not all(rows.column("constant")):
+            rows.sort(key=lambda row: int(row["length"]))
+            exponential, rate = lab.growth(rows.column("length"), rows.column("log2_zeros"))
+            unseen = any(row["zeros"] == 0 and not row["exact"] for row in rows)
+            found.append((None if unseen else exponential, rate))
+    return found
+
+
+def _shapes(table: lab.Rows) -> list[tuple[int, tuple[str, lab.Rows]]]:
+    """The shapes that were measured, each with the number of its colour."""
+    return [(colour, group) for colour, group in enumerate(table.each("shape", NAMES.values())) if group[1]]
+
+
+def share_panel(table: lab.Rows) -> lab.Panel:
+    """The mean share of strings of sensitivity 0 against N, of all models and of those that vary."""
+    series = []
+    for colour, (shape, rows) in _shapes(table):
+        varied, name = rows.where(constant=False), f"{shape}, not constant"
+        series.append(lab.means(rows, "length", "share", shape, colour=colour))
+        series.append(lab.line(varied, "length", "share", name, "mean", band=False, dashed=True, colour=colour))
+    return lab.Panel("Share", "N", "share of strings", series, x_log=True, y_range=(0, 1))
+
+
+def number_panel(table: lab.Rows) -> lab.Panel:
+    """The number of such strings, median over the models that have any, beside the theorem's and all strings."""
+    series = []
+    for colour, (shape, rows) in _shapes(table):
+        line = partial(lab.line, x="length", band=False, colour=colour)
+        series.append(line(rows.having("log2_zeros"), y="log2_zeros", label=shape, centre="median", kind="points"))
+        if rows[0]["exponent"] > 0 and rows[0]["eps"] == 0:
+            series.append(line(rows, y="log2_threshold", label=f"threshold, {shape}", centre="mean", dashed=True))
+    every = table.values("length")
+    series.append(lab.Series("all strings", every, every, dashed=True))
+    return lab.Panel("Number", "N", "log2 of the number", series)
+
+
+def low_panel(table: lab.Rows) -> lab.Panel:
+    """The mean share of strings of sensitivity at most N - k, by k, at the longest length."""
+    length = table.values("length")[-1]
+    series = []
+    for colour, (shape, rows) in _shapes(table.where(length=length)):
+        for kind, own in (("", rows), (", not constant", rows.where(constant=False))):
+            shares = [np.cumsum(row["profile"])[::-1] / row["asked"] for row in own]  # k = 0, 1, ..., N
+            y = np.mean(shares, axis=0).tolist() if shares else []
+            series.append(lab.Series(shape + kind, list(range(len(y))), y, dashed=bool(kind), colour=colour))
+    return lab.Panel(f"Low sensitivity, N = {length}", "k", "share with s(x) ≤ N - k", series, y_range=(0, 1))
