@@ -11,17 +11,21 @@ if TYPE_CHECKING:
     from flipscope.basics.resampling import growth, student_mean, tail_exponent
     from flipscope.lab.figures import Figure, Note, Panel, Rule, Series, histogram
     from flipscope.lab.judges import (
+        GroupJudge,
+        Judge,
         Quotient,
         asymptotic,
         bound_holds,
         compare_groups,
         for_each,
         log_slope,
+        mean_of,
         never_exceeds,
         rates,
         rates_below,
         share,
         share_of,
+        share_where,
         slopes,
         unless_few,
         weakest_first,
@@ -36,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Claim",
     "Figure",
+    "GroupJudge",
+    "Judge",
     "Judgement",
     "Note",
     "Outcome",
@@ -68,6 +74,7 @@ __all__ = [
     "lines",
     "log_slope",
     "matched",
+    "mean_of",
     "means",
     "never",
     "never_exceeds",
@@ -76,6 +83,7 @@ __all__ = [
     "scales",
     "share",
     "share_of",
+    "share_where",
     "slopes",
     "student_mean",
     "survival",
@@ -93,8 +101,8 @@ __getattr__, __dir__ = lazily(
         "basics.resampling": "growth student_mean tail_exponent",
         "lab.figures": "Figure Note Panel Rule Series histogram",
         "lab.judges": (
-            "Quotient asymptotic bound_holds compare_groups for_each log_slope never_exceeds rates rates_below share "
-            "share_of slopes unless_few weakest_first with_fewest"
+            "GroupJudge Judge Quotient asymptotic bound_holds compare_groups for_each log_slope mean_of never_exceeds "
+            "rates rates_below share share_of share_where slopes unless_few weakest_first with_fewest"
         ),
         "lab.rows": "Row Rows matched",
         "lab.series": "bars estimates line lines means survival",

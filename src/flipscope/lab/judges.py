@@ -9,20 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from flipscope.basics.estimates import Estimate, proportions
+from flipscope.basics.estimates import Estimate, mean_from_samples, proportions
 from flipscope.basics.resampling import straight_line, student_mean, welch_difference
 from flipscope.basics.wording import number_text
 from flipscope.lab.rows import Row, Rows
-from flipscope.lab.verdict import Judgement, all_of, never
+from flipscope.lab.verdict import Judgement, all_of, at_least, never
 
 ERROR = 0.05  # of all intervals of a claim together
 ROUNDING = 1e-9  # a bound is not broken by so small a part of itself
 FEWEST_SLOPES, FEWEST_POINTS = 5, 3
+Judge = Callable[[Rows], Judgement]
+GroupJudge = Callable[[Any, Rows, float], Judgement]  # of the rows of a group, at a confidence
 
 
 def for_each(
     groups: Iterable[tuple[Any, Rows]],
-    judge: Callable[[Any, Rows, float], Judgement],
+    judge: GroupJudge,
     *,
     missing: str = "nothing was measured",
     intervals: int = 1,
@@ -94,6 +96,55 @@ def share_of(rows: Rows, test: Callable[[Row], bool], confidence: float = 1 - ER
     return share(sum(map(test, rows)), len(rows), confidence)
 
 
+def mean_of(
+    column: str,
+    says: Callable[..., Judgement],
+    limit: float,
+    quantity: str,
+    *,
+    within: tuple[float, float] = (0.0, 1.0),
+    unit: str = "models",
+) -> GroupJudge:
+    """A judge for `for_each`: the mean of a column over a group's rows, with `says` at least or at most a limit.
+
+    The values lie `within` these ends. Where it is undecided it says how many rows it takes at least.
+
+    >>> from flipscope.lab.verdict import at_least
+    >>> rows = Rows({"init": init, "share": 1.0} for init in ("uniform", "gaussian") for _ in range(60))
+    >>> judged = for_each(rows.by("init"), mean_of("share", at_least, 0.9, "share of strings at 0"))
+    >>> judged.verdict, judged.quantity
+    ('reproduced', 'share of strings at 0, uniform')
+    """
+    low, high = within
+
+    def one(group: Any, rows: Rows, confidence: float) -> Judgement:
+        found = mean_from_samples(rows.column(column), low, high, confidence)
+        reach = (high - limit if says is at_least else limit - low) / (high - low)
+        return with_fewest(says(found, limit, f"{quantity}, {group}", unit=unit), found, reach, f"{unit} in each group")
+
+    return one
+
+
+def share_where(
+    test: Callable[[Row], bool], says: Callable[..., Judgement], limit: float, quantity: str, *, unit: str = "models"
+) -> GroupJudge:
+    """A judge for `for_each`: the share of a group's rows that pass the test, with `says` at least or at most a limit.
+
+    >>> from flipscope.lab.verdict import at_least
+    >>> rows = Rows({"init": "uniform", "y": 0.0} for _ in range(60))
+    >>> judge = share_where(lambda row: row["y"] < 1, at_least, 0.9, "share of models below 1")
+    >>> for_each(rows.by("init"), judge).verdict
+    'reproduced'
+    """
+
+    def one(group: Any, rows: Rows, confidence: float) -> Judgement:
+        found = share_of(rows, test, confidence)
+        reach = 1 - limit if says is at_least else limit
+        return with_fewest(says(found, limit, f"{quantity}, {group}", unit=unit), found, reach, f"{unit} in each group")
+
+    return one
+
+
 @dataclass(frozen=True)
 class Quotient:
     """Something measured over its bound, and where: what `bound_holds` judges.
@@ -141,7 +192,7 @@ def rates(table: Rows, hits: str, of: str, bound: str) -> Rows:
     return Rows({**row, "quotient": share(row[hits], row[of], confidence).scaled(1 / row[bound])} for row in rows)
 
 
-def rates_below(hits: str, of: str, bound: str, place: str, *, fewest: int) -> Callable[[Rows], Judgement]:
+def rates_below(hits: str, of: str, bound: str, place: str, *, fewest: int) -> Judge:
     """A judge: a probability is at most its bound in every row that has one; `place` names a row by its columns.
 
     >>> judge = rates_below("hits", "of", "bound", "N = {n}", fewest=1)
@@ -198,7 +249,7 @@ def asymptotic(found: Judgement) -> Judgement:
     return found.left_open(f"{found.note}; {note}" if found.note else note, "longer strings")
 
 
-def never_exceeds(column: str, bound: str, what: str = "share of cases that break it") -> Callable[[Rows], Judgement]:
+def never_exceeds(column: str, bound: str, what: str = "share of cases that break it") -> Judge:
     """A judge: a column is never above the column of its bound; rows without a bound do not count.
 
     >>> judge = never_exceeds("y", "bound")

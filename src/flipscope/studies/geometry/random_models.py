@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Literal, Unpack, get_args
@@ -17,7 +18,7 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import generators, random_strings, seed_of
 from flipscope.models.config import TransformerConfig
 from flipscope.models.shapes import random_shape
-from flipscope.studies.geometry._shared import flip_memory, flip_work, spectrum
+from flipscope.studies.geometry._shared import flip_memory, flip_work, spectrum, spectrum_panel
 
 if TYPE_CHECKING:
     from flipscope.models.init import Scheme
@@ -32,6 +33,9 @@ SPEED = 3.8e10  # multiply-adds a second of one core, for `cost` and the budgets
 SCREEN_OVERHEAD = 5
 NEAR = 1 / 20  # of N: sensitivity near 0
 SEEN_THROUGH = 0.1  # share of the models on which the screen can skip nothing
+MEDIAN = 400  # strings whose logits' median is a threshold; an even number, so that no logit is at it
+SETTINGS = {"layers": "layers L", "width": "width D", "ffn_multiple": "FFN multiple"}
+TOTALS = ("rechecked", "near_ties", "skipped", "audited", "wrong", "seconds")
 
 
 def measured(shape: TransformerConfig, init: Scheme, seed: int, strings: Bits, **options: Unpack[Options]) -> Flips:
@@ -58,13 +62,10 @@ class Draw(lab.Trial):
     first: int  # of the strings of the data set
     count: int
     screened: bool  # whether flips that are unlikely to matter are skipped, with an audit
-    centred: int = 0  # of these strings, asked again with the threshold at the median logit; there nothing is skipped
 
     def check(self) -> None:
         if min(self.data_set, self.model, self.first) < 0 or min(self.length, self.count) < 1 or self.widest < 16:
             raise InputError(f"{self} needs numbers from 0 on, a length, a count, and room for the least width, 16")
-        if not 0 <= self.centred <= self.count or (self.centred and self.count < 2):
-            raise InputError(f"{self} needs at least two strings for a median, and at most as many centred as asked")
 
     @property
     def seed(self) -> int:
@@ -85,7 +86,7 @@ class Draw(lab.Trial):
     def cost(self) -> float:
         """About the seconds it takes on one core."""
         computed = SCREEN_OVERHEAD + self.count * (SEEN_THROUGH + 1 / self.length) if self.screened else self.count
-        return (computed + self.centred) * flip_work(self.shape, self.length) / SPEED
+        return computed * flip_work(self.shape, self.length) / SPEED
 
     @property
     def memory(self) -> int:
@@ -113,11 +114,10 @@ class Plan:
     strings: tuple[int, int]  # fewest and most a model
     seconds: float  # a model is given as many strings as take so long without the screen; dearer ones are screened
     piece: tuple[int, float]  # one trial: at least so many strings, and more only if they take at most so long
-    centred: tuple[int, int, float]  # strings with the median threshold: fewest and most a model, seconds as above
     widest: int = WIDEST
 
-    def draws(self, init: Init, data_set: int, model: int) -> list[Draw]:
-        """The trials of one model."""
+    def draws(self, init: Init, data_set: int, model: int, screen: bool = True) -> list[Draw]:
+        """The trials of one model; without `screen` also dear ones are computed flip by flip."""
         whole = Draw(init, data_set, model, self.length, self.widest, 0, 1, False)
         least, most = self.strings
         affordable = int(self.seconds / whole.cost)
@@ -125,35 +125,40 @@ class Plan:
         fewest, seconds = self.piece
         parts = max(1, min(math.ceil(count * whole.cost / seconds), count // fewest))
         ends = np.linspace(0, count, parts + 1).astype(int).tolist()
-        few, many, short = self.centred
-        centred = min(max(int(short / whole.cost), few), many, ends[1])
-        whole = replace(whole, screened=affordable < count)
-        return [
-            replace(whole, first=first, count=last - first, centred=0 if first else centred)
-            for first, last in itertools.pairwise(ends)
-        ]
+        whole = replace(whole, screened=screen and affordable < count)
+        return [replace(whole, first=first, count=last - first) for first, last in itertools.pairwise(ends)]
+
+    def all_draws(self, screen: bool = True) -> list[Draw]:
+        """The trials of a scale."""
+        drawn = itertools.product(INITS, range(self.data_sets), range(self.models))
+        return [draw for chosen in drawn for draw in self.draws(*chosen, screen)]
 
 
 def spectra(trial: Draw, progress: lab.Progress) -> lab.Outcome:
-    """The sensitivities of the strings, how many are answered 1, and sensitivities with the median threshold.
-
-    The median is that of the logits of the trial's strings, midway between two of them.
-    """
+    """The sensitivities of the strings, how the signs came about, and how many strings are answered 1."""
     from flipscope.flips.engine import open_engine  # as above
     from flipscope.models.transformer import Transformer
     from flipscope.probes.sensitivity import sensitivities
 
     model, strings = Transformer(trial.shape, scheme=trial.init, seed=trial.seed), trial.strings()
     found = sensitivities(model, strings, heuristic=trial.screened, progress=progress)
-    logits = open_engine(model).logits(strings)
     signs = {name: getattr(found, name) for name in ("counts", "path", "precision", "rechecked", "near_ties")}
     guesses = {name: getattr(found.screening, name, 0) for name in ("skipped", "audited", "wrong")}
-    outcome = {"config": trial.shape.as_dict(), **signs, **guesses, "ones": int((logits > 0).sum())}
-    if trial.centred:
-        median = float(np.median(logits[: 2 * (len(logits) // 2)]))
-        again = sensitivities(model, strings[: trial.centred], threshold=median)
-        outcome |= {"centred_counts": again.counts, "centred_near_ties": again.near_ties}
-    return outcome
+    ones = int((open_engine(model).logits(strings) > 0).sum())
+    return {"config": trial.shape.as_dict(), **signs, **guesses, "ones": ones}
+
+
+def spectra_around_the_median(trial: Draw, progress: lab.Progress) -> lab.Outcome:
+    """The same with the threshold at the median of the logits of `MEDIAN` strings; no flip can be screened there."""
+    from flipscope.flips.engine import open_engine
+    from flipscope.models.transformer import Transformer
+    from flipscope.probes.sensitivity import sensitivities
+
+    model = Transformer(trial.shape, scheme=trial.init, seed=trial.seed)
+    median = float(np.median(open_engine(model).logits(replace(trial, count=MEDIAN).strings())))
+    found = sensitivities(model, trial.strings(), threshold=median, progress=progress)
+    signs = {name: getattr(found, name) for name in ("counts", "path", "precision", "rechecked", "near_ties")}
+    return {"config": trial.shape.as_dict(), "median": median, **signs}
 
 
 def joined(pieces: lab.Rows) -> lab.Row:
@@ -161,18 +166,31 @@ def joined(pieces: lab.Rows) -> lab.Row:
     pieces.sort(key=lambda piece: int(piece["first"]))
     first, shape = pieces[0], TransformerConfig.from_dict(pieces[0]["config"])
     counts, length = np.concatenate(pieces.column("counts")), first["length"]
-    centred = first.get("centred_counts")
     return {
         **{name: first[name] for name in ("init", "data_set", "model", "seed", "length", "path", "screened")},
         **{name: getattr(shape, name) for name in ("layers", "heads", "width")},
         "ffn_multiple": shape.hidden_width // shape.width,
-        **_columns(counts, length),
-        "constant": not counts.any() and pieces.total("ones") in (0, len(counts)),
+        **columns(counts, length),
+        "constant": "ones" in first and not counts.any() and pieces.total("ones") in (0, len(counts)),
         "largest": int(counts.max()),
-        **{name: pieces.total(name) for name in ("rechecked", "near_ties", "skipped", "audited", "wrong", "seconds")},
-        **({} if centred is None else {f"centred_{key}": value for key, value in _columns(centred, length).items()}),
-        "centred_near_ties": first.get("centred_near_ties", 0),
+        **{name: pieces.total(name) for name in TOTALS if name in first},
     }
+
+
+def models_of(results: Sequence[lab.Result]) -> lab.Rows:
+    """One row per model, by initialisation."""
+    rows = lab.Rows(
+        {**each.trial.content(), **each.outcome, "seed": each.trial.seed, "seconds": each.seconds}  # type: ignore[attr-defined]
+        for each in results
+    )
+    models = (own for _, inits in rows.each("init", INITS) for _, own in inits.by("data_set", "model"))
+    return lab.Rows(map(joined, models))
+
+
+def mean_profile(rows: lab.Rows) -> list[float]:
+    """The share of strings at each sensitivity, every transformer counted the same."""
+    shares = [np.array(row["profile"]) / row["strings"] for row in rows]
+    return [float(share) for share in np.mean(shares, axis=0)] if shares else []
 
 
 def mixed(rows: lab.Rows) -> lab.Rows:
@@ -180,6 +198,56 @@ def mixed(rows: lab.Rows) -> lab.Rows:
     return lab.Rows(sorted(rows, key=lambda row: int(row["seed"])))
 
 
-def _columns(counts: NDArray[np.int64], length: int) -> lab.Row:
-    found = {"zero_share": float(np.mean(counts == 0)), "near_share": float(np.mean(counts <= NEAR * length))}
-    return {**spectrum(counts, length), **found}
+def average_bins(rows: lab.Rows) -> list[float]:
+    """The share of transformers by average sensitivity, in bins of one bit."""
+    averages = [int(row["average_sensitivity"]) for row in rows]
+    return [float(share) for share in np.bincount(averages, minlength=rows[0]["length"] + 1) / len(rows)]
+
+
+def panels_by_init(table: lab.Rows, heights: Callable[[lab.Rows], list[float]], x: str, y: str) -> list[lab.Panel]:
+    """Bars on a log scale for each initialisation, beside the N/2 of a random function."""
+    panels = []
+    for colour, (init, rows) in enumerate(table.each("init", INITS)):
+        if rows:
+            title = f"{init.replace('_', ' ').capitalize()}, {len(rows)} transformers"
+            bars = lab.bars(title, heights(rows), colour=colour)
+            panels.append(spectrum_panel(title, x, y, [bars], rows[0]["length"] / 2))
+    return panels
+
+
+def by_setting(table: lab.Rows) -> list[tuple[str, lab.Rows]]:
+    """The models of each depth, of each width, and of each FFN multiple."""
+    return [(f"{name} = {value}", own) for column, name in SETTINGS.items() for value, own in mixed(table).by(column)]
+
+
+def breakdown(table: lab.Rows) -> lab.Figure:
+    """Share of strings of sensitivity 0 and average sensitivity by each setting."""
+    half = table[0]["length"] / 2
+    panels = [
+        lab.Panel(
+            "",
+            name,
+            y,
+            [lab.means(mixed(table), column, measure, "mean over models", (0, end), kind="points")],
+            x_log=column != "layers",
+            y_range=(0, min(1.0, end)) if end == 1 else (0, 1.1 * half),
+            rules=[lab.Rule(half, "random function")] if end > 1 else [],
+        )
+        for column, name in SETTINGS.items()
+        for measure, y, end in (
+            ("zero_share", "share with s(x) = 0", 1),
+            ("average_sensitivity", "mean s(x)", 2 * half),
+        )
+    ]
+    caption = "Means over the transformers of each depth, width and FFN multiple, all initialisations together."
+    return lab.Figure("random-init-breakdown", "Insensitivity by depth, width and FFN", caption, panels, where="§6")
+
+
+def columns(counts: NDArray[np.int64], length: int) -> lab.Row:
+    """What the sensitivities of a model's strings come to; `relative` is the average in units of N/2."""
+    return {
+        **spectrum(counts, length),
+        "relative": 2 * float(counts.mean()) / length,
+        "zero_share": float(np.mean(counts == 0)),
+        "near_share": float(np.mean(counts <= NEAR * length)),
+    }

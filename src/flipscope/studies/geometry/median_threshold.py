@@ -1,0 +1,92 @@
+"""Random transformers around the median of their own logits, where no constant is left (§6, a question left open)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import flipscope.lab as lab
+from flipscope.studies.geometry._shared import how_measured
+from flipscope.studies.geometry.random_models import (
+    INITS,
+    MEDIAN,
+    NEAR,
+    Draw,
+    Plan,
+    average_bins,
+    mean_profile,
+    models_of,
+    panels_by_init,
+    spectra_around_the_median,
+)
+
+FAR, VAST = 1 / 2, 9 / 10  # of the N/2 of a random function; share of strings that is the vast majority
+
+
+def _judge(one: lab.GroupJudge) -> lab.Judge:
+    def judge(table: lab.Rows) -> lab.Judgement:
+        inits = table.each("init", INITS)
+        return lab.for_each(inits, one, missing="no model is done", sort=True, what="initialisations")
+
+    return judge
+
+
+class MedianThreshold(lab.Study):
+    """Whether random transformers are insensitive only because most of them are constant."""
+
+    name, paper = "median-threshold", "000"
+    title = "Sensitivity spectra of random transformers with the threshold at the median of their logits"
+    scales = lab.scales(
+        "the transformers of random-init, {data_sets} data sets, {models} each, N = {length}, width at most {widest}, "
+        "{strings[0]:,} to {strings[1]:,} strings per transformer",
+        smoke=(0.1, Plan(2, 1, 40, (4, 20), 0.1, (4, 600.0), 64)),
+        laptop=(7, Plan(64, 1, 100, (4, 100), 1.0, (4, 600.0), 512)),
+        paper=(30_000, Plan(10, 50, 100, (1_000, 1_000), 60.0, (50, 600.0), 1024)),
+    )
+    deviations = lab.deviations(
+        ("experiment", "silent: the threshold is 0", f"the median logit of {MEDIAN} strings", "most are constant at 0"),
+        ("strings per model", "10,000", "4 to 100; paper 1,000", "no flip can be screened near the threshold"),
+        ("models, width (laptop)", "500 per initialisation, up to 1,024", "64, at most 512", "7 minutes"),
+    )
+    claims = (
+        lab.Claim(
+            "around the median: far below a random function",
+            "§6",
+            "left open: whether insensitivity is owed to a threshold that is far from all logits",
+            f"mean average sensitivity over models: at most {FAR:g} of N/2 under each initialisation",
+            _judge(lab.mean_of("relative", lab.at_most, FAR, "average sensitivity over N/2", within=(0, 2))),
+            exploratory=True,
+        ),
+        lab.Claim(
+            "around the median: most strings are insensitive",
+            "§6",
+            "left open, as above",
+            f"share of strings with sensitivity at most N/{1 / NEAR:g}, averaged over models: {VAST:g} or more under "
+            "each initialisation",
+            _judge(lab.mean_of("near_share", lab.at_least, VAST, f"share of strings with s(x) ≤ N/{1 / NEAR:g}")),
+            exploratory=True,
+        ),
+    )
+
+    def trials(self, scale: str) -> list[Draw]:
+        plan: Plan = self.scales[scale].settings
+        return plan.all_draws(screen=False)
+
+    def measure(self, trial: Draw, progress: lab.Progress) -> lab.Outcome:
+        return spectra_around_the_median(trial, progress)
+
+    def summarise(self, results: Sequence[lab.Result]) -> lab.Rows:
+        return models_of(results)
+
+    def provenance(self, table: lab.Rows) -> list[str]:
+        return how_measured(table)
+
+    def draw(self, table: lab.Rows) -> list[lab.Figure]:
+        panels = [
+            *panels_by_init(table, mean_profile, "sensitivity", "share of strings"),
+            *panels_by_init(table, average_bins, "average sensitivity", "share of transformers"),
+        ]
+        caption = "Spectra, and below average sensitivities, on a log scale. Every transformer counts the same."
+        return [lab.Figure("median-threshold", self.title, caption, panels, where="§6")]
+
+
+STUDY = MedianThreshold()
