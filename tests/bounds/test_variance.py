@@ -128,7 +128,8 @@ def test_the_gaussian_tail_of_the_blowup() -> None:
         [neighbourhood(shaken(s, sigma, width, gaussian=True), x, range(3)).tau.max() - 1 for s in range(draws)]
     )
     bounds = {
-        level: geometry.gaussian_blowup_tail(width, 2, length, sigma, level, neighbours=3) for level in (8.0, 20.0, 60.0)
+        level: geometry.gaussian_blowup_tail(width, 2, length, sigma, level, neighbours=3)
+        for level in (8.0, 20.0, 60.0)
     }
     for level, bound in bounds.items():
         assert surely(int((worst > level).sum()), draws) <= bound

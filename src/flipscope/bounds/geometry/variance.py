@@ -18,8 +18,8 @@ is below eta^2 where that projection is in a ball of radius sqrt(D) eta:
 
 with equality to first order as eta -> 0 where y has variance 0. The paper covers the space by cubes instead, and takes
 sigma^2 = 1/20M (Lem E.8) for the constants of all of them to have a finite mean. The tail of the blowup needs no such
-thing: it holds for every sigma, hence for the sigma^2 = 1/D of Rem E.9. What the remark leaves open is the other half of
-Lem E.8 alone, one constant in |T(x) - T(x')| = O(N^(zeta-1)) for all parameters: for each of them there is one.
+thing: it holds for every sigma, hence for the sigma^2 = 1/D of Rem E.9. What that remark leaves open is the other half
+of Lem E.8 only, one constant in |T(x) - T(x')| = O(N^(zeta-1)) for all parameters: each of them has its own.
 """
 
 from __future__ import annotations
