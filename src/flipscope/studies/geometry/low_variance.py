@@ -58,18 +58,8 @@ class LowVariance(lab.Study):
     deviations = lab.deviations(
         ("experiment", "silent: a lemma", "Monte Carlo", "it states what can be counted"),
         ("bound of Lem E.2", "(sqrt(D) eta/rho)^(D-1)", "that, and a corrected one", "false for D < 5"),
-        (
-            "Gaussian biases",
-            "covered by cubes, sigma^2 = 1/20M",
-            "one bound, every sigma",
-            "derived (docs/geometry.md)",
-        ),
-        (
-            "rare events at D < 5",
-            "silent",
-            "counted in the cylinder of Fig 2",
-            "at D = 4 a quotient of 1.02 is to be seen",
-        ),
+        ("Gaussian biases", "by cubes, sigma^2 = 1/20M", "one bound for every sigma", "derived (docs/geometry.md)"),
+        ("rare events at D < 5", "silent", "counted in the cylinder of Fig 2", "at D = 4 the quotient is 1.02"),
     )
     claims = (
         lab.Claim(
@@ -126,10 +116,8 @@ class LowVariance(lab.Study):
         elif trial.law == "gaussian":
             bounds = {"gaussian": geometry.gaussian_low_variance_bound(*at)}
         else:
-            bounds = {
-                "printed": geometry.printed_low_variance_bound(*at),
-                "corrected": geometry.low_variance_bound(*at),
-            }
+            printed, corrected = geometry.printed_low_variance_bound(*at), geometry.low_variance_bound(*at)
+            bounds = {"printed": printed, "corrected": corrected}
         told = {name: bound for name, bound in bounds.items() if bound < 1 and bound * trial.samples >= EXPECTED}
         return {**super().row(trial, outcome), **dict.fromkeys(("printed", "corrected", "gaussian")), **told}
 
@@ -142,9 +130,7 @@ class LowVariance(lab.Study):
             ("Gaussian biases, y = 0", shown, "gaussian"),
         ):
             series = [
-                lab.estimates(
-                    f"sqrt(D) eta = {ratio} of the size", own.column("width"), own.column("quotient"), "points"
-                )
+                lab.estimates(f"sqrt(D) eta = {ratio} size", own.column("width"), own.column("quotient"), "points")
                 for ratio, own in lab.rates(rows, "hits", "samples", bound).by("ratio")
             ]
             panels.append(lab.Panel(title, "width D", "probability / bound", series, rules=rules))
