@@ -50,7 +50,7 @@ def _values(*values: float, models: int = 10_000) -> Rows:
 @pytest.mark.parametrize("bound", [*BOUNDS, 0.9, 1e-3])
 def test_levels_are_where_the_bound_is(bound: float) -> None:
     for width, layers in SHAPES:
-        assert blowup_tail(width, layers, LENGTH, 1.0, _level(width, layers, bound)) == pytest.approx(bound)
+        assert blowup_tail(width, layers, LENGTH, 1.0, _level((width, layers), bound)) == pytest.approx(bound)
 
 
 def test_a_tail_above_its_bound_contradicts() -> None:
@@ -60,7 +60,7 @@ def test_a_tail_above_its_bound_contradicts() -> None:
 
 
 def test_too_many_models_beyond_a_level_contradict_wherever_the_others_are() -> None:
-    beyond = 1.01 * _level(4, 1, 0.1)
+    beyond = 1.01 * _level((4, 1), 0.1)
     found = BOUND.judge(_values(1.0, 1.0, 1.0, 1.0, beyond))  # a fifth, where the bound is 0.1 and falls
     assert (found.verdict, found.measured) == ("contradicted", pytest.approx(2.0))
     assert "bound 0.1" in found.quantity

@@ -30,7 +30,7 @@ def in_cylinder(
     normal -= normal.mean(axis=1, keepdims=True)
     radius = kappa * stream.random((count, 1)) ** (1 / (width - 1))
     ball: Float64[np.ndarray, "count width"] = radius * normal / np.linalg.norm(normal, axis=1, keepdims=True)
-    return ball - (centre - centre.mean()) + stream.uniform(-rho, rho, (count, 1))
+    return ball - (centre - centre.mean()) + stream.uniform(-rho, rho, (count, 1))  # type: ignore[no-any-return]
 
 
 def picture(title: str, points: Float64[np.ndarray, "point axis"], rho: float) -> lab.Panel:

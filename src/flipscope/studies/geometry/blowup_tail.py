@@ -43,16 +43,16 @@ def _exponent(shape: tuple[int, int], rows: lab.Rows, confidence: float) -> lab.
     return lab.at_least(found, SLACK, name, unit="models")
 
 
-def _level(width: int, layers: int, bound: float) -> float:
+def _level(shape: tuple[int, int], bound: float) -> float:
     """The level at which the bound is so small; it falls like a power."""
     far = 1e6
-    return float(far * (blowup_tail(width, layers, LENGTH, 1.0, far) / bound) ** (1 / (width - 1)))
+    return float(far * (blowup_tail(*shape, LENGTH, 1.0, far) / bound) ** (1 / (shape[0] - 1)))
 
 
 def _below_bound(shape: tuple[int, int], rows: lab.Rows, confidence: float) -> lab.Judgement:
     values, parts = np.array(rows.pooled("largest")), []
     for bound in BOUNDS:
-        level = _level(*shape, bound)
+        level = _level(shape, bound)
         beyond = int(np.count_nonzero(values > level))
         name = f"share of models beyond {level:.3g} over the bound {bound:g} there, {NAME.format(*shape)}"
         found = lab.share(beyond, len(values), confidence).scaled(1 / bound)
@@ -111,7 +111,7 @@ class BlowupTail(lab.Study):
         tails, bounds = [], []
         for colour, (shape, rows) in enumerate(table.by("width", "layers")):
             tails.append(lab.survival(NAME.format(*shape), rows.pooled("largest"), colour=colour))
-            levels = [_level(*shape, bound) for bound in (1.0, 1e-4)]
+            levels = [_level(shape, bound) for bound in (1.0, 1e-4)]
             bounds.append(lab.Series(f"{tails[-1].label}, bound", levels, [1.0, 1e-4], dashed=True, colour=colour))
         panel = lab.Panel("", "t", "share of models with max z > t", [*tails, *bounds], x_log=True, y_log=True)
         caption = "Lines of slope -(D-1) are predicted, below the dashed bounds, which begin where they are 1."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import flipscope.lab as lab
 from flipscope.basics.seeds import generators, random_strings
@@ -57,10 +58,13 @@ def falls_like_1_over_n(column: str, *, positive: bool = True) -> Callable[[lab.
     return judge
 
 
+def _telling(table: lab.Rows) -> lab.Rows:
+    """The rows in which the bound is below the diameter of the activations, so that something could exceed it."""
+    return table.having("bound").where(lambda row: row["bound"] < row["diameter"])
+
+
 def _judge_constant(table: lab.Rows) -> lab.Judgement:
-    """Whether the influence is below the bound where that is below the diameter of all activations."""
-    bounded = table.having("bound")
-    telling = bounded.where(lambda row: row["bound"] < row["diameter"])
+    bounded, telling = table.having("bound"), _telling(table)
     said = f"in {len(bounded) - len(telling)} of {len(bounded)} cases the bound says nothing"
     if not telling:
         return lab.Judgement.without(said, "smaller weights, a larger eps or longer strings")
@@ -85,26 +89,28 @@ class InfluenceDecay(lab.Study):
         ("weights up to 0.1", "silent", "beside 0.25 and 1", "for larger ones the constant says nothing at these N"),
     )
     claims = (
-        lab.Claim(
-            "mean influence falls like 1/N",
-            "Cor 3.3",
-            "with eps > 0, the influence of a bit on the EOS activation is O(1/N)",
-            f"log-log slope of the mean over positions, averaged over models: at most {STEEPEST:g}",
-            falls_like_1_over_n("mean"),
-        ),
-        lab.Claim(
-            "largest influence falls like 1/N",
-            "Cor 3.3",
-            "the same at every position, so for the most influential one too, once N is large enough",
-            f"the same of the largest over positions and strings: at most {STEEPEST:g}",
-            falls_like_1_over_n("largest"),
+        *(
+            lab.Claim(
+                f"{column} influence falls like 1/N", "Cor 3.3", statement, criterion, falls_like_1_over_n(column)
+            )
+            for column, statement, criterion in (
+                (
+                    "mean",
+                    "with eps > 0, the influence of a bit on the EOS activation is O(1/N)",
+                    f"log-log slope of the mean over positions, averaged over models: at most {STEEPEST:g}",
+                ),
+                (
+                    "largest",
+                    "the same at every position, so for the most influential one too, once N is large enough",
+                    f"the same of the largest over positions and strings: at most {STEEPEST:g}",
+                ),
+            )
         ),
         lab.Claim(
             "influence stays below the explicit constant over N",
             "Cor 3.3",
             "the constant depends on weights and eps, not on the string or N",
-            "the largest influence on any string against the bound with the constants of the weights, where that is "
-            "below the distance of any two activations",
+            "the largest influence on any string against the bound, where that is below the largest possible influence",
             _judge_constant,
         ),
         lab.Claim(
@@ -150,30 +156,26 @@ class InfluenceDecay(lab.Study):
         return {**super().row(trial, outcome), "beta_bound": bound}
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:
+        def panel(title: str, y: str, rows: lab.Rows, column: str, **look: Any) -> lab.Panel:
+            lines = [
+                lab.line(
+                    own.where(lambda row: row[column] > 0), "length", column, f"eps = {eps:g}", colour=EPS.index(eps)
+                )
+                for eps, own in rows.by("eps")
+            ]
+            return lab.Panel(title, "N", y, lines, x_log=True, y_log=True, **look)
+
         panels = [
-            lab.Panel(
-                f"{name}, weights up to {size:g}",
-                "N",
-                "influence on the EOS activation",
-                lab.lines(rows, "length", column, "eps", "eps = {:g}"),
-                x_log=True,
-                y_log=True,
-            )
-            for column, name in (("mean", "mean over positions"), ("largest", "largest over positions"))
+            panel(f"{column} over positions, weights up to {size:g}", "influence on the EOS activation", rows, column)
+            for column in ("mean", "largest")
             for size, rows in table.by("scale")
         ]
-        telling = table.having("bound").where(lambda row: row["bound"] < row["diameter"])
         for title, rows, column, bound in (
-            ("largest influence, where its bound says something", telling, "largest", "bound"),
+            ("largest influence, where its bound says something", _telling(table), "largest", "bound"),
             ("largest blowup beta", table.having("beta_bound"), "beta", "beta_bound"),
         ):
             parts = lab.Rows({**row, "part": row[column] / row[bound]} for row in rows)
-            colours = {eps: number for number, (eps, _) in enumerate(table.by("eps"))}
-            lines = [
-                lab.line(own, "length", "part", f"eps = {eps:g}", colour=colours[eps]) for eps, own in parts.by("eps")
-            ]
-            rules = [lab.Rule(1.0, "the bound")]
-            panels.append(lab.Panel(title, "N", "measured / bound", lines, x_log=True, y_log=True, rules=rules))
+            panels.append(panel(title, "measured / bound", parts, "part", rules=[lab.Rule(1.0, "the bound")]))
         caption = "Geometric mean over models; bands from the smallest to the largest model."
         return [lab.Figure("influence-decay", self.title, caption, panels, columns=3, where="Cor 3.3, Lem 3.2")]
 

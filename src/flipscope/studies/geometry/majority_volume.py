@@ -66,7 +66,7 @@ def _quotients(table: lab.Rows, other: str) -> lab.Rows:
 
 
 def _judge_larger(table: lab.Rows, other: str) -> lab.Judgement:
-    """Whether Majority survives larger perturbations, at the longest length that enough models of both learned."""
+    """At the longest length that enough models of both learned."""
     for length, rows in reversed(list(_quotients(table, other).by("length"))):
         if len(rows) >= FEWEST:
             name = f"log of the quotient of half radii, Majority over {other.capitalize()}, N = {length}"
