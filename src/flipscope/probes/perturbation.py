@@ -10,7 +10,7 @@ from torch import nn
 
 from flipscope.basics.errors import InputError
 from flipscope.cube.functions import BooleanFunction
-from flipscope.probes.recognition import recognition
+from flipscope.probes.recognition import recognizes
 
 
 def survivors(
@@ -39,7 +39,7 @@ def survivors(
         for _ in range(count):
             for parameter, value in original:
                 parameter.copy_(value + torch.from_numpy(stream.uniform(-radius, radius, tuple(value.shape))))
-            kept += recognition(model, f, margin).recognized
+            kept += recognizes(model, f, margin)
         for parameter, value in original:
             parameter.copy_(value)
     return kept
