@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 import torch
 from bounds.recognisers import build, changes, strings
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import proportion_bounds
@@ -74,22 +77,89 @@ def test_from_which_width_the_printed_lemma_holds() -> None:
     assert geometry.PAPER_HOLDS_FROM == 5
 
 
+@given(st.integers(2, 60), st.floats(1e-4, 1e-2), st.floats(0.5, 5.0))
+def test_how_far_the_corrected_bound_is_from_the_printed_one(width: int, eta: float, rho: float) -> None:
+    printed = math.log(math.sqrt(width) * eta / rho) * (width - 1)
+    if -600 < printed < -1:  # neither is rounded to a probability
+        factor = geometry.corrected_over_printed(width)
+        assert geometry.low_variance_bound(width, eta, rho) == pytest.approx(factor * math.exp(printed), rel=1e-9)
+
+
 def test_probabilities_stay_probabilities() -> None:
-    for bound in (geometry.low_variance_bound, geometry.printed_low_variance_bound):
+    bounds = geometry.low_variance_bound, geometry.printed_low_variance_bound, geometry.gaussian_low_variance_bound
+    for bound in bounds:
         assert bound(3, 10.0, 1.0) == 1
         assert 0 < bound(2000, 1e-3, 1.0) < 1e-300, "too small for a float, but a bound must not be 0"
+
+
+# ---------------------------------------------------------------- Lem E.8
+
+
+@given(st.integers(2, 20), st.floats(1e-3, 2.0), st.floats(0.05, 5.0), st.floats(0.0, 4.0))
+def test_the_gaussian_bound_is_above_the_exact_probability(width: int, eta: float, sigma: float, shift: float) -> None:
+    # ||P(y + Z)||^2 / sigma^2 is chi-square with D - 1 degrees of freedom, off centre by ||P y||^2 / sigma^2.
+    radius = width * (eta / sigma) ** 2
+    exact = stats.ncx2.cdf(radius, width - 1, shift) if shift else stats.chi2.cdf(radius, width - 1)
+    bound = geometry.gaussian_low_variance_bound(width, eta, sigma)
+    assert exact <= bound * (1 + 1e-9)
+    if not shift and radius < 1e-4 and bound > 1e-200:
+        assert exact >= 0.99 * bound, "it is reached as eta goes to 0"
+
+
+@pytest.mark.parametrize("width", [2, 3, 5, 8])
+@pytest.mark.parametrize("shift", [0.0, 0.3])
+def test_small_gaussian_variance_is_as_rare_as_the_bound_says(width: int, shift: float) -> None:
+    draws, sigma = 200_000, 0.7
+    stream = np.random.default_rng(width)
+    vectors = stream.normal(0, sigma, (draws, width)) + shift * stream.uniform(-1, 1, width)
+    seen = 0
+    for eta in (0.05, 0.15, 0.3):
+        hits = int((vectors.var(axis=1) < eta**2).sum())
+        bound = geometry.gaussian_low_variance_bound(width, eta, sigma)
+        assert surely(hits, draws) <= bound
+        seen += hits > 0.3 * bound * draws > 10
+    assert seen, "somewhere the bound is near what happens"
+
+
+def test_the_gaussian_tail_of_the_blowup() -> None:
+    draws, length, sigma, width = 150, 6, 1.0, 3
+    x = strings(0, 1, length)
+    worst = np.array(
+        [neighbourhood(shaken(s, sigma, width, gaussian=True), x, range(3)).tau.max() - 1 for s in range(draws)]
+    )
+    bounds = {
+        level: geometry.gaussian_blowup_tail(width, 2, length, sigma, level, neighbours=3)
+        for level in (8.0, 20.0, 60.0)
+    }
+    for level, bound in bounds.items():
+        assert surely(int((worst > level).sum()), draws) <= bound
+    assert bounds[60.0] < 0.1
+    assert (worst > 2.0).any(), "there is a tail to bound"
+
+
+def test_the_gaussian_tail_counts_every_place_and_has_the_order_of_lem_e8() -> None:
+    one = geometry.gaussian_low_variance_bound(6, 1e-3, 0.5)
+    assert geometry.gaussian_blowup_tail(6, 3, 9, 0.5, 1e3, neighbours=4) == pytest.approx(3 * 5 * 10 * one)
+    width, layers, zeta, far = 20, 2, 0.9, 10**60
+    tails = [
+        geometry.gaussian_blowup_tail(width, layers, length, 1 / math.sqrt(width), far_level, neighbours=3)
+        for length in (far, 2 * far)
+        for far_level in [geometry.blowup_level(length, layers, zeta)]
+    ]
+    assert math.log2(tails[1] / tails[0]) == pytest.approx(1 - (width - 1) * zeta / (2 * layers), rel=1e-6)
 
 
 # ---------------------------------------------------------------- Lem 4.2
 
 
-def shaken(seed: int, rho: float, width: int) -> torch.nn.Module:
+def shaken(seed: int, rho: float, width: int, *, gaussian: bool = False) -> torch.nn.Module:
     """A recogniser at eps = 0 with nothing but its last biases moved at random."""
     model = copy.deepcopy(build(0, 0.0, width=width, layers=2, heads=1))
     stream = np.random.default_rng(seed)
     with torch.no_grad():
         for block in model.blocks:
-            block.mlp.down.bias += torch.from_numpy(stream.uniform(-rho, rho, width))
+            moved = stream.normal(0, rho, width) if gaussian else stream.uniform(-rho, rho, width)
+            block.mlp.down.bias += torch.from_numpy(moved)
     return model
 
 
@@ -169,6 +239,9 @@ def test_the_stable_bound_has_the_order_of_eq_33() -> None:
         (lambda: geometry.low_variance_bound(4, 0.0, 1.0), "eta="),
         (lambda: geometry.printed_low_variance_bound(4, 0.1, -1.0), "rho="),
         (lambda: geometry.printed_low_variance_bound(4, math.nan, 1.0), "eta="),
+        (lambda: geometry.gaussian_low_variance_bound(4, 0.1, 0.0), "sigma="),
+        (lambda: geometry.gaussian_blowup_tail(4, 1, 9, 1.0, -2.0), "level="),
+        (lambda: geometry.corrected_over_printed(1), "width"),
         (lambda: geometry.blowup_tail(4, 0, 9, 1.0, 2.0), "layers"),
         (lambda: geometry.blowup_tail(4, 1, 0, 1.0, 2.0), "length"),
         (lambda: geometry.blowup_tail(4, 1, 9, 1.0, 0.0), "level="),

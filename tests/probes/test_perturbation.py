@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from flipscope.basics.errors import InputError
 from flipscope.cube.functions import first
 from flipscope.models.presets import encoder
 from flipscope.models.transformer import Transformer
@@ -46,3 +47,24 @@ def test_a_model_survives_what_does_not_move_it() -> None:
     stream = np.random.default_rng(0)
     assert survivors(Same(), first(3), 0.1, 0.5, 10, stream) == 10
     assert 0 < survivors(Same(), first(3), 0.1, 4.0, 200, stream) < 200  # of a shift in [-4, 4], those within 0.9
+
+
+def test_what_is_fixed_is_not_moved() -> None:
+    class Sum(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding, self.head = torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)
+            for parameter in self.parameters():
+                torch.nn.init.zeros_(parameter)
+
+        def forward(self, bits: torch.Tensor) -> torch.Tensor:
+            seen.append((float(self.embedding.bias), float(self.head.bias)))
+            return bits[:, 0] - 0.5
+
+    seen: list[tuple[float, float]] = []
+    survivors(Sum(), first(3), 0.1, 1.0, 5, np.random.default_rng(0), fixed=["embedding"])
+    embeddings, heads = zip(*seen, strict=True)
+    assert set(embeddings) == {0.0}
+    assert len(set(heads)) == 5
+    with pytest.raises(InputError, match="fixed='body'"):
+        survivors(Sum(), first(3), 0.1, 1.0, 5, np.random.default_rng(0), fixed=["body"])

@@ -7,11 +7,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from flipscope.basics.bits import index_bits
 from flipscope.basics.errors import InputError
-from flipscope.cube.functions import first, majority, parity
+from flipscope.cube.functions import first, majority, parity, random
 from flipscope.models import Transformer, encoder, initialise, mingpt
 from flipscope.models.readout import binary_logit
-from flipscope.probes.recognition import accept, recognition
+from flipscope.probes.recognition import accept, recognition, recognizes
 
 
 def test_acceptance_is_equation_15() -> None:
@@ -147,3 +148,22 @@ def test_refuses() -> None:
         recognition(lambda bits: torch.where(bits[:, 0] & bits[:, 1] == 1, float("nan"), 1.0), first(3), 0.5)
     with pytest.raises(InputError, match="1 logits for 8 strings"):
         recognition(lambda bits: torch.zeros(1), first(3), 0.5)
+
+
+@pytest.mark.parametrize("n", [1, 4, 9])
+def test_recognizes_agrees_with_the_counts(n: int) -> None:
+    for seed in range(3):
+        f = random(n, seed)
+        values = torch.from_numpy(f(index_bits(0, 2**n, n)).astype(np.float32)) - 0.5
+        for wrong in (None, 0, 2**n - 1):
+            logits = values.clone()
+            if wrong is not None:
+                logits[wrong] *= -1
+            places = 2 ** torch.arange(n)
+
+            def model(bits: torch.Tensor, logits: torch.Tensor = logits, places: torch.Tensor = places) -> torch.Tensor:
+                return logits[(bits.long() * places).sum(1)]
+
+            for margin in (0.1, 0.6):
+                expected = recognition(model, f, margin).recognized
+                assert recognizes(model, f, margin, batch=7) == expected == (wrong is None and margin < 0.5)

@@ -17,7 +17,7 @@ def _table(radius: Any, lengths: tuple[int, ...] = (4, 6, 8), seeds: int = 5, no
     stream = np.random.default_rng(0)
     return Rows(
         {
-            **Region(language, length, seed, 60, 400).content(),  # type: ignore[arg-type]
+            **Region(language, length, seed, 60, 8000).content(),  # type: ignore[arg-type]
             "half_radius": radius(language, length) * math.exp(noise * stream.normal()),
         }
         for language in ("majority", "first", "parity")

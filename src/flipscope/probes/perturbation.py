@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
 from torch import nn
 
+from flipscope.basics.errors import InputError
 from flipscope.cube.functions import BooleanFunction
-from flipscope.probes.recognition import recognition
+from flipscope.probes.recognition import recognizes
 
 
 def survivors(
-    model: nn.Module, f: BooleanFunction, margin: float, radius: float, count: int, stream: np.random.Generator
+    model: nn.Module,
+    f: BooleanFunction,
+    margin: float,
+    radius: float,
+    count: int,
+    stream: np.random.Generator,
+    *,
+    fixed: Iterable[str] = (),
 ) -> int:
-    """Of so many perturbations of all parameters, uniform in a cube, those that leave a recogniser with this margin.
+    """Of so many perturbations of the parameters, uniform in a cube, those that leave a recogniser with this margin.
 
-    The model is left as it was.
+    Modules named in `fixed` keep their parameters: fixed=["embedding"] moves the theta of Eq 16, which has neither
+    symbols nor positions. The model is left as it was.
     """
-    original = [(parameter, parameter.detach().clone()) for parameter in model.parameters()]
+    held = tuple(f"{name}." for name in fixed)
+    moved = [(name, parameter) for name, parameter in model.named_parameters() if not name.startswith(held)]
+    for name in held:
+        if not any(each.startswith(name) for each, _ in model.named_parameters()):
+            raise InputError(f"fixed={name[:-1]!r} is no module with parameters: choose one of model.named_modules()")
+    original = [(parameter, parameter.detach().clone()) for _, parameter in moved]
     kept = 0
     with torch.no_grad():
         for _ in range(count):
             for parameter, value in original:
                 parameter.copy_(value + torch.from_numpy(stream.uniform(-radius, radius, tuple(value.shape))))
-            kept += recognition(model, f, margin).recognized
+            kept += recognizes(model, f, margin)
         for parameter, value in original:
             parameter.copy_(value)
     return kept

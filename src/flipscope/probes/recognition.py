@@ -93,6 +93,25 @@ def recognition(
     return Recognition(n, margin, samples is None, correct, total - correct - undefined, undefined)
 
 
+def recognizes(
+    model: nn.Module | Callable[[Tensor], Tensor], function: BooleanFunction, margin: float, *, batch: int = 256
+) -> bool:
+    """Whether the model is right on all strings with this margin; none is asked after the first batch with a wrong one.
+
+    >>> from flipscope.cube.functions import first, majority
+    >>> [recognizes(lambda bits: bits[:, 0] - 0.5, f, 0.1) for f in (first(5), majority(5))]
+    [True, False]
+    """
+    _check_margin(margin)
+    if function.n > MAX_EXHAUSTIVE:
+        raise InputError(f"all strings of length {function.n} are too many (most: {MAX_EXHAUSTIVE})")
+    with eval_mode(model, own=True):
+        return all(
+            bool((accept(_logits(model, bits), margin) == function(bits)).all())
+            for bits in _strings(function.n, None, 0, batch)
+        )
+
+
 def _check_margin(margin: float) -> None:
     """Raise InputError unless the margin is a positive number."""
     if not (math.isfinite(margin) and margin > 0):

@@ -18,7 +18,10 @@ __all__ = [
     "blowup_level",
     "blowup_tail",
     "constant_from",
+    "corrected_over_printed",
     "cube_diameter",
+    "gaussian_blowup_tail",
+    "gaussian_low_variance_bound",
     "influence_bound",
     "layerwise_influence_bound",
     "lipschitz_bound",
@@ -49,6 +52,9 @@ if TYPE_CHECKING:
         PAPER_HOLDS_FROM,
         blowup_level,
         blowup_tail,
+        corrected_over_printed,
+        gaussian_blowup_tail,
+        gaussian_low_variance_bound,
         low_variance_bound,
         printed_low_variance_bound,
         stable_logit_bound,
@@ -65,7 +71,8 @@ __getattr__, __dir__ = lazily(
         ),
         "bounds.geometry.parameters": "cube_diameter lipschitz_bound log2_function_count",
         "bounds.geometry.variance": (
-            "PAPER_HOLDS_FROM blowup_level blowup_tail low_variance_bound printed_low_variance_bound stable_logit_bound"
+            "PAPER_HOLDS_FROM blowup_level blowup_tail corrected_over_printed gaussian_blowup_tail "
+            "gaussian_low_variance_bound low_variance_bound printed_low_variance_bound stable_logit_bound"
         ),
     },
 )

@@ -1,4 +1,4 @@
-"""Paper 000 on small variances under random last biases: Lem E.2, Lem 4.2, Cor 4.3 and, on a cube, Lem 4.4.
+"""Paper 000 on small variances under random last biases: Lem E.2, Lem 4.2, Cor 4.3, on a cube Lem 4.4, and Lem E.8.
 
 Lem E.2 as printed is false for widths 2, 3 and 4. Its proof slices the cube along s (1, ..., 1) and integrates over s
 (Eq 61), but that vector has length sqrt(D), so a factor sqrt(D) is lost; and it rounds the volume of a ball of radius
@@ -9,6 +9,17 @@ kappa in D - 1 dimensions up to (2 kappa)^(D-1) (Eq 66). With both put right, V_
 with equality to first order as eta -> 0 where the line y + s (1, ..., 1) passes through the cube from end to end. The
 quotient to the paper's bound is sqrt(D) V_(D-1) / 2^(D-1): 1.41, 1.36, 1.05, 0.69, 0.40, ... for D = 2, 3, 4, 5, 6, so
 the paper's holds from D = 5 on. Thm 4.5 says something only for D > 7 and is not touched.
+
+Gaussian biases (section E.5) need no cubes. If Z is N(0, sigma^2 I) in D dimensions, its projection onto mean-zero
+vectors is N(0, sigma^2 I) in D - 1, whose density is nowhere above (sigma sqrt(2 pi))^-(D-1), and the variance of y + Z
+is below eta^2 where that projection is in a ball of radius sqrt(D) eta:
+
+    P(variance(y + Z) < eta^2) <= V_(D-1) (sqrt(D) eta / sigma sqrt(2 pi))^(D-1),
+
+with equality to first order as eta -> 0 where y has variance 0. The paper covers the space by cubes instead, and takes
+sigma^2 = 1/20M (Lem E.8) for the constants of all of them to have a finite mean. The tail of the blowup needs no such
+thing: it holds for every sigma, hence for the sigma^2 = 1/D of Rem E.9. What that remark leaves open is the other half
+of Lem E.8 only, one constant in |T(x) - T(x')| = O(N^(zeta-1)) for all parameters: each of them has its own.
 """
 
 from __future__ import annotations
@@ -35,6 +46,25 @@ def printed_low_variance_bound(width: int, eta: float, rho: float) -> float:
     return _probability((width - 1) * math.log(math.sqrt(width) * eta / rho))
 
 
+def corrected_over_printed(width: int) -> float:
+    """sqrt(D) V_(D-1) / 2^(D-1): the corrected bound of Lem E.2 over the printed one, whatever eta and rho.
+
+    >>> [round(corrected_over_printed(width), 2) for width in (2, 3, 4, 5)]
+    [1.41, 1.36, 1.05, 0.69]
+    """
+    d = check_count("width", width, 2) - 1
+    return math.sqrt(width) * math.exp(_log_ball(d) - d * math.log(2))
+
+
+def gaussian_low_variance_bound(width: int, eta: float, sigma: float) -> float:
+    """Lem E.2 for Gaussian biases: what P(variance(y + Z) < eta^2) cannot exceed, Z being N(0, sigma^2 I) and y any.
+
+    >>> round(gaussian_low_variance_bound(2, 0.1, 1.0), 4)  # |Z1 - Z2| < 0.2 has probability 0.1125
+    0.1128
+    """
+    return _probability(_log_gaussian(width, eta, sigma))
+
+
 def blowup_tail(width: int, layers: int, length: int, rho: float, level: float, *, neighbours: int = 0) -> float:
     """Lem 4.2: what the probability that some tau^l exceeds 1 + level, on x or one of its flips, cannot exceed.
 
@@ -43,8 +73,23 @@ def blowup_tail(width: int, layers: int, length: int, rho: float, level: float, 
     of flips of x looked at (Eq 28). Union bound over L layers, k + 1 strings and N + 1 positions, each by Lem E.2 with
     eta = 1 / level: the paper's proof, with the factors that its O(.) hides.
     """
-    places = check_count("layers", layers) * (check_count("neighbours", neighbours, 0) + 1) * (check_length(length) + 1)
-    return _probability(math.log(places) + _log_low_variance(width, 1 / check_positive("level", level), rho))
+    places = _log_places(layers, length, neighbours)
+    return _probability(places + _log_low_variance(width, 1 / check_positive("level", level), rho))
+
+
+def gaussian_blowup_tail(
+    width: int, layers: int, length: int, sigma: float, level: float, *, neighbours: int = 0
+) -> float:
+    """Lem E.8: the same for last biases of law N(m, sigma^2 I) with any m, independent of all other parameters.
+
+    sigma = 1 / sqrt(gamma D) is the paper's: gamma = 20 M / D in the lemma, and 1 in Rem E.9, Xavier's law for a square
+    matrix. `stable_logit_bound` of the drawn model's constants is what then holds of its logits (Eq 124).
+
+    >>> gaussian_blowup_tail(32, 2, 100, 1 / math.sqrt(32), 30.0, neighbours=100) < 1e-9
+    True
+    """
+    places = _log_places(layers, length, neighbours)
+    return _probability(places + _log_gaussian(width, 1 / check_positive("level", level), sigma))
 
 
 def blowup_level(length: int, layers: int, zeta: float) -> float:
@@ -73,11 +118,28 @@ def _check(width: int, eta: float, rho: float) -> None:
     check_positive("rho", rho)
 
 
+def _log_places(layers: int, length: int, neighbours: int) -> float:
+    """The logarithm of how many variances there are: layers, strings and positions."""
+    strings = check_count("neighbours", neighbours, 0) + 1
+    return math.log(check_count("layers", layers) * strings * (check_length(length) + 1))
+
+
+def _log_ball(dimension: int) -> float:
+    """The logarithm of the volume of the unit ball."""
+    return dimension / 2 * math.log(math.pi) - math.lgamma(dimension / 2 + 1)
+
+
 def _log_low_variance(width: int, eta: float, rho: float) -> float:
     _check(width, eta, rho)
     d = width - 1
-    log_ball = d / 2 * math.log(math.pi) - math.lgamma(d / 2 + 1)
-    return math.log(width) / 2 + log_ball + d * math.log(math.sqrt(width) * eta / (2 * rho))
+    return math.log(width) / 2 + _log_ball(d) + d * math.log(math.sqrt(width) * eta / (2 * rho))
+
+
+def _log_gaussian(width: int, eta: float, sigma: float) -> float:
+    check_positive("sigma", sigma)
+    _check(width, eta, 1.0)
+    d = width - 1
+    return _log_ball(d) + d * math.log(math.sqrt(width) * eta / (sigma * math.sqrt(2 * math.pi)))
 
 
 def _probability(logarithm: float) -> float:

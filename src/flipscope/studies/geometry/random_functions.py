@@ -6,15 +6,20 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
 
 import flipscope.lab as lab
+from flipscope.basics.estimates import Estimate
 from flipscope.basics.seeds import seed_of
 from flipscope.cube import functions
 from flipscope.cube.sensitivity import zero_strings
 
 BLOCK = 500  # functions in one trial
 POISSON = tuple(math.exp(-1) / math.factorial(k) for k in range(7))  # P(Poisson(1) = k)
-SOME, TOLERANCE = 1 - math.exp(-1), 0.05  # P(Poisson(1) >= 1), and how far from it the interval may reach
+TOLERANCE = 0.05  # how far from it in total variation the interval may reach
+LEAST = 5  # expected functions of a cell of the chi-square test; rarer counts are one cell with those above
+ERROR = 0.025  # of the interval, and of the test
 # The limit is off by about N/2^N at N bits (0.03 at 8, 0.003 at 12): shorter functions say nothing of it.
 SHORTEST = 12
 
@@ -32,15 +37,37 @@ class Functions(lab.Trial):
         return self.count * 2.0**self.length  # entries of the truth tables
 
 
+def _shape(table: lab.Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """How many functions have 0, 1, 2, ... such strings, and how many are expected, the rare ones in the last cell."""
+    total = table.total("count")
+    cells = max(2, 1 + sum(total * (1 - sum(POISSON[:k])) >= LEAST for k in range(1, len(POISSON))))
+    seen, expected = np.zeros(cells), np.append(POISSON[: cells - 1], 1 - sum(POISSON[: cells - 1])) * total
+    for histogram in table.column("histogram"):
+        seen[: cells - 1] += histogram[: cells - 1]
+        seen[-1] += sum(histogram[cells - 1 :])
+    return seen, expected
+
+
 def _judge(table: lab.Rows) -> lab.Judgement:
     longest = max(table.column("length"))
     if longest < SHORTEST:
         said = f"functions of {longest} bits are too short for the limit"
         return lab.Judgement.without(said, f"functions of {SHORTEST} bits or more")
-    own = table.where(length=longest)
-    found = lab.share(own.total("having"), own.total("count"))
-    name = f"share of functions of {longest} bits with a string of sensitivity 0"
-    return lab.consistent_with(found, SOME, TOLERANCE, name, unit="functions")
+    seen, expected = _shape(table.where(length=longest))
+    total, cells = int(seen.sum()), len(seen)
+    away = float(np.abs(seen - expected).sum()) / (2 * total)
+    # Each of the 2^k - 2 events of k cells is off by more than r with probability at most exp(-2 n r^2) (Hoeffding),
+    # and the largest of them is the total variation.
+    reach = math.sqrt(math.log((2**cells - 2) / ERROR) / (2 * total))
+    found = Estimate(away, max(0.0, away - reach), away + reach, 1 - ERROR, total)
+    name = f"total variation between Poisson(1) and the counts of functions of {longest} bits"
+    chance = float(stats.chisquare(seen, expected).pvalue)
+    test = f"chance of so large a chi-square if they were Poisson(1), {cells} cells"
+    parts = [
+        lab.at_most(found, TOLERANCE, name, unit="functions"),
+        lab.at_least(Estimate(chance, chance, chance, 1 - ERROR, total), ERROR, test, unit="functions"),
+    ]
+    return lab.all_of(parts)
 
 
 class RandomFunctions(lab.Study):
@@ -60,8 +87,9 @@ class RandomFunctions(lab.Study):
         lab.Claim(
             "random functions: strings of sensitivity 0 follow Poisson(1)",
             "§7",
-            "a uniformly random function has a string of sensitivity 0 with probability 1 - 1/e for large N",
-            f"share of random functions of at least {SHORTEST} bits that have one: {SOME:.4f} within {TOLERANCE}",
+            "the number of strings of sensitivity 0 of a uniformly random function tends to Poisson(1) in law",
+            f"of functions of at least {SHORTEST} bits: total variation at most {TOLERANCE}, and not refused by a "
+            f"chi-square test at {ERROR}",
             _judge,
         ),
     )
@@ -78,7 +106,7 @@ class RandomFunctions(lab.Study):
 
     def row(self, trial: Functions, outcome: lab.Outcome) -> lab.Row:
         histogram = np.bincount(outcome["zeros"], minlength=len(POISSON)).tolist()
-        return {**trial.content(), "having": int((outcome["zeros"] > 0).sum()), "histogram": histogram}
+        return {**trial.content(), "histogram": histogram}
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:
         laws, places = [], list(range(len(POISSON)))
