@@ -16,6 +16,8 @@ if TYPE_CHECKING:
         bound_holds,
         compare_groups,
         for_each,
+        for_every,
+        larger_mean,
         log_slope,
         never_exceeds,
         rates,
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
         with_fewest,
     )
     from flipscope.lab.rows import Row, Rows, matched
-    from flipscope.lab.series import bars, estimates, line, lines, means, survival
+    from flipscope.lab.series import bars, estimates, line, lines, means, points, survival
     from flipscope.lab.store.artefacts import trained
     from flipscope.lab.study import Claim, Outcome, Result, Scale, Study, Trial, deviations, scales
     from flipscope.lab.verdict import Judgement, all_of, at_least, at_most, between, consistent_with, never
@@ -62,8 +64,10 @@ __all__ = [
     "deviations",
     "estimates",
     "for_each",
+    "for_every",
     "growth",
     "histogram",
+    "larger_mean",
     "line",
     "lines",
     "log_slope",
@@ -71,6 +75,7 @@ __all__ = [
     "means",
     "never",
     "never_exceeds",
+    "points",
     "rates",
     "rates_below",
     "scales",
@@ -93,11 +98,11 @@ __getattr__, __dir__ = lazily(
         "basics.resampling": "growth student_mean tail_exponent",
         "lab.figures": "Figure Note Panel Rule Series histogram",
         "lab.judges": (
-            "Quotient asymptotic bound_holds compare_groups for_each log_slope never_exceeds rates rates_below share "
-            "share_of slopes unless_few weakest_first with_fewest"
+            "Quotient asymptotic bound_holds compare_groups for_each for_every larger_mean log_slope never_exceeds "
+            "rates rates_below share share_of slopes unless_few weakest_first with_fewest"
         ),
         "lab.rows": "Row Rows matched",
-        "lab.series": "bars estimates line lines means survival",
+        "lab.series": "bars estimates line lines means points survival",
         "lab.store.artefacts": "trained",
         "lab.study": "Claim Outcome Result Scale Study Trial deviations scales",
         "lab.verdict": "Judgement all_of at_least at_most between consistent_with never",
