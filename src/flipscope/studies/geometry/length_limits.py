@@ -10,7 +10,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import flipscope.lab as lab
 from flipscope.bounds.geometry import Constants, log_uniform_constant
@@ -218,17 +218,19 @@ class LengthLimits(lab.Study):
     def draw(self, table: lab.Rows) -> list[lab.Figure]:
         anew, longer = [], []
         for language, own in table.each("language", LANGUAGES):
-            title, trained = language.capitalize(), []
-            for colour, (eps, rows) in enumerate(own.by("eps")):
-                trained.append(lab.line(rows, "length", "share", f"eps = {eps:g}", "mean", colour=colour))
-            anew.append(lab.Panel(title, "N trained on", "share right", trained, x_log=True, y_range=(0, 1)))
-            asked = [
-                {"eps": row["eps"], "factor": n / row["length"], "share": correct / row["strings"]}
-                for row in own.having("reach")
-                for n, correct in zip(row["tested"], row["correct"], strict=True)
-            ]
-            series = lab.lines(lab.Rows(asked), "factor", "share", "eps", "eps = {:g}", "mean")
-            longer.append(lab.Panel(title, "N / N trained on", "share right", series, y_range=(0, 1)))
+            trained, kept = [], []
+            for colour, eps in enumerate(table.values("eps")):
+                rows, label = own.where(eps=eps), f"eps = {eps:g}"
+                asked = lab.Rows(
+                    {"factor": factor, "share": correct / row["strings"]}
+                    for row in rows.having("reach")
+                    for factor, correct in zip(LONGER, row["correct"], strict=True)
+                )
+                trained.append(lab.line(rows, "length", "share", label, "mean", colour=colour))
+                kept.append(lab.line(asked, "factor", "share", label, "mean", colour=colour))
+            look: dict[str, Any] = {"title": language.capitalize(), "y_label": "share right", "y_range": (0, 1)}
+            anew.append(lab.Panel(x_label="N trained on", series=trained, x_log=True, **look))
+            longer.append(lab.Panel(x_label="N / N trained on", series=kept, **look))
         band = f"Share of random strings right with margin {MARGIN:g}: mean over models, band from least to largest."
         title = "The same weights on longer strings"
         return [

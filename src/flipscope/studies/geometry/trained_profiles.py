@@ -72,7 +72,7 @@ def _every(
     """A judge of every model of a language, or of those that learned it, all intervals valid together."""
 
     def judge(table: lab.Rows) -> lab.Judgement:
-        rows = table.where(language=language, **({} if learned is None else {"learned": learned}))
+        rows = table.where(lambda row: learned in (None, row["learned"]), language=language)
         missing = "no model was trained on it" if learned is None else "no model learned it"
         return lab.for_every(rows, one, missing=missing, intervals=intervals, fewest=FEWEST, what="models")
 
