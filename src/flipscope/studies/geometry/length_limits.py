@@ -228,7 +228,7 @@ class LengthLimits(lab.Study):
                 )
                 trained.append(lab.line(rows, "length", "share", label, "mean", colour=colour))
                 kept.append(lab.line(asked, "factor", "share", label, "mean", colour=colour))
-            look: dict[str, Any] = {"title": language.capitalize(), "y_label": "share right", "y_range": (0, 1)}
+            look: dict[str, Any] = {"title": language.capitalize(), "y_label": "share right", "y_range": (0, 1.05)}
             anew.append(lab.Panel(x_label="N trained on", series=trained, x_log=True, **look))
             longer.append(lab.Panel(x_label="N / N trained on", series=kept, **look))
         band = f"Share of random strings right with margin {MARGIN:g}: mean over models, band from least to largest."

@@ -269,7 +269,7 @@ class TrainedProfiles(lab.Study):
         panel = lab.Panel("", "", "average sensitivity", points, categories=names, rules=(half,))
         free = rows.where(lambda row: row["language"] == "random" or not row["learned"])
         shapes = [
-            lab.Panel("", x, "average sensitivity / N", lab.points(free, column, "relative", "kind", _said))
+            lab.Panel("", x, "s / N", lab.points(free, column, "relative", "kind", _said), x_log=column == "width")
             for column, x in (("layers", "layers"), ("width", "width"), ("ffn_multiple", "FFN width / width"))
         ]
         titles = (
