@@ -11,6 +11,8 @@ from flipscope.lab.judges import (
     bound_holds,
     compare_groups,
     for_each,
+    for_every,
+    larger_mean,
     log_slope,
     never_exceeds,
     rates,
@@ -200,3 +202,31 @@ def test_groups_are_compared_paired_or_not() -> None:
     assert math.isclose(compare_groups([1.0, 1.0], [3.0, 3.0]).high, -2.0)
     with pytest.raises(ValueError, match="zip"):
         compare_groups(first, second[:2], paired=True)
+
+
+def test_every_row_has_its_part_of_the_error() -> None:
+    rows = Rows({"right": right} for right in (100, 99, 70))
+    levels: list[float] = []
+
+    def judge(row: dict[str, int], level: float) -> Judgement:
+        levels.append(level)
+        return at_least(share(row["right"], 100, level), 0.8, f"{row['right']} %")
+
+    assert for_every(Rows(rows[:2]), judge, intervals=2, fewest=2).verdict == "reproduced"
+    assert levels == pytest.approx([1 - 0.05 / 4] * 2)
+    assert for_every(Rows(rows[:2]), judge, fewest=3, what="models").note == "too few models: 2"
+    assert for_every(rows, judge).quantity == "70 %"
+    assert for_every(Rows(), judge, missing="nothing learned").quantity == "nothing learned"
+
+
+def test_larger_means() -> None:
+    def rows(*values: float) -> Rows:
+        return Rows({"y": value} for value in values)
+
+    low, high = rows(1.0, 2.0, 1.5), rows(8.0, 9.0, 8.5)
+    assert larger_mean(high, low, "y", "q").verdict == "reproduced"
+    assert larger_mean(low, high, "y", "q").verdict == "contradicted"
+    assert larger_mean(low, rows(1.1, 2.1, 1.4), "y", "q").verdict == "undecided"
+    assert larger_mean(rows(3.0, 3.0), rows(3.0, 3.0), "y", "q").verdict == "undecided"  # equal is not larger
+    few = larger_mean(high, rows(1.0), "y", "q", unit="models")
+    assert (few.verdict, few.remedy) == ("undecided", "at least 2 models of each")

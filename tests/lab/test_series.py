@@ -6,7 +6,7 @@ import pytest
 
 from flipscope.basics.estimates import Estimate, mean_from_samples
 from flipscope.lab.rows import Rows
-from flipscope.lab.series import bars, estimates, line, lines, means, survival
+from flipscope.lab.series import bars, estimates, line, lines, means, points, survival
 
 TABLE = Rows(
     {"n": n, "eps": eps, "seed": seed, "y": y}
@@ -58,3 +58,11 @@ def test_the_tail_of_samples() -> None:
     assert (list(found.x), list(found.y), found.kind) == ([4.0, 3.0], [0.25, 0.5], "steps")
     assert list(survival("tail", [1.0, 4.0], 1.0).y) == [0.5, 1.0]
     assert list(survival("tail", [7.0]).x) == [7.0]
+
+
+def test_points_of_groups() -> None:
+    rows = Rows({"n": n, "y": n / 2, "right": right} for right in (False, True) for n in (10, 20))
+    found = points(rows, "n", "y", "right", lambda row: f"N = {row['n']}", {True: "learned", False: "not"})
+    assert [(each.label, each.colour, each.kind) for each in found] == [("learned", 0, "points"), ("not", 1, "points")]
+    assert found[0].hover == ["N = 10", "N = 20"]
+    assert points(rows.where(right=True), "n", "y", "right", str, {False: "not"})[0].y == []

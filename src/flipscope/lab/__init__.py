@@ -18,6 +18,8 @@ if TYPE_CHECKING:
         bound_holds,
         compare_groups,
         for_each,
+        for_every,
+        larger_mean,
         log_slope,
         mean_of,
         never_exceeds,
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
         with_fewest,
     )
     from flipscope.lab.rows import Row, Rows, matched
-    from flipscope.lab.series import bars, estimates, line, lines, means, survival
+    from flipscope.lab.series import bars, estimates, line, lines, means, points, survival
     from flipscope.lab.store.artefacts import trained
     from flipscope.lab.study import Claim, Outcome, Result, Scale, Study, Trial, deviations, scales
     from flipscope.lab.verdict import Judgement, all_of, at_least, at_most, between, consistent_with, never
@@ -68,8 +70,10 @@ __all__ = [
     "deviations",
     "estimates",
     "for_each",
+    "for_every",
     "growth",
     "histogram",
+    "larger_mean",
     "line",
     "lines",
     "log_slope",
@@ -78,6 +82,7 @@ __all__ = [
     "means",
     "never",
     "never_exceeds",
+    "points",
     "rates",
     "rates_below",
     "scales",
@@ -101,11 +106,12 @@ __getattr__, __dir__ = lazily(
         "basics.resampling": "growth student_mean tail_exponent",
         "lab.figures": "Figure Note Panel Rule Series histogram",
         "lab.judges": (
-            "GroupJudge Judge Quotient asymptotic bound_holds compare_groups for_each log_slope mean_of never_exceeds "
-            "rates rates_below share share_of share_where slopes unless_few weakest_first with_fewest"
+            "GroupJudge Judge Quotient asymptotic bound_holds compare_groups for_each for_every larger_mean log_slope "
+            "mean_of never_exceeds rates rates_below share share_of share_where slopes unless_few weakest_first "
+            "with_fewest"
         ),
         "lab.rows": "Row Rows matched",
-        "lab.series": "bars estimates line lines means survival",
+        "lab.series": "bars estimates line lines means points survival",
         "lab.store.artefacts": "trained",
         "lab.study": "Claim Outcome Result Scale Study Trial deviations scales",
         "lab.verdict": "Judgement all_of at_least at_most between consistent_with never",

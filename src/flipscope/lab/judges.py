@@ -61,6 +61,22 @@ def for_each(
     return unless_few(judged, len(found), fewest, what)
 
 
+def for_every(
+    rows: Rows, judge: Callable[[Row, float], Judgement], *, missing: str = "nothing was measured", **options: Any
+) -> Judgement:
+    """The claim must hold in every single row, such as a model: `judge(row, confidence)`; `options` are of `for_each`.
+
+    >>> from flipscope.lab.verdict import at_least
+    >>> rows = Rows({"right": right} for right in (99, 95))
+    >>> judged = for_every(rows, lambda row, level: at_least(share(row["right"], 100, level), 0.8, "accuracy"))
+    >>> judged.verdict, judged.note
+    ('reproduced', 'holds for 2 of 2 rows')
+    """
+    each = [(place, Rows([row])) for place, row in enumerate(rows)]
+    options = {"what": "rows", **options}
+    return for_each(each, lambda _, own, level: judge(own[0], level), missing=missing, **options)
+
+
 def weakest_first(parts: Iterable[Judgement]) -> list[Judgement]:
     """Judgements against one limit, the one nearest to breaking it first; those without a number before all.
 
@@ -306,3 +322,22 @@ def compare_groups(
     if paired:
         return student_mean([a - b for a, b in zip(first, second, strict=True)], confidence)
     return welch_difference(first, second, confidence)
+
+
+def larger_mean(
+    first: Rows, second: Rows, column: str, quantity: str, *, confidence: float = 1 - ERROR, unit: str = "rows"
+) -> Judgement:
+    """Whether the mean of a column is larger in the first rows than in the second, by Welch's interval.
+
+    A single row has no spread: fewer than two in a group leave it undecided.
+
+    >>> high, low = (Rows({"y": y + up} for y in (1.0, 2.0, 1.5)) for up in (9, 0))
+    >>> larger_mean(high, low, "y", "how much larger").verdict, larger_mean(low, high, "y", "the same").verdict
+    ('reproduced', 'contradicted')
+    """
+    if min(len(first), len(second)) < 2:
+        reason = f"{quantity}: {len(first)} and {len(second)} {unit} to compare"
+        return Judgement.without(reason, f"at least 2 {unit} of each")
+    found = compare_groups(first.column(column), second.column(column), confidence=confidence)
+    judged = at_least(found, 0.0, quantity, unit=unit)
+    return judged if found.low > 0 or judged.verdict != "reproduced" else judged.left_open("no difference at all")

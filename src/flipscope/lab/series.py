@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from flipscope.basics.estimates import Estimate, mean_from_samples
 from flipscope.lab.figures import Kind, Series
-from flipscope.lab.rows import Rows
+from flipscope.lab.rows import Row, Rows
 
 Centre = Literal["geometric", "mean", "median"]
 
@@ -62,6 +62,29 @@ def means(rows: Rows, x: str, y: str, label: str, ends: tuple[float, float] = (0
     """
     found = {place: mean_from_samples(own.column(y), *ends) for place, own in rows.by(x)}
     return estimates(label, list(found), list(found.values()), **look)
+
+
+def points(
+    rows: Rows, x: str, y: str, by: str, say: Callable[[Row], str], labels: Mapping[Any, str] | None = None
+) -> list[Series]:
+    """A point per row, one colour for each value of a column, in the order of `labels` if given; `say` tells of a row.
+
+    >>> rows = Rows({"n": n, "y": n / 2, "kind": kind} for kind in ("a", "b") for n in (10, 20))
+    >>> [(each.label, each.y) for each in points(rows, "n", "y", "kind", lambda row: f"N = {row['n']}")]
+    [('a', [5.0, 10.0]), ('b', [5.0, 10.0])]
+    """
+    groups = rows.by(by) if labels is None else rows.each(by, labels)
+    return [
+        Series(
+            str(value) if labels is None else labels[value],
+            own.column(x),
+            own.column(y),
+            "points",
+            colour=colour,
+            hover=[say(row) for row in own],
+        )
+        for colour, (value, own) in enumerate(groups)
+    ]
 
 
 def bars(label: str, heights: Iterable[float], **look: Any) -> Series:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 import flipscope.lab as lab
 from flipscope.cube.expression import parse
+from flipscope.cube.sensitivity import profile
 from flipscope.data.languages import LabelledStrings, draw, random_language
 from flipscope.models.init import Scheme
 from flipscope.models.presets import encoder
@@ -120,6 +124,22 @@ def expression_of(trial: Training) -> str | None:
         return None
     sparse = f"{trial.relevant}, n={trial.length}, seed={trial.instance}"
     return f"{trial.language}({sparse if trial.relevant else trial.length})"
+
+
+@functools.cache
+def own_profile(expression: str | None, length: int) -> list[float] | None:
+    """The share of strings at each sensitivity in a language itself; a random language is its strings only."""
+    return None if expression is None else [count / 2**length for count in profile(parse(expression, length))]
+
+
+def strings_at(row: lab.Row, around: float) -> tuple[int, int]:
+    """How many of a model's strings have sensitivity 0, and how many one that its language has beyond 0.
+
+    Those not further from it than the part `around` of it count.
+    """
+    found, own = np.array(row["profile"]), np.flatnonzero(row["own_profile"])
+    there = np.abs(np.arange(len(found))[:, None] - own[own > 0]) <= around * own[own > 0]
+    return int(found[0]), int(found[there.any(axis=1)].sum())
 
 
 def strings_of(trial: Training) -> dict[str, LabelledStrings]:
