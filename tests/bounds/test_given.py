@@ -1,4 +1,4 @@
-"""Families by their K_0(N): expressions against exact arithmetic at each length, and everything that is no expression."""
+"""Families by their K_0(N): expressions against exact arithmetic at each length, and what is no expression."""
 
 from __future__ import annotations
 

@@ -32,6 +32,7 @@ from flipscope.bounds.geometry.influence import log_influence_constant
 from flipscope.bounds.geometry.variance import _log_low_variance
 
 _HALVINGS = 200
+_CLOSE = 1e-9  # zeta stays so far from 1
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,12 @@ def theorem_from(constants: Constants, radius: float, margin: float, failure: fl
         return None
     slope = threshold.exponent + 5
     least = (3 + max(threshold.exponent, 0.0)) / slope  # s > 0
-    low, high = least, 1.0
+
+    def start(zeta: float) -> float:
+        summable = log_summable_from(constants, radius, zeta, failure)
+        return max(log_stable_from(constants, zeta, margin), summable)
+
+    low, high = least, 1 - _CLOSE
     for _ in range(_HALVINGS):
         zeta = (low + high) / 2
         if not low < zeta < high:
@@ -108,12 +114,7 @@ def theorem_from(constants: Constants, radius: float, margin: float, failure: fl
             low = zeta
         else:
             high = zeta
-    found = max(
-        log_stable_from(constants, low, margin) if low > least else math.inf,
-        log_summable_from(constants, radius, low, failure) if low > least else math.inf,
-    )
-    other = max(log_stable_from(constants, high, margin), log_summable_from(constants, radius, high, failure))
-    log_length, zeta = min((found, low), (other, high))
+    log_length, zeta = min((start(zeta), zeta) for zeta in (low, high))
     return TheoremStart(max(log_length, math.log(threshold.from_length())), zeta, failure)
 
 
