@@ -135,9 +135,9 @@ def parse_count(text: str) -> Count:
         tree = _parser().parse(text)
         found: Count = _Builder(text).transform(tree)
     except UnexpectedInput as error:
-        at = min(getattr(error, "pos_in_stream", None) or 0, len(text))
-        if isinstance(getattr(error, "token", None), Token) and error.token.type == "$END":
-            at = len(text)
+        token = getattr(error, "token", None)
+        ended = isinstance(token, Token) and token.type == "$END"
+        at = len(text) if ended else min(getattr(error, "pos_in_stream", None) or 0, len(text))
         raise ExpressionError(
             "this is no expression in N; expected one like 2^(N-1) or N^2 + 1, from N, numbers, + - * / ^ ( ) and "
             "C(N, k).",

@@ -181,7 +181,8 @@ def _below(zeros: int, length: int, threshold: Threshold) -> bool:
     above = threshold.width - 1 - 10 * threshold.layers
     if double * zeros.bit_length() + abs(above) * length.bit_length() > 10**7:  # beyond doubt, or beyond patience
         return math.log2(zeros) * double < above * math.log2(length)
-    return zeros**double < length**above if above >= 0 else zeros**double * length**-above < 1
+    power: int = zeros**double
+    return bool(power < length**above if above >= 0 else power * length**-above < 1)
 
 
 def _told(examples: Sequence[Example], threshold: Threshold) -> str:

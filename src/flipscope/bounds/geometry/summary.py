@@ -107,7 +107,13 @@ def summary(
     check_length(length)
     check_positive("margin", margin)
     config = model.config
-    shape = {"length": length, "width": config.width, "layers": config.layers, "margin": margin, "eps": config.eps}
+    shape: dict[str, Any] = {
+        "length": length,
+        "width": config.width,
+        "layers": config.layers,
+        "margin": margin,
+        "eps": config.eps,
+    }
     try:
         own = Constants.of(model)
     except InputError as error:
