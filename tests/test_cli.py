@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from flipscope import __version__
+from flipscope.bounds.geometry import parse_count
 from flipscope.cli import main, zoo
 from flipscope.cube.expression import parse
 from flipscope.cube.zoo import ZOO
@@ -346,8 +347,8 @@ def test_every_command_has_help_with_examples_that_parse(capsys: pytest.CaptureF
     assert "--json" in run.out
     examples = re.findall(rf"^  flipscope {command}\b(.*)$", run.out, re.MULTILINE)
     assert examples
-    for expression in re.findall(r'"(.*?)"', " ".join(examples)):
-        assert parse(expression).n >= 1
+    for option, expression in re.findall(r'(--zeros )?"(.*?)"', " ".join(examples)):
+        assert parse_count(expression).terms if option else parse(expression.replace("{n}", "9")).n >= 1
 
 
 # ---------------------------------------------------------------- bad input
@@ -591,3 +592,28 @@ def test_a_terminal_without_unicode() -> None:
     page = run.stdout.decode("ascii")
     assert "x1 ? x2" in page
     assert "####" in page
+
+
+def test_a_verdict_on_a_family_by_its_zero_strings_and_by_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    shape = ["--width", "64", "--layers", "2"]
+    assert main(["verdict", "--zeros", "N^2 + 1", *shape, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["ruled_out"], found["theorem"], found["from_length"]) == (True, "Cor 4.6 (000)", 65)
+    assert main(["verdict", "--family", "majority({n})", "--lengths", "11,21", *shape, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["ruled_out"] is False
+    assert [example["length"] for example in found["examples"]] == [11, 21]
+    assert main(["verdict", "--family", "thr(2, x1..x{n})", "--lengths", "5,7", *shape]) == 0
+    assert "not settled by examples" in capsys.readouterr().out
+    for wrong in (
+        [],
+        ["parity(9)", "--zeros", "N"],
+        ["--zeros", "N +"],
+        ["--family", "majority({n})"],
+        ["--family", "majority({n})", "--lengths", "5,x"],
+        ["--zeros", "N", "-n", "5"],
+    ):
+        assert main(["verdict", *wrong, *shape]) == 2
+        said = capsys.readouterr()
+        assert said.err.startswith("flipscope: ")
+        assert not said.out

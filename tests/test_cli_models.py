@@ -24,7 +24,18 @@ from flipscope.basics.seeds import generators, random_strings
 from flipscope.cli import build_parser, main
 from flipscope.cli import random_model as commands
 from flipscope.lab.run.pool import WorkerError, run_tasks
-from flipscope.models import Transformer, encoder, gpt2, mingpt, random_shape, recognizer, roberta, save, vit_small
+from flipscope.models import (
+    Transformer,
+    encoder,
+    fourier,
+    gpt2,
+    mingpt,
+    random_shape,
+    recognizer,
+    roberta,
+    save,
+    vit_small,
+)
 from flipscope.models.size import check_model
 from flipscope.probes.blowup import blowup
 from flipscope.probes.results import joined
@@ -460,3 +471,21 @@ def test_what_is_far_too_large_is_refused_before_anything_heavy_is_loaded(tmp_pa
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=LIMIT)
     assert run.stdout == "2 set()\n"
     assert run.stderr.startswith("flipscope: ")
+
+
+@pytest.mark.parametrize("config", [encoder(8, 2, 2), recognizer(16, 1, 1), recognizer(8, 2, 2, eps=1e-3), fourier(9)])
+def test_bounds_of_any_model_say_what_holds(config: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "model.safetensors")
+    save(Transformer(config, scheme="gaussian", seed=1), path)  # type: ignore[arg-type]
+    assert main(["bounds", path, "--length", "9", "--strings", "3", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    ours = config in (recognizer(16, 1, 1), recognizer(8, 2, 2, eps=1e-3))
+    assert (found["assumption_that_fails"] is None) == ours
+    assert found["bounds"]
+    for row in found["bounds"]:
+        assert row["says_something"] in (True, False, None)
+        assert row["note"]
+    assert main(["bounds", path, "--length", "9", "--strings", "3"]) == 0
+    assert "Lem 3.2" in capsys.readouterr().out
+    assert main(["bounds", path, "--length", "9", "--margin", "0"]) == 2
+    assert "margin" in capsys.readouterr().err

@@ -277,6 +277,38 @@ def test_influences_on_an_activation_by_module_and_by_name() -> None:
     np.testing.assert_allclose(by_module, np.stack(expected, axis=1), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("config", [encoder(8, 2, 2), recognizer(8, 2, 2, eps=1e-3), mingpt(5, width=16, heads=4)])
+def test_influences_by_position_are_definition_2_7_at_every_position(config: object) -> None:
+    model, given = initialise(Transformer(config, dtype=torch.float64), "gaussian", 1).eval(), strings(3, 5)  # type: ignore[arg-type]
+    for layer in range(2 if model.config.layers > 1 else 1):
+        found = influences(model, given, of=model.blocks[layer], by_position=True, batch=3)
+        with torch.no_grad():
+            base = model.states(torch.from_numpy(given))[layer + 1]
+        assert found.shape == (3, 5, base.shape[1])
+        for row, bit in itertools.product(range(3), range(5)):
+            flipped = given[row].copy()
+            flipped[bit] ^= 1
+            with torch.no_grad():
+                near = model.states(torch.from_numpy(flipped[None]))[layer + 1][0]
+            for place in range(base.shape[1]):
+                expected = float((near[place] - base[row, place]).norm())
+                assert found[row, bit, place] == pytest.approx(expected, rel=1e-7, abs=1e-9)
+        whole = influences(model, given, of=model.blocks[layer])
+        # Without positions the last layer is what the model computes of it, the row that is read.
+        last = layer == model.config.layers - 1
+        np.testing.assert_allclose(found[..., -1] if last else np.sqrt((found**2).sum(axis=2)), whole, atol=1e-9)
+    own = influences(model, given, of="embedding", by_position=True)
+    assert np.count_nonzero(own) == 3 * 5  # each flip at its own position, and nowhere else
+
+
+def test_influences_by_position_need_positions() -> None:
+    model, given = Transformer(encoder(8, 2, 2), scheme="gaussian", seed=1), strings(2, 5)
+    with pytest.raises(InputError, match=r"the model gives \(1, 1\)"):
+        influences(model, given, by_position=True)
+    with pytest.raises(InputError, match="the module 'head'"):
+        influences(model, given, of="head", by_position=True)
+
+
 def test_influences_of_a_module_that_gives_a_tuple() -> None:
     model, given = LastOfLSTM(6), strings(2, 5)
     found = influences(model, given, of="lstm")

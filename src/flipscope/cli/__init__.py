@@ -28,6 +28,7 @@ EXAMPLES = """examples:
   flipscope random-model --init gaussian --count 20 draw transformers and measure their sensitivity
   flipscope train "majority(40)" -o m.safetensors train a transformer; the same command goes on with it
   flipscope sensitivity MODEL.safetensors         the sensitivity spectrum of a saved transformer
+  flipscope bounds MODEL.safetensors              what the theorems say of it, and where they are vacuous
   flipscope studies                               the experiments of the papers
   flipscope run random-init                       run one: figures, verdicts, resumable
   flipscope report -o report.html                 everything that was measured on one page
@@ -45,6 +46,7 @@ COMMANDS = {
     "sensitivity": ("sensitivity", "measure the sensitivity spectrum of a saved transformer"),
     "random-model": ("random_model", "draw transformers at random, measure the sensitivity of each, summarise"),
     "blowup": ("blowup", "measure how much the layer norms of a saved transformer amplify"),
+    "bounds": ("bounds", "say of every bound of the geometry paper what it is for a saved transformer"),
     "train": ("train", "train a transformer on a function; after Ctrl-C or kill -9 the same command goes on"),
     "models": ("models", "list the trained models of a results folder: function, shape, accuracy, steps, file"),
     "run": ("run", "run studies: measure what is not measured yet, judge every claim"),

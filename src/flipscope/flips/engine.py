@@ -144,16 +144,26 @@ class GeneralEngine:
 
     def outputs(self, strings: Bits, of: str | None = None) -> Float[Tensor, "string number"]:
         """What the model, or the submodule of this name, gives for these strings, all of it in one row per string."""
+        return torch.cat([part.flatten(1) for part in self.activations(strings, of)], dim=1)
+
+    def activations(
+        self, strings: Bits, of: str | None = None, *, everywhere: bool = False
+    ) -> list[Float[Tensor, "string ..."]]:
+        """The same in the shape it has, one tensor per call of the submodule; what is a number becomes [string, 1].
+
+        Flipscope's transformer computes its last layer where it is read only: ``everywhere`` means at all positions.
+        """
         if of is None:
-            return _rows(self._run(strings), len(strings), "the model")
+            return [_rows(self._run(strings), len(strings), "the model")]
         assert isinstance(self.model, nn.Module)
         seen: list[Any] = []
         part = {of: self.model.get_submodule(of)}
+        run = self._run_everywhere if everywhere and self._is_ours() else self._run  # before anything is hooked in
         with watching(part, outputs=lambda _name, _part, output: seen.append(output)):
-            self._run(strings)
+            run(strings)
         if not seen:
             raise InputError(f"the module {of!r} is not called when the model runs: name another")
-        return torch.cat([_rows(out, len(strings), f"the module {of!r}") for out in seen], dim=1)
+        return [_rows(out, len(strings), f"the module {of!r}") for out in seen]
 
     def check_deterministic(self, strings: Bits, of: str | None = None) -> None:
         """Raise InputError unless the outputs for a string are the same again, and together with other strings."""
@@ -230,6 +240,16 @@ class GeneralEngine:
         """What the model answers."""
         with self._asked(strings):
             return self._call(self._given(strings))
+
+    def _is_ours(self) -> bool:
+        """Whether the model is a transformer just as its configuration says."""
+        return isinstance(self.model, Transformer) and difference(self.model) is None
+
+    def _run_everywhere(self, strings: Bits) -> Any:
+        """What our transformer answers, after all its layers have been at all positions."""
+        assert isinstance(self.model, Transformer)
+        with self._asked(strings):
+            return self.model.read(self.model.states(self._given(strings))[-1])
 
     def _given(self, strings: Bits) -> Any:
         """What the model is given for these strings."""
@@ -403,8 +423,8 @@ def _numbers(output: Any) -> Tensor:
     return found.float() if found.dtype in (torch.float16, torch.bfloat16) else found
 
 
-def _rows(output: Any, strings: int, source: str) -> Float[Tensor, "string number"]:
-    """All numbers of an output, one row per string; of a tuple its first tensor."""
+def _rows(output: Any, strings: int, source: str) -> Float[Tensor, "string ..."]:
+    """The numbers of an output, of each string at least one; of a tuple its first tensor."""
     if isinstance(output, tuple | list):
         output = next((part for part in output if isinstance(part, Tensor)), output)
     values = _numbers(output)
@@ -412,7 +432,7 @@ def _rows(output: Any, strings: int, source: str) -> Float[Tensor, "string numbe
         raise InputError(
             f"{source} gives numbers of shape {tuple(values.shape)} for {strings} strings: its first axis must be these"
         )
-    return values.reshape(strings, -1)
+    return values if values.ndim > 1 else values[:, None]
 
 
 def _reason(error: Exception) -> str:

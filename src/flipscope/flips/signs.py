@@ -17,6 +17,8 @@ first, and go on with every block of strings until enough of these have been see
 are asked for. Which logits are in it depends on the model, the strings and the seed, and on nothing else.
 
 The margin is a statistical safeguard, for the sample may miss rare, large differences; precision="float64" has none.
+
+With several thresholds the answer is the number of them that the logit is greater than, and each counts as the one.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ FINGERPRINT = 64  # numbers of each parameter that tell a model from another
 def trusted_signs(
     model: Model,
     *,
-    threshold: float = 0.0,
+    threshold: float | tuple[float, ...] = 0.0,
     path: Path = "auto",
     precision: Precision = "auto",
     inputs: Inputs = "auto",
@@ -84,7 +86,7 @@ def trusted_signs(
     and "native" is the model's own arithmetic, without checks: the only way for a function that is not a module.
     """
     dtype = working_type(model, precision)
-    if not np.isfinite(threshold):
+    if not np.isfinite(threshold).all():
         raise InputError(f"threshold={threshold} must be a finite number")
 
     def engine(path: Path, dtype: torch.dtype | None) -> Engine:
@@ -141,14 +143,14 @@ class TrustedSigns:
     def __init__(
         self,
         working: Engine,
-        threshold: float,
+        threshold: float | tuple[float, ...],
         *,
         exact: GeneralEngine | None = None,
         switch: Callable[[], Engine] | None = None,
         key: tuple[int, ...] = (0,),
     ) -> None:
         self.working = working
-        self.threshold = threshold
+        self.thresholds = threshold if isinstance(threshold, tuple) else (threshold,)
         self.margin = 0.0
         self.tolerance = 0.0
         self.rechecked = 0
@@ -204,16 +206,22 @@ class TrustedSigns:
             self._look(rows(self._stream.choice(len(logits), size=min(LOOKED, len(logits)), replace=False)))
         self._asked += len(logits)
         self._compare(way, logits, rows)
-        if self._switch is not None and np.mean(np.abs(logits - self.threshold) < self.margin) > SWITCH:
+        if self._switch is not None and np.mean(self._distance(logits) < self.margin) > SWITCH:
             self.working, self._switch, self.margin = self._switch(), None, 0.0
             self._compared.clear()
             logits = ask()
             refuse_nan(logits)
             self._compare(way, logits, rows)
-        surplus = logits.astype(np.float64) - self.threshold
-        self._recheck(surplus, rows)
-        self.near_ties += int(np.count_nonzero(np.abs(surplus) < self.tolerance))
-        return (surplus > 0).astype(np.uint8)
+        values = logits.astype(np.float64)
+        self._recheck(values, rows)
+        self.near_ties += int(np.count_nonzero(self._distance(values) < self.tolerance))
+        answers: Bits = np.sum([values > threshold for threshold in self.thresholds], axis=0, dtype=np.uint8)
+        return answers
+
+    def _distance(self, logits: Logits) -> Logits:
+        """How far each logit is from the nearest threshold."""
+        found: Logits = np.min([np.abs(logits - threshold) for threshold in self.thresholds], axis=0)
+        return found
 
     def _look(self, strings: Bits) -> None:
         """Make sure that the model answers alike twice, and measure how alike where nothing else is compared."""
@@ -260,16 +268,16 @@ class TrustedSigns:
             coarse = FACTOR * largest_difference(exact, engine.converted(torch.float32).logits(strings))
             self.tolerance = max(self.tolerance, FINER * coarse) if math.isfinite(coarse) else self.tolerance
 
-    def _recheck(self, surplus: NDArray[np.float64], rows: Rows) -> None:
+    def _recheck(self, values: NDArray[np.float64], rows: Rows) -> None:
         """Replace what is within the margin by float64, until nothing new is."""
         if self._exact is None or self.working is self._exact:
             return
-        settled = np.zeros(len(surplus), np.bool_)
-        while len(doubtful := np.flatnonzero((np.abs(surplus) < self.margin) & ~settled)):
-            exact = self._exact.logits(rows(doubtful)) - self.threshold
+        settled = np.zeros(len(values), np.bool_)
+        while len(doubtful := np.flatnonzero((self._distance(values) < self.margin) & ~settled)):
+            exact = self._exact.logits(rows(doubtful))
             refuse_nan(exact)
-            self._widen(FACTOR * largest_difference(surplus[doubtful], exact))
-            surplus[doubtful] = exact
+            self._widen(FACTOR * largest_difference(values[doubtful], exact))
+            values[doubtful] = exact
             settled[doubtful] = True
             self.rechecked += len(doubtful)
 

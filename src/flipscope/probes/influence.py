@@ -3,17 +3,52 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Literal, overload
 
 import numpy as np
-from jaxtyping import Float64
-from torch import nn
+import torch
+from jaxtyping import Float, Float64
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from flipscope.basics.bits import check_strings
 from flipscope.basics.errors import InputError
+from flipscope.basics.limits import check_memory
 from flipscope.basics.progress import Progress
-from flipscope.flips.engine import MEMORY_LIMIT, GeneralEngine, Inputs, Model, refuse_nan
+from flipscope.flips.engine import MEMORY_LIMIT, Bits, GeneralEngine, Inputs, Model, refuse_nan
 from flipscope.flips.inside import refuse_coarse
 from flipscope.flips.signs import Precision, working_type
+
+
+@overload
+def influences(
+    model: Model,
+    strings: object,
+    *,
+    of: nn.Module | str | None = None,
+    by_position: Literal[False] = False,
+    precision: Precision = "auto",
+    inputs: Inputs = "auto",
+    batch: int | None = None,
+    memory_limit: int = MEMORY_LIMIT,
+    progress: Progress | None = None,
+) -> Float64[np.ndarray, "string flip"]: ...
+
+
+@overload
+def influences(
+    model: Model,
+    strings: object,
+    *,
+    of: nn.Module | str | None = None,
+    by_position: Literal[True],
+    precision: Precision = "auto",
+    inputs: Inputs = "auto",
+    batch: int | None = None,
+    memory_limit: int = MEMORY_LIMIT,
+    progress: Progress | None = None,
+) -> Float64[np.ndarray, "string flip position"]: ...
 
 
 def influences(
@@ -21,19 +56,25 @@ def influences(
     strings: object,
     *,
     of: nn.Module | str | None = None,
+    by_position: bool = False,
     precision: Precision = "auto",
     inputs: Inputs = "auto",
     batch: int | None = None,
     memory_limit: int = MEMORY_LIMIT,
     progress: Progress | None = None,
-) -> Float64[np.ndarray, "string position"]:
-    """The absolute influence of each bit on each string, [string, position] (Def 2.7, Eq 6).
+) -> Float64[np.ndarray, "string flip"] | Float64[np.ndarray, "string flip position"]:
+    """The absolute influence of each bit on each string, [string, flipped bit] (Def 2.7, Eq 6).
 
-    I_i(f, x) = ||f(x) - f(x with bit i flipped)||_2, f being the model's whole output, or the output of one of its
-    modules, given as such or by its name in ``model.named_modules()``.
+    I_n(f, x) = ||f(x) - f(x with bit n flipped)||_2, f being the model's whole output, or the output of one of its
+    modules, given as such or by its name in ``model.named_modules()``. With by_position=True the influence on the
+    activation at each position by itself, I_n(y_m, x) as [string, flipped bit n, position m]: of a module that gives
+    [string, position, ...], such as a layer. Its positions are the model's, so a marker such as EOS is one of them; the
+    last layer of a `Transformer`, which its forward computes where it is read only, is then computed at all of them.
 
     >>> influences(lambda bits: 2 * bits[:, 0] - bits[:, 1], [[0, 0], [1, 0]]).tolist()
     [[2.0, 1.0], [2.0, 1.0]]
+    >>> influences(lambda bits: bits[:, :, None].cumsum(dim=1), [[0, 0]], by_position=True).tolist()
+    [[[1.0, 1.0], [0.0, 1.0]]]
     """
     bits = check_strings(strings)
     dtype = working_type(model, precision)
@@ -42,18 +83,57 @@ def influences(
     engine.check_deterministic(bits, name)
     if precision == "float64" and name is None:
         refuse_coarse(engine, bits)
-    out = np.empty(bits.shape, np.float64)
+    ask = _places(engine, name) if by_position else _whole(engine, name)
+    places = ask(bits[:1]).shape[1]
+    check_memory(8 * bits.size * places, f"the influences on {places:,} positions", "give fewer or shorter strings")
+    out = np.empty((*bits.shape, places), np.float64)
     for row, string in enumerate(bits):
-        base = engine.outputs(string[None], name).double()
+        base = ask(string[None])
         for positions in np.array_split(np.arange(len(string)), math.ceil(len(string) / engine.batch)):
-            flipped = np.repeat(string[None], len(positions), axis=0)
-            flipped[np.arange(len(positions)), positions] ^= 1
-            change = engine.outputs(flipped, name).double() - base  # [flip, number]
-            out[row, positions] = change.norm(dim=1).cpu().numpy()
+            out[row, positions] = _lengths(ask(_flips(string, positions)) - base)
         if progress is not None:
             progress(row + 1, len(bits))
     refuse_nan(out)
-    return out
+    return out if by_position else out[:, :, 0]
+
+
+_Ask = Callable[[Bits], Float[Tensor, "string position number"]]
+
+
+def _whole(engine: GeneralEngine, name: str | None) -> _Ask:
+    """What gives the numbers of each string, as if they were at one position."""
+    return lambda strings: engine.outputs(strings, name).double()[:, None]
+
+
+def _places(engine: GeneralEngine, name: str | None) -> _Ask:
+    """What gives the numbers at each position of each string."""
+    source = "the model" if name is None else f"the module {name!r}"
+
+    def ask(strings: Bits) -> Float[Tensor, "string position number"]:
+        parts = engine.activations(strings, name, everywhere=True)
+        shapes = {tuple(part.shape[1:2]) if part.ndim > 2 else None for part in parts}
+        if None in shapes or len(shapes) > 1:
+            shape = tuple(parts[0].shape)
+            raise InputError(
+                f"by_position=True needs activations [string, position, number], but {source} gives {shape}: name a "
+                "layer with of"
+            )
+        return torch.cat([part.double().flatten(2) for part in parts], dim=2)
+
+    return ask
+
+
+def _flips(string: Bits, positions: NDArray[np.int64]) -> Bits:
+    """The string with each of these bits flipped, one row each."""
+    flipped: Bits = np.repeat(string[None], len(positions), axis=0)
+    flipped[np.arange(len(positions)), positions] ^= 1
+    return flipped
+
+
+def _lengths(change: Float[Tensor, "flip position number"]) -> Float64[np.ndarray, "flip position"]:
+    """The Euclidean norm of each change."""
+    found: NDArray[np.float64] = change.norm(dim=2).cpu().numpy()
+    return found
 
 
 def _module_name(model: Model, of: nn.Module | str | None) -> str | None:

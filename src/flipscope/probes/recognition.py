@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -21,10 +20,10 @@ from flipscope.models.deterministic import Ask, check_deterministic
 from flipscope.models.known import difference
 from flipscope.models.modes import eval_mode
 from flipscope.models.readout import binary_logit
+from flipscope.probes.results import ACCEPT, REJECT, UNDEFINED, check_margin
 
 Floats = NDArray[np.floating]
 
-ACCEPT, REJECT, UNDEFINED = 1, 0, -1
 MAX_EXHAUSTIVE = 24  # 16 million strings
 
 
@@ -52,7 +51,7 @@ class Recognition:
 
 def accept(logits: Tensor | np.ndarray, margin: float) -> Int8[np.ndarray, "*string"]:
     """Eq 15 for each logit: 1 from the margin up, 0 from its negative down, and -1 (undefined) between."""
-    _check_margin(margin)
+    check_margin(margin)
     values = logits.detach().cpu().numpy() if isinstance(logits, Tensor) else np.asarray(logits)
     if np.isnan(values).any():
         raise InputError(f"{int(np.isnan(values).sum())} of {values.size} logits are NaN: the model is broken")
@@ -77,7 +76,7 @@ def recognition(
     uint8 to logits [string] or [string, 2], each string's its own whatever strings it is asked with; a module is in
     evaluation mode meanwhile, and left as it was.
     """
-    _check_margin(margin)
+    check_margin(margin)
     n = function.n
     if samples is None and n > MAX_EXHAUSTIVE:
         raise InputError(f"all strings of length {n} are too many (most: {MAX_EXHAUSTIVE}): give samples")
@@ -102,7 +101,7 @@ def recognizes(
     >>> [recognizes(lambda bits: bits[:, 0] - 0.5, f, 0.1) for f in (first(5), majority(5))]
     [True, False]
     """
-    _check_margin(margin)
+    check_margin(margin)
     if function.n > MAX_EXHAUSTIVE:
         raise InputError(f"all strings of length {function.n} are too many (most: {MAX_EXHAUSTIVE})")
     with eval_mode(model, own=True):
@@ -110,12 +109,6 @@ def recognizes(
             bool((accept(_logits(model, bits), margin) == function(bits)).all())
             for bits in _strings(function.n, None, 0, batch)
         )
-
-
-def _check_margin(margin: float) -> None:
-    """Raise InputError unless the margin is a positive number."""
-    if not (math.isfinite(margin) and margin > 0):
-        raise InputError(f"margin={margin} must be a positive number")
 
 
 def _asking(model: nn.Module | Callable[[Tensor], Tensor]) -> Ask:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Bool, Int8, Int64
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, Validity, mean_from_samples, profile_from_counts, proportions
 from flipscope.flips.screen import Screening
+
+ACCEPT, REJECT, UNDEFINED = 1, 0, -1  # the values of Eq 15
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,6 +73,26 @@ class Flips(Measured):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class AcceptanceFlips(Measured):
+    """What flips do to acceptance with a margin (Eq 15), of each of some strings.
+
+    A near tie is a logit within ``tolerance`` of xi or of -xi.
+    """
+
+    xi: float  # the margin of Eq 15, not that of the signs
+    answers: Int8[np.ndarray, " string"]  # 1, 0, or -1 for undefined
+    crossed: Int64[np.ndarray, " string"]  # flips from 0 to 1 or back
+    changed: Int64[np.ndarray, " string"]  # these, and flips from or to undefined
+    undefined: Int64[np.ndarray, " string"]  # flips whose answer is undefined
+
+    @property
+    def decided(self) -> Bool[np.ndarray, " string"]:
+        """Where the string and all its flips have an answer, so that `crossed` and `changed` are Def 2.2."""
+        found: Bool[np.ndarray, " string"] = (self.answers != UNDEFINED) & (self.undefined == 0)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class SensitivityProfile(Measured):
     """The sensitivity spectrum of a model on strings of one length, exact or with intervals.
 
@@ -101,6 +124,13 @@ class SensitivityProfile(Measured):
             "smallest_seen": self.smallest_seen,
             **self.how(),
         }
+
+
+def check_margin(margin: float) -> float:
+    """The margin of Eq 15, after making sure that it is a positive number."""
+    if not (math.isfinite(margin) and margin > 0):
+        raise InputError(f"margin={margin} must be a positive number")
+    return margin
 
 
 def plain(value: float | Estimate) -> Any:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from numbers import Real
 from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
 import numpy as np
@@ -43,7 +44,18 @@ from flipscope.flips.engine import (
 from flipscope.flips.inside import check_answers
 from flipscope.flips.screen import Screening, screened_changes
 from flipscope.flips.signs import Precision, TrustedSigns, trusted_signs, working_type
-from flipscope.probes.results import Flips, Measured, SensitivityProfile, account, estimated
+from flipscope.probes.results import (
+    ACCEPT,
+    REJECT,
+    UNDEFINED,
+    AcceptanceFlips,
+    Flips,
+    Measured,
+    SensitivityProfile,
+    account,
+    check_margin,
+    estimated,
+)
 
 MAX_EXHAUSTIVE_BITS = 20
 DEFAULT_STRINGS = 200
@@ -51,6 +63,7 @@ DEFAULT_MAX_STRINGS = 100_000
 _FIRST_LOOK = 16
 _LOOK_GROWTH = 1.25  # the next look comes after a quarter more strings, so at most a quarter is wasted
 _TABLE_BLOCK = 1 << 12  # strings of a truth table asked together
+_VALUES: NDArray[np.int8] = np.array([REJECT, UNDEFINED, ACCEPT], np.int8)  # by thresholds of Eq 15 exceeded
 _FIRST_BLOCK = 4  # strings asked first, from which the comparison with float64 takes its sample
 
 
@@ -114,6 +127,47 @@ def sensitivities(model: Model, strings: object, **options: Unpack[Options]) -> 
     """
     bits = check_strings(strings)
     return _Meter(model, options).flips(bits, _reporter(options, len(bits)))
+
+
+def acceptance_flips(model: Model, strings: object, margin: float, **options: Unpack[Options]) -> AcceptanceFlips:
+    """What flips do to acceptance with a margin xi (Eq 15), whose undefined value counts as one.
+
+    Logits near xi or -xi are computed again as those near a threshold are, and what is still too close to call is
+    counted in ``near_ties``. A flip that changes the logit by less than 2 xi never crosses from 0 to 1, but it may lead
+    to or from undefined: Def 2.2 is defined on the strings that are ``decided`` only.
+
+    >>> found = acceptance_flips(lambda bits: bits.sum(dim=1) - 1.5, [[0, 0, 0], [1, 0, 0]], margin=1)
+    >>> found.answers, found.changed, found.crossed  # logits of flips: all -0.5; then -1.5 and twice 0.5
+    (array([ 0, -1], dtype=int8), array([3, 1]), array([0, 0]))
+    """
+    xi = float(check_margin(margin))
+    for name in ("threshold", "heuristic"):
+        if name in options:
+            raise InputError(f"{name} has no meaning for acceptance with a margin: leave it out")
+    bits = check_strings(strings)
+    # logit > the number below xi is logit >= xi; and logit <= -xi is what is not greater.
+    both = (-xi, math.nextafter(xi, -math.inf))
+    meter = _Meter(model, options, both)
+    meter.signs.announce(len(bits) * (bits.shape[1] + 1))
+    report = _reporter(options, len(bits))
+    answers, parts = [], []
+    for block in _blocks(meter.signs.working, bits):
+        own, flipped = (_VALUES[level] for level in meter.signs.flip_signs(block))
+        changed = flipped != own[:, None]
+        undefined = flipped == UNDEFINED
+        crossed = changed & ~undefined & (own != UNDEFINED)[:, None]
+        answers.append(own)
+        parts.append([count.sum(axis=1, dtype=np.int64) for count in (crossed, changed, undefined)])
+        report(len(block))
+    crossings, changes, unknown = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return AcceptanceFlips(
+        xi=xi,
+        answers=np.concatenate(answers),
+        crossed=crossings,
+        changed=changes,
+        undefined=unknown,
+        **account(meter.account()),
+    )
 
 
 def logit_changes(model: Model, strings: object, **options: Unpack[Options]) -> Logits:
@@ -260,13 +314,17 @@ def _exact_table(model: Model, n: int, options: Options) -> tuple[BooleanFunctio
 class _Meter:
     """Measures strings in blocks and remembers all it has measured."""
 
-    def __init__(self, model: Model, options: Options) -> None:
+    def __init__(self, model: Model, options: Options, thresholds: tuple[float, ...] | None = None) -> None:
         self._start = time.perf_counter()
         self._heuristic = options.get("heuristic", False)
         _check_names(options)
-        own = ("heuristic", "progress")
+        own = ("heuristic", "progress", "threshold")
         chosen = {name: value for name, value in options.items() if name not in own}
-        self.signs: TrustedSigns = trusted_signs(model, **cast(Any, chosen))
+        threshold = options.get("threshold", 0.0)
+        if not isinstance(threshold, Real):
+            raise InputError(f"threshold={threshold!r} must be a finite number")
+        both = float(threshold) if thresholds is None else thresholds
+        self.signs: TrustedSigns = trusted_signs(model, threshold=both, **cast(Any, chosen))
         self._counts: list[NDArray[np.int64]] = []
         self._flipped: NDArray[np.int64] | None = None
         self._screening: Screening | None = None
@@ -314,7 +372,7 @@ class _Meter:
             self.signs.working,
             strings,
             estimate=self.signs.working.first_order,
-            threshold=self.signs.threshold,
+            threshold=self.signs.thresholds[0],
             signs=self.signs.signs,
             flip_signs=self.signs.flip_signs,
             seed=0,

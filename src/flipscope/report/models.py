@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flipscope.basics.estimates import Estimate
+from flipscope.bounds.geometry import Summary
 from flipscope.models.config import TransformerConfig
 from flipscope.probes.results import Measured, SensitivityProfile
 from flipscope.report.terminal import histogram, number
@@ -76,6 +77,42 @@ def blowup_page(name: str, document: dict[str, Any]) -> RenderableType:
     if document["infinite"]:
         parts.append(note(f"{document['infinite']:,} vectors of zero variance met a norm with eps 0."))
     return panel(name, parts)
+
+
+def bounds_page(name: str, found: Summary) -> RenderableType:
+    """The page of ``flipscope bounds``."""
+    cube = "" if found.radius is None else f", Theta = [-{found.radius:.4g}, {found.radius:.4g}]^{found.parameters}"
+    shape = f"N = {found.length:,}, D = {found.width}, L = {found.layers}"
+    parts: list[RenderableType] = [note(f"{shape}, eps = {found.eps:g}, xi = {found.margin:g}{cube}"), Text()]
+    if found.fails is not None:
+        parts += [Text(f"Most of the paper does not apply: {found.fails}."), Text()]
+    table = Table(box=None, padding=(0, 1), header_style="bold")
+    for heading, side in (
+        ("result", "left"),
+        ("bound", "left"),
+        ("value", "right"),
+        ("here it", "left"),
+        ("from N", "right"),
+    ):
+        table.add_column(heading, justify=side, no_wrap=heading != "bound")  # type: ignore[arg-type]
+    for row in (each.as_json() for each in found.rows):
+        says = {True: Text("says something", style="green"), False: Text("is vacuous", style="yellow")}
+        told = says.get(row["says_something"], Text("does not apply", style="dim"))
+        table.add_row(row["result"], row["what"], _size(row["value"], row["log10"]), told, _length(row))
+        table.add_row("", Text(row["note"], style="italic dim"), "", "", "")
+    return panel(name, [*parts, table])
+
+
+def _size(value: float | None, log10: float | None) -> str:
+    if value is not None:
+        return f"{value:.4g}"
+    return "∞" if log10 is None else f"10^{log10:.4g}"
+
+
+def _length(row: dict[str, Any]) -> str:
+    if row["log10_from_length"] is None:
+        return "-"
+    return f"{row['from_length']:,}" if row["from_length"] is not None else f"10^{row['log10_from_length']:.4g}"
 
 
 def facts(rows: Sequence[tuple[str, str]]) -> Table:

@@ -18,7 +18,7 @@ from rich.text import Text
 from flipscope.basics.errors import printable
 from flipscope.basics.estimates import Estimate
 from flipscope.basics.wording import number_text
-from flipscope.bounds.geometry import Threshold, Verdict
+from flipscope.bounds.geometry import FamilyVerdict, Threshold, Verdict
 from flipscope.cube.portrait import Portrait
 from flipscope.report.figures import log10_share
 
@@ -170,6 +170,33 @@ def verdict_page(verdict: Verdict) -> RenderableType:
     return Panel(
         Group(table, Text(), Text(verdict.note)),
         title=Text(verdict.function),
+        title_align="left",
+        width=96,
+        padding=(1, 2),
+    )
+
+
+def family_page(verdict: FamilyVerdict) -> RenderableType:
+    """The page of ``flipscope verdict`` for a family by its K_0(N) or by examples."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    plural = "" if verdict.layers == 1 else "s"
+    table.add_row("transformer", f"width {verdict.width}, {verdict.layers} layer{plural}")
+    table.add_row("threshold", f"N^{verdict.exponent:.4g}")
+    for example in verdict.examples:
+        side = "below" if example.below else "not below"
+        table.add_row(f"N = {example.length}", f"K_0 = {number(example.zero_strings)}, {side} the threshold")
+    table.add_row("can bite from", "-" if verdict.from_length is None else f"N = {verdict.from_length}")
+    outcomes = {
+        True: Text("ruled out by Cor 4.6 (000)", style="bold red"),
+        False: Text("not ruled out", style="bold green"),
+        None: Text("not settled by examples", style="bold yellow"),
+    }
+    table.add_row("family", outcomes[verdict.ruled_out])
+    return Panel(
+        Group(table, Text(), Text(verdict.note)),
+        title=Text(verdict.family),
         title_align="left",
         width=96,
         padding=(1, 2),

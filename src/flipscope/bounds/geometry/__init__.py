@@ -11,15 +11,21 @@ __all__ = [
     "ONE_STRING_NEEDS",
     "PAPER_HOLDS_FROM",
     "Constants",
+    "Count",
+    "FamilyVerdict",
     "LayerConstants",
+    "Summary",
+    "TheoremStart",
     "Threshold",
     "Verdict",
     "blowup_bound",
     "blowup_level",
     "blowup_tail",
+    "compact_tail",
     "constant_from",
     "corrected_over_printed",
     "cube_diameter",
+    "examples_verdict",
     "gaussian_blowup_tail",
     "gaussian_low_variance_bound",
     "influence_bound",
@@ -27,17 +33,24 @@ __all__ = [
     "lipschitz_bound",
     "log2_function_count",
     "log_influence_constant",
+    "log_stable_from",
     "log_uniform_constant",
     "low_variance_bound",
+    "parse_count",
     "printed_low_variance_bound",
     "stable_logit_bound",
+    "summary",
+    "theorem_from",
     "uniform_influence_bound",
     "verdict",
+    "zeros_verdict",
 ]
 
 if TYPE_CHECKING:
     from flipscope.bounds.geometry.constants import Constants, LayerConstants
+    from flipscope.bounds.geometry.counts import Count, parse_count
     from flipscope.bounds.geometry.families import MAX_SHAPE, ONE_STRING_NEEDS, Threshold, Verdict, verdict
+    from flipscope.bounds.geometry.given import FamilyVerdict, examples_verdict, zeros_verdict
     from flipscope.bounds.geometry.influence import (
         blowup_bound,
         constant_from,
@@ -47,7 +60,9 @@ if TYPE_CHECKING:
         log_uniform_constant,
         uniform_influence_bound,
     )
+    from flipscope.bounds.geometry.limits import TheoremStart, compact_tail, log_stable_from, theorem_from
     from flipscope.bounds.geometry.parameters import cube_diameter, lipschitz_bound, log2_function_count
+    from flipscope.bounds.geometry.summary import Summary, summary
     from flipscope.bounds.geometry.variance import (
         PAPER_HOLDS_FROM,
         blowup_level,
@@ -64,12 +79,16 @@ __getattr__, __dir__ = lazily(
     __name__,
     {
         "bounds.geometry.constants": "Constants LayerConstants",
+        "bounds.geometry.counts": "Count parse_count",
         "bounds.geometry.families": "MAX_SHAPE ONE_STRING_NEEDS Threshold Verdict verdict",
+        "bounds.geometry.given": "FamilyVerdict examples_verdict zeros_verdict",
         "bounds.geometry.influence": (
             "blowup_bound constant_from influence_bound layerwise_influence_bound log_influence_constant "
             "log_uniform_constant uniform_influence_bound"
         ),
+        "bounds.geometry.limits": "TheoremStart compact_tail log_stable_from theorem_from",
         "bounds.geometry.parameters": "cube_diameter lipschitz_bound log2_function_count",
+        "bounds.geometry.summary": "Summary summary",
         "bounds.geometry.variance": (
             "PAPER_HOLDS_FROM blowup_level blowup_tail corrected_over_printed gaussian_blowup_tail "
             "gaussian_low_variance_bound low_variance_bound printed_low_variance_bound stable_logit_bound"
