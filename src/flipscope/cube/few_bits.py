@@ -112,12 +112,3 @@ def all_tables(n: int) -> Tables:
     if check_count("n", n) > 4:
         raise InputError(f"n={n}: there are 2^{1 << n} functions, too many to list; four bits are the most")
     return np.arange(1 << (1 << n), dtype=np.uint64)
-
-
-def log2_functions(n: int) -> int:
-    """log2 of the number of all functions of n bits.
-
-    >>> log2_functions(4)
-    16
-    """
-    return 1 << check_count("n", n)

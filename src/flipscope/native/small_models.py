@@ -1,9 +1,9 @@
 """Truth tables of very many recognisers of few bits (Eqs 7-14), in float64, one random recogniser per lane.
 
-The numbers of a recogniser come from its number: parameter p of draw i is the (i M + p)-th output of SplitMix64 (Steele,
-Lea and Flood, 2014) started at the seed, where M is the number of parameters. So a draw does not depend on where a block
-of draws begins or on who computes it. Parameters stand in the order key, query, value (each head by head, row by row),
-W1, phi1, W2, phi2 for each layer, then w and omega.
+A recogniser is made from its number: parameter p of draw i is output i M + p of SplitMix64 (Steele, Lea and Flood,
+2014) started at the seed, M being the number of parameters. So a draw does not depend on where a block of draws begins
+or on who computes it. Parameters stand in the order key, query, value (each head by head, row by row), W1, phi1, W2,
+phi2 for each layer, then w and omega.
 
 In the first layer a position holds one of two vectors, or EOS, so that queries, keys, values and exponentials are
 computed once for all strings. The last layer is computed at EOS only.
@@ -20,7 +20,6 @@ from numba import float64, int64, types, uint64, void
 from flipscope.native.compiled import compiled
 
 LANES = 32  # recognisers side by side: eight registers of four numbers, and their activations stay in the cache
-MAX_BITS = 6  # a truth table of 64 values is one word
 # A variance below this (at eps = 0), or softmax weights that all but vanish, lose digits: such a draw is given up.
 SMALLEST_VARIANCE, SMALLEST_SUM = 1e-20, 1e-250
 
@@ -28,11 +27,6 @@ _LINES = float64[:, ::1]
 _SHAPE = types.UniTuple(int64, 4)  # width, layers, heads, bits
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-
-
-def parameter_count(width: int, layers: int, heads: int) -> int:
-    """M: the parameters of a recogniser, its symbols and positions not counted."""
-    return layers * (3 * heads * width * width + 2 * width * width + 2 * width) + width + 1
 
 
 @compiled(void(uint64, uint64, float64, _LINES))
@@ -200,7 +194,7 @@ def _middle_layer(weights: Any, at: Any, y: Any, shape: Any, eps: Any, fine: Any
 
 @compiled(void(_LINES, int64, _LINES, _SHAPE, float64, float64[::1]))
 def _last_layer(weights: Any, at: Any, y: Any, shape: Any, eps: Any, fine: Any) -> None:
-    """y at EOS becomes this layer's output there: (K y)^T q is y^T (K^T q), and the mean of V y is V times that of y."""
+    """y at EOS becomes this layer's output there: (K y)^T q is y^T (K^T q), the mean of V y is V times that of y."""
     width, _, heads, bits = shape
     tokens, square = bits + 1, width * width
     powers, everyone = np.empty((tokens, LANES)), np.arange(tokens)

@@ -145,7 +145,7 @@ def drawn(
     (True, torch.float64)
     """
     model = Transformer(config, scheme="uniform", seed=symbols, dtype=torch.float64)
-    own = [parameter for block in model.blocks for parameter in _of_block(block)]
+    own: list[torch.Tensor] = [parameter for block in model.blocks for parameter in _of_block(block)]
     own += [model.head.weight, model.head.bias]
     numbers = np.empty((sum(parameter.numel() for parameter in own), 1))
     parameters(_key(seed), check_count("number", number, 0), radius, numbers)
@@ -200,7 +200,7 @@ def _vectors(config: TransformerConfig, length: int, symbols: int) -> Float64[np
     return np.ascontiguousarray(np.concatenate((bits, both[0, length:])))
 
 
-def _of_block(block: torch.nn.Module) -> list[torch.nn.Parameter]:
+def _of_block(block: torch.nn.Module) -> list[torch.Tensor]:
     """The parameters of a layer in the order of the compiled loop."""
     assert isinstance(block, Block)
     assert block.mlp is not None
