@@ -58,7 +58,7 @@ def description_length(tables: ArrayLike, n: int) -> NDArray[np.float64]:
     strings, which is that of the truth table.
 
     >>> description_length([0b00000000, 0b01010101, 0b01101001], 3).tolist()
-    [3.0, 9.0, 12.0]
+    [3.0, 9.0, 15.0]
     """
     words = np.ascontiguousarray(checked_tables(tables, n))
     size = 1 << n

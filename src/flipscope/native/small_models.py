@@ -95,7 +95,7 @@ def _finish(weights: Any, at: Any, mixed: Any, y: Any, begin: Any, fine: Any, ep
             variance[lane] += own[lane] * own[lane] * part
     for lane in range(LANES):
         if eps == 0.0 and not variance[lane] >= SMALLEST_VARIANCE:
-            fine[lane] = 0.0
+            fine[lane], variance[lane] = 0.0, 1.0
         variance[lane] = 1.0 / math.sqrt(variance[lane] + eps)
     for i in range(width):
         own = y[begin + i]
@@ -135,7 +135,7 @@ def _mix(powers: Any, at: Any, values: Any, begin: Any, chosen: Any, width: Any,
             inverse[lane] += power[lane]
     for lane in range(LANES):
         if not inverse[lane] >= SMALLEST_SUM:
-            fine[lane] = 0.0
+            fine[lane], inverse[lane] = 0.0, 1.0
         inverse[lane] = 1.0 / inverse[lane]
     for m in chosen:
         power = powers[at + m]

@@ -131,7 +131,7 @@ def _counted(table: lab.Rows) -> lab.Figure:
     ]
     total = np.mean(table.column("recognised_functions"))
     caption = (
-        f"With margin, mean and range over drawings of the symbols. A sample met {total:,.0f} functions on average, which "
-        "is a lower bound of |F_N|."
+        f"With margin, mean and range over drawings of the symbols. A sample met {total:,.0f} functions on average: "
+        "|F_N| is at least what was met."
     )
     return lab.Figure("prior-functions", "Functions that random recognisers recognise", caption, panels, where="Eq 25")

@@ -44,6 +44,8 @@ def summary(tables: Tables, counts: NDArray[np.int64], recognised: NDArray[np.in
     order = np.lexsort((found, -drawn))
     found, drawn = found[order], drawn[order]
     named = {name: table_number(make(n)) for name, make in NAMED.items()}
+    rho = correlations(found, drawn, n)
+    k, average = rho["zero_strings"], rho["average_sensitivity"]
     either = {name: min(table, table ^ int(full_table(n))) for name, table in named.items()}
     return {
         "functions": len(tables),
@@ -54,7 +56,8 @@ def summary(tables: Tables, counts: NDArray[np.int64], recognised: NDArray[np.in
         "unseen": chao(recognised),
         "rarefied": rarefied(recognised, int(counts.sum())),
         **{name: int(drawn[found == np.uint64(table)].sum()) for name, table in either.items()},
-        **{f"rho_{name}": rho for name, rho in correlations(found, drawn, n).items()},
+        **{f"rho_{name}": value for name, value in rho.items()},
+        "rho_gain": None if k is None or average is None else k - average,
         "largest_first": largest_first(found, drawn, n),
         "shown": found[:SHOWN].tolist(),
         "shown_draws": drawn[:SHOWN].tolist(),
