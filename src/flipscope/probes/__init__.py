@@ -6,4 +6,5 @@ blowup        how much the layer norms amplify (Eqs 17, 18)
 fourier       spectra of logit and sign, exact and sampled
 recognition   answers with a margin (Eq 15, Def 2.8)
 perturbation  how far weights can move before answers change
+prior         which functions random recognisers compute, and how often (Fig 1, Eq 25)
 """
