@@ -66,13 +66,13 @@ class RandomInit(lab.Study):
         "{strings[0]:,} to {strings[1]:,} strings per transformer; where these take more than {seconds:g} s, screened",
         smoke=(0.1, Plan(3, 1, 40, (20, 60), 0.2, (30, 1.0), 64)),
         demo=(0.6, Plan(1, 60, 100, (30, 60), 0.2, (30, 600.0), 32)),
-        laptop=(13, Plan(64, 1, 100, (40, 1_000), 3.0, (50, 600.0), 512)),
+        laptop=(8, Plan(64, 1, 100, (30, 400), 1.5, (50, 600.0), 512)),
         paper=(45_000, Plan(10, 50, 100, (10_000, 10_000), 600.0, (100, 600.0), 1024)),
     )
     deviations = lab.deviations(
         ("flips of dear models", "all computed", "screened, with an audit", "months otherwise"),
-        ("strings per model (laptop)", "10,000", "40 to 1,000", "as many as take 3 seconds"),
-        ("models (laptop)", "500 per initialisation", "64, each with its own strings", "13 minutes"),
+        ("strings per model (laptop)", "10,000", "30 to 400", "as many as take 1.5 seconds"),
+        ("models (laptop)", "500 per initialisation", "64, each with its own strings", "8 minutes"),
         ("width (laptop)", "up to 1,024", "at most 512", "1 model in 16 would take half the time"),
         ("models (demo)", "500 per initialisation", "60, of widths 16 and 32", "half a minute"),
         ("strings per model (demo)", "10,000", "30 to 60", "the mean over models is what is judged"),
