@@ -29,6 +29,7 @@ import torch
 from flipscope.flips.fast import FastEngine
 from flipscope.flips.screen import first_order_changes, screened_changes
 from flipscope.models.config import TransformerConfig
+from flipscope.models.init import Scheme
 from flipscope.models.presets import encoder
 from flipscope.models.shapes import random_shape
 from flipscope.models.transformer import Transformer
@@ -38,8 +39,8 @@ LENGTH = 100
 GUST_SECONDS = 5.0
 PILOT = 4  # strings that the screen measures in full first
 BATCHES = (8, 17, 101)
-SCHEMES = ("uniform", "gaussian", "xavier_normal")
-ALL_SCHEMES = ("uniform", "gaussian", "xavier_uniform", "xavier_normal")
+SCHEMES: tuple[Scheme, ...] = ("uniform", "gaussian", "xavier_normal")
+ALL_SCHEMES: tuple[Scheme, ...] = ("uniform", "gaussian", "xavier_uniform", "xavier_normal")
 EXACT_GOALS = {(32, 2): 3.0, (128, 4): 1.6, (512, 6): 1.35}
 DELTA_GOALS = {(512, 2): 12.0, (512, 3): 3.0}
 

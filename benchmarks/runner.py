@@ -32,9 +32,10 @@ from flipscope.lab.run.cluster import Cluster
 from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.events import Failed, Finished
 from flipscope.lab.run.runner import InProcess, Job, Pool, Runner
+from flipscope.lab.rows import Rows
 from flipscope.lab.store import tables
 from flipscope.lab.store.store import Store
-from flipscope.lab.study import Outcome, Result, Scale, Study, Table, Trial
+from flipscope.lab.study import Outcome, Result, Scale, Study, Trial
 
 WORKERS = 2
 GOAL = 0.9  # of the time of two workers that goes into trials
@@ -56,7 +57,7 @@ class Spins(Study):
     name = "spins"
     paper = "none"
     title = "Trials that compute"
-    scales = {"smoke": Scale("as many as asked for", 1.0)}
+    scales = {"smoke": Scale(1.0, {}, "as many as asked for")}
     claims = ()
 
     def __init__(self, count: int, rounds: int = 0) -> None:
@@ -68,8 +69,8 @@ class Spins(Study):
     def measure(self, trial: Spin, progress: Progress) -> Outcome:
         return {"value": spin(trial.rounds)}
 
-    def summarise(self, results: Sequence[Result]) -> Table:
-        return [{"value": result.outcome["value"]} for result in results]
+    def summarise(self, results: Sequence[Result]) -> Rows:
+        return Rows({"value": result.outcome["value"]} for result in results)
 
 
 def spin(rounds: int) -> int:
