@@ -22,7 +22,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-import llvmlite.binding as llvm
+import llvmlite.binding as llvm  # type: ignore[import-untyped]
 import numpy as np
 import torch
 

@@ -28,11 +28,11 @@ from pathlib import Path
 
 from flipscope.basics.limits import cores
 from flipscope.basics.progress import Progress
+from flipscope.lab.rows import Rows
 from flipscope.lab.run.cluster import Cluster
 from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.events import Failed, Finished
 from flipscope.lab.run.runner import InProcess, Job, Pool, Runner
-from flipscope.lab.rows import Rows
 from flipscope.lab.store import tables
 from flipscope.lab.store.store import Store
 from flipscope.lab.study import Outcome, Result, Scale, Study, Trial
