@@ -14,11 +14,13 @@ from flipscope.lab.judges import (
     for_every,
     larger_mean,
     log_slope,
+    mean_of,
     never_exceeds,
     rates,
     rates_below,
     share,
     share_of,
+    share_where,
     slopes,
     unless_few,
     weakest_first,
@@ -85,6 +87,54 @@ def test_weakest_first_looks_at_the_side_of_the_limit() -> None:
     assert [part.quantity for part in weakest_first(below)] == ["0.5", "0.4", "0.3"]
     unknown = Judgement.without("none")
     assert weakest_first([*above, unknown])[0] is unknown
+
+
+def _group(value: float, models: int, other: float | None = None) -> Rows:
+    """So many models of two groups, all at this value, or those of the second at another."""
+    values = {"a": value, "b": value if other is None else other}
+    return Rows({"init": init, "y": values[init]} for init in values for _ in range(models))
+
+
+def test_means_of_groups() -> None:
+    least, most = mean_of("y", at_least, 0.9, "mean"), mean_of("y", at_most, 0.5, "mean", within=(0, 2), unit="runs")
+    for judge, good, bad in ((least, 1.0, 0.6), (most, 0.0, 0.9)):
+        found = for_each(_group(good, 60).by("init"), judge)
+        assert (found.verdict, found.quantity, found.measured) == ("reproduced", "mean, a", pytest.approx(good))
+        found = for_each(_group(good, 60, bad).by("init"), judge)
+        assert (found.verdict, found.quantity, found.measured) == ("contradicted", "mean, b", pytest.approx(bad))
+        assert for_each(_group(bad, 60).by("init"), judge).verdict == "contradicted"
+    assert for_each(_group(0.9, 60).by("init"), least).verdict == "undecided"
+    # Even if all lie at the end, (0.025/2)^(1/n) must be below the distance of the limit, 1/10 or 1/4 of the range.
+    few = for_each(_group(1.0, 5).by("init"), least)
+    assert (few.verdict, few.remedy) == ("undecided", "at least 42 models in each group")
+    few = for_each(_group(0.0, 5).by("init"), most)
+    assert (few.verdict, few.remedy) == ("undecided", "at least 16 runs in each group")
+
+
+def test_the_ends_of_a_mean_are_part_of_its_interval() -> None:
+    narrow, wide = (mean_of("y", at_most, 0.5, "mean", within=(0, end)) for end in (1, 100))
+    rows = _group(0.0, 20)
+    assert (for_each(rows.by("init"), narrow).verdict, for_each(rows.by("init"), wide).verdict) == (
+        "reproduced",
+        "undecided",
+    )
+
+
+def test_shares_of_groups() -> None:
+    least = share_where(lambda row: row["y"] < 1, at_least, 0.9, "share")
+    most = share_where(lambda row: row["y"] < 1, at_most, 0.1, "share", unit="runs")
+    for judge, good, bad in ((least, 0.0, 2.0), (most, 2.0, 0.0)):
+        assert for_each(_group(good, 60).by("init"), judge).verdict == "reproduced"
+        found = for_each(_group(good, 60, bad).by("init"), judge)
+        assert (found.verdict, found.quantity) == ("contradicted", "share, b")
+    (rows,) = (own for _, own in _group(0.0, 50).where(init="a").by("init"))
+    found = least("a", Rows([*rows, {"init": "a", "y": 2.0}]), 0.9)
+    assert (found.measured, found.low) == (pytest.approx(50 / 51), share(50, 51, 0.9).low)
+    for judge, value, unit in ((least, 0.0, "models"), (most, 2.0, "runs")):
+        few = for_each(_group(value, 5).by("init"), judge)
+        assert (few.verdict, few.remedy) == ("undecided", f"at least 42 {unit} in each group")
+        assert for_each(_group(value, 42).by("init"), judge).verdict == "reproduced"
+        assert for_each(_group(value, 41).by("init"), judge).verdict == "undecided"
 
 
 # ---------------------------------------------------------------- bounds
