@@ -15,6 +15,7 @@ from flipscope.lab.judges import (
     larger_mean,
     log_slope,
     mean_of,
+    mostly,
     never_exceeds,
     rates,
     rates_below,
@@ -280,3 +281,14 @@ def test_larger_means() -> None:
     assert larger_mean(rows(3.0, 3.0), rows(3.0, 3.0), "y", "q").verdict == "undecided"  # equal is not larger
     few = larger_mean(high, rows(1.0), "y", "q", unit="models")
     assert (few.verdict, few.remedy) == ("undecided", "at least 2 models of each")
+
+
+def test_answers_in_doubt_widen_the_interval() -> None:
+    sure = mostly([True] * 30 + [False] * 2, 0.5, "q", missing="none")
+    assert (sure.verdict, sure.measured, sure.note) == ("reproduced", 30 / 32, "0 of 32 models in doubt")
+    assert (sure.low, sure.high) == (share(30, 32).low, share(30, 32).high)
+    doubt = mostly([True] * 10 + [None] * 22, 0.5, "q", missing="none", unit="runs")
+    assert (doubt.verdict, doubt.note) == ("undecided", "22 of 32 runs in doubt")
+    assert (doubt.low, doubt.high) == (share(10, 32).low, share(32, 32).high)
+    assert mostly([True] * 2 + [None] * 3 + [False] * 40, 0.5, "q", missing="none").verdict == "contradicted"
+    assert mostly([], 0.5, "q", missing="none").quantity == "none"

@@ -161,6 +161,26 @@ def share_where(
     return one
 
 
+def mostly(
+    answers: Sequence[bool | None], limit: float, quantity: str, *, missing: str, unit: str = "models"
+) -> Judgement:
+    """Whether the share of answers that are yes is at least the limit; None, an answer in doubt, may be either.
+
+    The interval begins where those in doubt are no, and ends where they are yes. `missing` is the reason if there are
+    no answers.
+
+    >>> judged = mostly([True] * 60 + [None] * 5, 0.5, "share that grow", missing="no model is done")
+    >>> judged.verdict, judged.note
+    ('reproduced', '5 of 65 models in doubt')
+    """
+    if not answers:
+        return Judgement.without(missing)
+    yes, doubt = (sum(answer is said for answer in answers) for said in (True, None))
+    least, most = (share(count, len(answers)) for count in (yes, yes + doubt))
+    note = f"{doubt} of {len(answers)} {unit} in doubt"
+    return at_least(replace(least, high=most.high), limit, quantity, note, unit)
+
+
 @dataclass(frozen=True)
 class Quotient:
     """Something measured over its bound, and where: what `bound_holds` judges.
@@ -265,8 +285,18 @@ def asymptotic(found: Judgement) -> Judgement:
     return found.left_open(f"{found.note}; {note}" if found.note else note, "longer strings")
 
 
-def never_exceeds(column: str, bound: str, what: str = "share of cases that break it") -> Judge:
+def never_exceeds(
+    column: str,
+    bound: str,
+    what: str = "share of cases that break it",
+    *,
+    possible: str | None = None,
+    fewest: int = 1,
+) -> Judge:
     """A judge: a column is never above the column of its bound; rows without a bound do not count.
+
+    Nor do rows, if the column of the largest value `possible` is given, whose bound is not below it. Fewer cases than
+    `fewest` reproduce nothing, though one of them can contradict.
 
     >>> judge = never_exceeds("y", "bound")
     >>> judge(Rows([{"y": 1.0, "bound": 2.0}, {"y": 3.0, "bound": 4.0}])).note
@@ -274,10 +304,16 @@ def never_exceeds(column: str, bound: str, what: str = "share of cases that brea
     """
 
     def judge(table: Rows) -> Judgement:
-        cases = [(row[column], row[bound]) for row in table.having(bound)]
+        bounded, said = table.having(bound), ""
+        cases = [(row[column], row[bound]) for row in bounded if possible is None or row[bound] < row[possible]]
+        if possible is not None:
+            said = f"in {len(bounded) - len(cases)} of {len(bounded)} cases the bound says nothing"
+            if not cases:
+                return Judgement.without(said, "cases in which the bound is below what is possible")
         tightest = max((value / limit for value, limit in cases), default=0.0)
         broken = sum(value > limit * (1 + ROUNDING) for value, limit in cases)
-        return never(broken, len(cases), what, f"largest quotient {tightest:.3g}")
+        note = f"largest quotient {tightest:.3g}" + (f"; {said}" if said else "")
+        return unless_few(never(broken, len(cases), what, note), len(cases), fewest, "cases that can fail")
 
     return judge
 
@@ -307,6 +343,33 @@ def log_slope(rows: Rows, x: str, y: str, *, per: str = "seed", confidence: floa
     """
     found = slopes(rows, x, y, per=per, log=True)
     return student_mean(found, confidence) if len(found) >= FEWEST_SLOPES else None
+
+
+def mean_slope(
+    rows: Rows,
+    x: str,
+    y: str,
+    says: Callable[..., Judgement],
+    limit: float,
+    quantity: str,
+    *,
+    fewest: int,
+    per: str = "seed",
+    unit: str = "seeds",
+) -> Judgement:
+    """Whether the slope of y against x, averaged over those of each `per`, is by `says` at least or at most a limit.
+
+    Fewer slopes than `fewest` decide nothing.
+
+    >>> from flipscope.lab.verdict import at_most
+    >>> rows = Rows({"seed": seed, "n": n, "y": -n + seed * n / 10} for seed in range(5) for n in (1, 2, 3))
+    >>> mean_slope(rows, "n", "y", at_most, 0.0, "slope of y", fewest=3).verdict
+    'reproduced'
+    """
+    found = slopes(rows, x, y, per=per)
+    if len(found) < fewest:
+        return Judgement.without(f"too few {unit} at {FEWEST_POINTS} places: {len(found)}", f"at least {fewest} {unit}")
+    return says(student_mean(found), limit, quantity, unit=unit)
 
 
 def compare_groups(

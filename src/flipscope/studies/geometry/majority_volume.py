@@ -76,11 +76,9 @@ def _judge_larger(table: lab.Rows, other: str) -> lab.Judgement:
 
 def _judge_slower(table: lab.Rows, other: str) -> lab.Judgement:
     """Whether the radius of Majority falls more slowly with N than that of the other language."""
-    slopes = lab.slopes(_quotients(table, other), "length", "log")
-    if len(slopes) < FEWEST:
-        return lab.Judgement.without("too few seeds at three lengths", f"at least {FEWEST} seeds that learn both")
     name = f"slope against N of log(half radius of Majority / that of {other.capitalize()})"
-    return lab.at_least(lab.student_mean(slopes), 0.0, name, unit="seeds")
+    both = "seeds that learn both"
+    return lab.mean_slope(_quotients(table, other), "length", "log", lab.at_least, 0.0, name, fewest=FEWEST, unit=both)
 
 
 class MajorityVolume(lab.Study):
@@ -150,12 +148,10 @@ class MajorityVolume(lab.Study):
         panels = []
         for length, own in table.by("length"):
             series = []
-            for colour, (language, rows) in enumerate(own.where(recognised=True).each("language", LANGUAGES)):
-                if rows:
-                    hits = np.sum(rows.column("survived"), axis=0)
-                    found = proportions(hits, rows.total("perturbations"))
-                    label = f"{language.capitalize()}, {len(rows)} models"
-                    series.append(lab.estimates(label, RADII, found, colour=colour))
+            for language, rows in own.where(recognised=True).by("language"):
+                found = proportions(np.sum(rows.column("survived"), axis=0), rows.total("perturbations"))
+                label = f"{language.capitalize()}, {len(rows)} models"
+                series.append(lab.estimates(label, RADII, found, colour=list(LANGUAGES).index(language)))
             panels.append(lab.Panel(f"N = {length}", "radius r", "share that still recognises", series, x_log=True))
         caption = "Perturbations uniform in the cube of radius r, of theta (Eq 16); intervals of the pooled share."
         return [lab.Figure("majority-volume", self.title, caption, panels, where="Conj 5.5")]
