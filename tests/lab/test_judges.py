@@ -15,6 +15,8 @@ from flipscope.lab.judges import (
     larger_mean,
     log_slope,
     mean_of,
+    mean_slope,
+    more_often,
     mostly,
     never_exceeds,
     rates,
@@ -174,6 +176,20 @@ def test_a_column_never_exceeds_its_bound() -> None:
     assert judge(rows.where(bound=None)).verdict == "undecided"
 
 
+def test_a_bound_above_what_is_possible_is_not_judged() -> None:
+    judge = never_exceeds("y", "bound", possible="most", fewest=3)
+    telling = Rows({"y": 1.0, "bound": 2.0, "most": 5.0} for _ in range(3))
+    vacuous = Rows({"y": 9.0, "bound": 5.0, "most": 5.0} for _ in range(4))
+    found = judge(Rows([*telling, *vacuous]))
+    assert (found.verdict, found.note) == (
+        "reproduced",
+        "0 of 3 cases; largest quotient 0.5; in 4 of 7 cases the bound says nothing",
+    )
+    assert judge(Rows([*telling[:2], *vacuous])).note == "too few cases that can fail: 2"
+    assert judge(Rows([{**telling[0], "y": 3.0}, *vacuous])).verdict == "contradicted"
+    assert (judge(vacuous).verdict, judge(vacuous).measured) == ("undecided", None)
+
+
 # ---------------------------------------------------------------- what is left open
 
 
@@ -292,3 +308,48 @@ def test_answers_in_doubt_widen_the_interval() -> None:
     assert (doubt.low, doubt.high) == (share(10, 32).low, share(32, 32).high)
     assert mostly([True] * 2 + [None] * 3 + [False] * 40, 0.5, "q", missing="none").verdict == "contradicted"
     assert mostly([], 0.5, "q", missing="none").quantity == "none"
+
+
+def test_means_without_ends_have_student_s_interval() -> None:
+    judge = mean_of("y", at_least, 0.0, "rho", within=None, fewest=5, unit="drawings")
+
+    def rows(middle: float, spread: float, models: int = 5) -> Rows:
+        return Rows({"n": 3, "y": middle + spread * (place - (models - 1) / 2)} for place in range(models))
+
+    found = for_each(rows(0.5, 0.1).by("n"), judge)
+    assert (found.verdict, found.quantity, found.measured) == ("reproduced", "rho, 3", pytest.approx(0.5))
+    assert for_each(rows(-0.5, 0.1).by("n"), judge).verdict == "contradicted"
+    assert for_each(rows(0.5, 5.0).by("n"), judge).verdict == "undecided"
+    few = for_each(rows(0.5, 0.1, 4).by("n"), judge)
+    assert (few.verdict, few.quantity, few.remedy) == ("undecided", "too few drawings, 3: 4", "at least 5 drawings")
+
+
+def test_the_mean_of_slopes_is_judged() -> None:
+    def rows(slope: float, noise: float, seeds: int = 5) -> Rows:
+        own = [slope + noise * (-1) ** seed * seed for seed in range(seeds)]
+        return Rows({"seed": seed, "n": n, "y": own[seed] * n} for seed in range(seeds) for n in (2, 4, 8))
+
+    def verdict(table: Rows) -> str:
+        return mean_slope(table, "n", "y", at_most, 0.0, "slope", fewest=3).verdict
+
+    assert [verdict(rows(slope, 0.01)) for slope in (-1.0, 1.0)] == ["reproduced", "contradicted"]
+    assert verdict(rows(-1.0, 5.0)) == "undecided"
+    few = mean_slope(rows(-1.0, 0.01, 2), "n", "y", at_most, 0.0, "slope", fewest=3)
+    assert (few.verdict, few.remedy) == ("undecided", "at least 3 seeds")
+    assert verdict(rows(-1.0, 0.01).where(lambda row: row["n"] < 8)) == "undecided"  # two points are no line
+
+
+def test_what_is_met_more_often() -> None:
+    judge = more_often("a", "b", "share of a", unit="draws")
+
+    def found(a: int, b: int) -> Judgement:
+        return for_each(Rows([{"n": 4, "a": a, "b": 0}, {"n": 4, "a": 0, "b": b}]).by("n"), judge)
+
+    assert [found(*pair).verdict for pair in ((50, 2), (2, 50), (5, 5), (0, 0))] == [
+        "reproduced",
+        "contradicted",
+        "undecided",
+        "undecided",
+    ]
+    assert found(30, 10).measured == 0.75
+    assert (found(0, 0).measured, found(0, 0).remedy) == (None, "more draws")

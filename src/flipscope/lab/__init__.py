@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         log_slope,
         mean_of,
         mean_slope,
+        more_often,
         mostly,
         never_exceeds,
         rates,
@@ -83,6 +84,7 @@ __all__ = [
     "mean_of",
     "mean_slope",
     "means",
+    "more_often",
     "mostly",
     "never",
     "never_exceeds",
@@ -111,8 +113,8 @@ __getattr__, __dir__ = lazily(
         "lab.figures": "Figure Note Panel Rule Series histogram",
         "lab.judges": (
             "GroupJudge Judge Quotient asymptotic bound_holds compare_groups for_each for_every larger_mean log_slope "
-            "mean_of mean_slope mostly never_exceeds rates rates_below share share_of share_where slopes unless_few "
-            "weakest_first with_fewest"
+            "mean_of mean_slope more_often mostly never_exceeds rates rates_below share share_of share_where slopes "
+            "unless_few weakest_first with_fewest"
         ),
         "lab.rows": "Row Rows matched",
         "lab.series": "bars estimates line lines means points survival",

@@ -118,12 +118,14 @@ def mean_of(
     limit: float,
     quantity: str,
     *,
-    within: tuple[float, float] = (0.0, 1.0),
+    within: tuple[float, float] | None = (0.0, 1.0),
+    fewest: int = 2,
     unit: str = "models",
 ) -> GroupJudge:
     """A judge for `for_each`: the mean of a column over a group's rows, with `says` at least or at most a limit.
 
-    The values lie `within` these ends. Where it is undecided it says how many rows it takes at least.
+    The values lie `within` these ends. Where it is undecided it says how many rows it takes at least. Values without
+    ends (None) have Student's interval, from so many rows as are the `fewest` on.
 
     >>> from flipscope.lab.verdict import at_least
     >>> rows = Rows({"init": init, "share": 1.0} for init in ("uniform", "gaussian") for _ in range(60))
@@ -131,9 +133,13 @@ def mean_of(
     >>> judged.verdict, judged.quantity
     ('reproduced', 'share of strings at 0, uniform')
     """
-    low, high = within
 
     def one(group: Any, rows: Rows, confidence: float) -> Judgement:
+        if within is None:
+            if len(rows) < fewest:
+                return Judgement.without(f"too few {unit}, {group}: {len(rows)}", f"at least {fewest} {unit}")
+            return says(student_mean(rows.column(column), confidence), limit, f"{quantity}, {group}", unit=unit)
+        low, high = within
         found = mean_from_samples(rows.column(column), low, high, confidence)
         reach = (high - limit if says is at_least else limit - low) / (high - low)
         return with_fewest(says(found, limit, f"{quantity}, {group}", unit=unit), found, reach, f"{unit} in each group")
@@ -157,6 +163,24 @@ def share_where(
         found = share_of(rows, test, confidence)
         reach = 1 - limit if says is at_least else limit
         return with_fewest(says(found, limit, f"{quantity}, {group}", unit=unit), found, reach, f"{unit} in each group")
+
+    return one
+
+
+def more_often(first: str, second: str, quantity: str, *, unit: str = "cases") -> GroupJudge:
+    """A judge for `for_each`: of the cases that two columns count in a group's rows, at least half are of the first.
+
+    >>> rows = Rows({"n": 4, "heads": 9, "tails": 1} for _ in range(5))
+    >>> judged = for_each(rows.by("n"), more_often("heads", "tails", "share of heads"))
+    >>> judged.verdict, judged.measured
+    ('reproduced', 0.9)
+    """
+
+    def one(group: Any, rows: Rows, confidence: float) -> Judgement:
+        ours, theirs = rows.total(first), rows.total(second)
+        if not ours + theirs:
+            return Judgement.without(f"{quantity}, {group}: none was met", f"more {unit}")
+        return at_least(share(ours, ours + theirs, confidence), 0.5, f"{quantity}, {group}", unit=unit)
 
     return one
 
