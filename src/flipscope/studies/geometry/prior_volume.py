@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import flipscope.lab as lab
 from flipscope.models.presets import recognizer
@@ -23,8 +22,7 @@ EXPECTED = 10  # draws of a function, were all as probable, for one that is not 
 
 
 def _draws(*each: int) -> tuple[tuple[int, int], ...]:
-    """Draws at each of N = 2, 3, 4 …"""
-    return tuple(enumerate(each, 2))
+    return tuple(enumerate(each, 2))  # at N = 2, 3, 4 …
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ def _places(table: lab.Rows) -> list[tuple[str, lab.Rows]]:
     return [(f"N = {length}, eps = {eps:g}", rows) for (length, eps), rows in table.by("length", "eps")]
 
 
-def _mean(table: lab.Rows, column: str, lowest: float, quantity: str) -> lab.Judgement:
+def _mean(column: str, lowest: float, quantity: str, table: lab.Rows) -> lab.Judgement:
     """Of the drawings of the symbols, for each length and eps that has the column."""
     one = lab.mean_of(column, lab.at_least, lowest, quantity, within=None, fewest=FEWEST, unit=SYMBOLS)
     rows = table.having(column).where(lambda row: row["length"] >= SHORTEST)
@@ -53,8 +51,8 @@ def _mean(table: lab.Rows, column: str, lowest: float, quantity: str) -> lab.Jud
     return lab.for_each(_places(rows), one, missing=missing, sort=True, what="lengths and eps")
 
 
-def _missing(table: lab.Rows, name: str) -> lab.Judgement:
-    """Whether the function, or its complement, is never met, at the longest length where that says something."""
+def _missing(name: str, table: lab.Rows) -> lab.Judgement:
+    """At the longest length where it says something that a function is never met."""
     expected = [(n, rows.total("draws") * 2.0 ** (1 - 2**n)) for (n, _), rows in table.by("length", "eps")]
     longest = max((n for n, draws in expected if draws >= EXPECTED), default=0)
     if longest < SHORTEST:
@@ -68,16 +66,16 @@ def _missing(table: lab.Rows, name: str) -> lab.Judgement:
     return lab.asymptotic(lab.for_each(_places(table.where(length=longest)), one))
 
 
-def _majority(table: lab.Rows, other: str) -> lab.Judgement:
+def _majority(other: str, table: lab.Rows) -> lab.Judgement:
     said = f"share of Majority in draws of it or {other.capitalize()}"
     longest = table.where(length=max(table.column("length")))
     return lab.for_each(_places(longest), lab.more_often("majority", other, said, unit="such draws"))
 
 
-def _falling(table: lab.Rows, column: str, quantity: str) -> lab.Judgement:
+def _falling(column: str, quantity: str, table: lab.Rows) -> lab.Judgement:
     rows, said = table.having(column).where(lambda row: row["eps"] > 0), f"slope against N of {quantity}, eps > 0"
-    fewest: dict[str, Any] = {"fewest": FEWEST, "per": "symbols", "unit": SYMBOLS}
-    return lab.asymptotic(lab.mean_slope(rows, "length", column, lab.at_most, 0.0, said, **fewest))
+    judge = partial(lab.mean_slope, fewest=FEWEST, per="symbols", unit=SYMBOLS)
+    return lab.asymptotic(judge(rows, "length", column, lab.at_most, 0.0, said))
 
 
 class PriorVolume(lab.Study):
@@ -107,12 +105,7 @@ class PriorVolume(lab.Study):
             "Fig 1",
             "functions with many strings of sensitivity 0 fill the larger part of the parameter space",
             f"of the 2^N most probable functions, constants apart, at least half have the largest K_0, N >= {SHORTEST}",
-            partial(
-                _mean,
-                column="largest_first",
-                lowest=0.5,
-                quantity="share of the most probable functions with the largest K_0",
-            ),
+            partial(_mean, "largest_first", 0.5, "share of the most probable functions with the largest K_0"),
         ),
         lab.Claim(
             "probability rises with K_0",
@@ -120,14 +113,14 @@ class PriorVolume(lab.Study):
             "the fewer strings of sensitivity 0 a function has, the smaller its region",
             f"Spearman's rho of the two, constants apart, is above 0 for N >= {SHORTEST}: over all functions for "
             f"N <= {LISTED}, else over those met {FEWEST_DRAWS} times",
-            partial(_mean, column="rho_zero_strings", lowest=0.0, quantity="rho of probability and K_0"),
+            partial(_mean, "rho_zero_strings", 0.0, "rho of probability and K_0"),
         ),
         lab.Claim(
             "K_0 tells probability better than average sensitivity",
             "§7",
             "the bias is not merely one of average sensitivity",
             "rho with K_0 less rho with minus the average sensitivity is above 0, for the same functions",
-            partial(_mean, column="rho_gain", lowest=0.0, quantity="rho of K_0 less that of average sensitivity"),
+            partial(_mean, "rho_gain", 0.0, "rho of K_0 less that of average sensitivity"),
             exploratory=True,
         ),
         *(
@@ -137,7 +130,7 @@ class PriorVolume(lab.Study):
                 f"almost no recogniser computes {name.capitalize()} for large N",
                 f"no draw computes it or its complement, at the largest N at which {EXPECTED} would if all functions "
                 "were as probable",
-                partial(_missing, name=name),
+                partial(_missing, name),
             )
             for name, source in (("parity", "Cor 5.1"), ("first", "Cor 5.4"))
         ),
@@ -147,7 +140,7 @@ class PriorVolume(lab.Study):
                 "Fig 1, Conj 5.5",
                 f"Majority has a region of positive measure where {other.capitalize()} has none",
                 "of the draws that compute either, or its complement, at the largest N, at least half compute Majority",
-                partial(_majority, other=other),
+                partial(_majority, other),
                 exploratory=True,
             )
             for other in ("parity", "first")
@@ -157,7 +150,7 @@ class PriorVolume(lab.Study):
             "Eq 25",
             "|F_N| tends to 2 as N grows",
             f"mean slope against N of the number of functions that {RAREFIED:,} draws recognise, below 0",
-            partial(_falling, column="rarefied", quantity=f"functions among {RAREFIED:,} draws"),
+            partial(_falling, "rarefied", f"functions among {RAREFIED:,} draws"),
             exploratory=True,
         ),
         lab.Claim(
@@ -165,7 +158,7 @@ class PriorVolume(lab.Study):
             "Cor 3.4",
             "a recogniser with eps > 0 is constant for all large N",
             "mean slope against N of the share of draws that recognise such a function, below 0",
-            partial(_falling, column="share_more", quantity="share of draws that recognise more than constants"),
+            partial(_falling, "share_more", "share of draws that recognise more than constants"),
             exploratory=True,
         ),
     )
