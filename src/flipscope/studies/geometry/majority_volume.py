@@ -77,8 +77,8 @@ def _judge_larger(table: lab.Rows, other: str) -> lab.Judgement:
 def _judge_slower(table: lab.Rows, other: str) -> lab.Judgement:
     """Whether the radius of Majority falls more slowly with N than that of the other language."""
     name = f"slope against N of log(half radius of Majority / that of {other.capitalize()})"
-    both = "seeds that learn both"
-    return lab.mean_slope(_quotients(table, other), "length", "log", lab.at_least, 0.0, name, fewest=FEWEST, unit=both)
+    judge = partial(lab.mean_slope, fewest=FEWEST, unit="seeds that learn both")
+    return judge(_quotients(table, other), "length", "log", lab.at_least, 0.0, name)
 
 
 class MajorityVolume(lab.Study):
@@ -148,10 +148,11 @@ class MajorityVolume(lab.Study):
         panels = []
         for length, own in table.by("length"):
             series = []
-            for language, rows in own.where(recognised=True).by("language"):
-                found = proportions(np.sum(rows.column("survived"), axis=0), rows.total("perturbations"))
-                label = f"{language.capitalize()}, {len(rows)} models"
-                series.append(lab.estimates(label, RADII, found, colour=list(LANGUAGES).index(language)))
+            for colour, (language, rows) in enumerate(own.where(recognised=True).each("language", LANGUAGES)):
+                if rows:
+                    found = proportions(np.sum(rows.column("survived"), axis=0), rows.total("perturbations"))
+                    label = f"{language.capitalize()}, {len(rows)} models"
+                    series.append(lab.estimates(label, RADII, found, colour=colour))
             panels.append(lab.Panel(f"N = {length}", "radius r", "share that still recognises", series, x_log=True))
         caption = "Perturbations uniform in the cube of radius r, of theta (Eq 16); intervals of the pooled share."
         return [lab.Figure("majority-volume", self.title, caption, panels, where="Conj 5.5")]
