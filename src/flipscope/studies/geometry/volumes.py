@@ -124,7 +124,7 @@ def figures(table: lab.Rows, title: str) -> list[lab.Figure]:
     said = (
         "Functions that are not constant, the most probable first.",
         "Spearman's rho, constants apart; mean over drawings of the symbols with Student's interval.",
-        "With 95 % intervals; hollow: the upper end for a function that was not met.",
+        "With 95 % intervals; a function that was not met is at the upper end of its interval, which begins at 0.",
     )
     return [
         _by_zero_strings(table, title),
@@ -181,15 +181,13 @@ def _correlated(table: lab.Rows) -> list[lab.Series]:
 
 
 def _named(table: lab.Rows) -> list[lab.Series]:
-    """The probability of each; where it was not met the upper end, hollow; and that of a function drawn at random."""
+    """The probability of each, the upper end where it was not met; and that of a function drawn at random."""
     series = []
     for colour, name in enumerate(NAMED):
         found = {n: lab.share(rows.total(name), rows.total("draws")).scaled(0.5) for n, rows in table.by("place")}
-        met = {place: each for place, each in found.items() if each.value}
-        never = {place: each.high for place, each in found.items() if not each.value}
-        look: dict[str, Any] = {"kind": "points", "colour": colour}
-        series.append(lab.estimates(name.capitalize(), list(met), list(met.values()), **look))
-        series.append(lab.Series(name.capitalize(), list(never), list(never.values()), **look, dashed=True))
+        places, ends = list(found), ([each.low for each in found.values()], [each.high for each in found.values()])
+        shown = [each.value or each.high for each in found.values()]
+        series.append(lab.Series(name.capitalize(), places, shown, "points", *ends, colour=colour))
     uniform = {place: 2.0 ** -(1 << rows[0]["length"]) for place, rows in table.by("place")}
     series.append(lab.Series("random function", list(uniform), list(uniform.values()), dashed=True, colour=len(NAMED)))
     return series
