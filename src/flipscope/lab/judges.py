@@ -131,7 +131,7 @@ def mean_of(
     >>> rows = Rows({"init": init, "share": 1.0} for init in ("uniform", "gaussian") for _ in range(60))
     >>> judged = for_each(rows.by("init"), mean_of("share", at_least, 0.9, "share of strings at 0"))
     >>> judged.verdict, judged.quantity
-    ('reproduced', 'share of strings at 0, uniform')
+    ('reproduced', 'share of strings at 0, gaussian')
     """
 
     def one(group: Any, rows: Rows, confidence: float) -> Judgement:
