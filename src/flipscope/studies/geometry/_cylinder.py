@@ -41,7 +41,7 @@ def picture(rows: lab.Rows, at: str) -> lab.Figure:
     return lab.Figure("cylinder", f"Where the variance is small: {at}", caption, panels, where="Fig 2")
 
 
-def _panel(title: str, points: Float64[np.ndarray, "point axis"], rho: float) -> lab.Panel:
+def _panel(title: str, points: Float64[np.ndarray, "point 3"], rho: float) -> lab.Panel:
     """The cube and points of the cylinder, those in the cube apart."""
     corners = rho * np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
     edges = [pair for pair in itertools.combinations(corners, 2) if np.count_nonzero(pair[0] != pair[1]) == 1]
@@ -56,7 +56,7 @@ def _panel(title: str, points: Float64[np.ndarray, "point axis"], rho: float) ->
     return lab.Panel(title, "", "", series, x_range=(-end, end), y_range=(-end, end))
 
 
-def _seen(points: Float64[np.ndarray, "point axis"]) -> Float64[np.ndarray, "axis point"]:
+def _seen(points: Float64[np.ndarray, "point 3"]) -> Float64[np.ndarray, "2 point"]:
     """Points of three dimensions on the plane of the picture."""
     right = np.array([-math.sin(TURN), math.cos(TURN), 0.0])
     up = np.array([-math.sin(TILT) * math.cos(TURN), -math.sin(TILT) * math.sin(TURN), math.cos(TILT)])
