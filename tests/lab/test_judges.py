@@ -14,11 +14,16 @@ from flipscope.lab.judges import (
     for_every,
     larger_mean,
     log_slope,
+    mean_of,
+    mean_slope,
+    more_often,
+    mostly,
     never_exceeds,
     rates,
     rates_below,
     share,
     share_of,
+    share_where,
     slopes,
     unless_few,
     weakest_first,
@@ -87,6 +92,54 @@ def test_weakest_first_looks_at_the_side_of_the_limit() -> None:
     assert weakest_first([*above, unknown])[0] is unknown
 
 
+def _group(value: float, models: int, other: float | None = None) -> Rows:
+    """So many models of two groups, all at this value, or those of the second at another."""
+    values = {"a": value, "b": value if other is None else other}
+    return Rows({"init": init, "y": values[init]} for init in values for _ in range(models))
+
+
+def test_means_of_groups() -> None:
+    least, most = mean_of("y", at_least, 0.9, "mean"), mean_of("y", at_most, 0.5, "mean", within=(0, 2), unit="runs")
+    for judge, good, bad in ((least, 1.0, 0.6), (most, 0.0, 0.9)):
+        found = for_each(_group(good, 60).by("init"), judge)
+        assert (found.verdict, found.quantity, found.measured) == ("reproduced", "mean, a", pytest.approx(good))
+        found = for_each(_group(good, 60, bad).by("init"), judge)
+        assert (found.verdict, found.quantity, found.measured) == ("contradicted", "mean, b", pytest.approx(bad))
+        assert for_each(_group(bad, 60).by("init"), judge).verdict == "contradicted"
+    assert for_each(_group(0.9, 60).by("init"), least).verdict == "undecided"
+    # Even if all lie at the end, (0.025/2)^(1/n) must be below the distance of the limit, 1/10 or 1/4 of the range.
+    few = for_each(_group(1.0, 5).by("init"), least)
+    assert (few.verdict, few.remedy) == ("undecided", "at least 42 models in each group")
+    few = for_each(_group(0.0, 5).by("init"), most)
+    assert (few.verdict, few.remedy) == ("undecided", "at least 16 runs in each group")
+
+
+def test_the_ends_of_a_mean_are_part_of_its_interval() -> None:
+    narrow, wide = (mean_of("y", at_most, 0.5, "mean", within=(0, end)) for end in (1, 100))
+    rows = _group(0.0, 20)
+    assert (for_each(rows.by("init"), narrow).verdict, for_each(rows.by("init"), wide).verdict) == (
+        "reproduced",
+        "undecided",
+    )
+
+
+def test_shares_of_groups() -> None:
+    least = share_where(lambda row: row["y"] < 1, at_least, 0.9, "share")
+    most = share_where(lambda row: row["y"] < 1, at_most, 0.1, "share", unit="runs")
+    for judge, good, bad in ((least, 0.0, 2.0), (most, 2.0, 0.0)):
+        assert for_each(_group(good, 60).by("init"), judge).verdict == "reproduced"
+        found = for_each(_group(good, 60, bad).by("init"), judge)
+        assert (found.verdict, found.quantity) == ("contradicted", "share, b")
+    (rows,) = (own for _, own in _group(0.0, 50).where(init="a").by("init"))
+    found = least("a", Rows([*rows, {"init": "a", "y": 2.0}]), 0.9)
+    assert (found.measured, found.low) == (pytest.approx(50 / 51), share(50, 51, 0.9).low)
+    for judge, value, unit in ((least, 0.0, "models"), (most, 2.0, "runs")):
+        few = for_each(_group(value, 5).by("init"), judge)
+        assert (few.verdict, few.remedy) == ("undecided", f"at least 42 {unit} in each group")
+        assert for_each(_group(value, 42).by("init"), judge).verdict == "reproduced"
+        assert for_each(_group(value, 41).by("init"), judge).verdict == "undecided"
+
+
 # ---------------------------------------------------------------- bounds
 
 
@@ -121,6 +174,20 @@ def test_a_column_never_exceeds_its_bound() -> None:
     assert (found.verdict, found.note) == ("reproduced", "0 of 2 cases; largest quotient 1")
     assert judge(Rows([*rows, {"beta": 2.01, "bound": 2.0}])).verdict == "contradicted"
     assert judge(rows.where(bound=None)).verdict == "undecided"
+
+
+def test_a_bound_above_what_is_possible_is_not_judged() -> None:
+    judge = never_exceeds("y", "bound", possible="most", fewest=3)
+    telling = Rows({"y": 1.0, "bound": 2.0, "most": 5.0} for _ in range(3))
+    vacuous = Rows({"y": 9.0, "bound": 5.0, "most": 5.0} for _ in range(4))
+    found = judge(Rows([*telling, *vacuous]))
+    assert (found.verdict, found.note) == (
+        "reproduced",
+        "0 of 3 cases; largest quotient 0.5; in 4 of 7 cases the bound says nothing",
+    )
+    assert judge(Rows([*telling[:2], *vacuous])).note == "too few cases that can fail: 2"
+    assert judge(Rows([{**telling[0], "y": 3.0}, *vacuous])).verdict == "contradicted"
+    assert (judge(vacuous).verdict, judge(vacuous).measured) == ("undecided", None)
 
 
 # ---------------------------------------------------------------- what is left open
@@ -230,3 +297,59 @@ def test_larger_means() -> None:
     assert larger_mean(rows(3.0, 3.0), rows(3.0, 3.0), "y", "q").verdict == "undecided"  # equal is not larger
     few = larger_mean(high, rows(1.0), "y", "q", unit="models")
     assert (few.verdict, few.remedy) == ("undecided", "at least 2 models of each")
+
+
+def test_answers_in_doubt_widen_the_interval() -> None:
+    sure = mostly([True] * 30 + [False] * 2, 0.5, "q", missing="none")
+    assert (sure.verdict, sure.measured, sure.note) == ("reproduced", 30 / 32, "0 of 32 models in doubt")
+    assert (sure.low, sure.high) == (share(30, 32).low, share(30, 32).high)
+    doubt = mostly([True] * 10 + [None] * 22, 0.5, "q", missing="none", unit="runs")
+    assert (doubt.verdict, doubt.note) == ("undecided", "22 of 32 runs in doubt")
+    assert (doubt.low, doubt.high) == (share(10, 32).low, share(32, 32).high)
+    assert mostly([True] * 2 + [None] * 3 + [False] * 40, 0.5, "q", missing="none").verdict == "contradicted"
+    assert mostly([], 0.5, "q", missing="none").quantity == "none"
+
+
+def test_means_without_ends_have_student_s_interval() -> None:
+    judge = mean_of("y", at_least, 0.0, "rho", within=None, fewest=5, unit="drawings")
+
+    def rows(middle: float, spread: float, models: int = 5) -> Rows:
+        return Rows({"n": 3, "y": middle + spread * (place - (models - 1) / 2)} for place in range(models))
+
+    found = for_each(rows(0.5, 0.1).by("n"), judge)
+    assert (found.verdict, found.quantity, found.measured) == ("reproduced", "rho, 3", pytest.approx(0.5))
+    assert for_each(rows(-0.5, 0.1).by("n"), judge).verdict == "contradicted"
+    assert for_each(rows(0.5, 5.0).by("n"), judge).verdict == "undecided"
+    few = for_each(rows(0.5, 0.1, 4).by("n"), judge)
+    assert (few.verdict, few.quantity, few.remedy) == ("undecided", "too few drawings, 3: 4", "at least 5 drawings")
+
+
+def test_the_mean_of_slopes_is_judged() -> None:
+    def rows(slope: float, noise: float, seeds: int = 5) -> Rows:
+        own = [slope + noise * (-1) ** seed * seed for seed in range(seeds)]
+        return Rows({"seed": seed, "n": n, "y": own[seed] * n} for seed in range(seeds) for n in (2, 4, 8))
+
+    def verdict(table: Rows) -> str:
+        return mean_slope(table, "n", "y", at_most, 0.0, "slope", fewest=3).verdict
+
+    assert [verdict(rows(slope, 0.01)) for slope in (-1.0, 1.0)] == ["reproduced", "contradicted"]
+    assert verdict(rows(-1.0, 5.0)) == "undecided"
+    few = mean_slope(rows(-1.0, 0.01, 2), "n", "y", at_most, 0.0, "slope", fewest=3)
+    assert (few.verdict, few.remedy) == ("undecided", "at least 3 seeds")
+    assert verdict(rows(-1.0, 0.01).where(lambda row: row["n"] < 8)) == "undecided"  # two points are no line
+
+
+def test_what_is_met_more_often() -> None:
+    judge = more_often("a", "b", "share of a", unit="draws")
+
+    def found(a: int, b: int) -> Judgement:
+        return for_each(Rows([{"n": 4, "a": a, "b": 0}, {"n": 4, "a": 0, "b": b}]).by("n"), judge)
+
+    assert [found(*pair).verdict for pair in ((50, 2), (2, 50), (5, 5), (0, 0))] == [
+        "reproduced",
+        "contradicted",
+        "undecided",
+        "undecided",
+    ]
+    assert found(30, 10).measured == 0.75
+    assert (found(0, 0).measured, found(0, 0).remedy) == (None, "more draws")

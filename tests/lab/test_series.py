@@ -31,6 +31,12 @@ def test_a_geometric_mean_leaves_out_what_has_no_logarithm() -> None:
     assert list(lines(infinite, "n", "y", "eps")[0].y) == pytest.approx([5.0])
 
 
+def test_an_order_gives_each_value_its_colour_whatever_else_is_there() -> None:
+    assert [each.colour for each in lines(TABLE, "n", "y", "eps")] == [None, None]
+    assert [each.colour for each in lines(TABLE, "n", "y", "eps", order=(0.0, 0.5, 1.0))] == [1, 2]
+    assert [each.colour for each in lines(TABLE.where(eps=1.0), "n", "y", "eps", order=(0.0, 0.5, 1.0))] == [2]
+
+
 def test_estimates_show_their_intervals() -> None:
     found = estimates("share", [1, 2], [Estimate(0.5, 0.4, 0.7, 0.95, 9), Estimate(1, 0.9, 1, 0.95, 9)], "points")
     assert (found.y, found.low, found.high, found.kind) == ([0.5, 1], [0.4, 0.9], [0.7, 1], "points")

@@ -16,30 +16,28 @@ from flipscope.basics.seeds import seed_of
 from flipscope.lab import Claim, Result, Rows
 from flipscope.models.config import TransformerConfig
 from flipscope.models.transformer import Transformer
-from flipscope.probes.sensitivity import Options
 from flipscope.studies.geometry._shared import flip_work
 from flipscope.studies.geometry.random_init import STUDY
-from flipscope.studies.geometry.random_models import INITS, Draw, _columns
+from flipscope.studies.geometry.random_models import INITS, Draw, columns
 
-STRINGS, AVERAGES, MEAN, SETTINGS, VARIED, CENTRED_MEAN, CENTRED_STRINGS = STUDY.claims
+STRINGS, AVERAGES, MEAN, SETTINGS, VARIED = STUDY.claims
 NUMBERS = itertools.count()
-SMALL = Draw("xavier_uniform", 6, 0, 20, 32, 0, 12, False, 3)  # a sensitive one
+SMALL = Draw("xavier_uniform", 6, 0, 20, 32, 0, 12, False)  # a sensitive one
 
 
 def _ignore(done: int, total: int) -> None:
     pass
 
 
-def _model(init: str, counts: list[int], centred: list[int] | None = None, **fields: Any) -> dict[str, Any]:
-    """A row as `summarise` makes it, of a model with these sensitivities, also with the median threshold."""
+def _model(init: str, counts: list[int], **fields: Any) -> dict[str, Any]:
+    """A row as `summarise` makes it, of a model with these sensitivities."""
     found = np.array(counts)
     row = {
         **{"init": init, "length": 100, "screened": False, "layers": 2, "width": 32, "ffn_multiple": 4},
-        **_columns(found, 100),
-        **{f"centred_{name}": value for name, value in _columns(np.array(centred or counts), 100).items()},
+        **columns(found, 100),
         "constant": not found.any(),
         "seed": seed_of(next(NUMBERS)),
-        **dict.fromkeys(("rechecked", "near_ties", "skipped", "audited", "wrong", "centred_near_ties"), 0),
+        **dict.fromkeys(("rechecked", "near_ties", "skipped", "audited", "wrong"), 0),
     }
     return row | fields
 
@@ -67,7 +65,6 @@ def test_smoke_gives_one_row_a_model_and_honest_verdicts() -> None:
     assert any(row["screened"] and row["audited"] for row in table)
     # Three models of each initialisation cannot decide anything, whatever they show.
     assert {judgement.verdict for _, judgement in judgements} == {"undecided"}
-    assert all(2 <= row["centred_strings"] == sum(row["centred_profile"]) <= 20 for row in table)
     assert all(row["zero_share"] == 1 for row in table if row["constant"])
     assert {"constant as far as seen" in line for line in STUDY.provenance(table)} == {True, False}
     assert [len(figure.panels) for figure in figures] == [4, 4, 4, 6]
@@ -75,15 +72,12 @@ def test_smoke_gives_one_row_a_model_and_honest_verdicts() -> None:
 
 def test_pieces_of_a_model_are_the_model() -> None:
     whole = STUDY.measure(SMALL, _ignore)
-    sizes = ((5, 7, 0), (0, 5, 3))
-    pieces = [dataclasses.replace(SMALL, first=first, count=count, centred=few) for first, count, few in sizes]
+    pieces = [dataclasses.replace(SMALL, first=first, count=count) for first, count in ((5, 7), (0, 5))]
     parts = [Result(piece, STUDY.measure(piece, _ignore), 1.0) for piece in pieces]
     (row,) = STUDY.summarise(parts)
     assert row["profile"] == np.bincount(whole["counts"], minlength=21).tolist()
-    assert (row["strings"], row["seconds"], row["centred_strings"]) == (12, 2.0, 3)
+    assert (row["strings"], row["seconds"]) == (12, 2.0)
     assert sum(part.outcome["ones"] for part in parts) == whole["ones"]
-    (other,) = STUDY.summarise(parts[:1])  # without the piece that has the median, as in a run that was interrupted
-    assert "centred_strings" not in other
     counts = np.concatenate([parts[1].outcome["counts"], parts[0].outcome["counts"]])
     assert counts.tolist() == whole["counts"].tolist()
 
@@ -97,10 +91,6 @@ def test_what_is_measured_is_the_sensitivity_of_the_stated_model() -> None:
     with torch.no_grad():
         logits = model.eval()(torch.from_numpy(SMALL.strings())).double().numpy()
     assert found["ones"] == (logits > 0).sum()
-    median = float(np.median(logits))
-    assert (logits > median).sum() == 6
-    options: Options = {"threshold": median, "path": "general", "precision": "float64"}
-    assert found["centred_counts"].tolist() == flipscope.sensitivity(model, SMALL.strings()[:3], **options).tolist()
 
 
 def test_a_model_is_constant_only_if_all_strings_and_flips_have_one_answer() -> None:
@@ -122,15 +112,7 @@ def test_models_are_independent_and_share_the_strings_of_their_data_set() -> Non
 
 
 def test_a_trial_refuses_what_makes_no_sense() -> None:
-    for wrong in (
-        {"count": 0},
-        {"first": -1},
-        {"widest": 8},
-        {"length": 0},
-        {"init": "pytorch"},
-        {"centred": 13},
-        {"count": 1, "centred": 1},
-    ):
+    for wrong in ({"count": 0}, {"first": -1}, {"widest": 8}, {"length": 0}, {"init": "pytorch"}):
         with pytest.raises(InputError):
             dataclasses.replace(SMALL, **wrong)
 
@@ -149,7 +131,6 @@ def test_laptop_asks_at_least_what_it_must() -> None:
         ends = [piece.first + piece.count for piece in pieces]
         assert [piece.first for piece in pieces] == [0, *ends[:-1]]
         assert len({piece.screened for piece in pieces}) == 1
-        assert [piece.centred > 0 for piece in pieces] == [True] + [False] * (len(pieces) - 1)
         assert pieces[0].screened == (ends[-1] == 40 and 40 * _seconds(pieces[0]) > plan.seconds)
         asked.append(ends[-1])
     assert min(asked) == 40
@@ -160,7 +141,7 @@ def test_laptop_asks_at_least_what_it_must() -> None:
 
 
 def _seconds(trial: Draw) -> float:
-    return dataclasses.replace(trial, first=0, count=1, screened=False, centred=0).cost
+    return dataclasses.replace(trial, first=0, count=1, screened=False).cost
 
 
 @pytest.mark.slow
@@ -174,13 +155,13 @@ def test_paper_has_the_counts_of_the_paper_and_starts() -> None:
     assert len(asked) == 4 * 10 * 50
     assert set(asked.values()) == {10_000}
     for trial in smallest.values():
-        assert len(STUDY.measure(dataclasses.replace(trial, count=2, centred=0), _ignore)["counts"]) == 2
+        assert len(STUDY.measure(dataclasses.replace(trial, count=2), _ignore)["counts"]) == 2
 
 
 def test_cost_and_memory_grow_with_the_model() -> None:
     draws = sorted(STUDY.trials("laptop"), key=lambda trial: flip_work(trial.shape, 100))
     assert draws[0].memory < 1 << 30 < draws[-1].memory
-    assert draws[-1].cost > dataclasses.replace(draws[-1], count=1, centred=0).cost
+    assert draws[-1].cost > dataclasses.replace(draws[-1], count=1).cost
     assert dataclasses.replace(draws[-1], screened=False).cost > 2 * draws[-1].cost
 
 
@@ -254,19 +235,6 @@ def test_claim_on_models_that_are_not_constant() -> None:
     assert _verdict(VARIED, Rows(constant + _table(1, [5] * 100))) == "undecided"
 
 
-def test_claims_with_the_threshold_at_the_median_do_not_profit_from_constants() -> None:
-    for centred, verdicts in (
-        ([0] * 100, ("reproduced", "reproduced")),
-        ([8] * 100, ("reproduced", "contradicted")),
-        ([50] * 100, ("contradicted", "contradicted")),
-    ):
-        table = _table(60, [0] * 100, centred=centred)
-        assert (_verdict(CENTRED_MEAN, table), _verdict(CENTRED_STRINGS, table)) == verdicts
-    assert _verdict(CENTRED_MEAN, _table(3, [0] * 100)) == "undecided"
-    without = Rows({key: value for key, value in row.items() if "centred" not in key} for row in _table(60, [0] * 100))
-    assert _verdict(CENTRED_MEAN, without) == "undecided"
-
-
 def test_claims_on_the_mean() -> None:
     assert _verdict(MEAN, _table(24, [0] * 100)) == "reproduced"
     assert _verdict(MEAN, _table(24, [50] * 100)) == "contradicted"
@@ -283,7 +251,6 @@ def test_a_screen_that_guesses_wrong_decides_nothing() -> None:
         found = claim.judge(bad)
         assert found.verdict == "undecided"
         assert "the screen could hide" in found.note
-    assert _verdict(CENTRED_MEAN, bad) == "reproduced"  # there every flip is computed
     said = STUDY.provenance(good)
     assert "240 of 240 models screened, where 100% of the flips were guessed" in said
     assert any("of 24,000 audited guesses 480 were wrong" in line for line in STUDY.provenance(bad))

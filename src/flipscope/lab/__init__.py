@@ -22,6 +22,9 @@ if TYPE_CHECKING:
         larger_mean,
         log_slope,
         mean_of,
+        mean_slope,
+        more_often,
+        mostly,
         never_exceeds,
         rates,
         rates_below,
@@ -79,7 +82,10 @@ __all__ = [
     "log_slope",
     "matched",
     "mean_of",
+    "mean_slope",
     "means",
+    "more_often",
+    "mostly",
     "never",
     "never_exceeds",
     "points",
@@ -107,8 +113,8 @@ __getattr__, __dir__ = lazily(
         "lab.figures": "Figure Note Panel Rule Series histogram",
         "lab.judges": (
             "GroupJudge Judge Quotient asymptotic bound_holds compare_groups for_each for_every larger_mean log_slope "
-            "mean_of never_exceeds rates rates_below share share_of share_where slopes unless_few weakest_first "
-            "with_fewest"
+            "mean_of mean_slope more_often mostly never_exceeds rates rates_below share share_of share_where slopes "
+            "unless_few weakest_first with_fewest"
         ),
         "lab.rows": "Row Rows matched",
         "lab.series": "bars estimates line lines means points survival",

@@ -118,22 +118,28 @@ def mean_of(
     limit: float,
     quantity: str,
     *,
-    within: tuple[float, float] = (0.0, 1.0),
+    within: tuple[float, float] | None = (0.0, 1.0),
+    fewest: int = 2,
     unit: str = "models",
 ) -> GroupJudge:
     """A judge for `for_each`: the mean of a column over a group's rows, with `says` at least or at most a limit.
 
-    The values lie `within` these ends. Where it is undecided it says how many rows it takes at least.
+    The values lie `within` these ends. Where it is undecided it says how many rows it takes at least. Values without
+    ends (None) have Student's interval, from so many rows as are the `fewest` on.
 
     >>> from flipscope.lab.verdict import at_least
     >>> rows = Rows({"init": init, "share": 1.0} for init in ("uniform", "gaussian") for _ in range(60))
     >>> judged = for_each(rows.by("init"), mean_of("share", at_least, 0.9, "share of strings at 0"))
     >>> judged.verdict, judged.quantity
-    ('reproduced', 'share of strings at 0, uniform')
+    ('reproduced', 'share of strings at 0, gaussian')
     """
-    low, high = within
 
     def one(group: Any, rows: Rows, confidence: float) -> Judgement:
+        if within is None:
+            if len(rows) < fewest:
+                return Judgement.without(f"too few {unit}, {group}: {len(rows)}", f"at least {fewest} {unit}")
+            return says(student_mean(rows.column(column), confidence), limit, f"{quantity}, {group}", unit=unit)
+        low, high = within
         found = mean_from_samples(rows.column(column), low, high, confidence)
         reach = (high - limit if says is at_least else limit - low) / (high - low)
         return with_fewest(says(found, limit, f"{quantity}, {group}", unit=unit), found, reach, f"{unit} in each group")
@@ -159,6 +165,44 @@ def share_where(
         return with_fewest(says(found, limit, f"{quantity}, {group}", unit=unit), found, reach, f"{unit} in each group")
 
     return one
+
+
+def more_often(first: str, second: str, quantity: str, *, unit: str = "cases") -> GroupJudge:
+    """A judge for `for_each`: of the cases that two columns count in a group's rows, at least half are of the first.
+
+    >>> rows = Rows({"n": 4, "heads": 9, "tails": 1} for _ in range(5))
+    >>> judged = for_each(rows.by("n"), more_often("heads", "tails", "share of heads"))
+    >>> judged.verdict, judged.measured
+    ('reproduced', 0.9)
+    """
+
+    def one(group: Any, rows: Rows, confidence: float) -> Judgement:
+        ours, theirs = rows.total(first), rows.total(second)
+        if not ours + theirs:
+            return Judgement.without(f"{quantity}, {group}: none was met", f"more {unit}")
+        return at_least(share(ours, ours + theirs, confidence), 0.5, f"{quantity}, {group}", unit=unit)
+
+    return one
+
+
+def mostly(
+    answers: Sequence[bool | None], limit: float, quantity: str, *, missing: str, unit: str = "models"
+) -> Judgement:
+    """Whether the share of answers that are yes is at least the limit; None, an answer in doubt, may be either.
+
+    The interval begins where those in doubt are no, and ends where they are yes. `missing` is the reason if there are
+    no answers.
+
+    >>> judged = mostly([True] * 60 + [None] * 5, 0.5, "share that grow", missing="no model is done")
+    >>> judged.verdict, judged.note
+    ('reproduced', '5 of 65 models in doubt')
+    """
+    if not answers:
+        return Judgement.without(missing)
+    yes, doubt = (sum(answer is said for answer in answers) for said in (True, None))
+    least, most = (share(count, len(answers)) for count in (yes, yes + doubt))
+    note = f"{doubt} of {len(answers)} {unit} in doubt"
+    return at_least(replace(least, high=most.high), limit, quantity, note, unit)
 
 
 @dataclass(frozen=True)
@@ -265,8 +309,18 @@ def asymptotic(found: Judgement) -> Judgement:
     return found.left_open(f"{found.note}; {note}" if found.note else note, "longer strings")
 
 
-def never_exceeds(column: str, bound: str, what: str = "share of cases that break it") -> Judge:
+def never_exceeds(
+    column: str,
+    bound: str,
+    what: str = "share of cases that break it",
+    *,
+    possible: str | None = None,
+    fewest: int = 1,
+) -> Judge:
     """A judge: a column is never above the column of its bound; rows without a bound do not count.
+
+    Nor do rows, if the column of the largest value `possible` is given, whose bound is not below it. Fewer cases than
+    `fewest` reproduce nothing, though one of them can contradict.
 
     >>> judge = never_exceeds("y", "bound")
     >>> judge(Rows([{"y": 1.0, "bound": 2.0}, {"y": 3.0, "bound": 4.0}])).note
@@ -274,10 +328,16 @@ def never_exceeds(column: str, bound: str, what: str = "share of cases that brea
     """
 
     def judge(table: Rows) -> Judgement:
-        cases = [(row[column], row[bound]) for row in table.having(bound)]
+        bounded, said = table.having(bound), ""
+        cases = [(row[column], row[bound]) for row in bounded if possible is None or row[bound] < row[possible]]
+        if possible is not None:
+            said = f"in {len(bounded) - len(cases)} of {len(bounded)} cases the bound says nothing"
+            if not cases:
+                return Judgement.without(said, "cases in which the bound is below what is possible")
         tightest = max((value / limit for value, limit in cases), default=0.0)
         broken = sum(value > limit * (1 + ROUNDING) for value, limit in cases)
-        return never(broken, len(cases), what, f"largest quotient {tightest:.3g}")
+        note = f"largest quotient {tightest:.3g}" + (f"; {said}" if said else "")
+        return unless_few(never(broken, len(cases), what, note), len(cases), fewest, "cases that can fail")
 
     return judge
 
@@ -307,6 +367,33 @@ def log_slope(rows: Rows, x: str, y: str, *, per: str = "seed", confidence: floa
     """
     found = slopes(rows, x, y, per=per, log=True)
     return student_mean(found, confidence) if len(found) >= FEWEST_SLOPES else None
+
+
+def mean_slope(
+    rows: Rows,
+    x: str,
+    y: str,
+    says: Callable[..., Judgement],
+    limit: float,
+    quantity: str,
+    *,
+    fewest: int,
+    per: str = "seed",
+    unit: str = "seeds",
+) -> Judgement:
+    """Whether the slope of y against x, averaged over those of each `per`, is by `says` at least or at most a limit.
+
+    Fewer slopes than `fewest` decide nothing.
+
+    >>> from flipscope.lab.verdict import at_most
+    >>> rows = Rows({"seed": seed, "n": n, "y": -n + seed * n / 10} for seed in range(5) for n in (1, 2, 3))
+    >>> mean_slope(rows, "n", "y", at_most, 0.0, "slope of y", fewest=3).verdict
+    'reproduced'
+    """
+    found = slopes(rows, x, y, per=per)
+    if len(found) < fewest:
+        return Judgement.without(f"too few {unit} at {FEWEST_POINTS} places: {len(found)}", f"at least {fewest} {unit}")
+    return says(student_mean(found), limit, quantity, unit=unit)
 
 
 def compare_groups(

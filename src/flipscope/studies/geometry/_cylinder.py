@@ -33,7 +33,15 @@ def in_cylinder(
     return ball - (centre - centre.mean()) + stream.uniform(-rho, rho, (count, 1))  # type: ignore[no-any-return]
 
 
-def picture(title: str, points: Float64[np.ndarray, "point axis"], rho: float) -> lab.Panel:
+def picture(rows: lab.Rows, at: str) -> lab.Figure:
+    """The figure of rows with points of the cylinder, each of a centre and a size."""
+    names = {"zero": "y = 0", "random": "y at random"}
+    panels = [_panel(names[row["centre"]], np.array(row["points"]), row["size"]) for row in rows]
+    caption = "Biases of small variance are a cylinder along (1, 1, 1); its part in the cube is their probability."
+    return lab.Figure("cylinder", f"Where the variance is small: {at}", caption, panels, where="Fig 2")
+
+
+def _panel(title: str, points: Float64[np.ndarray, "point 3"], rho: float) -> lab.Panel:
     """The cube and points of the cylinder, those in the cube apart."""
     corners = rho * np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
     edges = [pair for pair in itertools.combinations(corners, 2) if np.count_nonzero(pair[0] != pair[1]) == 1]
@@ -48,7 +56,7 @@ def picture(title: str, points: Float64[np.ndarray, "point axis"], rho: float) -
     return lab.Panel(title, "", "", series, x_range=(-end, end), y_range=(-end, end))
 
 
-def _seen(points: Float64[np.ndarray, "point axis"]) -> Float64[np.ndarray, "axis point"]:
+def _seen(points: Float64[np.ndarray, "point 3"]) -> Float64[np.ndarray, "2 point"]:
     """Points of three dimensions on the plane of the picture."""
     right = np.array([-math.sin(TURN), math.cos(TURN), 0.0])
     up = np.array([-math.sin(TILT) * math.cos(TURN), -math.sin(TILT) * math.sin(TURN), math.cos(TILT)])

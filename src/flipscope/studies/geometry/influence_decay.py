@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import flipscope.lab as lab
@@ -40,36 +39,18 @@ class Decay(lab.Trial):
         return float(self.strings * (self.length + 100) ** 3)
 
 
-def falls_like_1_over_n(column: str, *, positive: bool = True) -> Callable[[lab.Rows], lab.Judgement]:
+def falls_like_1_over_n(column: str, *, positive: bool = True) -> lab.Judge:
     """A judge of the slope of a column against N, for each size of weights and every eps > 0, or for eps = 0."""
 
-    def judge(table: lab.Rows) -> lab.Judgement:
-        def one(setting: tuple[float, float], rows: lab.Rows, confidence: float) -> lab.Judgement:
-            name = f"slope of the {column} influence, eps = {setting[0]:g}, weights up to {setting[1]:g}"
-            found = lab.log_slope(rows, "length", column, confidence=confidence)
-            if found is None:
-                return lab.Judgement.without(f"{name}: fewer than 5 models with 3 lengths", "more models")
-            longest = max(table.column("length"))
-            judged = lab.at_most(found, STEEPEST, name, f"lengths up to {longest}", "models")
-            return lab.asymptotic(judged) if positive else judged  # without eps > 0 there is no theorem
+    def one(setting: tuple[float, float], rows: lab.Rows, confidence: float) -> lab.Judgement:
+        name = f"slope of the {column} influence, eps = {setting[0]:g}, weights up to {setting[1]:g}"
+        found = lab.log_slope(rows, "length", column, confidence=confidence)
+        if found is None:
+            return lab.Judgement.without(f"{name}: fewer than 5 models with 3 lengths", "more models")
+        judged = lab.at_most(found, STEEPEST, name, f"lengths up to {max(rows.column('length'))}", "models")
+        return lab.asymptotic(judged) if positive else judged  # without eps > 0 there is no theorem
 
-        return lab.for_each(table.where(lambda row: (row["eps"] > 0) == positive).by("eps", "scale"), one)
-
-    return judge
-
-
-def _telling(table: lab.Rows) -> lab.Rows:
-    """The rows in which the bound is below the diameter of the activations, so that something could exceed it."""
-    return table.having("bound").where(lambda row: row["bound"] < row["diameter"])
-
-
-def _judge_constant(table: lab.Rows) -> lab.Judgement:
-    bounded, telling = table.having("bound"), _telling(table)
-    said = f"in {len(bounded) - len(telling)} of {len(bounded)} cases the bound says nothing"
-    if not telling:
-        return lab.Judgement.without(said, "smaller weights, a larger eps or longer strings")
-    judged = lab.never_exceeds("largest", "bound")(telling)
-    return lab.unless_few(replace(judged, note=f"{judged.note}; {said}"), len(telling), FEWEST, "cases that can fail")
+    return lambda table: lab.for_each(table.where(lambda row: (row["eps"] > 0) == positive).by("eps", "scale"), one)
 
 
 class InfluenceDecay(lab.Study):
@@ -89,29 +70,26 @@ class InfluenceDecay(lab.Study):
         ("weights up to 0.1", "silent", "beside 0.25 and 1", "for larger ones the constant says nothing at these N"),
     )
     claims = (
-        *(
-            lab.Claim(
-                f"{column} influence falls like 1/N", "Cor 3.3", statement, criterion, falls_like_1_over_n(column)
-            )
-            for column, statement, criterion in (
-                (
-                    "mean",
-                    "with eps > 0, the influence of a bit on the EOS activation is O(1/N)",
-                    f"log-log slope of the mean over positions, averaged over models: at most {STEEPEST:g}",
-                ),
-                (
-                    "largest",
-                    "the same at every position, so for the most influential one too, once N is large enough",
-                    f"the same of the largest over positions and strings: at most {STEEPEST:g}",
-                ),
-            )
+        lab.Claim(
+            "mean influence falls like 1/N",
+            "Cor 3.3",
+            "with eps > 0, the influence of a bit on the EOS activation is O(1/N)",
+            f"log-log slope of the mean over positions, averaged over models: at most {STEEPEST:g}",
+            falls_like_1_over_n("mean"),
+        ),
+        lab.Claim(
+            "largest influence falls like 1/N",
+            "Cor 3.3",
+            "the same at every position, so for the most influential one too, once N is large enough",
+            f"the same of the largest over positions and strings: at most {STEEPEST:g}",
+            falls_like_1_over_n("largest"),
         ),
         lab.Claim(
             "influence stays below the explicit constant over N",
             "Cor 3.3",
             "the constant depends on weights and eps, not on the string or N",
             "the largest influence on any string against the bound, where that is below the largest possible influence",
-            _judge_constant,
+            lab.never_exceeds("largest", "bound", possible="diameter", fewest=FEWEST),
         ),
         lab.Claim(
             "blowup stays below its bound",
@@ -157,12 +135,7 @@ class InfluenceDecay(lab.Study):
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:
         def panel(title: str, y: str, rows: lab.Rows, column: str, **look: Any) -> lab.Panel:
-            lines = [
-                lab.line(
-                    own.where(lambda row: row[column] > 0), "length", column, f"eps = {eps:g}", colour=EPS.index(eps)
-                )
-                for eps, own in rows.by("eps")
-            ]
+            lines = lab.lines(rows, "length", column, "eps", "eps = {:g}", order=EPS)
             return lab.Panel(title, "N", y, lines, x_log=True, y_log=True, **look)
 
         panels = [
@@ -170,8 +143,9 @@ class InfluenceDecay(lab.Study):
             for column in ("mean", "largest")
             for size, rows in table.by("scale")
         ]
+        telling = table.having("bound").where(lambda row: row["bound"] < row["diameter"])
         for title, rows, column, bound in (
-            ("largest influence, where its bound says something", _telling(table), "largest", "bound"),
+            ("largest influence, where its bound says something", telling, "largest", "bound"),
             ("largest blowup beta", table.having("beta_bound"), "beta", "beta_bound"),
         ):
             parts = lab.Rows({**row, "part": row[column] / row[bound]} for row in rows)

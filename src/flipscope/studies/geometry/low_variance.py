@@ -135,17 +135,9 @@ class LowVariance(lab.Study):
             ]
             panels.append(lab.Panel(title, "width D", "probability / bound", series, rules=rules))
         caption = "A quotient above 1 breaks a bound; the size is rho of a cube and sigma of normal biases."
-        seen = [
-            picture("y = 0" if row["centre"] == "zero" else "y at random", np.array(row["points"]), row["size"])
-            for row in table.having("points")
-        ]
-        along = "Biases of small variance are a cylinder along (1, 1, 1); its part in the cube is their probability."
-        title = f"Where the variance is small: D = 3, eta = {PICTURED} rho/sqrt(3)"
-        figures = [
-            lab.Figure("low-variance", self.title, caption, panels, where="Lem E.2, Lem E.8"),
-            lab.Figure("cylinder", title, along, seen, where="Fig 2"),
-        ]
-        return figures if seen else figures[:1]
+        found = lab.Figure("low-variance", self.title, caption, panels, where="Lem E.2, Lem E.8")
+        seen = table.having("points")
+        return [found, picture(seen, f"D = 3, eta = {PICTURED} rho/sqrt(3)")] if seen else [found]
 
 
 STUDY = LowVariance()

@@ -76,11 +76,9 @@ def _judge_larger(table: lab.Rows, other: str) -> lab.Judgement:
 
 def _judge_slower(table: lab.Rows, other: str) -> lab.Judgement:
     """Whether the radius of Majority falls more slowly with N than that of the other language."""
-    slopes = lab.slopes(_quotients(table, other), "length", "log")
-    if len(slopes) < FEWEST:
-        return lab.Judgement.without("too few seeds at three lengths", f"at least {FEWEST} seeds that learn both")
     name = f"slope against N of log(half radius of Majority / that of {other.capitalize()})"
-    return lab.at_least(lab.student_mean(slopes), 0.0, name, unit="seeds")
+    judge = partial(lab.mean_slope, fewest=FEWEST, unit="seeds that learn both")
+    return judge(_quotients(table, other), "length", "log", lab.at_least, 0.0, name)
 
 
 class MajorityVolume(lab.Study):
@@ -152,8 +150,7 @@ class MajorityVolume(lab.Study):
             series = []
             for colour, (language, rows) in enumerate(own.where(recognised=True).each("language", LANGUAGES)):
                 if rows:
-                    hits = np.sum(rows.column("survived"), axis=0)
-                    found = proportions(hits, rows.total("perturbations"))
+                    found = proportions(np.sum(rows.column("survived"), axis=0), rows.total("perturbations"))
                     label = f"{language.capitalize()}, {len(rows)} models"
                     series.append(lab.estimates(label, RADII, found, colour=colour))
             panels.append(lab.Panel(f"N = {length}", "radius r", "share that still recognises", series, x_log=True))

@@ -34,6 +34,7 @@ BESIDES = 2e10  # multiply-adds of the half second in which a model is built and
 # at most N - k, for k as part of N.
 PARTS = {f"over_threshold_k_{part:g}N": part for part in (0.25, 0.5, 0.75, 1.0)}
 OVER = {"over_threshold": "0", **{name: f"at most N - {part:g} N" for name, part in PARTS.items()}}
+KEPT = 0.5  # part of the share at the first sampled length that the longest may have at least
 FEWEST_LENGTHS = 4  # of a model whose growth is fitted
 
 
@@ -122,6 +123,7 @@ def numbers_of(trial: Network, outcome: lab.Outcome) -> lab.Row:
 
     ks = {name: math.floor(part * n) for name, part in PARTS.items()}
     return {
+        "shape": NAMES[trial.preset, trial.width, trial.layers, trial.eps],
         **{"asked": trial.asked, "exact": trial.exact, "exponent": threshold.exponent},
         **{"zeros": zeros, "share": zeros / trial.asked},
         "log2_zeros": n + math.log2(zeros / trial.asked) if zeros else None,
@@ -131,13 +133,19 @@ def numbers_of(trial: Network, outcome: lab.Outcome) -> lab.Row:
     }
 
 
-def ends(rows: lab.Rows) -> tuple[lab.Rows, lab.Rows]:
-    """For each model that has both, the row of the first sampled length and that of the longest."""
+def at_longest(rows: lab.Rows) -> lab.Rows:
+    """Each model at the longest length, `kept` being its share less KEPT of that at the first sampled one."""
     sampled = rows.where(exact=False)
     if len(lengths := sampled.values("length")) < 2:
-        return lab.Rows(), lab.Rows()
+        return lab.Rows()
     pairs = lab.matched(sampled.where(length=lengths[0]), sampled.where(length=lengths[-1]), "seed")
-    return lab.Rows(first for first, _ in pairs), lab.Rows(last for _, last in pairs)
+    return lab.Rows({**last, "kept": last["share"] - KEPT * first["share"]} for first, last in pairs)
+
+
+def shapes_at_longest(table: lab.Rows) -> list[tuple[str, lab.Rows]]:
+    """The same of each shape, named by the shape and the length."""
+    found = [(shape, at_longest(rows)) for shape, rows in table.each("shape", NAMES.values())]
+    return [(f"{shape}, N = {rows[0]['length']}" if rows else shape, rows) for shape, rows in found]
 
 
 def growths(table: lab.Rows) -> list[tuple[bool | None, float]]:
@@ -160,7 +168,27 @@ def _shapes(table: lab.Rows) -> list[tuple[int, tuple[str, lab.Rows]]]:
     return [(colour, group) for colour, group in enumerate(table.each("shape", NAMES.values())) if group[1]]
 
 
-def share_panel(table: lab.Rows) -> lab.Panel:
+def growth_text(table: lab.Rows) -> list[str]:
+    """The rates at which the number of strings of sensitivity 0 grows, where there are any."""
+    if not (rates := [rate for _, rate in growths(table)]):
+        return []
+    low, middle, high = np.quantile(rates, (0.25, 0.5, 0.75))
+    return [f"b of K_0 = 2^(bN) in {len(rates)} models that vary: {middle:.3g}, quartiles {low:.3g} and {high:.3g}"]
+
+
+def figure_by_length(table: lab.Rows) -> lab.Figure:
+    """Share and number of strings of sensitivity 0 against N, and strings of low sensitivity at the longest N."""
+    caption = (
+        "Left: mean share over models with its interval (dashed: of models that are not constant at that length). "
+        "Right: log2 of their number, median over models that have any, beside the theorem's threshold and all 2^N "
+        "(both dashed). Below: mean share of the strings whose sensitivity is at most N - k, at the longest N."
+    )
+    title = "Strings of sensitivity 0 and of low sensitivity in random transformers"
+    panels = _share_panel(table), _number_panel(table), _low_panel(table)
+    return lab.Figure("zero-strings-by-length", title, caption, panels, where="Thm 4.5")
+
+
+def _share_panel(table: lab.Rows) -> lab.Panel:
     """The mean share of strings of sensitivity 0 against N, of all models and of those that vary."""
     series = []
     for colour, (shape, rows) in _shapes(table):
@@ -170,7 +198,7 @@ def share_panel(table: lab.Rows) -> lab.Panel:
     return lab.Panel("Share", "N", "share of strings", series, x_log=True, y_range=(0, 1))
 
 
-def number_panel(table: lab.Rows) -> lab.Panel:
+def _number_panel(table: lab.Rows) -> lab.Panel:
     """The number of such strings, median over the models that have any, beside the theorem's and all strings."""
     series = []
     for colour, (shape, rows) in _shapes(table):
@@ -183,7 +211,7 @@ def number_panel(table: lab.Rows) -> lab.Panel:
     return lab.Panel("Number", "N", "log2 of the number", series)
 
 
-def low_panel(table: lab.Rows) -> lab.Panel:
+def _low_panel(table: lab.Rows) -> lab.Panel:
     """The mean share of strings of sensitivity at most N - k, by k, at the longest length."""
     length = table.values("length")[-1]
     series = []

@@ -3,36 +3,70 @@
 from __future__ import annotations
 
 import itertools
-from functools import partial
-
-import numpy as np
 
 import flipscope.lab as lab
 from flipscope.studies.geometry._shared import how_measured
 from flipscope.studies.geometry.zero_counts import (
-    NAMES,
+    KEPT,
     OVER,
     SHAPES,
     Network,
+    at_longest,
+    figure_by_length,
+    growth_text,
     growths,
-    low_panel,
-    number_panel,
     numbers_of,
     profile_of,
-    share_panel,
-)
-from flipscope.studies.geometry.zero_judges import (
-    ALMOST,
-    FEWEST,
-    FLOOR,
-    KEPT,
-    judge_growth,
-    judge_shares,
-    judge_threshold,
-    judge_varied,
+    shapes_at_longest,
 )
 
 LENGTHS = (4, 6, 8, 10, 12, 14, 16, 24, 40, 64, 100)
+FLOOR, ALMOST, FEWEST = 0.1, 0.8, 10  # a share that has not vanished; "almost every" model; models that vary, per shape
+SHARE = lab.mean_of("share", lab.at_least, FLOOR, "mean share")
+CHANGE = lab.mean_of("kept", lab.at_least, 0.0, f"mean share less {KEPT:g} of the first", within=(-KEPT, 1))
+
+
+def _judge_shares(table: lab.Rows) -> lab.Judgement:
+    def one(shape: str, rows: lab.Rows, confidence: float) -> lab.Judgement:
+        return lab.all_of(lab.weakest_first([judge(shape, rows, confidence) for judge in (SHARE, CHANGE)]))
+
+    missing = "no model at two lengths beyond N = 16"
+    return lab.for_each(shapes_at_longest(table), one, missing=missing, intervals=2, sort=True, what="shapes")
+
+
+def _judge_varied(table: lab.Rows) -> lab.Judgement:
+    def one(shape: str, rows: lab.Rows, confidence: float) -> lab.Judgement:
+        judged, what = SHARE(shape, rows, confidence), f"models that vary, {shape}"
+        if judged.verdict == "contradicted" or len(rows) >= FEWEST:
+            return judged
+        return judged.left_open(f"too few {what}: {len(rows)}", f"at least {FEWEST} {what}")
+
+    varied = [(shape, rows.where(constant=False)) for shape, rows in shapes_at_longest(table)]
+    return lab.for_each(varied, one, missing="no model that varies", sort=True, what="shapes")
+
+
+def _threshold(*columns: str) -> lab.Judge:
+    """A judge of columns of `OVER` in the models of the theorem, by the lower end of each model's own interval."""
+
+    def one(column: str, rows: lab.Rows, confidence: float) -> lab.Judgement:
+        have = lab.share_where(
+            lambda row: row[column] is not None and row[column] >= 0, lab.at_least, ALMOST, "share of models"
+        )
+        return have(f"so many strings of sensitivity {OVER[column]}, N = {rows[0]['length']}", rows, confidence)
+
+    def judge(table: lab.Rows) -> lab.Judgement:
+        last = at_longest(table.where(lambda row: row["exponent"] > 0, preset="recognizer", eps=0))
+        missing = "no model of the theorem was sampled at two lengths"
+        found = lab.for_each([(name, last) for name in columns], one, missing=missing, sort=True, what="k")
+        return lab.asymptotic(found)
+
+    return judge
+
+
+def _judge_growth(table: lab.Rows) -> lab.Judgement:
+    name = "share of models whose K_0 an exponential of N fits better than a power"
+    missing = "no model that is not constant has four lengths"
+    return lab.mostly([fits for fits, _ in growths(table)], 0.5, name, missing=missing)
 
 
 class ZeroStrings(lab.Study):
@@ -60,14 +94,14 @@ class ZeroStrings(lab.Study):
             "Thm 4.5, §6",
             "random transformers have strings of sensitivity 0 at every large N",
             f"mean share at the longest N: {FLOOR} or more, and {KEPT:g} of that at the first sampled N, in each shape",
-            judge_shares,
+            _judge_shares,
         ),
         lab.Claim(
             "random transformers: more strings of sensitivity 0 than the threshold",
             "Thm 4.5",
             "almost every transformer has at least N^((D-1)/2L - 5) strings of sensitivity 0 once N is large",
             f"share of models that have so many at the longest N: at least {ALMOST}",
-            partial(judge_threshold, columns=("over_threshold",)),
+            _threshold("over_threshold"),
         ),
         lab.Claim(
             "random transformers: more strings of low sensitivity than the threshold",
@@ -75,7 +109,7 @@ class ZeroStrings(lab.Study):
             "almost every transformer has at least N^((D-1)/2L - 4)/(k+1) strings of sensitivity at most N - k",
             f"share of models that have so many at the longest N: at least {ALMOST} for k = N/4, N/2, 3N/4 and N (a "
             "random function has as many unless k is near N)",
-            partial(judge_threshold, columns=list(OVER)[1:]),
+            _threshold(*list(OVER)[1:]),
         ),
         lab.Claim(
             "models that are not constant: the share does not vanish",
@@ -83,7 +117,7 @@ class ZeroStrings(lab.Study):
             "left open: whether this is owed to models that give one answer only",
             f"mean share at the longest N over the models that are not constant there: at least {FLOOR} in every "
             f"shape, of {FEWEST} such models or more",
-            judge_varied,
+            _judge_varied,
             exploratory=True,
         ),
         lab.Claim(
@@ -92,7 +126,7 @@ class ZeroStrings(lab.Study):
             "the experiments suggest exponential growth of K_0; a polynomial lower bound is proved",
             "straight lines for log K_0 against N and log N, by AIC; share of the models that vary for which N fits "
             "better: more than 0.5",
-            judge_growth,
+            _judge_growth,
             exploratory=True,
         ),
     )
@@ -106,24 +140,13 @@ class ZeroStrings(lab.Study):
         return profile_of(trial, progress)
 
     def row(self, trial: Network, outcome: lab.Outcome) -> lab.Row:
-        shape = NAMES[trial.preset, trial.width, trial.layers, trial.eps]
-        return {"shape": shape, **super().row(trial, outcome), **numbers_of(trial, outcome)}
+        return {**super().row(trial, outcome), **numbers_of(trial, outcome)}
 
     def provenance(self, table: lab.Rows) -> list[str]:
-        rates = [rate for _, rate in growths(table)]
-        low, middle, high = np.quantile(rates or [0.0], (0.25, 0.5, 0.75))
-        fits = f"b of K_0 = 2^(bN) in {len(rates)} models that vary: {middle:.3g}, quartiles {low:.3g} and {high:.3g}"
-        return [*how_measured(table), *([fits] if rates else [])]
+        return [*how_measured(table), *growth_text(table)]
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:
-        panels = share_panel(table), number_panel(table), low_panel(table)
-        caption = (
-            "Left: mean share over models with its interval (dashed: of models that are not constant at that length). "
-            "Right: log2 of their number, median over models that have any, beside the theorem's threshold and all 2^N "
-            "(both dashed). Below: mean share of the strings whose sensitivity is at most N - k, at the longest N."
-        )
-        name, title = "zero-strings-by-length", "Strings of sensitivity 0 and of low sensitivity in random transformers"
-        return [lab.Figure(name, title, caption, panels, where="Thm 4.5")]
+        return [figure_by_length(table)]
 
 
 STUDY = ZeroStrings()
