@@ -14,14 +14,25 @@ from flipscope.lab.rows import Row, Rows
 Centre = Literal["geometric", "mean", "median"]
 
 
-def lines(rows: Rows, x: str, y: str, by: str, label: str = "{}", centre: Centre = "geometric") -> list[Series]:
+def lines(
+    rows: Rows,
+    x: str,
+    y: str,
+    by: str,
+    label: str = "{}",
+    centre: Centre = "geometric",
+    values: Iterable[Any] | None = None,
+) -> list[Series]:
     """A line per value of a column: the centre of y at each x, with a band from the least to the largest.
 
-    Values that are not positive and finite are left out of a geometric mean.
+    Values that are not positive and finite are left out of a geometric mean. Panels whose rows lack some of the
+    `values` of the column have the same colours if these are given.
 
     >>> rows = Rows({"layers": layers, "n": n, "y": layers * n} for layers in (1, 2) for n in (10, 20))
     >>> [(each.label, each.y) for each in lines(rows, "n", "y", "layers", "{} layers", "mean")]
     [('1 layers', [10.0, 20.0]), ('2 layers', [20.0, 40.0])]
+    >>> [each.y for each in lines(rows, "n", "y", "layers", centre="mean", values=(0, 1))]
+    [[], [10.0, 20.0]]
     """
     return [
         line(
@@ -31,7 +42,7 @@ def lines(rows: Rows, x: str, y: str, by: str, label: str = "{}", centre: Centre
             label.format(value),
             centre,
         )
-        for value, own in rows.by(by)
+        for value, own in (rows.by(by) if values is None else rows.each(by, values))
     ]
 
 
