@@ -14,7 +14,7 @@ from flipscope.studies.geometry.training import SMALL, TINY, Name, Training, tra
 LANGUAGES: tuple[tuple[Name, int], ...] = (("random", 0),)
 VAST, NEAR = 0.9, 1 / 20  # the vast majority; of N: up to where a sensitivity is near 0, as in random-init
 FAR = 1 / 2  # of the N/2 of a random function
-FEW = {**SMALL, "train": 2_000}
+FEW = {**SMALL, "train": 2_000, "max_epochs": 20}
 
 
 def _judge(table: lab.Rows, learned: bool, one: lab.GroupJudge) -> lab.Judgement:
@@ -45,7 +45,7 @@ class RandomLanguages(lab.Study):
         *training.DEVIATIONS,
         *lab.deviations(
             ("shapes (laptop)", "at random, width up to 1024", "width 16", "months on two cores"),
-            ("training (laptop)", "until it stops improving", "at most 40 epochs", "minutes in all"),
+            ("training (laptop)", "until it stops improving", "at most 20 epochs", "minutes in all"),
             ("strings of a language (laptop)", "10,000", "2,000", "enough languages for an interval, in minutes"),
             ("learned", "perfectly", f"accuracy above {LEARNED}", "silent on the threshold"),
             ("around 0", "seen in the figure", f"{VAST} of the strings at most at N/{1 / NEAR:g}", "silent on numbers"),
