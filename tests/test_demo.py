@@ -17,7 +17,7 @@ from flipscope.lab.judges import ERROR, share
 from flipscope.lab.rows import Rows
 from flipscope.lab.run.driver import Run
 from flipscope.lab.verdict import Judgement
-from flipscope.studies.geometry import random_functions, random_init, trained_profiles
+from flipscope.studies.geometry import random_functions, random_init, trained_models, trained_profiles
 
 GOOD = Judgement("reproduced", "share", 0.93, 0.9, 0.955, limit="≥ 0.9")
 BAD = Judgement("contradicted", "share", 0.3, 0.2, 0.4, "at D = 2", "≥ 0.9")
@@ -103,12 +103,12 @@ def test_the_demo_scale_is_large_enough_to_decide_whichever_way_it_falls() -> No
     plan = trained_profiles.STUDY.scales["demo"].settings
     assert (plan["models"], plan["training"]["max_epochs"]) == (3, 20)  # as the tour says
     tested, confidence = plan["training"]["test"], 1 - ERROR / plan["models"]
-    assert plan["models"] >= trained_profiles.FEWEST  # of a claim on every model
-    assert share(round(0.995 * tested), tested, confidence).low > trained_profiles.LEARNED
-    assert share(round(0.98 * tested), tested, confidence).high < trained_profiles.LEARNED
+    assert plan["models"] >= trained_models.FEWEST  # of a claim on every model
+    assert share(round(0.995 * tested), tested, confidence).low > trained_models.LEARNED
+    assert share(round(0.98 * tested), tested, confidence).high < trained_models.LEARNED
     assert share(tested // 2, tested, confidence).high < trained_profiles.CHANCE
     functions = random_functions.STUDY.scales["demo"].settings["functions"]
-    found = share(round(random_functions.SOME * functions), functions)
+    found = share(round(1 - random_functions.POISSON[0] * functions), functions)
     assert (
         found.high - found.low < random_functions.TOLERANCE
     )  # so that wherever the value lies in it, it is near enough

@@ -274,7 +274,16 @@ def test_a_faster_engine_keeps_results_until_its_revision_is_raised(monkeypatch:
     changed = {study.name for study in STUDIES if version.code_version(study) != plain[study.name]}
     monkeypatch.undo()
     version.clear_caches()
-    assert changed == {"influence-decay", "random-functions", "random-init", "trained-profiles", "zero-strings"}
+    assert changed == {
+        "influence-decay",
+        "median-threshold",
+        "random-functions",
+        "random-init",
+        "random-languages",
+        "sparse-profiles",
+        "trained-profiles",
+        "zero-strings",
+    }
 
 
 def test_what_all_models_are_made_of_counts_wherever_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

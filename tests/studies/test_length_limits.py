@@ -15,7 +15,7 @@ CLAIMS = {claim.name: claim for claim in STUDY.claims}
 Shares = Callable[[Limit, float], float]
 
 
-def _table(shares: Shares, seeds: int = 4, lengths: tuple[int, ...] = (20, 40)) -> Rows:
+def _table(shares: Shares, seeds: int = 3, lengths: tuple[int, ...] = (20, 40)) -> Rows:
     """What a run gives if a model of a trial has such a share right at so many times its length."""
     rows = Rows()
     for setting in itertools.product(LANGUAGES, (0.0, 1e-3, 1.0), lengths, range(seeds)):
@@ -46,7 +46,7 @@ def test_breaks(name: str) -> None:
     whole = CLAIMS[name].judge(_table(_lasting(lambda trial: 4)))
     assert (whole.verdict, whole.remedy) == ("undecided", "longer strings")  # no limit theorem is contradicted so
     assert "not broken at N = " in whole.note
-    one = CLAIMS[name].judge(_table(_lasting(lambda trial: 4 if trial.seed == 3 and trial.length == 20 else 1.5)))
+    one = CLAIMS[name].judge(_table(_lasting(lambda trial: 4 if trial.seed == 2 and trial.length == 20 else 1.5)))
     assert one.verdict == "undecided"
     assert "not broken at N = 80" in one.note
     assert _verdict(name, _table(_lasting(lambda trial: 1.5), seeds=1, lengths=(20,))) == "undecided"
@@ -101,7 +101,7 @@ def test_rows() -> None:
 
 def test_models_differ_by_language_length_eps_and_seed() -> None:
     trials = [trial for trial in STUDY.checked_trials("laptop") if isinstance(trial, Limit)]
-    assert len({recipe_of(trial).digest for trial in trials}) == len(trials) == 180
+    assert len({recipe_of(trial).digest for trial in trials}) == len(trials) == 135
     assert {recipe_of(trial).model.eps for trial in trials} == {0.0, 1e-3, 1.0}
     assert len(code_version(STUDY)) == 64
 

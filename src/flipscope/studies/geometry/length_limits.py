@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -24,6 +25,7 @@ KNOWN = 0.99  # share of the strings that a model must have right, with the marg
 LONGER = (1.0, 1.25, 1.5, 2.0, 4.0)  # lengths to ask, in units of the length trained on
 LENGTHS = (10, 20, 40, 80, 160)
 FEWEST = 3  # models that a claim on every model needs
+PLAN = ("lengths", "eps", "seeds", "epochs", "strings")
 Language = Literal["first", "majority", "parity"]
 LANGUAGES: tuple[Language, ...] = ("first", "majority", "parity")
 
@@ -63,47 +65,49 @@ def recipe_of(trial: Limit) -> Recipe:
     )
 
 
-def _judge_breaks(table: lab.Rows, language: Language, positive: bool) -> lab.Judgement:
-    """Whether every model that recognises the language at its own length fails at the longest that it was asked."""
-    known = table.where(lambda row: row["reach"] is not None and (row["eps"] > 0) == positive, language=language)
+def _breaks(language: Language, positive: bool, source: str, statement: str) -> lab.Claim:
+    """That every model that recognises the language at its own length fails at the longest that it was asked."""
 
     def one(row: lab.Row, confidence: float) -> lab.Judgement:
-        found = lab.share(row["correct"][-1], row["strings"], confidence)
-        name = f"share right at N = {row['tested'][-1]}, trained at {row['length']}, eps = {row['eps']:g}"
+        found, longest = lab.share(row["correct"][-1], row["strings"], confidence), f"N = {row['tested'][-1]}"
+        name = f"share right at {longest}, trained at {row['length']}, eps = {row['eps']:g}"
         judged = lab.at_most(found, KNOWN, name, unit="strings")
         # More strings could only show that it holds at this length, and say nothing of longer ones.
-        kept = found.value >= KNOWN
-        return judged.left_open(f"not broken at N = {row['tested'][-1]}", "longer strings") if kept else judged
+        return judged.left_open(f"not broken at {longest}", "longer strings") if found.value >= KNOWN else judged
 
-    return lab.for_every(known, one, missing="no model recognises it", sort=True, fewest=FEWEST, what="models")
+    def judge(table: lab.Rows) -> lab.Judgement:
+        known = table.having("reach").where(lambda row: (row["eps"] > 0) == positive, language=language)
+        return lab.for_every(known, one, missing="no model recognises it", sort=True, fewest=FEWEST, what="models")
+
+    title = f"eps {'>' if positive else '='} 0: {language.capitalize()} breaks"
+    criterion = f"share right with margin {MARGIN:g} at 4 N, at most {KNOWN} in every model that recognises it at its N"
+    return lab.Claim(title, source, statement, criterion, judge)
+
+
+def _lasts(title: str, source: str, question: str, pair: Callable[[lab.Rows], tuple[lab.Rows, lab.Rows]]) -> lab.Claim:
+    """The question whether the first of two groups of models lasts longer than the second, counted in doublings."""
+
+    def judge(table: lab.Rows) -> lab.Judgement:
+        return lab.larger_mean(*pair(table.having("reach")), "gain", f"doublings of N, {title}", unit="models")
+
+    criterion = "log2(longest N recognised / N trained on), mean over models: larger than of those compared with"
+    return lab.Claim(title, source, f"left open: {question}", criterion, judge, exploratory=True)
+
+
+def _extreme_eps(known: lab.Rows) -> tuple[lab.Rows, lab.Rows]:
+    """Models of First with the smallest eps above 0, and with the largest if that is another."""
+    rows = known.where(lambda row: row["eps"] > 0, language="first")
+    values = rows.values("eps")
+    return rows.where(eps=min(values, default=0)), rows.where(eps=max(values[1:], default=0))
 
 
 def _judge_trained(table: lab.Rows) -> lab.Judgement:
     """Whether models trained at the longest length mostly fail to recognise First there, for each eps."""
-
-    def one(eps: float, rows: lab.Rows, confidence: float) -> lab.Judgement:
-        longest = rows.where(length=max(rows.column("length")))
-        found = lab.share_of(longest, lambda row: row["reach"] is not None, confidence)
-        name = f"share of models that recognise First at N = {longest[0]['length']}, eps = {eps:g}"
-        return lab.at_most(found, 0.5, name, unit="models")
-
-    return lab.asymptotic(lab.for_each(table.where(language="first").by("eps"), one, what="eps"))
-
-
-def _judge_earlier(table: lab.Rows) -> lab.Judgement:
-    """Whether First breaks earlier with the largest eps than with the smallest above 0."""
-    rows = table.having("reach").where(lambda row: row["eps"] > 0, language="first")
-    if len(values := rows.values("eps")) < 2:
-        return lab.Judgement.without("fewer than two eps above 0 have models that recognise First", "more models")
-    name = f"log2(length reached / trained on), eps = {values[0]:g} less eps = {values[-1]:g}"
-    return lab.larger_mean(rows.where(eps=values[0]), rows.where(eps=values[-1]), "gain", name, unit="models")
-
-
-def _judge_majority(table: lab.Rows) -> lab.Judgement:
-    """Whether Majority lasts longer than First at eps = 0."""
-    majority, first = (table.having("reach").where(language=name, eps=0) for name in ("majority", "first"))
-    name = "log2(length reached / trained on), Majority less First, eps = 0"
-    return lab.larger_mean(majority, first, "gain", name, unit="models")
+    longest = max(table.column("length"))
+    name = f"share of models that recognise First at N = {longest}"
+    one = lab.share_where(lambda row: row["reach"] is not None, lab.at_most, 0.5, name)
+    groups = [(f"eps = {eps:g}", own) for eps, own in table.where(language="first", length=longest).by("eps")]
+    return lab.asymptotic(lab.for_each(groups, one, what="eps"))
 
 
 class LengthLimits(lab.Study):
@@ -114,12 +118,11 @@ class LengthLimits(lab.Study):
     scales = lab.scales(
         "recognisers of width 16 and 2 layers, {seeds} per language and eps in {eps}, trained at N in {lengths}, "
         "asked {strings} strings up to 4 N",
-        smoke=(0.2, {"lengths": (10, 12), "eps": (0.0, 1.0), "seeds": 1, "epochs": 3, "strings": 50}),
-        laptop=(15, {"lengths": LENGTHS, "eps": (0.0, 1e-3, 1.0), "seeds": 4, "epochs": 16, "strings": 500}),
+        smoke=(0.2, dict(zip(PLAN, ((10, 12), (0.0, 1.0), 1, 3, 50), strict=True))),
+        laptop=(10, dict(zip(PLAN, (LENGTHS, (0.0, 1e-3, 1.0), 3, 16, 500), strict=True))),
         paper=(
             30_000,
-            {"lengths": (*LENGTHS, 320, 640), "eps": (0.0, 1e-5, 1e-3, 0.1, 1.0), "seeds": 20}
-            | {"epochs": 200, "strings": 2_000},
+            dict(zip(PLAN, ((*LENGTHS, 320, 640), (0.0, 1e-5, 1e-3, 0.1, 1.0), 20, 200, 2_000), strict=True)),
         ),
     )
     deviations = lab.deviations(
@@ -131,42 +134,20 @@ class LengthLimits(lab.Study):
         ("lengths", "all large N", "up to 4 times that trained on", "the length that the bound gives is out of reach"),
     )
     claims = (
-        lab.Claim(
-            "eps > 0: First breaks",
-            "Cor 3.4",
-            "for eps > 0 fixed weights recognise no function that is not constant once N is large",
-            f"share right with margin {MARGIN:g} at 4 N, at most {KNOWN} in every model that recognises First at its N",
-            partial(_judge_breaks, language="first", positive=True),
-        ),
-        lab.Claim(
-            "eps > 0: Majority breaks",
-            "Cor 3.4",
-            "the same of Majority, which is not constant either",
-            f"share right with margin {MARGIN:g} at 4 N, at most {KNOWN} in every model that recognises it at its N",
-            partial(_judge_breaks, language="majority", positive=True),
-        ),
-        lab.Claim(
-            "eps = 0: First breaks",
-            "Cor 5.4",
-            "almost all weights fail to recognise First once N is large, though eps is 0",
-            f"share right with margin {MARGIN:g} at 4 N, at most {KNOWN} in every model that recognises First at its N",
-            partial(_judge_breaks, language="first", positive=False),
-        ),
-        lab.Claim(
+        _breaks("first", True, "Cor 3.4", "for eps > 0 fixed weights recognise nothing but constants once N is large"),
+        _breaks("majority", True, "Cor 3.4", "the same of Majority, which is not constant either"),
+        _breaks("first", False, "Cor 5.4", "almost all weights fail to recognise First once N is large, with eps = 0"),
+        _lasts(
             "eps = 0: Majority lasts longer than First",
             "Conj 5.5",
-            "left open: whether Majority, which the theorem does not reach, is kept at longer lengths",
-            "mean over models of log2(longest N recognised / N trained on), larger than of First",
-            _judge_majority,
-            exploratory=True,
+            "whether Majority, which the theorem does not reach, is kept at longer lengths",
+            lambda known: (known.where(language="majority", eps=0), known.where(language="first", eps=0)),
         ),
-        lab.Claim(
+        _lasts(
             "First breaks earlier with a larger eps",
             "Cor 3.4, Eq 46",
-            "left open: the bound's length falls with eps; whether the true one does",
-            "mean over models of log2(longest N recognised / N trained on), larger at the smallest eps above 0",
-            _judge_earlier,
-            exploratory=True,
+            "the bound's length falls with eps; whether the true one does, from the smallest above 0 to the largest",
+            _extreme_eps,
         ),
         lab.Claim(
             "trained anew at each length, First is lost",
@@ -208,35 +189,35 @@ class LengthLimits(lab.Study):
 
     def provenance(self, table: lab.Rows) -> list[str]:
         known = table.having("reach")
-        bounds = [f"10^{least:.1f}" for least in sorted(known.having("log10_bound").column("log10_bound"))]
-        ends = [(sum(row["wrong"][-1] for row in known), sum(row["undefined"][-1] for row in known))]
-        return [
-            *(f"Cor 3.4's bound makes a model constant from N = {each} on, beyond all lengths" for each in bounds[:1]),
-            *(f"at 4 N {wrong:,} strings were wrong and {none:,} within the margin" for wrong, none in ends if known),
+        wrong, none = (sum(row[name][-1] for row in known) for name in ("wrong", "undefined"))
+        bounds = sorted(known.having("log10_bound").column("log10_bound"))
+        said = [
+            f"Cor 3.4's bound makes a model constant from N = 10^{each:.1f} on, beyond all lengths" for each in bounds
         ]
+        return [*said[:1], f"at 4 N {wrong:,} strings were wrong and {none:,} within the margin"]
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:
-        anew, longer = [], []
-        for language, own in table.each("language", LANGUAGES):
-            trained, kept = [], []
-            for colour, eps in enumerate(table.values("eps")):
-                rows, label = own.where(eps=eps), f"eps = {eps:g}"
-                asked = lab.Rows(
-                    {"factor": factor, "share": correct / row["strings"]}
-                    for row in rows.having("reach")
-                    for factor, correct in zip(LONGER, row["correct"], strict=True)
-                )
-                trained.append(lab.line(rows, "length", "share", label, "mean", colour=colour))
-                kept.append(lab.line(asked, "factor", "share", label, "mean", colour=colour))
-            look: dict[str, Any] = {"title": language.capitalize(), "y_label": "share right", "y_range": (0, 1.05)}
-            anew.append(lab.Panel(x_label="N trained on", series=trained, x_log=True, **look))
-            longer.append(lab.Panel(x_label="N / N trained on", series=kept, **look))
+        asked = lab.Rows(
+            {**row, "factor": factor, "share": correct / row["strings"]}
+            for row in table
+            for factor, correct in zip(LONGER, row["correct"], strict=True)
+        )
         band = f"Share of random strings right with margin {MARGIN:g}: mean over models, band from least to largest."
-        title = "The same weights on longer strings"
+        title, known = "The same weights on longer strings", f"Models that recognise it at their own N. {band}"
+        longer = _panels(asked.having("reach"), table, "factor", "N / N trained on")
+        anew = _panels(table, table, "length", "N trained on")
         return [
-            lab.Figure("length-limits", title, f"Models that recognise it at their own N. {band}", longer, columns=3),
+            lab.Figure("length-limits", title, known, longer, columns=3),
             lab.Figure("length-limits-trained", "Trained anew at each length", band, anew, columns=3),
         ]
+
+
+def _panels(rows: lab.Rows, table: lab.Rows, x: str, label: str) -> list[lab.Panel]:
+    """One for each language, with a line for each eps of the whole table."""
+    lines = partial(lab.lines, x=x, y="share", by="eps", label="eps = {:g}", centre="mean", order=table.values("eps"))
+    look: dict[str, Any] = {"y_range": (0, 1.05), "x_log": x == "length"}
+    languages = rows.each("language", LANGUAGES)
+    return [lab.Panel(language.capitalize(), label, "share right", lines(own), **look) for language, own in languages]
 
 
 STUDY = LengthLimits()

@@ -155,7 +155,7 @@ def spectra_around_the_median(trial: Draw, progress: lab.Progress) -> lab.Outcom
     from flipscope.probes.sensitivity import sensitivities
 
     model = Transformer(trial.shape, scheme=trial.init, seed=trial.seed)
-    median = float(np.median(open_engine(model).logits(replace(trial, count=MEDIAN).strings())))
+    median = float(np.median(open_engine(model).logits(replace(trial, first=0, count=MEDIAN).strings())))
     found = sensitivities(model, trial.strings(), threshold=median, progress=progress)
     signs = {name: getattr(found, name) for name in ("counts", "path", "precision", "rechecked", "near_ties")}
     return {"config": trial.shape.as_dict(), "median": median, **signs}

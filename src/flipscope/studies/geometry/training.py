@@ -1,18 +1,14 @@
-"""What is trained in the studies of trained transformers: a model on a language."""
+"""What is trained in the studies of trained transformers: a model on a language (App. F.2)."""
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
 import flipscope.lab as lab
 from flipscope.cube.expression import parse
-from flipscope.cube.sensitivity import profile
 from flipscope.data.languages import LabelledStrings, draw, random_language
 from flipscope.models.init import Scheme
 from flipscope.models.presets import encoder
@@ -22,8 +18,15 @@ from flipscope.training.recipe import Recipe, StringData, TrainingProtocol
 
 VALIDATION = 1_000  # strings that say when to stop (App. F.2)
 Name = Literal["first", "majority", "parity", "sparse_majority", "sparse_parity", "random"]
-PLAIN: tuple[Name, ...] = ("first", "majority", "parity")
-SPARSE: tuple[Name, ...] = ("sparse_majority", "sparse_parity")
+# Settings of small models. Those of App. F.1 would take months on two cores.
+SETTING = ("head_size", "ffn_multiple", "batch", "learning_rate", "train", "test", "strings", "max_epochs")
+TINY = dict(zip(SETTING, (8, 2, 64, 3e-3, 2_000, 1_000, 200, 10), strict=True))
+SMALL = dict(zip(SETTING, (16, 2, 128, 1e-2, 10_000, 4_000, 400, 40), strict=True))
+DEVIATIONS = lab.deviations(
+    ("models per language", "10 in the text, 50 under Figs 5 to 7", "10", "the paper contradicts itself"),
+    ("batch, learning rate (up to laptop)", "at random", "128 and 0.01", "small models learn with these"),
+    ("most epochs", "silent", "1,000 at scale paper", "a training must end"),
+)
 
 
 @dataclass(frozen=True)
@@ -70,14 +73,14 @@ def named(row: lab.Row) -> str:
 
 def random_training(language: Name, relevant: int, instance: int, seed: int) -> Training:
     """A training of App. F.2: the shape, batch and learning rate at random, from the seed."""
-    shape, setting, random = random_shape(seed), random_setting(seed), language == "random"
+    shape, setting = random_shape(seed), random_setting(seed)
     return Training(
         language,
         relevant,
         instance,
         seed,
-        40 if random else 100,
-        "xavier_normal" if random else "uniform",
+        40 if language == "random" else 100,
+        _init(language),
         shape.layers,
         shape.heads,
         shape.width // shape.heads,
@@ -91,31 +94,24 @@ def random_training(language: Name, relevant: int, instance: int, seed: int) -> 
     )
 
 
-def _small_trainings(plan: Mapping[str, Any]) -> Iterator[Training]:
-    """Small shapes with fixed batch and learning rate: those of App. F.1 would take months on two cores."""
-    for seed in range(plan["models"]):
-        settings: list[tuple[Name, int, int]] = [(name, 0, heads) for name in PLAIN for heads in plan["heads"]]
-        settings += [(name, m, 1) for name in SPARSE for m in plan["sparse"]]
-        for name, relevant, heads in settings:
-            yield Training(name, relevant, seed, seed, plan["length"], "uniform", 2, heads, **plan["training"])
-        if plan["sparse"]:
-            yield Training("random", 0, seed, seed, 40, "xavier_normal", 2, 1, **plan["training"])
+def trainings(plan: Mapping[str, Any], languages: Sequence[tuple[Name, int]]) -> list[Training]:
+    """All trainings of a scale, of languages with so many relevant bits each.
+
+    Where the plan has a setting, small models, each of another instance of its language. Otherwise those of App. F.2:
+    so many `models` of so many `instances`, settings drawn at random from `first_seed` on, another in each study.
+    """
+    models = range(plan["models"])
+    if "training" not in plan:
+        kinds = enumerate(itertools.product(languages, range(plan["instances"]), models), plan["first_seed"])
+        return [random_training(*language, instance, seed) for seed, (language, instance, _) in kinds]
+    return [
+        Training(*language, seed, seed, plan["length"], _init(language[0]), 2, heads, **plan["training"])
+        for seed, language, heads in itertools.product(models, languages, plan["heads"])
+    ]
 
 
-def _paper_trainings(plan: Mapping[str, Any]) -> Iterator[Training]:
-    """App. F.2: shape, batch and learning rate at random."""
-    several = range(plan["models"])
-    languages: list[tuple[Name, int, int]] = [(name, 0, 0) for name in PLAIN]
-    languages += itertools.product(SPARSE, plan["sparse"], several)
-    languages += [("random", 0, instance) for instance in several]
-    for number, language in enumerate(languages):
-        for model in several:
-            yield random_training(*language, plan["models"] * number + model)
-
-
-def trainings(plan: Mapping[str, Any]) -> Iterator[Training]:
-    """All trainings of a scale: of one setting where the plan has one, otherwise of settings drawn at random."""
-    return _small_trainings(plan) if "training" in plan else _paper_trainings(plan)
+def _init(language: Name) -> Scheme:
+    return "xavier_normal" if language == "random" else "uniform"
 
 
 def expression_of(trial: Training) -> str | None:
@@ -124,22 +120,6 @@ def expression_of(trial: Training) -> str | None:
         return None
     sparse = f"{trial.relevant}, n={trial.length}, seed={trial.instance}"
     return f"{trial.language}({sparse if trial.relevant else trial.length})"
-
-
-@functools.cache
-def own_profile(expression: str | None, length: int) -> list[float] | None:
-    """The share of strings at each sensitivity in a language itself; a random language is its strings only."""
-    return None if expression is None else [count / 2**length for count in profile(parse(expression, length))]
-
-
-def strings_at(row: lab.Row, around: float) -> tuple[int, int]:
-    """How many of a model's strings have sensitivity 0, and how many one that its language has beyond 0.
-
-    Those not further from it than the part `around` of it count.
-    """
-    found, own = np.array(row["profile"]), np.flatnonzero(row["own_profile"])
-    there = np.abs(np.arange(len(found))[:, None] - own[own > 0]) <= around * own[own > 0]
-    return int(found[0]), int(found[there.any(axis=1)].sum())
 
 
 def strings_of(trial: Training) -> dict[str, LabelledStrings]:

@@ -1,0 +1,96 @@
+"""Sensitivity spectra of transformers trained on random languages, learned or not (App. F.2, Fig 3 right)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+import flipscope.lab as lab
+from flipscope.studies.geometry import training
+from flipscope.studies.geometry.trained_models import LEARNED, figures_of, how_trained, measured, model_row
+from flipscope.studies.geometry.training import SMALL, TINY, Name, Training, trainings
+
+LANGUAGES: tuple[tuple[Name, int], ...] = (("random", 0),)
+VAST, NEAR = 0.9, 1 / 20  # the vast majority; of N: up to where a sensitivity is near 0, as in random-init
+FAR = 1 / 2  # of the N/2 of a random function
+FEW = {**SMALL, "train": 2_000, "max_epochs": 20}
+
+
+def _judge(table: lab.Rows, learned: bool, one: lab.GroupJudge) -> lab.Judgement:
+    """The models that learned their language, or those that did not."""
+    group = "models that learned" if learned else "models that failed"
+    rows, remedy = (
+        table.where(language="random", learned=learned),
+        "wider models, trained for longer" if learned else "",
+    )
+    return lab.for_each([(group, rows)], one) if rows else lab.Judgement.without(f"there are no {group}", remedy)
+
+
+class RandomLanguages(lab.Study):
+    """Whether the bias towards low sensitivity is there after training on what has no structure to learn."""
+
+    name, paper, figures = "random-languages", "000", ("Fig 3 right",)
+    title = "Sensitivity spectra of transformers trained on random languages"
+    scales = lab.scales(
+        "{models} random languages of {training[train]:,} strings, N = {length}, one small model each",
+        smoke=(0.5, {"length": 16, "models": 2, "heads": (2,), "training": TINY}),
+        laptop=(2.5, {"length": 40, "models": 40, "heads": (1,), "training": FEW}),
+    )
+    scales |= lab.scales(
+        "{instances} random languages of 10,000 strings, N = 40, {models} models each, shapes at random",
+        paper=(18_000, {"models": 10, "instances": 10, "first_seed": 830}),
+    )
+    deviations = (
+        *training.DEVIATIONS,
+        *lab.deviations(
+            ("shapes (laptop)", "at random, width up to 1024", "width 16", "months on two cores"),
+            ("training (laptop)", "until it stops improving", "at most 20 epochs", "minutes in all"),
+            ("strings of a language (laptop)", "10,000", "2,000", "enough languages for an interval, in minutes"),
+            ("learned", "perfectly", f"accuracy above {LEARNED}", "silent on the threshold"),
+            ("around 0", "seen in the figure", f"{VAST} of the strings at most at N/{1 / NEAR:g}", "silent on numbers"),
+        ),
+    )
+    claims = (
+        lab.Claim(
+            "random languages that are not learned: sensitivities at 0",
+            "Fig 3 right, App. F.2",
+            "models that fail to learn a random language have sensitivities and average sensitivities around 0",
+            f"share of strings with sensitivity at most N/{1 / NEAR:g}, mean over these models: at least {VAST}",
+            partial(
+                _judge,
+                learned=False,
+                one=lab.mean_of("near_share", lab.at_least, VAST, f"share of strings with s(x) ≤ N/{1 / NEAR:g}"),
+            ),
+        ),
+        lab.Claim(
+            "random languages that are learned: the bias persists",
+            "§ 6, Fig 3 right",
+            "the bias towards low sensitivity is there after training too",
+            f"average sensitivity, mean over the models that learned a random language: at most {FAR:g} of N/2",
+            partial(
+                _judge,
+                learned=True,
+                one=lab.mean_of("relative", lab.at_most, FAR, "average sensitivity over N/2", within=(0, 2)),
+            ),
+        ),
+    )
+
+    def trials(self, scale: str) -> list[Training]:
+        return trainings(self.scales[scale].settings, LANGUAGES)
+
+    def measure(self, trial: Training, progress: lab.Progress) -> lab.Outcome:
+        return measured(trial, progress)
+
+    def row(self, trial: Training, outcome: lab.Outcome) -> lab.Row:
+        near = float(np.mean(outcome["counts"] <= NEAR * trial.length))
+        return {**model_row(trial, outcome), "near_share": near}
+
+    def provenance(self, table: lab.Rows) -> list[str]:
+        return how_trained(table)
+
+    def draw(self, table: lab.Rows) -> list[lab.Figure]:
+        return figures_of(table, "random-languages", "Fig 3 right")
+
+
+STUDY = RandomLanguages()

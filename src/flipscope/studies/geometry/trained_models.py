@@ -1,0 +1,204 @@
+"""Trained transformers: what is measured of one, its row, judges and claims on every model of a language, figures."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+import flipscope.lab as lab
+from flipscope.cube.expression import parse
+from flipscope.cube.sensitivity import profile
+from flipscope.probes.sensitivity import sensitivities
+from flipscope.studies.geometry._shared import how_measured, spectrum, spectrum_panel
+from flipscope.studies.geometry.training import Name, Training, expression_of, named, recipe_of, strings_of
+from flipscope.training.fit import evaluate
+
+LEARNED = 0.99  # accuracy from which on a language is learned
+GATHERED, THERE = 0.8, 0.5  # share of the strings that are at a cluster; part of the language's own share found there
+AROUND = 1 / 5  # of a sensitivity of the language: how far from it strings still count as there; of First's 1, nothing
+FEWEST = 3  # models that a claim on every model needs
+GROUPS = {True: f"models that learned it (above {LEARNED})", False: "models that did not"}
+SHAPES = {"layers": "layers", "width": "width", "ffn_multiple": "FFN width / width"}
+CURVES = ("train_loss", "validation_loss", "validation_accuracy")
+DEVIATIONS = lab.deviations(
+    ("learned", "perfectly", f"accuracy above {LEARNED}", "silent on the threshold"),
+    ("cluster", "seen in the figure", f"{GATHERED} of the strings, within {AROUND:g}", "silent on numbers"),
+)
+
+
+def measured(trial: Training, progress: lab.Progress) -> lab.Outcome:
+    """The sensitivities of a trained model's strings, its accuracy, and how its training went."""
+    data = strings_of(trial)
+    trained = lab.trained(recipe_of(trial), progress)
+    model, fitted = trained.model, trained.fitted
+    tested = evaluate(model, data["test"])
+    found = sensitivities(model, data["test"].bits[: trial.strings])
+    return {
+        "counts": found.counts,
+        "near_ties": found.near_ties,
+        "correct": tested.correct,
+        "tested": tested.strings,
+        "epochs": len(fitted.history),
+        **{name: getattr(fitted, name) for name in ("kept_epoch", "steps", "stopped")},
+        **{name: np.array([getattr(epoch, name) for epoch in fitted.history]) for name in CURVES},
+    }
+
+
+def model_row(trial: Training, outcome: lab.Outcome) -> lab.Row:
+    """One model; `relative` is its average sensitivity in units of N/2."""
+    kept = ("correct", "tested", "epochs", "steps", "stopped", "near_ties")
+    accuracy = outcome["correct"] / outcome["tested"]
+    return {
+        **trial.content(),
+        **{name: outcome[name] for name in kept},
+        **spectrum(outcome["counts"], trial.length),
+        "width": trial.heads * trial.head_size,
+        "accuracy": accuracy,
+        "learned": accuracy > LEARNED,
+        "largest": int(outcome["counts"].max()),
+        "relative": 2 * float(outcome["counts"].mean()) / trial.length,
+        "own_profile": own_profile(expression_of(trial), trial.length),
+    }
+
+
+@functools.cache
+def own_profile(expression: str | None, length: int) -> list[float] | None:
+    """The share of strings at each sensitivity in a language itself; a random language is its strings only."""
+    return None if expression is None else [count / 2**length for count in profile(parse(expression, length))]
+
+
+def strings_at(row: lab.Row) -> tuple[int, int]:
+    """How many of a model's strings have sensitivity 0, and how many one around those of its language beyond 0."""
+    found, own = np.array(row["profile"]), np.flatnonzero(row["own_profile"])
+    there = np.abs(np.arange(len(found))[:, None] - own[own > 0]) <= AROUND * own[own > 0]
+    return int(found[0]), int(found[there.any(axis=1)].sum())
+
+
+def accuracy_judge(says: Callable[..., lab.Judgement], limit: float) -> Callable[[lab.Row, float], lab.Judgement]:
+    """A judge of a model: its accuracy on the test strings, with `says` at least or at most a limit."""
+
+    def one(row: lab.Row, confidence: float) -> lab.Judgement:
+        found = lab.share(row["correct"], row["tested"], confidence)
+        return says(found, limit, f"accuracy on {named(row)}", unit="strings")
+
+    return one
+
+
+def right_profile(row: lab.Row, confidence: float) -> lab.Judgement:
+    """Strings of sensitivity 0 and the others are judged apart: of each kind there must be some."""
+    (zeros, there), own_zeros = strings_at(row), row["own_profile"][0]
+    kinds = [
+        (there + (zeros if own_zeros else 0), row["strings"], GATHERED, "of all strings, at the language's"),
+        (there, row["strings"] - row["profile"][0], GATHERED, "of strings above 0, at the language's"),
+        (there, row["strings"], THERE * (1 - own_zeros), "of all strings, above 0 at the language's"),
+        (zeros, row["strings"], THERE * own_zeros, "of all strings, at 0"),
+    ]
+    parts = [
+        lab.at_least(lab.share(hits, of, confidence), limit, f"share {what}, {named(row)}", unit="strings")
+        for hits, of, limit, what in kinds
+        if of and limit
+    ]
+    return lab.all_of(lab.weakest_first(parts))
+
+
+def wrong_profile(row: lab.Row, confidence: float) -> lab.Judgement:
+    """The opposite, of a language that has no string of sensitivity 0."""
+    found = lab.share(strings_at(row)[1], row["strings"], confidence)
+    return lab.at_most(found, GATHERED, f"share of strings at the language's sensitivity, {named(row)}", unit="strings")
+
+
+def every_model(
+    one: Callable[[lab.Row, float], lab.Judgement], language: Name, learned: bool | None = None, intervals: int = 1
+) -> lab.Judge:
+    """A judge of every model of a language, or of those that learned it, all intervals valid together."""
+
+    def judge(table: lab.Rows) -> lab.Judgement:
+        rows = table.where(lambda row: learned in (None, row["learned"]), language=language)
+        missing = "no model was trained on it" if learned is None else "no model learned it"
+        return lab.for_every(rows, one, missing=missing, intervals=intervals, fewest=FEWEST, what="models")
+
+    return judge
+
+
+def judge_higher(table: lab.Rows, parity: Name, others: tuple[Name, ...], besides: int = 0) -> lab.Judgement:
+    """Whether models of a parity have strings of higher sensitivity than those of the other languages, for each m."""
+
+    def one(pair: tuple[int, Name], rows: lab.Rows, confidence: float) -> lab.Judgement:
+        relevant, other = pair
+        name = f"largest s(x) of {parity} less that of {other}".replace("_", " ") + (relevant > 0) * f", m = {relevant}"
+        theirs = table.where(language=other, relevant=relevant)
+        return lab.larger_mean(rows, theirs, "largest", name, confidence=confidence, unit="models")
+
+    pairs = [((m, other), rows) for m, rows in table.where(language=parity).by("relevant") for other in others]
+    return lab.for_each(pairs, one, missing="no model was trained on it", besides=besides, what="comparisons")
+
+
+def claim_learned(language: Name, title: str, source: str) -> lab.Claim:
+    """That every model learns a language."""
+    judge = every_model(accuracy_judge(lab.at_least, LEARNED), language)
+    return lab.Claim(title, source, "all models learn it", f"test accuracy at least {LEARNED} in every model", judge)
+
+
+def claim_gathered(language: Name, title: str, source: str, statement: str) -> lab.Claim:
+    """That the sensitivities of every model that learned a language are where the language's own are."""
+    criterion = (
+        f"in every model that learned it, {GATHERED} of all strings, and of those above 0, are at the language's own "
+        f"sensitivities (within {AROUND:g} of them); at 0 and above 0 {THERE:g} as many strings as the language has"
+    )
+    return lab.Claim(title, source, statement, criterion, every_model(right_profile, language, True, intervals=4))
+
+
+def how_trained(table: lab.Rows) -> list[str]:
+    """How signs came about, and the average sensitivities of models that failed."""
+    means = [
+        f"{language.replace('_', ' ')} {np.mean(rows.column('average_sensitivity')):.3g}"
+        for language, rows in table.where(learned=False).by("language")
+    ]
+    failed = f"average sensitivity of models that failed, by language: {', '.join(means)}"
+    return [*how_measured(table), *([failed] if means else [])]
+
+
+def figures_of(table: lab.Rows, name: str, where: str) -> list[lab.Figure]:
+    """Spectra of each language, average sensitivities of each model, and the same by whatever differs in the shapes."""
+    spectra, names, rows = [], [], lab.Rows()
+    for place, ((language, relevant, length), own) in enumerate(table.by("language", "relevant", "length")):
+        names.append(f"{language.replace('_', ' ')} {relevant or ''}".strip())
+        title = f"{names[-1]}, N = {length}: {len(own.where(learned=True))} of {len(own)} learned"
+        series = [
+            lab.bars(GROUPS[learned], np.sum(some.column("profile"), axis=0) / some.total("strings"), colour=colour)
+            for colour, (learned, some) in enumerate(own.each("learned", GROUPS))
+            if some
+        ]
+        spectra.append(spectrum_panel(title, "sensitivity s(x)", "share of strings", series))
+        rows += [{**row, "place": place, "kind": names[-1]} for row in own]
+    points = lab.points(rows, "place", "average_sensitivity", "learned", _said, GROUPS)
+    half = lab.Rule(max(table.column("length")) / 2, "N/2, as of a random function")
+    averages = lab.Panel("", "", "average sensitivity", points, categories=names, rules=(half,))
+    free = rows.where(lambda row: row["language"] == "random" or not row["learned"])
+    shapes = [
+        lab.Panel(
+            "", x, "average s(x) / (N/2)", lab.points(free, column, "relative", "kind", _said), x_log=x == "width"
+        )
+        for column, x in SHAPES.items()
+        if len(free.values(column)) > 1
+    ]
+    captions = (
+        "Share of the strings of all models together at each sensitivity, on a log scale.",
+        "One point per model; the accuracy tells whether it learned its language.",
+        "Models whose sensitivity the language does not fix: those of random languages, and those that failed.",
+    )
+    titles = ("Sensitivity spectra after training", "Average sensitivity of each trained model", "The same by shape")
+    return [
+        lab.Figure(f"{name}-spectra", titles[0], captions[0], spectra, where=where),
+        lab.Figure(f"{name}-averages", titles[1], captions[1], [averages], columns=1, where=f"{where}, bottom"),
+        *(
+            lab.Figure(f"{name}-by-shape", titles[2], captions[2], shapes, columns=3, where="App. F.2")
+            for _ in shapes[:1]
+        ),
+    ]
+
+
+def _said(row: lab.Row) -> str:
+    return f"{named(row)}: accuracy {row['accuracy']:.3f}"
