@@ -108,10 +108,8 @@ def test_the_demo_scale_is_large_enough_to_decide_whichever_way_it_falls() -> No
     assert share(round(0.98 * tested), tested, confidence).high < trained_models.LEARNED
     assert share(tested // 2, tested, confidence).high < trained_profiles.CHANCE
     functions = random_functions.STUDY.scales["demo"].settings["functions"]
-    found = share(round(1 - random_functions.POISSON[0] * functions), functions)
-    assert (
-        found.high - found.low < random_functions.TOLERANCE
-    )  # so that wherever the value lies in it, it is near enough
+    found = share(round((1 - random_functions.POISSON[0]) * functions), functions)
+    assert found.high - found.low < random_functions.TOLERANCE  # wherever the value lies in it, it is near enough
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(

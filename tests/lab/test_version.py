@@ -277,6 +277,7 @@ def test_a_faster_engine_keeps_results_until_its_revision_is_raised(monkeypatch:
     assert changed == {
         "influence-decay",
         "median-threshold",
+        "prior-volume",
         "random-functions",
         "random-init",
         "random-languages",
