@@ -79,9 +79,12 @@ def _product(
     for token in range(0, tokens, span.tokens):
         for unit in range(0, len(bias), UNITS):
             sums, at = spread_units(span, bias, unit, 0), unit * inputs
-            for i in range(token * wide, token * wide + wide, span.lanes):
+            for i in range(token * wide, token * wide + wide, UNITS * span.lanes):  # a multiple of four, too
                 sums = add_spread(sums, x, i, wide, weights, at)
-                at += UNITS
+                sums = add_spread(sums, x, i + span.lanes, wide, weights, at + UNITS)
+                sums = add_spread(sums, x, i + 2 * span.lanes, wide, weights, at + 2 * UNITS)
+                sums = add_spread(sums, x, i + 3 * span.lanes, wide, weights, at + 3 * UNITS)
+                at += UNITS * UNITS
             to = token * step + unit * unit_step
             if accumulate:
                 sums = add(sums, load_units(span, out, to, step, span.lanes))
