@@ -29,6 +29,7 @@ from flipscope.native.simd import (
     load,
     load_column,
     load_units,
+    loaded_products,
     moderate_power_of_two,
     multiply,
     multiply_add,
@@ -92,15 +93,21 @@ def _product(
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
+def _added(sums: Any, query: Any, a: Any, key: Any, b: Any, step: Any, lanes: Any) -> Any:
+    """A tile of sums to which the products of three more coordinates are added."""
+    sums = add_loaded(sums, query, a + lanes, step, key, b + lanes, step)
+    sums = add_loaded(sums, query, a + 2 * lanes, step, key, b + 2 * lanes, step)
+    return add_loaded(sums, query, a + 3 * lanes, step, key, b + 3 * lanes, step)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
 def _products(span: Any, query: Any, of: Any, key: Any, at: Any, step: Any) -> Any:
     """A tile of products of the queries from ``of`` on with the keys from ``at`` on, ``step`` numbers each."""
-    sums, lanes = splat_units(span, _ZERO), span.lanes
-    for i in range(0, step, UNITS * lanes):  # their size is a multiple of four
+    lanes = span.lanes
+    sums = _added(loaded_products(span, query, of, step, key, at, step), query, of, key, at, step, lanes)
+    for i in range(UNITS * lanes, step, UNITS * lanes):  # their size is a multiple of four
         a, b = of + i, at + i
-        sums = add_loaded(sums, query, a, step, key, b, step)
-        sums = add_loaded(sums, query, a + lanes, step, key, b + lanes, step)
-        sums = add_loaded(sums, query, a + 2 * lanes, step, key, b + 2 * lanes, step)
-        sums = add_loaded(sums, query, a + 3 * lanes, step, key, b + 3 * lanes, step)
+        sums = _added(add_loaded(sums, query, a, step, key, b, step), query, a, key, b, step, lanes)
     return sums
 
 
@@ -368,10 +375,18 @@ def add_units(
         store_tile(units, begin + on * lanes, step, 0, number)
         active[on] = unit * UNITS
         on += any_nonzero(number)
+    while on % UNITS:  # up to a multiple of four, as their count is one: zeros bring nothing
+        store_tile(units, begin + on * lanes, step, 0, splat_column(span, _ZERO))
+        active[on] = active[on - 1]
+        on += 1
     for i in range(0, len(bias), UNITS):
         sums, to, pack = spread_units(span, bias, i, 0), first + i * lanes, i * count
-        for k in range(on):
-            sums = add_spread(sums, units, begin + k * lanes, step, down, pack + active[k])
+        for k in range(0, on, UNITS):
+            at = begin + k * lanes
+            sums = add_spread(sums, units, at, step, down, pack + active[k])
+            sums = add_spread(sums, units, at + lanes, step, down, pack + active[k + 1])
+            sums = add_spread(sums, units, at + 2 * lanes, step, down, pack + active[k + 2])
+            sums = add_spread(sums, units, at + 3 * lanes, step, down, pack + active[k + 3])
         store_tile(x, to, row, lanes, add(sums, load_units(span, x, to, row, lanes)))
 
 

@@ -408,6 +408,26 @@ _add_spread: Any = _add_products(spreading=True, of_each_row=False)
 add_each: Any = _add_products(spreading=True, of_each_row=True)
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def loaded_products(_typing: Any, span: Any, x: Any, _at: Any, _step: Any, y: Any, _begin: Any, _by: Any) -> Any:
+    """What ``add_loaded`` adds, as a tile of its own: a product reads one register less than a sum of it."""
+    kind = Tile(span.tokens, UNITS, span.lanes)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, _, at, step, _, begin, by = arguments
+        left = _Array(context, builder, signature.args[1], arguments[1])
+        right = _Array(context, builder, signature.args[4], arguments[4])
+        rows = [left.load(left.place(at, (step, row)), kind.lanes) for row in range(kind.rows)]
+        sums: list[Any] = [None] * kind.count
+        for column in range(kind.columns):
+            factor = right.load(right.place(begin, (by, column)), kind.lanes)
+            some = [builder.fmul(factor, row) for row in rows]
+            sums[column :: kind.columns] = _pinned(builder, kind, some)
+        return _joined(builder, kind, sums)
+
+    return kind(span, x, int64, int64, y, int64, int64), generate
+
+
 @njit(inline="always")  # type: ignore[untyped-decorator]
 def add_spread(sums: Any, x: Any, at: Any, step: Any, y: Any, begin: Any) -> Any:
     """The second of these."""
