@@ -30,7 +30,6 @@ from flipscope.native.simd import (
     load_column,
     load_units,
     loaded_products,
-    moderate_power_of_two,
     multiply,
     multiply_add,
     one_token,
@@ -42,6 +41,7 @@ from flipscope.native.simd import (
     spread_column,
     spread_units,
     store,
+    store_powers,
     store_tile,
     subtract,
     times_column,
@@ -188,11 +188,10 @@ def _add_powers(
     """Powers of two of the products with all keys; those of whole tiles of keys are added to ``sums``."""
     lanes, block = span.lanes, span.tokens * span.lanes
     for j in range(0, filled, UNITS):
-        p = moderate_power_of_two(_products(span, query, first * step, key, j * step, step))
-        store_tile(numerators, j * block, lanes, block, p)
+        products = _products(span, query, first * step, key, j * step, step)
+        total = store_powers(numerators, j * block, lanes, block, products)
         if j + UNITS <= tokens:
-            a, b, c, d = columns_of(p)
-            store_tile(sums, 0, lanes, 0, add(add(add(a, b), add(c, d)), load_column(span, sums, 0, lanes)))
+            store_tile(sums, 0, lanes, 0, add(total, load_column(span, sums, 0, lanes)))
 
 
 @compiled_by_span(lambda span: [void(span, _row, int64, _row, int64, int64, int64, _row, _row)])
