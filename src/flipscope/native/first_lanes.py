@@ -20,12 +20,13 @@ from flipscope.native.simd import (
     add_loaded,
     inverse_root,
     load,
+    load_column,
     multiply,
     multiply_add,
-    one_token,
     power_of_two,
     splat,
-    spread,
+    splat_column,
+    spread_column,
     spread_units,
     store,
     store_tile,
@@ -153,6 +154,22 @@ def own_shares(
             own[offset + flip] = _ZERO
 
 
+@compiled(void(_cube, _matrix, _whole, _cube, _matrix))
+def take_rows(
+    value: Float32[np.ndarray, "head row number"],
+    vector: Float32[np.ndarray, "row number"],
+    rows: Int64[np.ndarray, " room"],
+    seen: Float32[np.ndarray, "head token number"],
+    base: Float32[np.ndarray, "room number"],
+) -> None:
+    """The string's own rows of the tables: of ``value`` those of its tokens, of ``vector`` in spare room, too."""
+    for token in range(len(base)):
+        base[token] = vector[rows[token]]
+    for head in range(len(seen)):
+        for token in range(seen.shape[1]):
+            seen[head, token] = value[head, rows[token]]
+
+
 @compiled(void(_cube, int64, _matrix, _cube, _matrix, _whole, _matrix))
 def own_numbers(
     sums: Float32[np.ndarray, "head row number"],
@@ -213,21 +230,27 @@ def _mix(span: Any, base: Any, shares: Any, sums: Any, old: Any, new: Any, token
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
 def _enter(
-    span: Any, x: Any, gain: Any, shift: Any, up_bias: Any, eps: Any, norm_first: Any, into: Any, at: Any
+    span: Any, x: Any, step: Any, gain: Any, shift: Any, up_bias: Any, eps: Any, norm_first: Any, into: Any, at: Any
 ) -> None:
-    """A token's numbers become its hidden units, and from ``at`` on what the MLP sees of it; they are centred."""
-    lanes, width, z = span.lanes, len(gain), splat(span, _ONE)
+    """The numbers of a tile's tokens, ``step`` each, become their hidden units; they are centred.
+
+    What the MLP sees of the tokens is written from ``at`` on.
+    """
+    lanes, width, z = span.lanes, len(gain), splat_column(span, _ONE)
     if norm_first:
-        total = splat(span, _ZERO)
+        total = splat_column(span, _ZERO)
         for i in range(0, width * lanes, lanes):
-            total = multiply_add(load(span, x, i), load(span, x, i), total)
-        z = inverse_root(multiply_add(total, splat(span, _ONE / np.float32(width)), splat(span, eps)))
+            number = load_column(span, x, i, step)
+            total = multiply_add(number, number, total)
+        z = inverse_root(multiply_add(total, splat(z, _ONE / np.float32(width)), splat(z, eps)))
     for i in range(width):
-        number = multiply(load(span, x, i * lanes), z)
-        store(into, at + i * lanes, multiply_add(number, spread(span, gain, i), spread(span, shift, i)))
+        number = multiply(load_column(span, x, i * lanes, step), z)
+        number = multiply_add(number, spread_column(span, gain, i, 0), spread_column(span, shift, i, 0))
+        store_tile(into, at + i * lanes, width * lanes, 0, number)
     for unit in range(len(up_bias)):
         of = (width + unit) * lanes
-        store(x, of, multiply_add(load(span, x, of), z, spread(span, up_bias, unit)))
+        number = multiply_add(load_column(span, x, of, step), z, spread_column(span, up_bias, unit, 0))
+        store_tile(x, of, step, 0, number)
 
 
 _shares, _sums, _finish = types.UniTuple(_cube, 3), types.UniTuple(_cube, 2), types.UniTuple(_row, 7)
@@ -262,7 +285,7 @@ def first_layer(
     """
     up_bias, down, down_bias, gain1, shift1, gain2, shift2 = finish
     (heads, _, numbers), tokens, lanes = sums[0].shape, rare.shape[1], span.lanes
-    one, width, hidden = one_token(span), len(down_bias), len(up_bias)
+    width, hidden = len(down_bias), len(up_bias)
     tile, active = np.zeros(span.tokens * numbers * lanes, np.float32), np.zeros(hidden, np.int64)
     some_shares = np.zeros(3 * heads * span.tokens * lanes, np.float32)
     old, new = np.zeros(heads * numbers * lanes, np.float32), np.zeros(heads * numbers * lanes, np.float32)
@@ -285,13 +308,7 @@ def first_layer(
                 if 0 <= flip < len(own) and flip // lanes == group:
                     for number in range(numbers):
                         x[number * lanes + flip % lanes] = own[flip, number]
-                _enter(span, x, gain1, shift1, up_bias, eps, norm_first, into, token * width * lanes)
-            if start + span.tokens <= tokens:
-                at, units = start * width * lanes, width * lanes
-                add_units(span, tile, units, numbers * lanes, hidden, down, down_bias, into, at, active)
-                normalise(span, into, at, width, gain2, shift2, eps)
-            else:  # what stands in the spare room stays what it is
-                for token in range(start, tokens):
-                    at, units = token * width * lanes, ((token - start) * numbers + width) * lanes
-                    add_units(one, tile, units, 0, hidden, down, down_bias, into, at, active)
-                    normalise(one, into, at, width, gain2, shift2, eps)
+            at, step = start * width * lanes, numbers * lanes
+            _enter(span, tile, step, gain1, shift1, up_bias, eps, norm_first, into, at)
+            add_units(span, tile, width * lanes, step, hidden, down, down_bias, into, at, active)
+            normalise(span, into, at, width, gain2, shift2, eps)

@@ -476,7 +476,7 @@ def last_layer(
     value: Float32[np.ndarray, " head_pack_width_unit"],
     eps: float,
     norm_first: bool,
-    out: Float32[np.ndarray, "group width_lane"],
+    out: Float32[np.ndarray, "group_lane width"],
     first: int,
     last: int,
 ) -> None:
@@ -488,9 +488,9 @@ def last_layer(
     query, pulled = np.zeros(inner * lanes, np.float32), np.zeros(row, np.float32)
     scores, mixed = np.zeros(tokens * lanes, np.float32), np.zeros(inner * lanes, np.float32)
     units, active = np.zeros(hidden * lanes, np.float32), np.zeros(hidden, np.int64)
-    nothing = np.zeros(max(width, inner), np.float32)
+    nothing, into = np.zeros(max(width, inner), np.float32), np.zeros(row, np.float32)
     for group in range(first, last):
-        x, into = states[group], out[group]
+        x = states[group]
         here = x[read * row : (read + 1) * row]
         _product(one, here, 1, width, query_weight, query_bias, query, 0, lanes, False)
         for head in range(heads):
@@ -526,3 +526,6 @@ def last_layer(
         _product(one, into, 1, width, up, up_bias, units, 0, lanes, False)
         add_units(one, units, 0, 0, hidden, down, down_bias, into, 0, active)
         normalise(one, into, 0, width, gain2, shift2, eps)
+        for lane in range(lanes):
+            for i in range(width):
+                out[group * lanes + lane, i] = into[i * lanes + lane]
