@@ -96,8 +96,12 @@ def _packed(matrix: Float[Tensor, "unit input"]) -> Float32[np.ndarray, " pack_i
     return packs.reshape(-1)
 
 
+def _zeros(*shape: int) -> Tensor:
+    return torch.zeros(shape, dtype=torch.float32)
+
+
 def _bias(bias: Tensor | None, size: int) -> Tensor:
-    return torch.zeros(size, dtype=torch.float32) if bias is None else bias.detach()
+    return _zeros(size) if bias is None else bias.detach()
 
 
 class _Layer:
@@ -193,7 +197,7 @@ class _First(_Layer):
         lanes[:, : self.length] = bits
         # [head, group * lane, bit, number] -> [head, group, lane, bit, number] -> [bit, group, head * number * lane]
         self.bits = lanes.unflatten(1, (-1, span.lanes)).permute(3, 1, 0, 4, 2).flatten(2).numpy()
-        self.positions = 2 * np.arange(self.length)  # their rows for zeros
+        self.positions = 2 * np.arange(self.length, dtype=np.int64)  # their rows for zeros
         self._make_room()
 
     def _numbers(self, x: Float[Tensor, "*part width"]) -> Float[Tensor, "*part number"]:
@@ -210,13 +214,13 @@ class _First(_Layer):
         room, numbers = self.span.room(tokens), self.value.shape[2]
         # Zeros: nobody reads what becomes of spare room, but odd numbers could be slow.
         self.shares = (*(np.zeros((heads, room, self.groups * lanes), np.float32) for _ in range(3)),)
-        self.weights = torch.zeros(heads, room + self.length, tokens)  # the flipped tokens' own come last
-        self.rest = torch.zeros(heads, room, tokens)
+        self.weights = _zeros(heads, room + self.length, tokens)  # the flipped tokens' own come last
+        self.rest = _zeros(heads, room, tokens)
         self.new, self.own = np.zeros((heads, self.length), np.float32), np.zeros((self.length, numbers), np.float32)
         self.rare, self.rare_keep = np.zeros((heads, tokens), np.int64), np.zeros((heads, tokens), np.float32)
-        self.seen, self.base = torch.zeros(heads, tokens, numbers), np.zeros((room, numbers), np.float32)
+        self.seen, self.base = _zeros(heads, tokens, numbers), np.zeros((room, numbers), np.float32)
         self.ones = np.zeros(self.groups * lanes, np.bool_)
-        self.rows = np.full(room, 2 * self.length)  # of the tables; a marker's is the last
+        self.rows = np.full(room, 2 * self.length, np.int64)  # of the tables; a marker's is the last
 
     def __call__(self, string: Tensor) -> Iterator[States]:
         """The layer's output at every token in every lane, a few groups at a time, in the same memory."""

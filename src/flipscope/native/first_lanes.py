@@ -16,8 +16,10 @@ from flipscope.native.compiled import compiled
 from flipscope.native.lanes import add_units, normalise
 from flipscope.native.simd import (
     UNITS,
+    add,
     add_each,
     add_loaded,
+    divide,
     inverse_root,
     load,
     load_column,
@@ -30,6 +32,7 @@ from flipscope.native.simd import (
     spread_units,
     store,
     store_tile,
+    subtract,
 )
 from flipscope.native.span import Span, compiled_by_span
 
@@ -78,9 +81,15 @@ def first_shares(
     """
     weights, rest, keep, out, put = found
     tokens, lanes, flips = weights.shape[2], keep.shape[2], len(flipped)
-    seen, change = np.zeros(tokens, np.float32), np.zeros(lanes, np.float32)
+    seen, change, moved = np.zeros(tokens, np.float32), np.zeros(lanes, np.float32), np.zeros(lanes, np.float32)
+    shrunk, grown, zero, one = (
+        np.zeros(lanes, np.float32),
+        np.ones(lanes, np.float32),
+        splat(span, _ZERO),
+        splat(span, _ONE),
+    )
     filled = (tokens + span.lanes - 1) // span.lanes * span.lanes
-    old, others = np.zeros(filled, np.float32), np.zeros(filled, np.float32)
+    old, others = np.zeros(lanes + span.lanes, np.float32), np.zeros(filled, np.float32)
     for head in range(first, last):
         for token in range(tokens):
             line = scores[head, rows[token]]
@@ -92,14 +101,20 @@ def first_shares(
                     top, where = seen[j], j
             total = _powers(span, seen, top, old, weights[head, token])
             for i in range(flips):
-                change[i] = -abs(line[flipped[i]] - top)
+                moved[i] = line[flipped[i]]
+                change[i] = -abs(moved[i] - top)
             for at in range(0, lanes, span.lanes):
                 store(change, at, power_of_two(load(span, change, at)))
             for i in range(flips):
-                fell, before = line[flipped[i]] <= top, old[offset + i]
-                shrink, grow = (_ONE, change[i]) if fell else (change[i], _ONE)
-                share = _ONE / (shrink * (total - before) + grow)
-                kept[i], taken[i], given[i] = shrink * share, -shrink * before * share, grow * share
+                fell = moved[i] <= top
+                shrunk[i], grown[i] = _ONE if fell else change[i], change[i] if fell else _ONE
+            every = splat(span, total)
+            for at in range(0, lanes, span.lanes):
+                shrink, grow, before = load(span, shrunk, at), load(span, grown, at), load(span, old, offset + at)
+                share = divide(one, add(multiply(shrink, subtract(every, before)), grow))
+                store(kept, at, multiply(shrink, share))
+                store(taken, at, multiply(multiply(subtract(zero, shrink), before), share))
+                store(given, at, multiply(grow, share))
             for i in range(flips, lanes):
                 kept[i], taken[i], given[i] = _ONE / total, _ZERO, _ZERO
             flip = where - offset
@@ -163,11 +178,16 @@ def take_rows(
     base: Float32[np.ndarray, "room number"],
 ) -> None:
     """The string's own rows of the tables: of ``value`` those of its tokens, of ``vector`` in spare room, too."""
+    numbers = base.shape[1]
     for token in range(len(base)):
-        base[token] = vector[rows[token]]
+        row = rows[token]
+        for number in range(numbers):
+            base[token, number] = vector[row, number]
     for head in range(len(seen)):
         for token in range(seen.shape[1]):
-            seen[head, token] = value[head, rows[token]]
+            row = rows[token]
+            for number in range(numbers):
+                seen[head, token, number] = value[head, row, number]
 
 
 @compiled(void(_cube, int64, _matrix, _cube, _matrix, _whole, _matrix))

@@ -30,6 +30,7 @@ from flipscope.native.simd import (
     load_column,
     load_units,
     loaded_products,
+    moderate_power_of_two,
     multiply,
     multiply_add,
     one_token,
@@ -182,25 +183,27 @@ def _centre_keys(
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def _add_powers(
-    span: Any, query: Any, first: Any, key: Any, filled: Any, tokens: Any, step: Any, numerators: Any, sums: Any
-) -> None:
-    """Powers of two of the products with all keys; those of whole tiles of keys are added to ``sums``."""
-    lanes, block = span.lanes, span.tokens * span.lanes
-    for j in range(0, filled, UNITS):
-        products = _products(span, query, first * step, key, j * step, step)
-        total = store_powers(numerators, j * block, lanes, block, products)
-        if j + UNITS <= tokens:
-            store_tile(sums, 0, lanes, 0, add(total, load_column(span, sums, 0, lanes)))
+def _add_powers(span: Any, query: Any, of: Any, key: Any, tokens: Any, step: Any, numerators: Any, sums: Any) -> None:
+    """Powers of two of the products with all keys, which are added to ``sums``."""
+    lanes, block, whole = span.lanes, span.tokens * span.lanes, tokens // UNITS * UNITS
+    for j in range(0, whole, UNITS):
+        total = store_powers(numerators, j * block, lanes, block, _products(span, query, of, key, j * step, step))
+        store_tile(sums, 0, lanes, 0, add(total, load_column(span, sums, 0, lanes)))
+    for j in range(whole, tokens):
+        products = splat_column(span, _ZERO)
+        for i in range(0, step, lanes):
+            products = add_loaded(products, query, of + i, step, key, j * step + i, 0)
+        p = moderate_power_of_two(products)
+        store_tile(numerators, j * block, lanes, 0, p)
+        store_tile(sums, 0, lanes, 0, add(load_column(span, sums, 0, lanes), p))
 
 
-@compiled_by_span(lambda span: [void(span, _row, int64, _row, int64, int64, int64, _row, _row)])
+@compiled_by_span(lambda span: [void(span, _row, int64, _row, int64, int64, _row, _row)])
 def _moderate_numerators(
     span: Span,
     query: Float32[np.ndarray, " token_size_lane"],
     first: int,
     key: Float32[np.ndarray, " token_size_lane"],
-    filled: int,
     tokens: int,
     size: int,
     numerators: Float32[np.ndarray, " key_query_lane"],
@@ -210,15 +213,13 @@ def _moderate_numerators(
 
     Then no largest logit need be known, and no key is negligible. ``shares`` become one over the sums.
     """
-    lanes, block = span.lanes, span.tokens * span.lanes
+    lanes = span.lanes
     store_tile(shares, 0, lanes, 0, splat_column(span, _ZERO))
     if size == SMALL:
-        _add_powers(span, query, first, key, filled, tokens, SMALL * lanes, numerators, shares)
+        _add_powers(span, query, first * SMALL * lanes, key, tokens, SMALL * lanes, numerators, shares)
     else:
-        _add_powers(span, query, first, key, filled, tokens, size * lanes, numerators, shares)
+        _add_powers(span, query, first * size * lanes, key, tokens, size * lanes, numerators, shares)
     total = load_column(span, shares, 0, lanes)
-    for k in range(tokens // UNITS * UNITS, tokens):
-        total = add(total, load_column(span, numerators, k * block, lanes))
     store_tile(shares, 0, lanes, 0, divide(splat(total, _ONE), total))
 
 
@@ -443,7 +444,7 @@ def middle_layer(
             for token in range(0, room, some_tokens):
                 count = tokens
                 if moderate:
-                    _moderate_numerators(span, query, token, key, filled, tokens, size, scores, ends)
+                    _moderate_numerators(span, query, token, key, tokens, size, scores, ends)
                 else:
                     _scores(span, query, token, key, filled, size, scores, ends)
                     count = _numerators(span, scores, ends, tokens, lost, keys)

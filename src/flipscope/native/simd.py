@@ -560,6 +560,16 @@ def _powers(builder: Any, kind: Any, numbers: list[Any]) -> list[Any]:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def moderate_power_of_two(_typing: Any, kind: Any) -> Any:
+    """2^x for |x| <= 125 to float32's rounding; NaN stays NaN."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return _joined(builder, kind, _powers(builder, kind, _vectors(builder, kind, arguments[0])))
+
+    return kind(kind), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def store_powers(_typing: Any, array: Any, _at: Any, _step: Any, _across: Any, kind: Any) -> Any:
     """As ``store_tile``, of powers of two of a tile's numbers (|x| <= 125); the sums of each row's.
 
