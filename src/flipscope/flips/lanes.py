@@ -87,7 +87,10 @@ class Lanes:
         flat = states.flatten(1).numpy()
         for layer in self.layers:
             layer(flat, tokens)
-        return self.last(flat, tokens, read)[:strings]
+        rows = self.last(flat, tokens, read)
+        if groups == 1:  # by columns: how PyTorch's head rounds depends on that, and the revision's numbers on it
+            rows = rows.T.contiguous().T
+        return rows[:strings]
 
 
 def _packed(matrix: Float[Tensor, "unit input"]) -> Float32[np.ndarray, " pack_input_unit"]:
@@ -167,10 +170,12 @@ class _Last(_Layer):
     def __call__(self, states: States, tokens: int, read: int) -> Float[Tensor, "string width"]:
         """The layer's output at the token that is read, for every lane."""
         width, lanes = self.config.width, self.span.lanes
-        out = np.empty((len(states) * lanes, width), np.float32)
+        out = torch.empty(
+            len(states) * lanes, width, dtype=torch.float32
+        )  # aligned: PyTorch's roundings depend on that
         given = (self.span, states, tokens, read, self.config.heads, self.weights, self.absorbed, self.value)
-        on_cores(partial(last_layer, *given, self.eps, self.norm_first, out), len(states))
-        return torch.from_numpy(out)
+        on_cores(partial(last_layer, *given, self.eps, self.norm_first, out.numpy()), len(states))
+        return out
 
 
 class _First(_Layer):
