@@ -232,7 +232,7 @@ def test_numerators_of_moderate_logits(tokens, size, span):
     key = rng.normal(size=(filled, size, span.lanes)).astype(np.float32)
     query = rng.normal(size=(2 * span.tokens, size, span.lanes)).astype(np.float32)
     found, shares = np.zeros(filled * span.tokens * span.lanes, np.float32), np.ones(first * span.lanes, np.float32)
-    lane_kernels._moderate_numerators(span, query.ravel(), first, key.ravel(), filled, tokens, size, found, shares)
+    lane_kernels._moderate_numerators(span, query.ravel(), first, key.ravel(), tokens, size, found, shares)
     logits = np.einsum("tdl,udl->utl", query[first:], key[:tokens], dtype=np.float64)
     np.testing.assert_allclose(found.reshape(filled, first, -1)[:tokens], np.exp2(logits), rtol=1e-5)
     np.testing.assert_allclose(shares.reshape(first, -1), 1 / np.exp2(logits).sum(axis=0), rtol=1e-5)

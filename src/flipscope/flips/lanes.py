@@ -17,9 +17,9 @@ from jaxtyping import Float, Float32
 from torch import Tensor
 
 from flipscope.flips.finish import Finish, Workspace, affine, on_cores
-from flipscope.flips.first_layer import Tables, string_rows
+from flipscope.flips.first_layer import Tables
 from flipscope.models.transformer import Block, LayerNorm, Transformer
-from flipscope.native.first_lanes import first_layer, first_shares, own_numbers, own_shares
+from flipscope.native.first_lanes import first_layer, first_shares, own_numbers, own_shares, take_rows
 from flipscope.native.lanes import last_layer, middle_layer
 from flipscope.native.simd import LOG2_E, UNITS
 from flipscope.native.span import Span, preferred
@@ -72,7 +72,7 @@ class Lanes:
             for layer in self.layers[1:]:
                 layer(states, tokens)
             rows.append(self.last(states, tokens, read))
-        return torch.cat(rows)[: len(string) + 1]
+        return (rows[0] if len(rows) == 1 else torch.cat(rows))[: len(string) + 1]
 
     def plain(self, x: Float[Tensor, "string token width"], read: int) -> Float[Tensor, "string width"]:
         """The last layer's rows of strings that are embedded."""
@@ -87,7 +87,10 @@ class Lanes:
         flat = states.flatten(1).numpy()
         for layer in self.layers:
             layer(flat, tokens)
-        return self.last(flat, tokens, read)[:strings]
+        rows = self.last(flat, tokens, read)
+        if groups == 1:  # by columns: how PyTorch's head rounds depends on that, and the revision's numbers on it
+            rows = rows.T.contiguous().T
+        return rows[:strings]
 
 
 def _packed(matrix: Float[Tensor, "unit input"]) -> Float32[np.ndarray, " pack_input_unit"]:
@@ -96,8 +99,12 @@ def _packed(matrix: Float[Tensor, "unit input"]) -> Float32[np.ndarray, " pack_i
     return packs.reshape(-1)
 
 
+def _zeros(*shape: int) -> Tensor:
+    return torch.zeros(shape, dtype=torch.float32)
+
+
 def _bias(bias: Tensor | None, size: int) -> Tensor:
-    return torch.zeros(size, dtype=torch.float32) if bias is None else bias.detach()
+    return _zeros(size) if bias is None else bias.detach()
 
 
 class _Layer:
@@ -163,12 +170,12 @@ class _Last(_Layer):
     def __call__(self, states: States, tokens: int, read: int) -> Float[Tensor, "string width"]:
         """The layer's output at the token that is read, for every lane."""
         width, lanes = self.config.width, self.span.lanes
-        out = np.empty((len(states), width * lanes), np.float32)
+        out = torch.empty(
+            len(states) * lanes, width, dtype=torch.float32
+        )  # aligned: PyTorch's roundings depend on that
         given = (self.span, states, tokens, read, self.config.heads, self.weights, self.absorbed, self.value)
-        on_cores(partial(last_layer, *given, self.eps, self.norm_first, out), len(states))
-        # [group, width, lane] -> [group, lane, width] -> [group * lane, width]
-        rows: Tensor = torch.from_numpy(out).unflatten(1, (width, lanes)).transpose(1, 2).flatten(0, 1)
-        return rows
+        on_cores(partial(last_layer, *given, self.eps, self.norm_first, out.numpy()), len(states))
+        return out
 
 
 class _First(_Layer):
@@ -183,8 +190,8 @@ class _First(_Layer):
         self.matrix = (self.up * gain).T.contiguous()
         up_bias = self.up_bias + self.up @ shift
         self.finish = (up_bias.numpy(), *self.down, gain.numpy(), shift.numpy(), *self.norms[2:])
-        self.scores = tables.scores * LOG2_E
-        self.vector = self._numbers(tables.vector + _bias(self.output_bias, self.config.width))
+        self.scores = (tables.scores * LOG2_E).numpy()
+        self.vector = self._numbers(tables.vector + _bias(self.output_bias, self.config.width)).numpy()
         self.value = self._numbers(tables.value).transpose(0, 1).contiguous()  # [head, row, number]
         self.length, self.tokens = len(tables.vector) // 2, (len(tables.vector) + 1) // 2  # there may be a marker
         self.groups = -(-(self.length + 1) // span.lanes)
@@ -194,7 +201,9 @@ class _First(_Layer):
         )  # the string itself moves nothing
         lanes[:, : self.length] = bits
         # [head, group * lane, bit, number] -> [head, group, lane, bit, number] -> [bit, group, head * number * lane]
-        self.bits = lanes.unflatten(1, (-1, span.lanes)).permute(3, 1, 0, 4, 2).flatten(2)
+        self.bits = lanes.unflatten(1, (-1, span.lanes)).permute(3, 1, 0, 4, 2).flatten(2).numpy()
+        self.positions = 2 * np.arange(self.length, dtype=np.int64)  # their rows for zeros
+        self._make_room()
 
     def _numbers(self, x: Float[Tensor, "*part width"]) -> Float[Tensor, "*part number"]:
         """What the MLP sees, and its first matrix times that.
@@ -204,38 +213,44 @@ class _First(_Layer):
         seen = (x.double() - x.double().mean(dim=-1, keepdim=True)).float() if self.norm_first else x
         return torch.cat([seen, seen @ self.matrix], dim=-1)
 
+    def _make_room(self) -> None:
+        """Memory for one string, kept from call to call: asking for it takes longer than what is computed in it."""
+        heads, tokens, lanes = self.config.heads, self.tokens, self.span.lanes
+        room, numbers = self.span.room(tokens), self.value.shape[2]
+        # Zeros: nobody reads what becomes of spare room, but odd numbers could be slow.
+        self.shares = (*(np.zeros((heads, room, self.groups * lanes), np.float32) for _ in range(3)),)
+        self.weights = _zeros(heads, room + self.length, tokens)  # the flipped tokens' own come last
+        self.rest = _zeros(heads, room, tokens)
+        self.new, self.own = np.zeros((heads, self.length), np.float32), np.zeros((self.length, numbers), np.float32)
+        self.rare, self.rare_keep = np.zeros((heads, tokens), np.int64), np.zeros((heads, tokens), np.float32)
+        self.seen, self.base = _zeros(heads, tokens, numbers), np.zeros((room, numbers), np.float32)
+        self.ones = np.zeros(self.groups * lanes, np.bool_)
+        self.rows = np.full(room, 2 * self.length, np.int64)  # of the tables; a marker's is the last
+
     def __call__(self, string: Tensor) -> Iterator[States]:
         """The layer's output at every token in every lane, a few groups at a time, in the same memory."""
-        rows, flipped = string_rows(self.config.marker, string)
-        heads, tokens, width, lanes = self.config.heads, self.tokens, self.config.width, self.span.lanes
-        offset, room = int(self.config.marker == "cls"), self.span.room(tokens)
-        shares = [self.space.take(name, heads, room, self.groups * lanes) for name in ("keep", "out", "put")]
-        weights = self.space.take("weights", heads, room + self.length, tokens)  # the flipped tokens' own come last
-        rest, new = self.space.take("rest", heads, room, tokens), self.space.take("new", heads, self.length)
-        rare, rare_keep = torch.empty(heads, tokens, dtype=torch.long), self.space.take("rare_keep", heads, tokens)
-        found = (*(part.numpy() for part in (weights, rest, *shares)),)
-        for part in found:
-            part[:, tokens:room] = 0.0  # nobody reads what becomes of it, but odd numbers could be slow
-        given = (self.span, self.scores.numpy(), rows.numpy(), flipped.numpy(), offset)
-        on_cores(partial(first_shares, *given, found, rare.numpy(), rare_keep.numpy()), heads)
-        on_cores(partial(own_shares, *given, found[0], room, new.numpy()), heads)
-        value = self.value.index_select(1, rows)
-        sums = rest_sums = torch.bmm(weights, value)  # [head, room and flips, number]
-        if rare.numpy().max() >= 0:
-            rest_sums = torch.bmm(rest, value)
-        own = np.empty((self.length, sums.shape[2]), np.float32)
-        tables = (self.value.numpy(), self.vector.numpy(), flipped.numpy())
-        own_numbers(sums.numpy(), room, new.numpy(), *tables, own)
-        base = self.vector.index_select(0, torch.cat([rows, rows[:1].expand(room - tokens)]))
-        ones = np.zeros(self.groups * lanes, np.bool_)
-        ones[: self.length] = string.numpy()
-        mixed = (base.numpy(), found[2:], (sums.numpy(), rest_sums.numpy()), self.bits.numpy(), ones)
-        some = (*mixed, rare.numpy(), rare_keep.numpy(), own, offset)
+        tokens, width, lanes = self.tokens, self.config.width, self.span.lanes
+        offset, room, length = int(self.config.marker == "cls"), len(self.rows), self.length
+        self.ones[:length] = string.numpy()
+        rows, bits = self.rows[:tokens], self.rows[offset : offset + length]
+        np.add(self.positions, self.ones[:length], out=bits)
+        flipped = bits ^ 1
+        self.rows[tokens:] = rows[0]
+        found = (self.weights.numpy(), self.rest.numpy(), *self.shares)
+        given = (self.span, self.scores, rows, flipped, offset)
+        on_cores(partial(first_shares, *given, found, self.rare, self.rare_keep), self.config.heads)
+        on_cores(partial(own_shares, *given, found[0], room, self.new), self.config.heads)
+        take_rows(self.value.numpy(), self.vector, self.rows, self.seen.numpy(), self.base)
+        sums = rest_sums = torch.bmm(self.weights, self.seen).numpy()  # [head, room and flips, number]
+        if self.rare.max() >= 0:
+            rest_sums = torch.bmm(self.rest, self.seen).numpy()
+        own_numbers(sums, room, self.new, self.value.numpy(), self.vector, flipped, self.own)
+        mixed = (self.base, self.shares, (sums, rest_sums), self.bits, self.ones)
+        some = (*mixed, self.rare, self.rare_keep, self.own, offset)
         together = max(1, STATES_NUMBERS // (room * width * lanes))
         for begin in range(0, self.groups, together):
             count = min(together, self.groups - begin)
-            states = self.space.take("lanes", count, room * width * lanes)
-            states[:, tokens * width * lanes :] = 0.0
+            states = self.space.take("lanes", count, room * width * lanes).numpy()
             done = (self.finish, self.eps, self.norm_first, begin)
-            on_cores(partial(first_layer, self.span, states.numpy(), *some, *done), count)
-            yield states.numpy()
+            on_cores(partial(first_layer, self.span, states, *some, *done), count)
+            yield states

@@ -16,19 +16,23 @@ from flipscope.native.compiled import compiled
 from flipscope.native.lanes import add_units, normalise
 from flipscope.native.simd import (
     UNITS,
+    add,
     add_each,
     add_loaded,
+    divide,
     inverse_root,
     load,
+    load_column,
     multiply,
     multiply_add,
-    one_token,
     power_of_two,
     splat,
-    spread,
+    splat_column,
+    spread_column,
     spread_units,
     store,
     store_tile,
+    subtract,
 )
 from flipscope.native.span import Span, compiled_by_span
 
@@ -77,9 +81,15 @@ def first_shares(
     """
     weights, rest, keep, out, put = found
     tokens, lanes, flips = weights.shape[2], keep.shape[2], len(flipped)
-    seen, change = np.zeros(tokens, np.float32), np.zeros(lanes, np.float32)
+    seen, change, moved = np.zeros(tokens, np.float32), np.zeros(lanes, np.float32), np.zeros(lanes, np.float32)
+    shrunk, grown, zero, one = (
+        np.zeros(lanes, np.float32),
+        np.ones(lanes, np.float32),
+        splat(span, _ZERO),
+        splat(span, _ONE),
+    )
     filled = (tokens + span.lanes - 1) // span.lanes * span.lanes
-    old, others = np.zeros(filled, np.float32), np.zeros(filled, np.float32)
+    old, others = np.zeros(lanes + span.lanes, np.float32), np.zeros(filled, np.float32)
     for head in range(first, last):
         for token in range(tokens):
             line = scores[head, rows[token]]
@@ -91,14 +101,20 @@ def first_shares(
                     top, where = seen[j], j
             total = _powers(span, seen, top, old, weights[head, token])
             for i in range(flips):
-                change[i] = -abs(line[flipped[i]] - top)
+                moved[i] = line[flipped[i]]
+                change[i] = -abs(moved[i] - top)
             for at in range(0, lanes, span.lanes):
                 store(change, at, power_of_two(load(span, change, at)))
             for i in range(flips):
-                fell, before = line[flipped[i]] <= top, old[offset + i]
-                shrink, grow = (_ONE, change[i]) if fell else (change[i], _ONE)
-                share = _ONE / (shrink * (total - before) + grow)
-                kept[i], taken[i], given[i] = shrink * share, -shrink * before * share, grow * share
+                fell = moved[i] <= top
+                shrunk[i], grown[i] = _ONE if fell else change[i], change[i] if fell else _ONE
+            every = splat(span, total)
+            for at in range(0, lanes, span.lanes):
+                shrink, grow, before = load(span, shrunk, at), load(span, grown, at), load(span, old, offset + at)
+                share = divide(one, add(multiply(shrink, subtract(every, before)), grow))
+                store(kept, at, multiply(shrink, share))
+                store(taken, at, multiply(multiply(subtract(zero, shrink), before), share))
+                store(given, at, multiply(grow, share))
             for i in range(flips, lanes):
                 kept[i], taken[i], given[i] = _ONE / total, _ZERO, _ZERO
             flip = where - offset
@@ -151,6 +167,27 @@ def own_shares(
                 own[j] /= total
             new[head, flip] = own[offset + flip]
             own[offset + flip] = _ZERO
+
+
+@compiled(void(_cube, _matrix, _whole, _cube, _matrix))
+def take_rows(
+    value: Float32[np.ndarray, "head row number"],
+    vector: Float32[np.ndarray, "row number"],
+    rows: Int64[np.ndarray, " room"],
+    seen: Float32[np.ndarray, "head token number"],
+    base: Float32[np.ndarray, "room number"],
+) -> None:
+    """The string's own rows of the tables: of ``value`` those of its tokens, of ``vector`` in spare room, too."""
+    numbers = base.shape[1]
+    for token in range(len(base)):
+        row = rows[token]
+        for number in range(numbers):
+            base[token, number] = vector[row, number]
+    for head in range(len(seen)):
+        for token in range(seen.shape[1]):
+            row = rows[token]
+            for number in range(numbers):
+                seen[head, token, number] = value[head, row, number]
 
 
 @compiled(void(_cube, int64, _matrix, _cube, _matrix, _whole, _matrix))
@@ -213,21 +250,27 @@ def _mix(span: Any, base: Any, shares: Any, sums: Any, old: Any, new: Any, token
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
 def _enter(
-    span: Any, x: Any, gain: Any, shift: Any, up_bias: Any, eps: Any, norm_first: Any, into: Any, at: Any
+    span: Any, x: Any, step: Any, gain: Any, shift: Any, up_bias: Any, eps: Any, norm_first: Any, into: Any, at: Any
 ) -> None:
-    """A token's numbers become its hidden units, and from ``at`` on what the MLP sees of it; they are centred."""
-    lanes, width, z = span.lanes, len(gain), splat(span, _ONE)
+    """The numbers of a tile's tokens, ``step`` each, become their hidden units; they are centred.
+
+    What the MLP sees of the tokens is written from ``at`` on.
+    """
+    lanes, width, z = span.lanes, len(gain), splat_column(span, _ONE)
     if norm_first:
-        total = splat(span, _ZERO)
+        total = splat_column(span, _ZERO)
         for i in range(0, width * lanes, lanes):
-            total = multiply_add(load(span, x, i), load(span, x, i), total)
-        z = inverse_root(multiply_add(total, splat(span, _ONE / np.float32(width)), splat(span, eps)))
+            number = load_column(span, x, i, step)
+            total = multiply_add(number, number, total)
+        z = inverse_root(multiply_add(total, splat(z, _ONE / np.float32(width)), splat(z, eps)))
     for i in range(width):
-        number = multiply(load(span, x, i * lanes), z)
-        store(into, at + i * lanes, multiply_add(number, spread(span, gain, i), spread(span, shift, i)))
+        number = multiply(load_column(span, x, i * lanes, step), z)
+        number = multiply_add(number, spread_column(span, gain, i, 0), spread_column(span, shift, i, 0))
+        store_tile(into, at + i * lanes, width * lanes, 0, number)
     for unit in range(len(up_bias)):
         of = (width + unit) * lanes
-        store(x, of, multiply_add(load(span, x, of), z, spread(span, up_bias, unit)))
+        number = multiply_add(load_column(span, x, of, step), z, spread_column(span, up_bias, unit, 0))
+        store_tile(x, of, step, 0, number)
 
 
 _shares, _sums, _finish = types.UniTuple(_cube, 3), types.UniTuple(_cube, 2), types.UniTuple(_row, 7)
@@ -262,7 +305,7 @@ def first_layer(
     """
     up_bias, down, down_bias, gain1, shift1, gain2, shift2 = finish
     (heads, _, numbers), tokens, lanes = sums[0].shape, rare.shape[1], span.lanes
-    one, width, hidden = one_token(span), len(down_bias), len(up_bias)
+    width, hidden = len(down_bias), len(up_bias)
     tile, active = np.zeros(span.tokens * numbers * lanes, np.float32), np.zeros(hidden, np.int64)
     some_shares = np.zeros(3 * heads * span.tokens * lanes, np.float32)
     old, new = np.zeros(heads * numbers * lanes, np.float32), np.zeros(heads * numbers * lanes, np.float32)
@@ -285,13 +328,7 @@ def first_layer(
                 if 0 <= flip < len(own) and flip // lanes == group:
                     for number in range(numbers):
                         x[number * lanes + flip % lanes] = own[flip, number]
-                _enter(span, x, gain1, shift1, up_bias, eps, norm_first, into, token * width * lanes)
-            if start + span.tokens <= tokens:
-                at, units = start * width * lanes, width * lanes
-                add_units(span, tile, units, numbers * lanes, hidden, down, down_bias, into, at, active)
-                normalise(span, into, at, width, gain2, shift2, eps)
-            else:  # what stands in the spare room stays what it is
-                for token in range(start, tokens):
-                    at, units = token * width * lanes, ((token - start) * numbers + width) * lanes
-                    add_units(one, tile, units, 0, hidden, down, down_bias, into, at, active)
-                    normalise(one, into, at, width, gain2, shift2, eps)
+            at, step = start * width * lanes, numbers * lanes
+            _enter(span, tile, step, gain1, shift1, up_bias, eps, norm_first, into, at)
+            add_units(span, tile, width * lanes, step, hidden, down, down_bias, into, at, active)
+            normalise(span, into, at, width, gain2, shift2, eps)

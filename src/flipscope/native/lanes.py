@@ -29,6 +29,7 @@ from flipscope.native.simd import (
     load,
     load_column,
     load_units,
+    loaded_products,
     moderate_power_of_two,
     multiply,
     multiply_add,
@@ -41,6 +42,7 @@ from flipscope.native.simd import (
     spread_column,
     spread_units,
     store,
+    store_powers,
     store_tile,
     subtract,
     times_column,
@@ -79,9 +81,12 @@ def _product(
     for token in range(0, tokens, span.tokens):
         for unit in range(0, len(bias), UNITS):
             sums, at = spread_units(span, bias, unit, 0), unit * inputs
-            for i in range(token * wide, token * wide + wide, span.lanes):
+            for i in range(token * wide, token * wide + wide, UNITS * span.lanes):  # a multiple of four, too
                 sums = add_spread(sums, x, i, wide, weights, at)
-                at += UNITS
+                sums = add_spread(sums, x, i + span.lanes, wide, weights, at + UNITS)
+                sums = add_spread(sums, x, i + 2 * span.lanes, wide, weights, at + 2 * UNITS)
+                sums = add_spread(sums, x, i + 3 * span.lanes, wide, weights, at + 3 * UNITS)
+                at += UNITS * UNITS
             to = token * step + unit * unit_step
             if accumulate:
                 sums = add(sums, load_units(span, out, to, step, span.lanes))
@@ -89,15 +94,21 @@ def _product(
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
+def _added(sums: Any, query: Any, a: Any, key: Any, b: Any, step: Any, lanes: Any) -> Any:
+    """A tile of sums to which the products of three more coordinates are added."""
+    sums = add_loaded(sums, query, a + lanes, step, key, b + lanes, step)
+    sums = add_loaded(sums, query, a + 2 * lanes, step, key, b + 2 * lanes, step)
+    return add_loaded(sums, query, a + 3 * lanes, step, key, b + 3 * lanes, step)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
 def _products(span: Any, query: Any, of: Any, key: Any, at: Any, step: Any) -> Any:
     """A tile of products of the queries from ``of`` on with the keys from ``at`` on, ``step`` numbers each."""
-    sums, lanes = splat_units(span, _ZERO), span.lanes
-    for i in range(0, step, UNITS * lanes):  # their size is a multiple of four
+    lanes = span.lanes
+    sums = _added(loaded_products(span, query, of, step, key, at, step), query, of, key, at, step, lanes)
+    for i in range(UNITS * lanes, step, UNITS * lanes):  # their size is a multiple of four
         a, b = of + i, at + i
-        sums = add_loaded(sums, query, a, step, key, b, step)
-        sums = add_loaded(sums, query, a + lanes, step, key, b + lanes, step)
-        sums = add_loaded(sums, query, a + 2 * lanes, step, key, b + 2 * lanes, step)
-        sums = add_loaded(sums, query, a + 3 * lanes, step, key, b + 3 * lanes, step)
+        sums = _added(add_loaded(sums, query, a, step, key, b, step), query, a, key, b, step, lanes)
     return sums
 
 
@@ -172,26 +183,27 @@ def _centre_keys(
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def _add_powers(
-    span: Any, query: Any, first: Any, key: Any, filled: Any, tokens: Any, step: Any, numerators: Any, sums: Any
-) -> None:
-    """Powers of two of the products with all keys; those of whole tiles of keys are added to ``sums``."""
-    lanes, block = span.lanes, span.tokens * span.lanes
-    for j in range(0, filled, UNITS):
-        p = moderate_power_of_two(_products(span, query, first * step, key, j * step, step))
-        store_tile(numerators, j * block, lanes, block, p)
-        if j + UNITS <= tokens:
-            a, b, c, d = columns_of(p)
-            store_tile(sums, 0, lanes, 0, add(add(add(a, b), add(c, d)), load_column(span, sums, 0, lanes)))
+def _add_powers(span: Any, query: Any, of: Any, key: Any, tokens: Any, step: Any, numerators: Any, sums: Any) -> None:
+    """Powers of two of the products with all keys, which are added to ``sums``."""
+    lanes, block, whole = span.lanes, span.tokens * span.lanes, tokens // UNITS * UNITS
+    for j in range(0, whole, UNITS):
+        total = store_powers(numerators, j * block, lanes, block, _products(span, query, of, key, j * step, step))
+        store_tile(sums, 0, lanes, 0, add(total, load_column(span, sums, 0, lanes)))
+    for j in range(whole, tokens):
+        products = splat_column(span, _ZERO)
+        for i in range(0, step, lanes):
+            products = add_loaded(products, query, of + i, step, key, j * step + i, 0)
+        p = moderate_power_of_two(products)
+        store_tile(numerators, j * block, lanes, 0, p)
+        store_tile(sums, 0, lanes, 0, add(load_column(span, sums, 0, lanes), p))
 
 
-@compiled_by_span(lambda span: [void(span, _row, int64, _row, int64, int64, int64, _row, _row)])
+@compiled_by_span(lambda span: [void(span, _row, int64, _row, int64, int64, _row, _row)])
 def _moderate_numerators(
     span: Span,
     query: Float32[np.ndarray, " token_size_lane"],
     first: int,
     key: Float32[np.ndarray, " token_size_lane"],
-    filled: int,
     tokens: int,
     size: int,
     numerators: Float32[np.ndarray, " key_query_lane"],
@@ -201,15 +213,13 @@ def _moderate_numerators(
 
     Then no largest logit need be known, and no key is negligible. ``shares`` become one over the sums.
     """
-    lanes, block = span.lanes, span.tokens * span.lanes
+    lanes = span.lanes
     store_tile(shares, 0, lanes, 0, splat_column(span, _ZERO))
     if size == SMALL:
-        _add_powers(span, query, first, key, filled, tokens, SMALL * lanes, numerators, shares)
+        _add_powers(span, query, first * SMALL * lanes, key, tokens, SMALL * lanes, numerators, shares)
     else:
-        _add_powers(span, query, first, key, filled, tokens, size * lanes, numerators, shares)
+        _add_powers(span, query, first * size * lanes, key, tokens, size * lanes, numerators, shares)
     total = load_column(span, shares, 0, lanes)
-    for k in range(tokens // UNITS * UNITS, tokens):
-        total = add(total, load_column(span, numerators, k * block, lanes))
     store_tile(shares, 0, lanes, 0, divide(splat(total, _ONE), total))
 
 
@@ -365,10 +375,18 @@ def add_units(
         store_tile(units, begin + on * lanes, step, 0, number)
         active[on] = unit * UNITS
         on += any_nonzero(number)
+    while on % UNITS:  # up to a multiple of four, as their count is one: zeros bring nothing
+        store_tile(units, begin + on * lanes, step, 0, splat_column(span, _ZERO))
+        active[on] = active[on - 1]
+        on += 1
     for i in range(0, len(bias), UNITS):
         sums, to, pack = spread_units(span, bias, i, 0), first + i * lanes, i * count
-        for k in range(on):
-            sums = add_spread(sums, units, begin + k * lanes, step, down, pack + active[k])
+        for k in range(0, on, UNITS):
+            at = begin + k * lanes
+            sums = add_spread(sums, units, at, step, down, pack + active[k])
+            sums = add_spread(sums, units, at + lanes, step, down, pack + active[k + 1])
+            sums = add_spread(sums, units, at + 2 * lanes, step, down, pack + active[k + 2])
+            sums = add_spread(sums, units, at + 3 * lanes, step, down, pack + active[k + 3])
         store_tile(x, to, row, lanes, add(sums, load_units(span, x, to, row, lanes)))
 
 
@@ -426,7 +444,7 @@ def middle_layer(
             for token in range(0, room, some_tokens):
                 count = tokens
                 if moderate:
-                    _moderate_numerators(span, query, token, key, filled, tokens, size, scores, ends)
+                    _moderate_numerators(span, query, token, key, tokens, size, scores, ends)
                 else:
                     _scores(span, query, token, key, filled, size, scores, ends)
                     count = _numerators(span, scores, ends, tokens, lost, keys)
@@ -459,7 +477,7 @@ def last_layer(
     value: Float32[np.ndarray, " head_pack_width_unit"],
     eps: float,
     norm_first: bool,
-    out: Float32[np.ndarray, "group width_lane"],
+    out: Float32[np.ndarray, "group_lane width"],
     first: int,
     last: int,
 ) -> None:
@@ -471,9 +489,9 @@ def last_layer(
     query, pulled = np.zeros(inner * lanes, np.float32), np.zeros(row, np.float32)
     scores, mixed = np.zeros(tokens * lanes, np.float32), np.zeros(inner * lanes, np.float32)
     units, active = np.zeros(hidden * lanes, np.float32), np.zeros(hidden, np.int64)
-    nothing = np.zeros(max(width, inner), np.float32)
+    nothing, into = np.zeros(max(width, inner), np.float32), np.zeros(row, np.float32)
     for group in range(first, last):
-        x, into = states[group], out[group]
+        x = states[group]
         here = x[read * row : (read + 1) * row]
         _product(one, here, 1, width, query_weight, query_bias, query, 0, lanes, False)
         for head in range(heads):
@@ -509,3 +527,6 @@ def last_layer(
         _product(one, into, 1, width, up, up_bias, units, 0, lanes, False)
         add_units(one, units, 0, 0, hidden, down, down_bias, into, 0, active)
         normalise(one, into, 0, width, gain2, shift2, eps)
+        for lane in range(lanes):
+            for i in range(width):
+                out[group * lanes + lane, i] = into[i * lanes + lane]

@@ -408,6 +408,26 @@ _add_spread: Any = _add_products(spreading=True, of_each_row=False)
 add_each: Any = _add_products(spreading=True, of_each_row=True)
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def loaded_products(_typing: Any, span: Any, x: Any, _at: Any, _step: Any, y: Any, _begin: Any, _by: Any) -> Any:
+    """What ``add_loaded`` adds, as a tile of its own: a product reads one register less than a sum of it."""
+    kind = Tile(span.tokens, UNITS, span.lanes)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, _, at, step, _, begin, by = arguments
+        left = _Array(context, builder, signature.args[1], arguments[1])
+        right = _Array(context, builder, signature.args[4], arguments[4])
+        rows = [left.load(left.place(at, (step, row)), kind.lanes) for row in range(kind.rows)]
+        sums: list[Any] = [None] * kind.count
+        for column in range(kind.columns):
+            factor = right.load(right.place(begin, (by, column)), kind.lanes)
+            some = [builder.fmul(factor, row) for row in rows]
+            sums[column :: kind.columns] = _pinned(builder, kind, some)
+        return _joined(builder, kind, sums)
+
+    return kind(span, x, int64, int64, y, int64, int64), generate
+
+
 @njit(inline="always")  # type: ignore[untyped-decorator]
 def add_spread(sums: Any, x: Any, at: Any, step: Any, y: Any, begin: Any) -> Any:
     """The second of these."""
@@ -521,19 +541,57 @@ _LOWEST = np.float32(-125.0)  # 2^-125 is no subnormal number, nor is 2^-0.5 tim
 # what would be lost in rounding.
 _P4, _P3, _P2 = np.float32(1.32746334e-3), np.float32(9.67196168e-3), np.float32(5.55067837e-2)
 _P1, _P0 = np.float32(0.240222353), np.float32(0.693147062)
+_P = (_P4, _P3, _P2, _P1, _P0)
 _ONE = np.float32(1.0)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
-def moderate_power_of_two(x: Any) -> Any:
+def _powers(builder: Any, kind: Any, numbers: list[Any]) -> list[Any]:
+    """2^x for |x| <= 125 to float32's rounding; NaN stays NaN. A step of all of them, then the next."""
+    lanes, count = kind.lanes, len(numbers)
+    rounder, one, p4, *others = (ir.Constant(_floats(lanes), [float(c)] * lanes) for c in (_ROUNDER, _ONE, *_P))
+    both = _pinned(builder, kind, [*numbers, *(builder.fadd(x, rounder) for x in numbers)])
+    shifted, pairs = both[count:], zip(both[:count], both[count:], strict=True)
+    f = _pinned(builder, kind, [builder.fsub(x, builder.fsub(n, rounder)) for x, n in pairs])
+    p = [p4] * count
+    for part in (*others, one):
+        p = [_call(builder, "fmuladd", lanes, a, b, part) for a, b in zip(p, f, strict=True)]
+        p = _pinned(builder, kind, p)
+    return [_times_power_of_one(builder, lanes, a, n) for a, n in zip(p, shifted, strict=True)]
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def moderate_power_of_two(_typing: Any, kind: Any) -> Any:
     """2^x for |x| <= 125 to float32's rounding; NaN stays NaN."""
-    shifted = add(x, splat(x, _ROUNDER))
-    f = subtract(x, subtract(shifted, splat(x, _ROUNDER)))
-    p = multiply_add(splat(x, _P4), f, splat(x, _P3))
-    p = multiply_add(p, f, splat(x, _P2))
-    p = multiply_add(p, f, splat(x, _P1))
-    p = multiply_add(p, f, splat(x, _P0))
-    return _times_power(multiply_add(p, f, splat(x, _ONE)), shifted)
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return _joined(builder, kind, _powers(builder, kind, _vectors(builder, kind, arguments[0])))
+
+    return kind(kind), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def store_powers(_typing: Any, array: Any, _at: Any, _step: Any, _across: Any, kind: Any) -> Any:
+    """As ``store_tile``, of powers of two of a tile's numbers (|x| <= 125); the sums of each row's.
+
+    Two columns after the other: fewer would wait for each step's end, and for more there are not registers enough.
+    """
+    column = Tile(kind.rows, 1, kind.lanes)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target, (at, step, across) = _Array(context, builder, signature.args[0], arguments[0]), arguments[1:4]
+        vectors, sums = _vectors(builder, kind, arguments[4]), []
+        columns = [vectors[c :: kind.columns] for c in range(kind.columns)]
+        for c in range(0, kind.columns, 2):
+            powers = _powers(builder, kind, [*columns[c], *columns[c + 1]])
+            for k, power in enumerate(powers):
+                target.store(target.place(at, (step, k % kind.rows), (across, c + k // kind.rows)), power)
+            sums.append([builder.fadd(a, b) for a, b in zip(powers[: kind.rows], powers[kind.rows :], strict=True)])
+            if c == 0:
+                left = _pinned(builder, kind, [*columns[2], *columns[3], *sums[0]])
+                columns[2:], sums[0] = [left[: kind.rows], left[kind.rows : 2 * kind.rows]], left[2 * kind.rows :]
+        return _joined(builder, column, [builder.fadd(a, b) for a, b in zip(*sums, strict=True)])
+
+    return column(array, int64, int64, int64, kind), generate
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
