@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 import flipscope.lab as lab
 from flipscope.basics.bits import Bits
 from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import mean_from_samples
 from flipscope.basics.seeds import generators, random_strings, seed_of
 from flipscope.models.config import TransformerConfig
 from flipscope.models.shapes import random_shape
@@ -222,23 +223,18 @@ def by_setting(table: lab.Rows) -> list[tuple[str, lab.Rows]]:
 
 def breakdown(table: lab.Rows) -> lab.Figure:
     """Share of strings of sensitivity 0 and average sensitivity by each setting."""
-    half = table[0]["length"] / 2
-    panels = [
-        lab.Panel(
-            "",
-            name,
-            y,
-            [lab.means(mixed(table), column, measure, "mean over models", (0, end), kind="points")],
-            x_log=column != "layers",
-            y_range=(0, min(1.0, end)) if end == 1 else (0, 1.1 * half),
-            rules=[lab.Rule(half, "random function")] if end > 1 else [],
-        )
-        for column, name in SETTINGS.items()
-        for measure, y, end in (
-            ("zero_share", "share with s(x) = 0", 1),
-            ("average_sensitivity", "mean s(x)", 2 * half),
-        )
-    ]
+    length, panels = table[0]["length"], []
+    measures = (
+        ("zero_share", "share with s(x) = 0", 1.0, 1.05),
+        ("average_sensitivity", "mean s(x)", length, length / 1.8),
+    )
+    for (column, name), (measure, y, end, top) in itertools.product(SETTINGS.items(), measures):
+        groups = list(mixed(table).by(column))
+        found = [mean_from_samples(rows.column(measure), 0, end) for _, rows in groups]
+        means = lab.estimates("mean over models", list(range(len(groups))), found, "points")
+        rules = [lab.Rule(length / 2, "random function")] if end > 1 else []
+        places = [str(value) for value, _ in groups]
+        panels.append(lab.Panel("", name, y, [means], categories=places, y_range=(0, top), rules=rules))
     caption = "Means over the transformers of each depth, width and FFN multiple, all initialisations together."
     return lab.Figure("random-init-breakdown", "Insensitivity by depth, width and FFN", caption, panels, where="§6")
 
