@@ -18,8 +18,8 @@ from beartype import BeartypeConf, FrozenDict, beartype
 _NUMBERS = FrozenDict({int: int | np.integer, float: float | int | np.floating | np.integer})
 _check = beartype(conf=BeartypeConf(hint_overrides=_NUMBERS))
 # beartype knows what Self is only where it is given a whole class, takes no StringIO for a TextIO nor BytesIO for a
-# BinaryIO, and no tuple for what numpy calls ArrayLike.
-_UNKNOWN = re.compile(r"\bSelf\b|\bTextIO\b|\bBinaryIO\b|\b_SupportsArray\b")
+# BinaryIO, and no tuple for what numpy calls ArrayLike. Entry points may be those of importlib_metadata.
+_UNKNOWN = re.compile(r"\bSelf\b|\bTextIO\b|\bBinaryIO\b|\bEntryPoint\b|\b_SupportsArray\b")
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
