@@ -107,10 +107,11 @@ class FunctionCount(lab.Study):
             lab.line(rows.having("rarefied"), "place", "rarefied", "functions met", "mean", colour=0),
             lab.Series("all, or all draws", list(range(len(names))), every, dashed=True, colour=1),
         ]
+        top = 1.1 * max(table.column("share_more")) or 1.0
         more = [lab.line(rows, "place", "share_more", "not constant", "mean", colour=0)]
         panels = [
             lab.Panel(f"among {RAREFIED:,} draws", "N", "functions recognised", met, y_log=True, categories=names),
-            lab.Panel("not constant", "N", "share of draws", more, y_range=(0, 1), categories=names),
+            lab.Panel("not constant", "N", "share of draws", more, y_range=(0, top), categories=names),
         ]
         total = np.mean(table.column("recognised_functions"))
         caption = (
