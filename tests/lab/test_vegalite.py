@@ -13,7 +13,17 @@ from report.colours import contrast, least_difference
 
 from flipscope.basics.errors import InputError
 from flipscope.lab.figures import Figure, Note, Rule, Series, histogram
-from flipscope.lab.vegalite import COLOURS, MEDIA_TYPE, PALETTES, SHAPES, number_text, specification, theme
+from flipscope.lab.vegalite import (
+    COLOURS,
+    DASH,
+    DASHES,
+    MEDIA_TYPE,
+    PALETTES,
+    SHAPES,
+    number_text,
+    specification,
+    theme,
+)
 
 
 def layers(drawn: Figure, place: int = 0, mark: str | None = None) -> list[dict[str, Any]]:
@@ -94,6 +104,23 @@ def test_the_legend_lets_choose_and_is_left_out_where_it_tells_nothing() -> None
     (held,) = [layer["params"] for layer in two if "params" in layer]
     assert held[0]["bind"] == "legend"
     assert not any("params" in layer for layer in layers(figure(panel(Series("a", [0], [0])))))
+
+
+def test_dashed_lines_are_dashed_in_every_panel_and_in_the_legend() -> None:
+    plain, bound = Series("a", [0, 1], [0, 1], colour=1), Series("bound", [0, 1], [1, 2], dashed=True, colour=0)
+    open_points = Series("open", [0, 1], [2, 1], "points", dashed=True, colour=2)
+    drawn = figure(panel(plain), panel(bound, open_points))
+    every = [layer for place in (0, 1) for layer in layers(drawn, place)]
+    looks = {"strokeDash": [[1, 0], DASH, [1, 0]], "shape": [SHAPES[1], DASHES, SHAPES[2]]}
+    for channel, expected in looks.items():  # panels share a scale, whichever of them has the dashed line
+        found = [layer["encoding"][channel] for layer in every if channel in layer["encoding"]]
+        scales = [each["scale"] for each in found if each["scale"] is not None]
+        assert scales
+        assert all(each["domain"] == ["a", "bound", "open"] and each["range"] == expected for each in scales)
+    # The edge of a symbol is never dashed, and a dashed line keeps its markers.
+    assert all(layer["encoding"].get("strokeDash", {}).get("legend") is None for layer in every)
+    assert [row["m"] for layer in every for row in layer["data"]["values"] if "m" in row] == [SHAPES[0]] * 2
+    texts(drawn)  # Vega takes it
 
 
 def test_every_kind_names_everything_and_is_taken_by_vega() -> None:

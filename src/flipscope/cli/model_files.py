@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flipscope.basics.bits import Bits
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import mean_from_samples
 from flipscope.basics.limits import check_work
-from flipscope.basics.seeds import check_strings_fit
+from flipscope.basics.seeds import check_strings_fit, generators, random_strings
 from flipscope.models.config import TransformerConfig
 from flipscope.models.header import peek
 from flipscope.models.size import check_attention, multiplications
@@ -41,6 +42,18 @@ def model_file(parser: argparse.ArgumentParser) -> None:
     """A saved model, and the length of its strings."""
     parser.add_argument("model", metavar="MODEL.safetensors", help="written by flipscope.models.save")
     parser.add_argument("--length", type=int, metavar="N", help="of the strings (default: the model's longest, or 100)")
+
+
+def strings_to_draw(parser: argparse.ArgumentParser, default: int, what: str) -> None:
+    """How many random strings, and their seed."""
+    parser.add_argument("--strings", type=int, default=default, metavar="M", help=f"{what} (default {default})")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the strings (default 0)")
+
+
+def drawn_strings(arguments: argparse.Namespace, length: int) -> Bits:
+    """So many random strings of this length."""
+    (stream,) = generators(arguments.seed, 1)
+    return random_strings(stream, check_count("strings", arguments.strings), length)
 
 
 def loaded(arguments: argparse.Namespace) -> tuple[Transformer, int]:

@@ -10,7 +10,7 @@ import json
 import math
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Literal
 
 from flipscope.basics import wording
@@ -32,6 +32,7 @@ TITLE_CHARACTERS, LABEL_CHARACTERS, NAME_CHARACTERS = 46, 34, 24
 CROWDED = 34  # characters of categories' names that fit under a panel
 FADED = 0.12  # opacity of series that are not chosen
 DASH, DOTS = [5, 3], [2, 2]
+DASHES = "M-1.6,0H-0.4M0.4,0H1.6"  # the symbol of a dashed line: the edge of a marker would be dashed, too
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
 
 # Told apart under every common kind of colour blindness, and from the ground; shapes and dashes do it as well.
@@ -95,7 +96,8 @@ def specification(figure: Figure) -> Spec:
     keys = _keys(axes)
     size = WIDE if columns == 1 else PANEL if columns < 4 else NARROW
     legend = _legend(axes, keys, columns * size[0])
-    panels = [_panel(each, keys, legend, size) for each in axes]
+    dashed = {keys[marks.label, marks.number] for each in axes for marks in each.marks if _dashed_line(marks)}
+    panels = [_panel(each, keys, dashed, legend, size) for each in axes]
     if legend is not None:
         _let_choose(panels)
     return {
@@ -162,28 +164,36 @@ def _legend(axes: Sequence[Axes], keys: Keys, width: float) -> Spec | None:
     return {"title": None, "values": named, "columns": min(room, len(named)), "symbolStrokeWidth": 1.6}
 
 
-def _look(channel: str, keys: Keys, axes: Axes, legend: Spec | None) -> Spec:
-    """How a channel tells the series apart."""
-    dashed = {(marks.label, marks.number) for marks in axes.marks if marks.dashed}
+def _look(channel: str, keys: Keys, dashed: Collection[str], legend: Spec | None) -> Spec:
+    """How a channel tells the series apart; all panels share its scale."""
+    named = {name: number for (_, number), name in keys.items()}
     ways = {
-        "color": [{"expr": f"c{number % COLOURS}"} for _, number in keys],
-        "shape": [SHAPES[number % len(SHAPES)] for _, number in keys],
-        "strokeDash": [DASH if key in dashed else [1, 0] for key in keys],
+        "color": [{"expr": f"c{number % COLOURS}"} for number in named.values()],
+        "shape": [DASHES if name in dashed else _marker(number) for name, number in named.items()],
+        "strokeDash": [DASH if name in dashed else [1, 0] for name in named],
     }
     return {
         "field": "s",
         "type": "nominal",
-        "scale": {"domain": list(keys.values()), "range": ways[channel]},
-        "legend": legend,
+        "scale": {"domain": list(named), "range": ways[channel]},
+        "legend": None if channel == "strokeDash" else legend,
     }
+
+
+def _marker(number: int) -> str:
+    return SHAPES[number % len(SHAPES)]
+
+
+def _dashed_line(marks: Marks) -> bool:
+    return marks.dashed and marks.kind in ("line", "steps")
 
 
 # ---------------------------------------------------------------- a panel
 
 
-def _panel(axes: Axes, keys: Keys, legend: Spec | None, size: tuple[int, int]) -> Spec:
+def _panel(axes: Axes, keys: Keys, dashed: Collection[str], legend: Spec | None, size: tuple[int, int]) -> Spec:
     panel = axes.panel
-    layers = [*_rules(axes), *_drawn(axes, keys, legend), *_texts(axes)]
+    layers = [*_rules(axes), *_drawn(axes, keys, dashed, legend), *_texts(axes)]
     # The scales and axes belong to a layer that draws nothing, so that they are there for an empty panel too.
     frame = {"data": {"values": [{}]}, "mark": {"type": "point", "opacity": 0}, "encoding": _frame(axes)}
     return {
@@ -228,9 +238,9 @@ def _ticks(ends: tuple[float, float], log: bool) -> Spec:
     return {"values": inside, "labelExpr": number_text(True)}
 
 
-def _drawn(axes: Axes, keys: Keys, legend: Spec | None) -> list[Spec]:
+def _drawn(axes: Axes, keys: Keys, dashed: Collection[str], legend: Spec | None) -> list[Spec]:
     """The layers of the series, intervals beneath."""
-    colour, shape, dash = (_look(channel, keys, axes, legend) for channel in ("color", "shape", "strokeDash"))
+    colour, shape, dash = (_look(channel, keys, dashed, legend) for channel in ("color", "shape", "strokeDash"))
     place, said = {"x": _at("x"), "y": _at("y")}, {"tooltip": _tooltip(axes)}
     corners = {"x": _at("x"), "x2": {"field": "x2"}, "y": _at("y"), "y2": {"field": "y2"}}
     line = {"type": "line", "strokeWidth": 1.6, "clip": True}
@@ -241,7 +251,9 @@ def _drawn(axes: Axes, keys: Keys, legend: Spec | None) -> list[Spec]:
     valued = [marks for marks in _of(axes, "points") if marks.values is not None]
     rule = {"type": "rule", "strokeWidth": 1, "clip": True}
     interval = {"x": _at("x"), "y": _at("l"), "y2": {"field": "h"}}
-    marked = [marks for marks in lines if marks.marked]
+    marked = [marks for marks in lines if marks.marked and not marks.dashed]
+    dashes = [marks for marks in lines if marks.marked and marks.dashed]  # their symbol in the legend is no marker
+    markers = [{**row, "m": _marker(marks.number)} for marks in dashes for row in _rows(axes, [marks], keys)]
     unmarked = [marks for marks in lines if not marks.marked]
     found = (
         ({"type": "rect", "clip": True}, _boxes(axes, cells, keys), {**corners, "fill": _values(axes), **said}),
@@ -265,9 +277,10 @@ def _drawn(axes: Axes, keys: Keys, legend: Spec | None) -> list[Spec]:
             _rows(axes, [*(marks for marks in points if not marks.dashed), *marked], keys),
             {**place, "color": colour, "shape": shape, **said},
         ),
+        (point, markers, {**place, "color": colour, "shape": {"field": "m", "type": "nominal", "scale": None}}),
         (point, _rows(axes, valued, keys), {**place, "fill": _values(axes), **said}),
-        # Something to point at where there are no markers.
-        ({**point, "opacity": 0}, _rows(axes, [*steps, *unmarked], keys), {**place, **said}),
+        # Something to point at where there are no markers, or markers of another shape than the symbol.
+        ({**point, "opacity": 0}, _rows(axes, [*steps, *unmarked, *dashes], keys), {**place, "shape": shape, **said}),
     )
     return [{"data": {"values": rows}, "mark": mark, "encoding": encoding} for mark, rows, encoding in found if rows]
 
