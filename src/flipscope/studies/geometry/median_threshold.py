@@ -39,13 +39,13 @@ class MedianThreshold(lab.Study):
         "the transformers of random-init, {data_sets} data sets, {models} each, N = {length}, width at most {widest}, "
         "{strings[0]:,} to {strings[1]:,} strings per transformer",
         smoke=(0.1, Plan(2, 1, 40, (4, 20), 0.1, (4, 600.0), 64)),
-        laptop=(5, Plan(64, 1, 100, (4, 60), 0.5, (4, 600.0), 512)),
+        laptop=(10, Plan(64, 1, 100, (4, 60), 0.5, (4, 600.0), 512)),
         paper=(30_000, Plan(10, 50, 100, (1_000, 1_000), 60.0, (50, 600.0), 1024)),
     )
     deviations = lab.deviations(
         ("experiment", "silent: the threshold is 0", f"the median logit of {MEDIAN} strings", "most are constant at 0"),
         ("strings per model", "10,000", "4 to 60; paper 1,000", "no flip can be screened near the threshold"),
-        ("models, width (laptop)", "500 per initialisation, up to 1,024", "64, at most 512", "5 minutes"),
+        ("models, width (laptop)", "500 per initialisation, up to 1,024", "64, at most 512", "10 minutes"),
     )
     claims = (
         lab.Claim(

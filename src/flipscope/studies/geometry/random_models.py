@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Literal, Unpack, get_args
 
 import numpy as np
@@ -247,10 +247,11 @@ def figures_by_init(table: lab.Rows) -> list[lab.Figure]:
     top = panels_by_init(table, mean_profile, "sensitivity", "share of strings")
     bottom = panels_by_init(table, average_bins, "average sensitivity", "share of transformers")
     varied = panels_by_init(table.where(constant=False), mean_profile, "sensitivity", "share of strings")
+    figure = partial(lab.Figure, same_axes=True)
     figures = [
-        lab.Figure("random-init-spectra", "Sensitivity spectra", every, top, where="Figs 3 and 4, top"),
-        lab.Figure("random-init-averages", "Average sensitivities", bits, bottom, where="Figs 3 and 4, bottom"),
-        lab.Figure("random-init-apart", "Sensitivity spectra, constants apart", apart, varied, where="§6"),
+        figure("random-init-spectra", "Sensitivity spectra", every, top, where="Figs 3 and 4, top"),
+        figure("random-init-averages", "Average sensitivities", bits, bottom, where="Figs 3 and 4, bottom"),
+        figure("random-init-apart", "Sensitivity spectra, constants apart", apart, varied, where="§6"),
     ]
     return [*(figure for figure in figures if figure.panels), breakdown(table)]
 
