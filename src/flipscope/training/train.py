@@ -12,11 +12,11 @@ from flipscope.cube.expression import parse
 from flipscope.cube.functions import BooleanFunction
 from flipscope.models.config import TransformerConfig
 from flipscope.models.init import Scheme
-from flipscope.training.batches import Loss
 from flipscope.training.checkpoints import Keeper
 from flipscope.training.fit import Epoch, Optimiser
 from flipscope.training.presets import BATCH, LEARNING_RATE, STEPS, configured
 from flipscope.training.recipe import Recipe, StringData, Trained, TrainingProtocol, train_on
+from flipscope.training.targets import Loss
 
 VALIDATION = 1_000
 _EPOCH = 100  # steps between two looks at the validation set, where strings are fresh
