@@ -20,9 +20,9 @@ from flipscope.training.protocols import (
     hardness_recipe,
     kept_below,
     lengths_recipe,
+    longer_lengths,
     scratchpad_recipe,
     table_recipe,
-    tested_lengths,
     written,
 )
 from flipscope.training.sets import TableData, random_table
@@ -65,7 +65,7 @@ def test_the_same_recipe_has_the_same_name(function: str) -> None:
 
 def test_a_recipe_learns_and_is_kept() -> None:
     for function in ("first", "mean"):
-        recipe = hardness_recipe(function, 5, 0, width=16, batch=64, steps=800, lr=3e-3)
+        recipe = hardness_recipe(function, 4, 0, width=16, batch=16, steps=300, lr=3e-3)
         trained = recipe.train()
         assert trained.fitted.stopped == "steps"
         found = final(recipe, trained.model)
@@ -113,7 +113,7 @@ def test_fresh_strings_where_the_cube_is_large() -> None:
 def test_other_lengths() -> None:
     recipe = lengths_recipe("parity", 12, 0, width=8)
     assert final(recipe, Known(parity), length=32, strings=500).kept
-    assert tested_lengths(12, (4 / 3, 2, 8 / 3)) == [16, 24, 32]
+    assert longer_lengths(12, (4 / 3, 2, 8 / 3)) == [16, 24, 32]
     with pytest.raises(InputError, match="length=9 is not that"):
         final(hardness_recipe("parity", 8, 0), Known(parity), length=9)
 
@@ -138,7 +138,7 @@ def test_lengths_beyond_the_trained_ones_have_positions() -> None:
 
 
 def test_a_scratchpad_learns_to_write() -> None:
-    recipe = scratchpad_recipe(4, 0, batch=64, steps=500, lr=3e-3)
+    recipe = scratchpad_recipe(3, 0, batch=16, steps=300, lr=3e-3)
     assert isinstance(recipe.model, Seq2SeqConfig)
     trained = recipe.train()
     found = written(recipe, trained.model, strings=200)

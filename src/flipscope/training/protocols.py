@@ -28,10 +28,11 @@ from torch import Tensor, nn
 from flipscope.basics.bits import Bits, index_bits
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
-from flipscope.basics.estimates import Estimate, proportions
+from flipscope.basics.estimates import Estimate, mean_from_samples, proportions
 from flipscope.basics.resampling import student_mean
 from flipscope.basics.seeds import random_strings
 from flipscope.cube.expression import parse
+from flipscope.data.real import is_real
 from flipscope.models.config import TransformerConfig
 from flipscope.models.modes import eval_mode
 from flipscope.models.presets import hardness
@@ -98,7 +99,7 @@ def hardness_recipe(
 ) -> Recipe:
     """The training of E1, E2 and E3 of one function at one length.
 
-    `function` is "parity", "majority", "first", "mean", any expression, or a weighted sum (`sets.real_function`). The
+    `function` is "parity", "majority", "first", "mean", any expression, or a weighted sum (`flipscope.data.real`). The
     model is `hardness(n, width)` unless another is given, such as one with norm="pre".
 
     >>> hardness_recipe("parity", 10, 0).data.function
@@ -115,7 +116,7 @@ def hardness_recipe(
 
 def _data(function: str, n: int, seed: int) -> AnyData:
     validation = min(1_000, 1 << min(n, 30))
-    if function == "mean" or "*" in function:
+    if is_real(function):
         return RealData(function=function, length=n, validation=validation, seed=seed)
     expression = f"{function}({n})" if function in FAMILIES else function
     parse(expression, n)
@@ -190,7 +191,7 @@ def lengths_recipe(
     log: Sequence[Measurement] = (),
     **others: Any,
 ) -> Recipe:
-    """Length generalisation: trained on lengths from `shortest` to n, to be asked at `tested_lengths(n, factors)`.
+    """Length generalisation: trained on lengths from `shortest` to n, to be asked at `longer_lengths(n, factors)`.
 
     One length per batch, as the authors' code draws them. The model is that of `hardness_recipe`, read at the last
     symbol; learned positions exist up to the longest tested length, and those beyond n are never trained.
@@ -200,7 +201,7 @@ def lengths_recipe(
     """
     if positions not in ("sinusoidal", "learned"):
         raise InputError(f"positions={positions!r} is not one of sinusoidal, learned")
-    model = hardness(max([n, *tested_lengths(n, factors)]), width)
+    model = hardness(max([n, *longer_lengths(n, factors)]), width)
     if positions == "sinusoidal":
         model = dataclasses.replace(model, positions="sinusoidal", max_length=None)
     return Recipe(
@@ -212,10 +213,10 @@ def lengths_recipe(
     )
 
 
-def tested_lengths(n: int, factors: Sequence[float]) -> list[int]:
+def longer_lengths(n: int, factors: Sequence[float]) -> list[int]:
     """The lengths at these factors of n, rounded; each factor must be at least 1.
 
-    >>> tested_lengths(12, (4 / 3, 2, 8 / 3))
+    >>> longer_lengths(12, (4 / 3, 2, 8 / 3))
     [16, 24, 32]
     """
     if any(not factor >= 1 for factor in factors):
@@ -271,7 +272,8 @@ def final(
     real = wanted.dtype == np.float32
     accuracy = None if real else _share(int(((answers > 0.5) == (wanted > 0.5)).sum()), len(bits), exact, confidence)
     mean = float(errors.mean())
-    whole = exact or not np.isfinite(mean)  # a model that answers no number is not kept, whatever the interval
+    mean = mean if np.isfinite(mean) else np.inf  # of a model that answers no number
+    whole = exact or mean == np.inf
     error = Estimate(mean, mean, mean, confidence, len(bits)) if whole else student_mean(errors.tolist(), confidence)
     limit = kept_below(data.function, n)
     return Final(n, error, accuracy, exact, limit, bool(mean < limit))
@@ -343,7 +345,7 @@ def written(
     shares = right.mean(axis=1)
     return Written(
         n,
-        student_mean(shares.tolist(), confidence),
+        mean_from_samples(shares, 0, 1, confidence),
         proportions([int(right[:, -1].sum())], len(bits), confidence)[0],
         bool(shares.mean() > KEPT_ABOVE),
     )

@@ -10,7 +10,6 @@ what training asks of it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -23,48 +22,23 @@ from flipscope.basics.bits import Bits, index_bits
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import random_strings
-from flipscope.cube.expression import parse
 from flipscope.cube.functions import BooleanFunction, checked_bits
 from flipscope.data.languages import draw
+from flipscope.data.real import RealFunction
 from flipscope.training.batches import Batch, Drawn, Examples, Inputs, Labelled
 
 Answer = Literal["string", "prefixes", "scratchpad"]
 START = 2  # the symbol that a scratchpad begins with; 0 and 1 are the bits
 MAX_TABLE_BITS = 20
 _FRESH, _VALIDATION, _ROWS, _ORDER = 0x66726573, 0x76616C69, 0x726F7773, 0x6F726472  # streams of their own
-_NUMBER = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*\*\s*(.+?)\s*", re.DOTALL)
-
-RealFunction = Callable[[Bits], Float32[np.ndarray, " string"]]
 
 
 # ---------------------------------------------------------------- real-valued functions
 
 
-def real_function(text: str, n: int) -> RealFunction:
-    """A real-valued function of n bits: "mean", or a sum of Boolean expressions with weights.
-
-    >>> real_function("mean", 4)(np.array([[1, 0, 1, 1]], np.uint8)).tolist()
-    [0.75]
-    >>> real_function("0.5 * (x1 ^ x2) + 2 * x3", 3)(np.array([[1, 0, 1], [1, 1, 0]], np.uint8)).tolist()
-    [2.5, 0.0]
-    """
-    n = checked_bits(n)
-    if text.strip() == "mean":
-        return lambda bits: bits.mean(axis=1, dtype=np.float64).astype(np.float32)
-    terms: list[tuple[float, BooleanFunction]] = []
-    for part in re.split(r"(?<![eE*+])\+", text):  # not the sign of an exponent or of a weight
-        found = _NUMBER.fullmatch(part)
-        if found is None:
-            raise InputError(
-                f'{text!r} is no real-valued function: give "mean" or a weighted sum, "0.6 * (x1 ^ x2) + 0.8 * x3"'
-            )
-        terms.append((float(found[1]), parse(found[2], n)))
-    return lambda bits: sum(weight * f(bits) for weight, f in terms).astype(np.float32)  # type: ignore[union-attr]
-
-
 @dataclass(frozen=True, kw_only=True)
 class RealData:
-    """Uniformly random strings with the values of a real-valued function (`real_function`).
+    """Uniformly random strings with the values of a real-valued function (`flipscope.data.real`).
 
     `train` strings are drawn once, or fresh ones for every batch where it is None.
     """
@@ -78,7 +52,7 @@ class RealData:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        real_function(self.function, self.length)
+        RealFunction(self.function, self.length)
         for name in ("train", "validation"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
@@ -93,7 +67,7 @@ class RealData:
 
     def values(self, bits: Bits) -> Float32[np.ndarray, " string"]:
         """The function's values on these strings."""
-        return real_function(self.function, self.length)(bits)
+        return RealFunction(self.function, self.length)(bits)
 
     def validation_sets(self) -> list[Labelled]:
         """What is asked after each epoch."""
@@ -103,7 +77,7 @@ class RealData:
         """A fixed set, or fresh batches."""
         if self.train is not None:
             return self._sets()["train"]
-        f = real_function(self.function, self.length)
+        f = RealFunction(self.function, self.length)
 
         def fresh(stream: np.random.Generator) -> Batch:
             bits = random_strings(stream, batch, self.length)
