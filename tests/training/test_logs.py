@@ -89,7 +89,7 @@ def test_what_is_logged_and_when() -> None:
     steps, norms = trained.fitted.series("norm")
     assert steps == [0, 3, 6, 9, 12]
     start = Transformer(RECIPE.model, seed=2)
-    assert norms[0] == pytest.approx(math.sqrt(sum(float(p.square().sum()) for p in start.parameters())))
+    assert norms[0] == pytest.approx(math.sqrt(sum(float(p.detach().square().sum()) for p in start.parameters())))
     low, value, high = (trained.fitted.series(f"sensitivity{end}")[1][-1] for end in (".low", "", ".high"))
     assert 0 <= low <= value <= high <= 5
     # The last weights are not those that are kept, but the validation set is the same.
@@ -104,7 +104,9 @@ def test_the_norm_leaves_out_learned_positions() -> None:
         RECIPE, model=hardness(5, 8), log=(measurement("norm", every=12), measurement("blowup", 12, strings=4))
     )
     trained = recipe.train()
-    squares = {name: float(p.square().sum()) for name, p in Transformer(hardness(5, 8), seed=2).named_parameters()}
+    squares = {
+        name: float(p.detach().square().sum()) for name, p in Transformer(hardness(5, 8), seed=2).named_parameters()
+    }
     without = sum(value for name, value in squares.items() if name != "embedding.position.weight")
     assert trained.fitted.series("norm")[1][0] == pytest.approx(math.sqrt(without))
     assert len(trained.fitted.series("blowup.proxy")[1]) == 2

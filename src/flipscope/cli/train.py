@@ -244,6 +244,8 @@ def _tell(
     following = shlex.join(["flipscope", "sensitivity", str(target), "--length", str(function.n)])
     if isinstance(function, RealFunction):
         following = shlex.join(["flipscope", "blowup", str(target), "--length", str(function.n)])
+    elif arguments.labels == "bits":
+        following += " --threshold 0.5"
     if arguments.json:
         print_json(_document(arguments, trained, tested, keeper, target))
     else:
@@ -310,7 +312,7 @@ class View:
 
     def __init__(self, stream: TextIO, title: str, recipe: Recipe, keeper: Keeper) -> None:
         self._console = SafeConsole(file=stream, highlight=False)
-        self._title, self._keeper = title, keeper
+        self._title, self._keeper, self._real = title, keeper, is_real(title)
         self._most = recipe.protocol.most_steps(recipe.data.train) or 1
         self._moment: Moment | None = None
         self._epoch: Epoch | None = None
@@ -357,7 +359,7 @@ class View:
             return f"{self._title}: begins"
         done, here = self._moment.step, self._moment.step - self._first
         said = [f"{self._title}: step {done:,} of {self._most:,}", f"loss {self._moment.loss:.4f}"]
-        if self._epoch is not None:
+        if self._epoch is not None and not self._real:
             said.append(f"validation accuracy {self._epoch.validation_accuracy:.3f}")
         left = (time.monotonic() - self._start) / here * (self._most - done)
         return ", ".join([*said, f"about {span(left)} left"])

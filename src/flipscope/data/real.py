@@ -54,8 +54,8 @@ class RealFunction:
     def __call__(self, bits: Bits) -> Float32[np.ndarray, " string"]:
         """Its values on strings [string, position]."""
         if not self._terms:
-            return bits.mean(axis=1, dtype=np.float64).astype(np.float32)
+            return np.asarray(bits.mean(axis=1, dtype=np.float64), np.float32)
         total = np.zeros(len(bits))
         for weight, f in self._terms:
             total += weight * f(bits)
-        return total.astype(np.float32)
+        return np.asarray(total, np.float32)

@@ -18,6 +18,7 @@ from flipscope.training.fit import Accuracy
 from flipscope.training.recipe import Trained
 from flipscope.training.sets import RealData
 
+BLOWUP = "How far can its layer norms blow a change up?"
 WORDS = {"steps": "all of them", "goal": "its goal was reached", "diverged": "the loss was no number any more"}
 
 
@@ -46,9 +47,7 @@ def trained_page(
     parts: list[RenderableType] = [
         facts(rows),
         Text(),
-        note(
-            "How far can its layer norms blow a change up?" if real else f"What average sensitivity did it learn?{hint}"
-        ),
+        note(BLOWUP if real else f"What average sensitivity did it learn?{hint}"),
         Text(f"  {following}"),
     ]
     return panel(title, parts)

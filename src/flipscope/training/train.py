@@ -59,8 +59,9 @@ def train(
     are drawn once. It takes `steps` steps, or fewer if the validation accuracy reaches the `goal`, and keeps the
     weights of the smallest validation loss, or the last ones (keep="last"). The loss is the binary cross entropy unless
     given, for real values the squared error. The learning rate is halved where the loss stays, unless constant_rate.
-    `log` are measurements on the way (`flipscope.training.named.measurement`), found in `trained.fitted.log`. With a `checkpoint`, the name of a file, an interrupted training goes on
-    when it is called again in the same way.
+    `log` are measurements on the way (`flipscope.training.named.measurement`), found in `trained.fitted.log`.
+
+    With a `checkpoint`, the name of a file, an interrupted training goes on when it is called again in the same way.
 
     >>> import flipscope
     >>> trained = flipscope.train("majority(9)", steps=100, width=16, layers=1)
