@@ -14,6 +14,7 @@ from flipscope.basics.errors import InputError
 from flipscope.models import hardness
 from flipscope.models.seq2seq_config import Seq2SeqConfig
 from flipscope.models.transformer import Transformer
+from flipscope.training.named import measurement
 from flipscope.training.protocols import (
     final,
     hardness_protocol,
@@ -61,6 +62,15 @@ def test_the_same_recipe_has_the_same_name(function: str) -> None:
     one, two = hardness_recipe(function, 6, 1), hardness_recipe(function, 6, 1)
     assert one == two
     assert one.digest == two.digest != hardness_recipe(function, 6, 2).digest
+
+
+def test_recipes_keep_their_names() -> None:
+    # If one changes, its stored models are trained again.
+    assert hardness_recipe("parity", 10, 0).digest[:16] == "c416ce6ee5b4c62b"
+    assert hardness_recipe("mean", 10, 0).digest[:16] == "55383a9d00a8e916"
+    assert scratchpad_recipe(16, 0).digest[:16] == "94e87574227cbb0f"
+    logged = hardness_recipe("parity", 10, 0, log=[measurement("norm", 50)])
+    assert logged.digest[:16] == "4e44582310c56d48"
 
 
 def test_a_recipe_learns_and_is_kept() -> None:
