@@ -103,23 +103,8 @@ def test_the_defaults_of_the_command_are_those_of_python() -> None:
 
 
 def test_a_real_valued_function(run: Run) -> None:
-    call = (
-        *[
-            "train",
-            "mean",
-            "-n",
-            "4",
-            "-o",
-            "mean.safetensors",
-            "--preset",
-            "hardness",
-            "--width",
-            "8",
-            "--steps",
-            "40",
-        ],
-    )
-    log = (*["--log", "norm", "--log", "validation", "--log-every", "20"],)
+    call = ("train", "mean", "-n", "4", "-o", "mean.safetensors", "--width", "8", "--heads", "1", "--steps", "40")
+    log = ("--log", "norm", "--log", "validation", "--log-every", "20")
     code, out, _ = run(*call, *log, "--json")
     assert code == 0
     told = json.loads(out)
