@@ -102,6 +102,34 @@ def test_the_defaults_of_the_command_are_those_of_python() -> None:
         assert build_parser("train").parse_args(["train", "x1", "-o", "f", "--preset", preset]).preset == preset
 
 
+def test_a_real_valued_function(run: Run) -> None:
+    call = ("train", "mean", "-n", "4", "-o", "mean.safetensors", "--width", "8", "--heads", "1", "--steps", "40")
+    log = ("--log", "norm", "--log", "validation", "--log-every", "20")
+    code, out, _ = run(*call, *log, "--json")
+    assert code == 0
+    told = json.loads(out)
+    recipe = Recipe.from_json(told["recipe"])
+    assert (recipe.data.function, recipe.data.length, recipe.protocol.loss) == ("mean", 4, "mse")
+    assert [line["step"] for line in told["log"]] == [0, 20, 40]
+    assert set(told["log"][1]) == {"step", "loss", "norm", "validation.loss", "validation.accuracy"}
+    code, out, _ = run(*call, *log)
+    assert code == 0
+    assert "squared error" in out
+    assert "flipscope blowup mean.safetensors --length 4" in out
+
+
+def test_the_options_reach_the_recipe(train: Run) -> None:
+    options = "--loss mse --labels bits --clip 0.5 --decay-on matrices --constant-rate --keep last --optimiser adamw"
+    code, out, _ = train("--json", *options.split())
+    assert code == 0
+    protocol = Recipe.from_json(json.loads(out)["recipe"]).protocol
+    found = (protocol.loss, protocol.labels, protocol.clip, protocol.decay_on, protocol.decay_after, protocol.restore)
+    assert found == ("mse", "bits", 0.5, "matrices", None, "last")
+    code, out, _ = train(*options.split())
+    assert code == 0
+    assert "--length 5 --threshold 0.5" in out
+
+
 # ---------------------------------------------------------------- going on
 
 KILLED = """
@@ -222,6 +250,13 @@ def test_divergence(train: Run) -> None:
         (("majority(5)", "-o", "m", "--seed", "-1"), "seed"),
         (("majority(5)", "-o", "m", "--checkpoint-seconds", "-1"), "between checkpoints"),
         (("majority(5)", "-o", "m", "--dropout", "1"), "dropout"),
+        (("majority(5)", "-o", "m", "--clip", "0"), "clip=0.0 must be a positive number"),
+        (("majority(5)", "-o", "m", "--labels", "bits"), "labels='bits' is a scale of squared errors"),
+        (("majority(5)", "-o", "m", "--log", "trace"), "'trace' is no measurement: known are validation"),
+        (("majority(5)", "-o", "m", "--log", "norm", "--log-every", "0"), "log-every must be a whole number"),
+        (("mean", "-o", "m"), "is a real-valued function: give its number of bits with -n"),
+        (("mean", "-n", "4", "-o", "m", "--loss", "bce"), "it takes loss='mse', not 'bce'"),
+        (("0.5 * x1 + x2", "-n", "4", "-o", "m"), "is no real-valued function"),
     ],
 )
 def test_bad_input_is_one_sentence(run: Run, arguments: tuple[str, ...], message: str) -> None:

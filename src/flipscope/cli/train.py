@@ -22,6 +22,7 @@ from flipscope.cli.common import print_json, sampling
 from flipscope.cli.live import BAR, LINE_SECONDS, QUIET_SECONDS
 from flipscope.cube.expression import parse
 from flipscope.cube.functions import BooleanFunction
+from flipscope.data.real import RealFunction, is_real
 from flipscope.lab.context import CHECKPOINT, LOCK
 from flipscope.lab.run.resources import one_thread
 from flipscope.lab.store import locks
@@ -39,14 +40,22 @@ EXAMPLES = """
   flipscope train "majority(40)" -o model.safetensors
   flipscope train "parity(20)" --width 64 --layers 2 --steps 5000 -o parity.safetensors
   flipscope train "maj(x1..x5) ^ x6" -n 30 --preset hardness --train-strings 10000 -o hard.safetensors
+  flipscope train mean -n 20 --preset hardness --log norm --log blowup --log-every 50 -o mean.safetensors
+  flipscope train "parity(10)" --preset hardness --optimiser adamw --learning-rate 3e-4 --weight-decay 0.1 \\
+      --batch 1024 --steps 10000 --loss mse --labels bits --constant-rate --keep last -o paper.safetensors
 """
 SIZES = ("width", "layers", "heads", "ffn_width", "dropout")
+CHOICES = {
+    "labels": "what 0 and 1 stand for with --loss mse: -1 and +1, or themselves",
+    "decay-on": "weights that decay: all, or without biases, norms and embeddings",
+    "keep": "weights of the smallest validation loss, or the last",
+}
 TESTED = 10_000  # fresh strings that the accuracy is measured on
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What it takes."""
-    parser.add_argument("expression", metavar="EXPR", help='such as "majority(40)" or "maj(x1..x5) ^ x6"')
+    parser.add_argument("expression", metavar="EXPR", help='such as "majority(40)" or "maj(x1..x5) ^ x6"; or "mean"')
     parser.add_argument("-n", type=int, metavar="N", help="number of bits (default: as many as the expression uses)")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the model, such as model.safetensors")
     parser.add_argument(
@@ -71,9 +80,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     for name, choices in (
         ("init", ("pytorch", "uniform", "gaussian", "xavier_uniform", "xavier_normal")),
         ("optimiser", ("adam", "adamw", "sgd")),
-        ("loss", ("bce", "mse")),
+        ("labels", ("signs", "bits")),
+        ("decay-on", ("all", "matrices")),
+        ("keep", ("best", "last")),
     ):
-        parser.add_argument(f"--{name}", choices=choices, default=choices[0], help=f"(default {choices[0]})")
+        about = f"{CHOICES[name]} " if name in CHOICES else ""
+        parser.add_argument(f"--{name}", choices=choices, default=choices[0], help=f"{about}(default {choices[0]})")
+    parser.add_argument("--loss", choices=("bce", "mse"), help="(default bce, and mse for a real-valued function)")
+    parser.add_argument("--clip", type=float, metavar="X", help="largest norm of the gradient (default: any)")
+    parser.add_argument("--constant-rate", action="store_true", help="never lower the learning rate")
+    parser.add_argument(
+        "--log", action="append", default=[], metavar="NAME",
+        help="measure this on the way: validation, norm, blowup, sensitivity, sharpness; may be repeated",
+    )  # fmt: skip
+    parser.add_argument("--log-every", type=int, default=100, metavar="K", help="steps between (default 100)")
     parser.add_argument(
         "--train-strings", type=int, metavar="M", help="a fixed set of so many (default: fresh ones for every step)"
     )
@@ -100,10 +120,11 @@ def run(arguments: argparse.Namespace) -> int:
         return _train(arguments, function, target)
 
 
-def _checked(arguments: argparse.Namespace) -> BooleanFunction:
+def _checked(arguments: argparse.Namespace) -> BooleanFunction | RealFunction:
     """The function, after making sure that what is asked for can be held and done, before PyTorch is loaded."""
     check_confidence(arguments.confidence)
-    function = parse(arguments.expression, arguments.n)
+    function = _function(arguments.expression, arguments.n)
+    check_count("log-every", arguments.log_every)
     steps, batch = check_count("steps", arguments.steps), check_count("batch", arguments.batch)
     config = configured(arguments.preset, function.n, _sizes(arguments))
     check_model(config, 16)  # weights, gradients and two moments
@@ -113,18 +134,29 @@ def _checked(arguments: argparse.Namespace) -> BooleanFunction:
     return function
 
 
+def _function(expression: str, n: int | None) -> BooleanFunction | RealFunction:
+    if not is_real(expression):
+        return parse(expression, n)
+    if n is None:
+        raise InputError(f"{expression!r} is a real-valued function: give its number of bits with -n")
+    return RealFunction(expression, n)
+
+
 def _sizes(arguments: argparse.Namespace) -> dict[str, int | float]:
     return {name: value for name in SIZES if (value := getattr(arguments, name)) is not None}
 
 
-def _train(arguments: argparse.Namespace, function: BooleanFunction, target: Path) -> int:
+def _train(arguments: argparse.Namespace, function: BooleanFunction | RealFunction, target: Path) -> int:
     from flipscope.training.checkpoints import Keeper, sweep
+    from flipscope.training.named import measurement
     from flipscope.training.train import recipe_for
 
     names = (
-        "steps", "batch", "learning_rate", "seed", "init", "optimiser", "weight_decay", "loss", "train_strings", "goal"
+        "steps", "batch", "learning_rate", "seed", "init", "optimiser", "weight_decay", "loss", "train_strings", "goal",
+        "labels", "clip", "decay_on", "constant_rate", "keep",
     )  # fmt: skip
     given = {name: getattr(arguments, name) for name in names}
+    given["log"] = [measurement(name, arguments.log_every) for name in arguments.log]
     recipe = recipe_for(arguments.expression, arguments.preset, length=function.n, sizes=_sizes(arguments), **given)
     keeper = Keeper(
         target.with_name(target.name + CHECKPOINT),
@@ -201,35 +233,45 @@ def _diverged(trained: Trained) -> str:
 
 
 def _tell(
-    arguments: argparse.Namespace, function: BooleanFunction, trained: Trained, keeper: Keeper, target: Path
+    arguments: argparse.Namespace,
+    function: BooleanFunction | RealFunction,
+    trained: Trained,
+    keeper: Keeper,
+    target: Path,
 ) -> int:
     """Say what came of it: the accuracy on strings that were not trained on, and what to do next."""
     tested = _tested(function, trained, arguments)
     following = shlex.join(["flipscope", "sensitivity", str(target), "--length", str(function.n)])
+    if isinstance(function, RealFunction):
+        following = shlex.join(["flipscope", "blowup", str(target), "--length", str(function.n)])
+    elif arguments.labels == "bits":
+        following += " --threshold 0.5"
     if arguments.json:
         print_json(_document(arguments, trained, tested, keeper, target))
     else:
         from flipscope.report.terminal import show
         from flipscope.report.training import trained_page
 
-        average = _average(function)
+        average = None if isinstance(function, RealFunction) else _average(function)
         show(trained_page(arguments.expression, trained, tested, keeper.resumed_at, average, str(target), following))
     if trained.fitted.stopped == "diverged":
         raise RunError(f"{_diverged(trained)}; {target} has the weights of epoch {trained.fitted.kept_epoch}")
     return 0
 
 
-def _tested(function: BooleanFunction, trained: Trained, arguments: argparse.Namespace) -> Accuracy:
+def _tested(function: BooleanFunction | RealFunction, trained: Trained, arguments: argparse.Namespace) -> Accuracy:
     """The accuracy on uniformly random strings, from a stream that the training has not seen."""
     import numpy as np
 
     from flipscope.basics.seeds import random_strings
-    from flipscope.data.languages import LabelledStrings
+    from flipscope.training.batches import Examples
     from flipscope.training.fit import evaluate
 
     bits = random_strings(np.random.default_rng([arguments.seed, TESTED]), TESTED, function.n)
-    loss = arguments.loss
-    return evaluate(trained.model, LabelledStrings(bits, function(bits)), loss=loss, confidence=arguments.confidence)
+    assert trained.recipe is not None
+    aim = trained.recipe.protocol.aim
+    data = Examples(bits, function(bits))
+    return evaluate(trained.model, data, loss=aim.loss, labels=aim.labels, confidence=arguments.confidence)
 
 
 def _average(function: BooleanFunction) -> Fraction | None:
@@ -261,7 +303,7 @@ def _document(
         "accuracy": tested.accuracy.as_json(),
         "loss": tested.loss,
         "resumed_at": keeper.resumed_at,
-        **{name: fitted[name] for name in ("steps", "strings", "seconds", "stopped", "kept_epoch", "history")},
+        **{name: fitted[name] for name in ("steps", "strings", "seconds", "stopped", "kept_epoch", "history", "log")},
     }
 
 
@@ -270,7 +312,7 @@ class View:
 
     def __init__(self, stream: TextIO, title: str, recipe: Recipe, keeper: Keeper) -> None:
         self._console = SafeConsole(file=stream, highlight=False)
-        self._title, self._keeper = title, keeper
+        self._title, self._keeper, self._real = title, keeper, is_real(title)
         self._most = recipe.protocol.most_steps(recipe.data.train) or 1
         self._moment: Moment | None = None
         self._epoch: Epoch | None = None
@@ -317,7 +359,7 @@ class View:
             return f"{self._title}: begins"
         done, here = self._moment.step, self._moment.step - self._first
         said = [f"{self._title}: step {done:,} of {self._most:,}", f"loss {self._moment.loss:.4f}"]
-        if self._epoch is not None:
+        if self._epoch is not None and not self._real:
             said.append(f"validation accuracy {self._epoch.validation_accuracy:.3f}")
         left = (time.monotonic() - self._start) / here * (self._most - done)
         return ", ".join([*said, f"about {span(left)} left"])

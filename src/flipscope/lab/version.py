@@ -50,8 +50,8 @@ def code_version(study: Study) -> str:
 
 @functools.cache
 def definition_version(module: str, name: str) -> str:
-    """SHA-256 of the code of one definition of flipscope, and of all that it reaches."""
-    reach = Reach("flipscope")
+    """SHA-256 of the code of one definition, and of all that it reaches in flipscope and in its own package."""
+    reach = Reach(module.partition(".")[0])
     reach.add(module, name)
     return digest(reach.found())
 

@@ -16,11 +16,13 @@ from torch import Tensor, nn
 from flipscope.basics.errors import InputError
 from flipscope.basics.limits import check_memory
 from flipscope.models.config import TransformerConfig
-from flipscope.models.header import KEY, VERSION, read_config
+from flipscope.models.header import KEY, VERSION, read_any
+from flipscope.models.seq2seq import Seq2Seq
+from flipscope.models.seq2seq_config import Seq2SeqConfig
 from flipscope.models.transformer import Block, Transformer
 
 
-def save(model: Transformer, path: str | os.PathLike[str], notes: Mapping[str, str] | None = None) -> None:
+def save(model: Transformer | Seq2Seq, path: str | os.PathLike[str], notes: Mapping[str, str] | None = None) -> None:
     """Write the model to the path, where there is always either the old file or the whole new one.
 
     `notes` are further entries of the file's metadata, such as how the model was trained. `load` reads it again.
@@ -75,12 +77,20 @@ def load(path: str | os.PathLike[str]) -> Transformer:
     ...     load(f"{folder}/model.safetensors").config.width
     16
     """
+    model = load_any(path)
+    if not isinstance(model, Transformer):
+        raise InputError(f"{path} is an encoder-decoder, and a transformer is wanted here: give another file")
+    return model
+
+
+def load_any(path: str | os.PathLike[str]) -> Transformer | Seq2Seq:
+    """The model in the file, a transformer or an encoder-decoder, in evaluation mode."""
     source = Path(path)
     try:
         if not source.is_file():
             raise InputError(f"{source} is not a file")
         with safe_open(source, framework="pt") as file:
-            config = read_config(source, file.metadata() or {})
+            config = read_any(source, file.metadata() or {})
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
             model = _blank(source, config, len(shapes))
             _check_shapes(source, model, shapes)
@@ -97,9 +107,13 @@ def load(path: str | os.PathLike[str]) -> Transformer:
     return model.eval()
 
 
-def _blank(source: Path, config: TransformerConfig, tensors: int) -> Transformer:
+def _blank(source: Path, config: TransformerConfig | Seq2SeqConfig, tensors: int) -> Transformer | Seq2Seq:
     """The model without numbers; only if the file's tensors are enough for its layers, for each takes time to make."""
     try:
+        if isinstance(config, Seq2SeqConfig):
+            if config.layers <= tensors:
+                return config.network(seed=None)
+            raise OverflowError
         with torch.device("meta"):
             full, bare = (len(list(Block(config, has_mlp).parameters())) for has_mlp in (True, False))
         if config.mlp_count * full + (config.layers - config.mlp_count) * bare <= 2 * tensors:
@@ -109,7 +123,7 @@ def _blank(source: Path, config: TransformerConfig, tensors: int) -> Transformer
     raise InputError(f"{source} is far too small for the sizes in its configuration")
 
 
-def _check_shapes(source: Path, model: Transformer, shapes: Mapping[str, tuple[int, ...]]) -> None:
+def _check_shapes(source: Path, model: nn.Module, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Raise InputError unless the file has exactly the model's tensors, in their shapes."""
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     if missing := expected.keys() - shapes.keys():

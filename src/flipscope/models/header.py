@@ -10,6 +10,7 @@ from typing import Any
 
 from flipscope.basics.errors import InputError
 from flipscope.models.config import TransformerConfig
+from flipscope.models.seq2seq_config import Seq2SeqConfig
 from flipscope.models.size import check_model
 
 VERSION = 1
@@ -41,6 +42,14 @@ def peek(path: str) -> TransformerConfig | None:
 
 
 def read_config(source: Path, metadata: Mapping[str, str]) -> TransformerConfig:
+    """The configuration in the metadata of a transformer's file."""
+    config = read_any(source, metadata)
+    if not isinstance(config, TransformerConfig):
+        raise InputError(f"{source} is an encoder-decoder, and a transformer is wanted here: give another file")
+    return config
+
+
+def read_any(source: Path, metadata: Mapping[str, str]) -> TransformerConfig | Seq2SeqConfig:
     """The configuration in a file's metadata."""
     if KEY not in metadata:
         raise InputError(f"{source} is not a flipscope model: its metadata has no entry {KEY!r}")
@@ -55,6 +64,6 @@ def read_config(source: Path, metadata: Mapping[str, str]) -> TransformerConfig:
     if version != VERSION or not isinstance(fields, dict):
         raise InputError(f"{source} has a damaged metadata entry {KEY!r}")
     try:
-        return TransformerConfig.from_dict(fields)
+        return Seq2SeqConfig.from_dict(fields) if "kind" in fields else TransformerConfig.from_dict(fields)
     except InputError as error:
         raise InputError(f"{source} has a configuration that is not valid: {error}") from error

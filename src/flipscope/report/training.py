@@ -16,7 +16,9 @@ from flipscope.report.models import facts, note, panel
 from flipscope.report.terminal import number
 from flipscope.training.fit import Accuracy
 from flipscope.training.recipe import Trained
+from flipscope.training.sets import RealData
 
+BLOWUP = "How far can its layer norms blow a change up?"
 WORDS = {"steps": "all of them", "goal": "its goal was reached", "diverged": "the loss was no number any more"}
 
 
@@ -37,17 +39,26 @@ def trained_page(
         ("model", f"{shape(trained.model.config.as_dict())}, {count:,} parameters"),
         ("trained", f"{fitted.steps:,} steps, {fitted.strings:,} strings, {span(fitted.seconds)}{again}"),
         ("kept", f"epoch {fitted.kept_epoch} of {len(fitted.history)}; {WORDS.get(fitted.stopped, fitted.stopped)}"),
-        ("accuracy", f"{number(tested.accuracy)}, on {tested.strings:,} random strings"),
+        _told(trained, tested),
         ("file", path),
     ]
     hint = "" if average is None else f" The function itself has {number(float(average))}."
+    real = rows[-2][0] != "accuracy"
     parts: list[RenderableType] = [
         facts(rows),
         Text(),
-        note(f"What average sensitivity did it learn?{hint}"),
+        note(BLOWUP if real else f"What average sensitivity did it learn?{hint}"),
         Text(f"  {following}"),
     ]
     return panel(title, parts)
+
+
+def _told(trained: Trained, tested: Accuracy) -> tuple[str, str]:
+    """How good it is: the accuracy, or the error where values are real."""
+    on = f"on {tested.strings:,} random strings"
+    if trained.recipe is not None and isinstance(trained.recipe.data, RealData):
+        return "squared error", f"{number(tested.loss)}, {on}"
+    return "accuracy", f"{number(tested.accuracy)}, {on}"
 
 
 def models_page(rows: Sequence[Mapping[str, Any]], results: str) -> RenderableType:

@@ -17,11 +17,10 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from flipscope.basics.errors import InputError
-from flipscope.models.checkpoint import load, model_tensors, save
-from flipscope.models.transformer import Transformer
+from flipscope.models.checkpoint import load_any, model_tensors, save
 from flipscope.training.checkpoints import SEAL, NotWhole, seal
 from flipscope.training.fit import Epoch, Fitted
-from flipscope.training.recipe import Recipe, Trained
+from flipscope.training.recipe import Network, Recipe, Trained
 
 VERSION = 1
 KEY = "flipscope.training"  # metadata entry: {"version", "recipe", "digest", "fitted", "finished", ...} as JSON
@@ -60,7 +59,7 @@ def read(path: str | os.PathLike[str]) -> Trained:
     text, sealed = _metadata(source)
     described = _described(source, text)
     try:
-        model = load(source)
+        model = load_any(source)
     except InputError as error:
         raise NotWhole(f"{source} is damaged: {error}") from error
     if sealed != _seal(model, text):
@@ -74,7 +73,7 @@ def describe(path: str | os.PathLike[str]) -> Description:
     return _described(source, _metadata(source)[0])
 
 
-def _seal(model: Transformer, text: str) -> str:
+def _seal(model: Network, text: str) -> str:
     config = json.dumps(model.config.as_dict(), sort_keys=True)
     return seal(model_tensors(model), {KEY: text, "config": config})
 
@@ -99,6 +98,7 @@ def _described(path: Path, text: str) -> Description:
             raise NotWhole(f"{path} is of format {document['version']}, and this flipscope reads {VERSION}")
         fitted = document["fitted"]
         history = tuple(Epoch(**line) for line in fitted.pop("history"))
+        fitted["log"] = tuple(fitted.get("log", ()))
         recipe = Recipe.from_json(document["recipe"])
         return Description(recipe, Fitted(history, **fitted), document["finished"], document["notes"])
     except NotWhole:

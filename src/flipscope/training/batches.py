@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -13,10 +14,13 @@ from torch import Tensor
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import generators, random_strings
+from flipscope.training.targets import Aim
 
-Loss = Literal["bce", "mse"]
+Inputs = Literal["bits", "tokens", "numbers"]  # 0 and 1; whole numbers from 0 on; anything, such as images
+INPUTS: tuple[Inputs, ...] = ("bits", "tokens", "numbers")
 _ASKED = 256  # strings by whose labels a language is told from another
-Batch: TypeAlias = tuple[Any, Any]  # strings [string, position], labels [string]: arrays or tensors
+# Strings [string, position], labels [string] or [string, position]: arrays or tensors.
+Batch: TypeAlias = tuple[Any, Any]
 
 
 @runtime_checkable
@@ -27,6 +31,14 @@ class Labelled(Protocol):
     def bits(self) -> Any: ...
     @property
     def labels(self) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Inputs of any kind, the first axis being the string, and a label or labels for each."""
+
+    bits: Any
+    labels: Any
 
 
 @runtime_checkable
@@ -46,8 +58,10 @@ class Resumable(Protocol):
 class Shuffled:
     """Batches of a fixed set, in a new order each time it is gone through; the last may be smaller."""
 
-    def __init__(self, data: Labelled, batch: int, seed: int | np.random.Generator = 0) -> None:
-        self._bits, self._labels = as_tensors(data.bits, data.labels, "train")
+    def __init__(
+        self, data: Labelled, batch: int, seed: int | np.random.Generator = 0, inputs: Inputs = "bits"
+    ) -> None:
+        self._bits, self._labels = as_tensors(data.bits, data.labels, "train", inputs)
         self.batch = check_count("batch", batch)
         [self._stream] = generators(seed, 1)
         self._begun = self._stream.bit_generator.state  # when the epoch began
@@ -106,6 +120,39 @@ class Fresh:
         return fingerprint([labels, torch.tensor([self.n, self.batch, self.steps])])
 
 
+class Drawn:
+    """Batches that a function draws from a stream when asked for; an epoch is `steps` of them.
+
+    The function is given a random generator, and must take all its randomness from it.
+    """
+
+    def __init__(
+        self, draw: Callable[[np.random.Generator], Batch], steps: int, seed: int | np.random.Generator = 0
+    ) -> None:
+        self.draw, self.steps = draw, check_count("steps", steps)
+        [self._stream] = generators(seed, 1)
+        self._given = self._skipped = 0
+
+    def __iter__(self) -> Iterator[Batch]:
+        self._given, self._skipped = self._skipped, 0
+        while self._given < self.steps:
+            batch = self.draw(self._stream)
+            self._given += 1
+            yield batch
+        self._given = 0
+
+    def state(self) -> dict[str, Any]:
+        return {"stream": self._stream.bit_generator.state, "given": self._given}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        self._stream.bit_generator.state = state["stream"]
+        self._given = self._skipped = state["given"]
+
+    def fingerprint(self) -> str:
+        some = self.draw(np.random.default_rng(0))
+        return fingerprint([*(torch.tensor(np.asarray(part)) for part in some), torch.tensor([self.steps])])
+
+
 def fingerprint(tensors: Iterable[Tensor]) -> str:
     """SHA-256 of the tensors: their types, their shapes and every bit of them."""
     found = hashlib.sha256()
@@ -116,35 +163,35 @@ def fingerprint(tensors: Iterable[Tensor]) -> str:
     return found.hexdigest()
 
 
-def as_tensors(bits: Any, labels: Any, name: str) -> tuple[Tensor, Tensor]:
-    """Strings in uint8, and one finite label each."""
+def as_tensors(bits: Any, labels: Any, name: str, inputs: Inputs = "bits") -> tuple[Tensor, Tensor]:
+    """Bits in uint8, tokens or numbers as they are, and one finite label each, or one for each of its positions."""
     strings, wanted = (
         value if isinstance(value, Tensor) else torch.tensor(np.asarray(value)) for value in (bits, labels)
     )
-    if strings.ndim != 2 or len(strings) == 0:
+    if len(strings.shape) < 2 or (strings.ndim != 2 and inputs != "numbers") or len(strings) == 0:
         raise InputError(f"bits of shape {tuple(strings.shape)} in {name} must be [string, position], one or more")
-    if tuple(wanted.shape) != (len(strings),):
+    if wanted.ndim not in (1, 2) or len(wanted) != len(strings) or 0 in wanted.shape:
         raise InputError(
-            f"labels of shape {tuple(wanted.shape)} in {name} must be one for each of {len(strings)} strings"
+            f"labels of shape {tuple(wanted.shape)} in {name} must be one for each of {len(strings)} strings, "
+            "or one for each of their positions"
         )
-    if not bool(((strings == 0) | (strings == 1)).all()):
-        raise InputError(f"bits in {name} must be 0 or 1")
+    _check_inputs(strings, name, inputs)
     if not bool(wanted.isfinite().all()):
         raise InputError(f"labels in {name} must be finite numbers: some are not")
-    return strings.to(torch.uint8), wanted
+    return strings.to(torch.uint8) if inputs == "bits" else strings, wanted
 
 
-def as_targets(labels: Tensor, name: str, loss: Loss) -> Tensor:
-    """What logits are compared with: 0 and 1; for mse -1 and +1, or the labels where they are real numbers."""
-    if loss == "mse" and labels.is_floating_point():
-        return labels
-    if not bool(((labels == 0) | (labels == 1)).all()):
-        raise InputError(f"labels in {name} must be 0 or 1, or floating-point numbers with loss='mse'")
-    targets = labels.to(torch.float32)
-    return 2 * targets - 1 if loss == "mse" else targets
+def _check_inputs(strings: Tensor, name: str, inputs: Inputs) -> None:
+    """Raise InputError unless the inputs are what they are said to be."""
+    if inputs == "bits" and not bool(((strings == 0) | (strings == 1)).all()):
+        raise InputError(f"bits in {name} must be 0 or 1: for other symbols say inputs='tokens'")
+    if inputs == "tokens" and (strings.is_floating_point() or bool((strings < 0).any())):
+        raise InputError(f"tokens in {name} must be whole numbers from 0 on")
+    if inputs == "numbers" and not bool(strings.isfinite().all()):
+        raise InputError(f"inputs in {name} must be finite numbers: some are not")
 
 
-def checked(bits: Any, labels: Any, name: str, loss: Loss) -> tuple[Tensor, Tensor]:
-    """Strings in uint8 and their targets."""
-    strings, wanted = as_tensors(bits, labels, name)
-    return strings, as_targets(wanted, name, loss)
+def checked(bits: Any, labels: Any, name: str, aim: Aim, inputs: Inputs = "bits") -> tuple[Tensor, Tensor]:
+    """Inputs and their targets."""
+    strings, wanted = as_tensors(bits, labels, name, inputs)
+    return strings, aim.targets(wanted, name)

@@ -11,26 +11,31 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, proportions
 from flipscope.basics.seeds import generators
 from flipscope.models.modes import eval_mode, modes_kept
-from flipscope.models.readout import binary_logit, logits_for
-from flipscope.training.batches import Batch, Labelled, Loss, Shuffled, checked
+from flipscope.models.readout import logits_for
+from flipscope.training.batches import INPUTS, Batch, Inputs, Labelled, Shuffled, checked
 from flipscope.training.checkpoints import Keeper
+from flipscope.training.logs import Line, Log, Recorder, series
 from flipscope.training.memory import Memory
+from flipscope.training.targets import Aim, Labels, Loss
 
 Optimiser = Literal["adam", "adamw", "sgd"]
+DecayOn = Literal["all", "matrices"]
+# A further part of the loss, from the model, a batch (inputs, targets) and the model's outputs for it: a mean over the
+# strings of that batch, for large batches are computed in parts.
+Term: TypeAlias = Callable[[nn.Module, tuple[Tensor, Tensor], Tensor], Tensor]
 Stop = Literal["patience", "epochs", "steps", "seconds", "goal", "callback", "diverged"]
 
 _OPTIMISERS: Mapping[str, type[torch.optim.Optimizer]] = {
@@ -43,6 +48,8 @@ _DECISIVE = (
     "learning_rate", "batch", "optimiser", "weight_decay", "loss", "decay_after", "decay_factor", "stop_after",
     "max_epochs", "max_steps", "restore",
 )  # fmt: skip
+# And those that came later: a checkpoint names them only where they are not as they always were.
+_LATER: Mapping[str, Any] = {"labels": "signs", "inputs": "bits", "clip": None, "decay_on": "all"}
 _POSITIONS = 6_400  # of a part of a batch: with 64 strings of 100 bits the activations of a layer stay in the cache
 
 
@@ -80,11 +87,19 @@ class Fitted:
     strings: int  # trained on, each as often as it was used
     seconds: float
     stopped: Stop
+    log: tuple[Line, ...] = ()  # what was measured on the way: see `flipscope.training.logs`
+
+    def series(self, name: str) -> tuple[list[int], list[float]]:
+        """The steps at which something was logged, and its values."""
+        return series(self.log, name)
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How many strings a model gets right, with the interval of its accuracy on the strings they were drawn from."""
+    """How many strings a model gets right, with the interval of its accuracy on the strings they were drawn from.
+
+    Where the labels are of every position a string is right if each of its positions is.
+    """
 
     correct: int
     strings: int
@@ -129,14 +144,19 @@ class Plateau:
 def fit(
     model: nn.Module,
     train: Labelled | Iterable[Batch],
-    validation: Labelled,
+    validation: Labelled | Sequence[Labelled],
     *,
     learning_rate: float,
     batch: int | None = None,
     seed: int | np.random.Generator = 0,
     optimiser: Optimiser = "adam",
     weight_decay: float = 0.0,
+    decay_on: DecayOn = "all",
+    clip: float | None = None,
     loss: Loss = "bce",
+    labels: Labels = "signs",
+    inputs: Inputs = "bits",
+    terms: Sequence[Term] = (),
     decay_after: int | None = 5,
     decay_factor: float = 0.5,
     stop_after: int | None = 10,
@@ -148,14 +168,20 @@ def fit(
     callback: Callable[[Moment], object] | None = None,
     until: Callable[[Epoch], bool] | None = None,
     progress: Callable[[Epoch], object] | None = None,
+    log: Sequence[Log] = (),
     keeper: Keeper | None = None,
 ) -> Fitted:
     """Train the model in place and return how it went; it ends with the weights of the smallest validation loss.
 
-    The model maps bits [string, position] in uint8 to one logit per string, positive for 1, or to two. loss "bce" is
-    the binary cross entropy; "mse" is the squared distance to +1 for label 1 and -1 for label 0, or to the labels
-    themselves where they are floating-point numbers. `batch` and `seed` are for a fixed set; other sources bring their
-    own. weight_decay is L2 for adam and sgd, and decoupled for adamw.
+    The model maps bits [string, position] in uint8 to one logit per string, positive for 1, or to two; with
+    inputs="tokens" whole numbers, with "numbers" anything. Labels are one per string, or [string, position]. loss "bce"
+    is the binary cross entropy; "ce" that of classes; "mse" is the squared distance to +1 for label 1 and -1 for label
+    0, with labels="bits" to 1 and 0, or to the labels themselves where they are floating-point numbers. `validation`
+    may be several sets, such as one per length. `batch` and `seed` are for a fixed set; other sources bring their own.
+
+    weight_decay is L2 for adam and sgd, and decoupled for adamw; decay_on="matrices" leaves out biases, norms and
+    embeddings. `clip` is the largest norm of the gradient. `terms` are added to the loss that is differentiated, and
+    are no part of the one that is told. `log` measures the model every so many steps: see `flipscope.training.logs`.
 
     Training stops by the plateau rule, after max_epochs, max_steps or max_seconds, when `until` says so of an epoch,
     when `callback`, called after every `every`-th step, returns True, or at a loss that is not finite ("diverged").
@@ -177,17 +203,21 @@ def fit(
     4
     """
     given = dict(locals())
-    check_settings(learning_rate, weight_decay, decay_factor, max_seconds, optimiser, loss, restore)
+    check_settings(learning_rate, weight_decay, decay_factor, max_seconds, optimiser, restore, clip, decay_on)
     for name, value in (("max_epochs", max_epochs), ("max_steps", max_steps), ("every", every)):
         if value is not None:
             check_count(name, value)
+    if inputs not in INPUTS:
+        raise InputError(f"inputs={inputs!r} is not one of {', '.join(INPUTS)}")
     order, noise = generators(seed, 2)
-    source = _source(train, batch, order, loss)
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if not parameters:
-        raise InputError("the model has no parameter to train")
-    stepper = _OPTIMISERS[optimiser](parameters, lr=learning_rate, weight_decay=weight_decay, fused=True)  # type: ignore[call-arg]
-    run = _Run(model, stepper, loss, checked(validation.bits, validation.labels, "validation", loss), source)
+    task = _Task(Aim(loss, labels), inputs, tuple(terms), clip)
+    source = _source(train, batch, order, task)
+    stepper = _stepper(model, optimiser, learning_rate, weight_decay, decay_on)
+    sets = [validation] if isinstance(validation, Labelled) else list(validation)
+    asked = [task.checked(each.bits, each.labels, "validation") for each in sets]
+    if not asked:
+        raise InputError("validation has no set: give one or more")
+    run = _Run(model, stepper, task, asked, source, Recorder(log, model))
     limits = _Limits(max_epochs, max_steps, max_seconds)
     plateau = Plateau(decay_after, stop_after)
     dropout = int(noise.integers(2**63))
@@ -197,7 +227,14 @@ def fit(
         try:
             if keeper is not None:
                 settings = {name: given[name] for name in _DECISIVE}
+                settings |= {name: given[name] for name, usual in _LATER.items() if given[name] != usual}
+                if terms or log:
+                    settings["terms"] = [getattr(term, "__name__", type(term).__name__) for term in terms]
+                    settings["log"] = [[each.name, each.every] for each in log]
                 stack.enter_context(run.kept_by(keeper, plateau, settings | {"dropout": dropout}))
+            if run.steps == 0:
+                run.recorder.see(0)
+                run.settle()
             while run.stopped is None:
                 run.epoch(limits, every, callback)
                 if run.stopped != "diverged":
@@ -213,7 +250,9 @@ def fit(
             run.restore(restore)
             model.train(was_training)
     assert run.stopped is not None
-    return Fitted(tuple(run.history), run.kept, run.steps, run.strings, run.seconds, run.stopped)
+    return Fitted(
+        tuple(run.history), run.kept, run.steps, run.strings, run.seconds, run.stopped, tuple(run.recorder.lines)
+    )
 
 
 def _decide(
@@ -230,12 +269,42 @@ def _decide(
         run.stopped = "patience" if stop else limits.reached(run)
 
 
-def evaluate(model: nn.Module, data: Labelled, *, loss: Loss = "bce", confidence: float = 0.95) -> Accuracy:
+def evaluate(
+    model: nn.Module,
+    data: Labelled,
+    *,
+    loss: Loss = "bce",
+    labels: Labels = "signs",
+    inputs: Inputs = "bits",
+    confidence: float = 0.95,
+) -> Accuracy:
     """The model's accuracy and mean loss on the strings; a logit that is not a number is wrong."""
-    bits, labels = checked(data.bits, data.labels, "data", loss)
-    total, correct = _ask(model, bits, labels, loss)
-    [share] = proportions([correct], len(bits), confidence)
-    return Accuracy(correct, len(bits), total / len(bits), share)
+    task = _Task(Aim(loss, labels), inputs)
+    strings, targets = task.checked(data.bits, data.labels, "data")
+    total, correct = _ask(model, strings, targets, task.aim)
+    [share] = proportions([correct], len(strings), confidence)
+    return Accuracy(correct, len(strings), total / len(strings), share)
+
+
+def answered(model: nn.Module, sets: Sequence[tuple[Tensor, Tensor]], aim: Aim) -> tuple[float, float]:
+    """The mean loss and the share of right answers on all strings of these sets of inputs and targets."""
+    found = [_ask(model, inputs, targets, aim) for inputs, targets in sets]
+    strings = sum(len(inputs) for inputs, _ in sets)
+    return sum(total for total, _ in found) / strings, sum(correct for _, correct in found) / strings
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What a model is to do, and how a gradient is made of that."""
+
+    aim: Aim
+    inputs: Inputs
+    terms: tuple[Term, ...] = ()
+    clip: float | None = None
+
+    def checked(self, inputs: Any, labels: Any, name: str) -> tuple[Tensor, Tensor]:
+        """Inputs and targets as tensors."""
+        return checked(inputs, labels, name, self.aim, self.inputs)
 
 
 @dataclass(frozen=True)
@@ -260,11 +329,13 @@ class _Run:
         self,
         model: nn.Module,
         stepper: torch.optim.Optimizer,
-        loss: Loss,
-        validation: tuple[Tensor, Tensor],
+        task: _Task,
+        validation: Sequence[tuple[Tensor, Tensor]],
         source: Iterable[Batch],
+        recorder: Recorder,
     ) -> None:
-        self.model, self.stepper, self.loss, self.validation, self.source = model, stepper, loss, validation, source
+        self.model, self.stepper, self.task, self.validation, self.source = model, stepper, task, validation, source
+        self.recorder = recorder
         # Statistics over a batch would not be the same over its parts.
         self.whole = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
         self.history: list[Epoch] = []
@@ -288,11 +359,11 @@ class _Run:
         self.logits = logits_for(self.model)  # anew, for a callback may have changed what the model computes
         rate, number = self.stepper.param_groups[0]["lr"], len(self.history) + 1
         for given in self.source:
-            bits, labels = checked(*given, "the batch", self.loss)
-            mean = self._step(bits, labels)
+            mean = self._step(*self.task.checked(*given, "the batch"))
             if not math.isfinite(mean):
                 self.stopped = "diverged"
                 return
+            self.recorder.see(self.steps, mean)
             if callback is not None and self.steps % every == 0:
                 if callback(Moment(self.steps, number, mean, rate, self.model)) is True:
                     self.stopped = "callback"
@@ -308,34 +379,45 @@ class _Run:
             raise InputError("train gave no batch in an epoch: give a source that can be gone through again")
         self._validate(number, self.total / self.seen, rate)
 
-    def _step(self, bits: Tensor, labels: Tensor) -> float:
+    def _step(self, inputs: Tensor, targets: Tensor) -> float:
         """One step of the optimiser; the mean loss before it. Nothing is changed if that is not finite."""
         # In parts that stay in the cache: their gradients add up to that of the whole batch.
-        part = len(bits) if self.whole else _part(bits)
+        part = len(inputs) if self.whole else _part(inputs)
         self.stepper.zero_grad()
         mean = 0.0
-        for some, wanted in zip(bits.split(part), labels.split(part), strict=True):
-            value = _loss(_logit(self.logits, some), wanted, self.loss) / len(bits)
-            value.backward()
-            mean += value.item()
+        for some, wanted in zip(inputs.split(part), targets.split(part), strict=True):
+            outputs = self.logits(some)
+            value = self.task.aim.total(outputs, wanted) / len(inputs)
+            with_terms = self._with_terms(value, (some, wanted), outputs, len(some) / len(inputs))
+            with_terms.backward()
+            mean += value.item() if with_terms is value or math.isfinite(with_terms.item()) else math.nan
         if math.isfinite(mean):
+            if self.task.clip is not None:
+                nn.utils.clip_grad_norm_(self.model.parameters(), self.task.clip)
             self.unsettle()  # until the callback and the limits have said whether this was the last step
             self.stepper.step()
             self.steps += 1
-            self.strings += len(bits)
-            self.total, self.seen = self.total + mean * len(bits), self.seen + len(bits)
+            self.strings += len(inputs)
+            self.total, self.seen = self.total + mean * len(inputs), self.seen + len(inputs)
         return mean
+
+    def _with_terms(self, value: Tensor, batch: tuple[Tensor, Tensor], outputs: Tensor, share: float) -> Tensor:
+        """The loss of a part of a batch, which is so large a share of it, with the further terms."""
+        for term in self.task.terms:
+            found = term(self.model, batch, outputs)
+            if not isinstance(found, Tensor) or found.numel() != 1:
+                raise InputError("a further term of the loss must be one number in a tensor, the mean over the strings")
+            value = value + share * found.reshape(())
+        return value
 
     def _validate(self, number: int, train_loss: float, rate: float) -> None:
         """Write the line of the history, and keep the weights if they are the best."""
-        bits, labels = self.validation
-        total, correct = _ask(self.model, bits, labels, self.loss)
-        mean = total / len(bits)
+        mean, accuracy = answered(self.model, self.validation, self.task.aim)
         if not math.isfinite(mean):
             self.stopped = "diverged"
             return
         self.unsettle()  # until it is decided whether this was the last epoch
-        self.history.append(Epoch(number, self.steps, train_loss, mean, correct / len(bits), rate, self.seconds))
+        self.history.append(Epoch(number, self.steps, train_loss, mean, accuracy, rate, self.seconds))
         self.total, self.seen = 0.0, 0
         if mean < self.smallest:
             self.smallest, self.kept, self.best = mean, number, _weights(self.model)
@@ -345,7 +427,8 @@ class _Run:
     @contextlib.contextmanager
     def kept_by(self, keeper: Keeper, plateau: Plateau, settings: Mapping[str, Any]) -> Iterator[None]:
         """Let the keeper have the state meanwhile, and go on from the one it has."""
-        self._memory = Memory(keeper, self.model, self.stepper, self.source, self.validation, settings)
+        asked = [tensor for each in self.validation for tensor in each]
+        self._memory = Memory(keeper, self.model, self.stepper, self.source, asked, settings)
         self._plateau = plateau
         if (found := self._memory.recall()) is not None:
             self._resume(*found)
@@ -357,6 +440,7 @@ class _Run:
         """Count on from where another process was."""
         self.best = self.best | best
         self.history = [Epoch(**line) for line in values["history"]]
+        self.recorder.lines = values.get("log", [])
         self.steps, self.strings, self.kept = values["steps"], values["strings"], values["kept"]
         self.total, self.seen, self.smallest = values["total"], values["seen"], values["smallest"]
         self.stopped, self._before = values["stopped"], values["seconds"]
@@ -380,6 +464,8 @@ class _Run:
         names = ("steps", "strings", "kept", "total", "seen", "smallest", "stopped", "seconds")
         values = {name: getattr(self, name) for name in names}
         values["history"] = [dataclasses.asdict(line) for line in self.history]
+        if self.recorder.lines:
+            values["log"] = self.recorder.lines
         values["plateau"] = [self._plateau.smallest, self._plateau.stale]
         self._memory.keep(self.best, values, interrupted=interrupted)
 
@@ -393,17 +479,33 @@ class _Run:
 
 
 def _source(
-    train: Labelled | Iterable[Batch], batch: int | None, order: np.random.Generator, loss: Loss
+    train: Labelled | Iterable[Batch], batch: int | None, order: np.random.Generator, task: _Task
 ) -> Iterable[Batch]:
     """Where batches come from: a fixed set, checked as a whole, or the source that was given."""
     if isinstance(train, Labelled):
         if batch is None:
             raise InputError("batch must be given for a fixed training set, such as batch=128")
-        checked(train.bits, train.labels, "train", loss)
-        return Shuffled(train, batch, order)
+        task.checked(train.bits, train.labels, "train")
+        return Shuffled(train, batch, order, task.inputs)
     if batch is not None:
         raise InputError(f"batch={batch} is for a fixed training set: this source of batches has its own")
     return train
+
+
+def _stepper(
+    model: nn.Module, optimiser: Optimiser, rate: float, weight_decay: float, decay_on: DecayOn
+) -> torch.optim.Optimizer:
+    """The optimiser of the model's parameters."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not parameters:
+        raise InputError("the model has no parameter to train")
+    groups: list[Any] = parameters
+    if decay_on == "matrices":
+        tables = {id(p) for module in model.modules() if isinstance(module, nn.Embedding) for p in module.parameters()}
+        kinds = {id(p): p.ndim >= 2 and id(p) not in tables for p in parameters}
+        decayed, others = ([p for p in parameters if kinds[id(p)] is kind] for kind in (True, False))
+        groups = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
+    return _OPTIMISERS[optimiser](groups, lr=rate, weight_decay=weight_decay, fused=True)  # type: ignore[call-arg]
 
 
 def _weights(model: nn.Module) -> dict[str, Any]:
@@ -413,36 +515,21 @@ def _weights(model: nn.Module) -> dict[str, Any]:
     }
 
 
-def _part(bits: Tensor) -> int:
+def _part(inputs: Tensor) -> int:
     """Strings to be computed together."""
-    return max(16, _POSITIONS // max(1, bits.shape[1]))
-
-
-def _loss(logits: Tensor, labels: Tensor, kind: Loss) -> Tensor:
-    """The loss summed over the strings."""
-    labels = labels.to(logits)
-    if kind == "bce":
-        return F.binary_cross_entropy_with_logits(logits, labels, reduction="sum")
-    return F.mse_loss(logits, labels, reduction="sum")
-
-
-def _logit(model: Callable[[Tensor], Tensor], bits: Tensor) -> Tensor:
-    """One logit for each string."""
-    logits = binary_logit(model(bits))
-    if len(logits) != len(bits):
-        raise InputError(f"the model gave {len(logits)} logits for {len(bits)} strings")
-    return logits
+    positions = inputs.shape[1] if inputs.ndim == 2 else inputs[0].numel()  # an image has pixels
+    return max(16, _POSITIONS // max(1, positions))
 
 
 @torch.no_grad()
-def _ask(model: nn.Module, bits: Tensor, labels: Tensor, kind: Loss) -> tuple[float, int]:
+def _ask(model: nn.Module, inputs: Tensor, targets: Tensor, aim: Aim) -> tuple[float, int]:
     """The sum of the losses and the number of right answers, in evaluation mode."""
-    logits, part, total, correct = logits_for(model), _part(bits), 0.0, 0
+    logits, part, total, correct = logits_for(model), _part(inputs), 0.0, 0
     with eval_mode(model, own=True):
-        for some, wanted in zip(bits.split(part), labels.split(part), strict=True):
-            found = _logit(logits, some)
-            total += float(_loss(found.double(), wanted, kind))
-            correct += int((((found > 0) == (wanted.to(found) > 0)) & ~found.isnan()).sum())
+        for some, wanted in zip(inputs.split(part), targets.split(part), strict=True):
+            found = logits(some)
+            total += float(aim.total(found.double(), wanted))
+            correct += int(aim.right(found, wanted).sum())
     return total, correct
 
 
@@ -452,8 +539,9 @@ def check_settings(
     decay_factor: float,
     max_seconds: float | None,
     optimiser: str,
-    loss: str,
     restore: str,
+    clip: float | None = None,
+    decay_on: str = "all",
 ) -> None:
     """Raise InputError unless every number is in its range and every word is known."""
     if not (math.isfinite(learning_rate) and learning_rate > 0):
@@ -464,10 +552,12 @@ def check_settings(
         raise InputError(f"decay_factor={decay_factor} must be above 0 and at most 1")
     if max_seconds is not None and not max_seconds > 0:
         raise InputError(f"max_seconds={max_seconds} must be positive")
+    if clip is not None and not (math.isfinite(clip) and clip > 0):
+        raise InputError(f"clip={clip} must be a positive number, the largest norm of the gradient")
     for name, word, known in (
         ("optimiser", optimiser, tuple(_OPTIMISERS)),
-        ("loss", loss, ("bce", "mse")),
         ("restore", restore, ("best", "last")),
+        ("decay_on", decay_on, ("all", "matrices")),
     ):
         if word not in known:
             raise InputError(f"{name}={word!r} is not one of {', '.join(known)}")

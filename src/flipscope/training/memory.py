@@ -32,7 +32,7 @@ class Memory:
         model: nn.Module,
         stepper: torch.optim.Optimizer,
         source: Iterable[Batch],
-        validation: tuple[Tensor, Tensor],
+        validation: Iterable[Tensor],
         settings: Mapping[str, Any],
     ) -> None:
         if not isinstance(source, Resumable):

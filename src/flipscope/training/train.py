@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.cube.expression import parse
 from flipscope.cube.functions import BooleanFunction
+from flipscope.data.real import is_real
 from flipscope.models.config import TransformerConfig
 from flipscope.models.init import Scheme
-from flipscope.training.batches import Loss
 from flipscope.training.checkpoints import Keeper
-from flipscope.training.fit import Epoch, Optimiser
+from flipscope.training.fit import DecayOn, Epoch, Optimiser
+from flipscope.training.named import Measurement
 from flipscope.training.presets import BATCH, LEARNING_RATE, STEPS, configured
 from flipscope.training.recipe import Recipe, StringData, Trained, TrainingProtocol, train_on
+from flipscope.training.sets import RealData
+from flipscope.training.targets import Labels, Loss
 
 VALIDATION = 1_000
 _EPOCH = 100  # steps between two looks at the validation set, where strings are fresh
@@ -33,20 +37,31 @@ def train(
     init: Scheme = "pytorch",
     optimiser: Optimiser = "adam",
     weight_decay: float = 0.0,
-    loss: Loss = "bce",
+    loss: Loss | None = None,
     train_strings: int | None = None,
     goal: float | None = None,
+    length: int | None = None,
+    labels: Labels = "signs",
+    clip: float | None = None,
+    decay_on: DecayOn = "all",
+    constant_rate: bool = False,
+    keep: Literal["best", "last"] = "best",
+    log: Sequence[Measurement] = (),
     checkpoint: str | os.PathLike[str] | None = None,
     progress: Callable[[Epoch], object] | None = None,
     **sizes: int | float,
 ) -> Trained:
     """A transformer trained on a function: the model, and how the training went.
 
-    `function` is an expression or a BooleanFunction, `model` the name of a preset, whose `sizes` (width, layers, heads,
+    `function` is an expression, a BooleanFunction, or a real-valued one such as "mean" (`flipscope.data.real`), of
+    `length` bits where that is more than it uses; `model` the name of a preset, whose `sizes` (width, layers, heads,
     ffn_width, dropout) may be given, or a configuration. Strings are fresh in every batch, or `train_strings` that
     are drawn once. It takes `steps` steps, or fewer if the validation accuracy reaches the `goal`, and keeps the
-    weights of the smallest validation loss. With a `checkpoint`, the name of a file, an interrupted training goes on
-    when it is called again in the same way.
+    weights of the smallest validation loss, or the last ones (keep="last"). The loss is the binary cross entropy unless
+    given, for real values the squared error. The learning rate is halved where the loss stays, unless constant_rate.
+    `log` are measurements on the way (`flipscope.training.named.measurement`), found in `trained.fitted.log`.
+
+    With a `checkpoint`, the name of a file, an interrupted training goes on when it is called again in the same way.
 
     >>> import flipscope
     >>> trained = flipscope.train("majority(9)", steps=100, width=16, layers=1)
@@ -58,7 +73,7 @@ def train(
     recipe = recipe_for(
         function if isinstance(function, str) else f"a function of {function.n} bits",
         model,
-        length=None if isinstance(function, str) else function.n,
+        length=length if isinstance(function, str) else function.n,
         steps=steps,
         batch=batch,
         learning_rate=learning_rate,
@@ -69,6 +84,12 @@ def train(
         loss=loss,
         train_strings=train_strings,
         goal=goal,
+        labels=labels,
+        clip=clip,
+        decay_on=decay_on,
+        constant_rate=constant_rate,
+        keep=keep,
+        log=log,
         sizes=sizes,
     )
     keeper = None if checkpoint is None else Keeper(checkpoint, recipe.as_json())
@@ -90,16 +111,27 @@ def recipe_for(
     init: Scheme = "pytorch",
     optimiser: Optimiser = "adam",
     weight_decay: float = 0.0,
-    loss: Loss = "bce",
+    loss: Loss | None = None,
     train_strings: int | None = None,
     goal: float | None = None,
+    labels: Labels = "signs",
+    clip: float | None = None,
+    decay_on: DecayOn = "all",
+    constant_rate: bool = False,
+    keep: Literal["best", "last"] = "best",
+    log: Sequence[Measurement] = (),
     sizes: Mapping[str, int | float] | None = None,
 ) -> Recipe:
     """The recipe of `train`; the length is that of the expression unless given."""
     steps = check_count("steps", steps)
+    real = is_real(expression)
+    if real and (length is None or loss not in (None, "mse")):
+        missing = "give its length" if length is None else f"it takes loss='mse', not {loss!r}"
+        raise InputError(f"{expression!r} is a real-valued function: {missing}")
     length = parse(expression).n if length is None else length
+    kind = RealData if real else StringData
     return Recipe(
-        data=StringData(
+        data=kind(
             function=expression,
             length=length,
             train=train_strings,
@@ -112,7 +144,12 @@ def recipe_for(
             learning_rate=learning_rate,
             optimiser=optimiser,
             weight_decay=weight_decay,
-            loss=loss,
+            loss=loss or ("mse" if real else "bce"),
+            labels=labels,
+            clip=clip,
+            decay_on=decay_on,
+            decay_after=None if constant_rate else 5,
+            restore=keep,
             stop_after=None,  # the number of steps is the user's choice
             max_epochs=None,
             max_steps=steps,
@@ -121,6 +158,7 @@ def recipe_for(
         ),
         init=init,
         seed=seed,
+        log=tuple(log),
     )
 
 

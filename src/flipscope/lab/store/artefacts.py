@@ -3,7 +3,8 @@
     results/models/3f9c….safetensors              the model, with its recipe and how its training went
     results/models/3f9c….safetensors.checkpoint   of a training that is under way, or was interrupted
 
-A model's name is made of its recipe and of the version of the code that training reaches.
+A model's name is made of its recipe and of the versions of the code that training reaches, and of what the recipe
+refers to by name.
 """
 
 from __future__ import annotations
@@ -52,7 +53,11 @@ class Models:
 
     def path(self, recipe: Recipe) -> Path:
         """Where the model of a recipe is, or would be."""
-        return self.folder / (digest({"recipe": recipe.digest, "code": training_code()})[:LETTERS] + SUFFIX)
+        about = {"recipe": recipe.digest, "code": training_code()}
+        # What a recipe refers to by name is no part of the code that all of them reach.
+        if named := recipe.definitions():
+            about["named"] = digest({":".join(each): definition_version(*each) for each in named})
+        return self.folder / (digest(about)[:LETTERS] + SUFFIX)
 
     def get(self, recipe: Recipe, progress: Progress | None = None) -> Trained:
         """The stored model, or a new one, which is stored."""

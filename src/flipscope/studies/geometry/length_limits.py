@@ -121,7 +121,8 @@ class LengthLimits(lab.Study):
             "tested": lengths,
             **{name: [getattr(each, name) for each in found] for name in ("correct", "wrong", "undefined")},
             "epochs_used": len(trained.fitted.history),
-            "log10_bound": (log_uniform_constant(Constants.of(trained.model)) - math.log(2 * MARGIN)) / math.log(10)
+            "log10_bound": (log_uniform_constant(Constants.of(trained.transformer)) - math.log(2 * MARGIN))
+            / math.log(10)
             if trial.eps
             else None,
         }

@@ -1,0 +1,122 @@
+"""What is measured while a model is trained: named measurements every so many steps, in a log that figures can draw.
+
+A measurement sees the model in evaluation mode and has no say in the training: PyTorch's generator is put back after
+it, and one that changes a weight is an error. The log is part of the training's state, so that a training that was
+interrupted ends with the same log.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from flipscope.basics.checks import check_count
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import Estimate
+from flipscope.models.modes import eval_mode
+from flipscope.training.batches import fingerprint
+
+Found: TypeAlias = float | Estimate | Mapping[str, float]  # what a measurement gives
+Line: TypeAlias = dict[str, float]  # of the log: "step", "loss" of that step's batch, and what was measured
+
+
+@dataclass(frozen=True)
+class Log:
+    """A measurement of the model after every `every`-th step, and before the first.
+
+    A number is logged under the measurement's name, an Estimate under "name", "name.low" and "name.high", and the
+    entries of a mapping under "name.entry".
+    """
+
+    name: str
+    measure: Callable[[nn.Module], Found]
+    every: int = 100
+
+    def __post_init__(self) -> None:
+        check_count("every", self.every)
+        if not self.name or self.name in ("step", "loss"):
+            raise InputError(f"a measurement cannot be called {self.name!r}: give it another name")
+
+
+class Recorder:
+    """The log of one training."""
+
+    def __init__(self, logs: Sequence[Log], model: nn.Module) -> None:
+        names = [log.name for log in logs]
+        if len(set(names)) != len(names):
+            raise InputError(f"two measurements have the same name ({', '.join(names)}): give each its own")
+        self._logs, self._model = tuple(logs), model
+        self.lines: list[Line] = []
+
+    def see(self, step: int, loss: float | None = None) -> None:
+        """Measure what is due after this step."""
+        due = [log for log in self._logs if step % log.every == 0]
+        if not due or (self.lines and self.lines[-1]["step"] == step):
+            return
+        line: Line = {"step": step} if loss is None else {"step": step, "loss": loss}
+        before = _weights(self._model)
+        for log in due:
+            line |= _measured(log, self._model)
+            if _weights(self._model) != before:
+                raise InputError(f"the measurement {log.name} changed the weights: let it work on a copy")
+        self.lines.append(line)
+
+
+def _weights(model: nn.Module) -> str:
+    """What tells the model's weights from others."""
+    return fingerprint(value for value in model.state_dict().values() if isinstance(value, Tensor))
+
+
+def _measured(log: Log, model: nn.Module) -> Line:
+    """What one measurement gives, by its names."""
+    noise = torch.random.get_rng_state()
+    try:
+        with eval_mode(model):
+            found: Any = log.measure(model)
+    finally:
+        torch.random.set_rng_state(noise)
+    if isinstance(found, Estimate):
+        return {log.name: found.value, f"{log.name}.low": found.low, f"{log.name}.high": found.high}
+    if isinstance(found, Mapping):
+        return {f"{log.name}.{name}": _number(log, value) for name, value in found.items()}
+    return {log.name: _number(log, found)}
+
+
+def _number(log: Log, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the measurement {log.name} gave {type(value).__name__}, which is no number") from error
+
+
+def names_in(lines: Sequence[Line]) -> list[str]:
+    """What a log has a curve of, in the order in which it was met."""
+    return list(dict.fromkeys(name for line in lines for name in line if name != "step"))
+
+
+def series(lines: Sequence[Line], name: str) -> tuple[list[int], list[float]]:
+    """The steps at which something was logged, and its values."""
+    rows = [(int(line["step"]), line[name]) for line in lines if name in line]
+    if not rows:
+        known = ", ".join(names_in(lines)) or "nothing"
+        raise InputError(f"{name!r} was not logged: the log has {known}")
+    return [step for step, _ in rows], [value for _, value in rows]
+
+
+def first_below(lines: Sequence[Line], name: str, limit: float) -> int | None:
+    """The first step at which a logged quantity was below the limit, None if it never was."""
+    steps, values = series(lines, name)
+    return next((step for step, value in zip(steps, values, strict=True) if value < limit), None)
+
+
+def finite_rows(lines: Sequence[Line]) -> Iterator[dict[str, Any]]:
+    """The log as rows of one number each, for a figure: step, quantity, value; without what is not finite."""
+    for line in lines:
+        for name, value in line.items():
+            if name != "step" and math.isfinite(value):
+                yield {"step": int(line["step"]), "quantity": name, "value": value}

@@ -1,0 +1,99 @@
+"""Measurements for the log of a training (`flipscope.training.named`).
+
+Each is a function of what is around (`Around`) and of settings of its own, and gives the function that is called.
+Strings are drawn once, from a seed of the measurement's own: every step is measured on the same ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from flipscope.basics.checks import check_count
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import Estimate
+from flipscope.models.transformer import Transformer
+from flipscope.probes import blowup as blowups
+from flipscope.probes.sensitivity import sensitivity_profile
+from flipscope.training.fit import answered
+from flipscope.training.named import Around
+
+_STREAM = 0x6D656173  # sets these strings apart from all that come from the same seeds
+
+
+def validation(around: Around) -> Callable[[nn.Module], dict[str, float]]:
+    """Loss and accuracy on the validation set, at this very step."""
+
+    def measure(model: nn.Module) -> dict[str, float]:
+        loss, accuracy = answered(model, around.validation, around.aim)
+        return {"loss": loss, "accuracy": accuracy}
+
+    return measure
+
+
+def norm(around: Around, positions: bool = False) -> Callable[[nn.Module], float]:
+    """The Euclidean norm of all parameters, without those of learned positions unless asked for."""
+    return lambda model: math.sqrt(sum(float(p.detach().double().square().sum()) for p in weights(model, positions)))
+
+
+def blowup(around: Around, strings: int = 256, seed: int = 0) -> Callable[[nn.Module], dict[str, float]]:
+    """The blowup (Eq 18) of random strings, and for our encoders the hardness paper's stand-in: means over strings."""
+    inputs = _inputs(around, strings, seed)
+
+    def measure(model: nn.Module) -> dict[str, float]:
+        found = {"beta": float(blowups.blowup(model, inputs).beta.mean())}
+        if isinstance(model, Transformer) and model.config.norm != "none":
+            found["proxy"] = float(blowups.hardness_proxy(model, inputs).mean())
+        return found
+
+    return measure
+
+
+def sensitivity(around: Around, strings: int = 200, seed: int = 0) -> Callable[[nn.Module], Estimate]:
+    """The average sensitivity of the model's answer, above the threshold that the training's labels have."""
+    if around.inputs != "bits":
+        raise InputError(f"sensitivity counts flips of bits, and this model reads {around.inputs}")
+    check_count("strings", strings)
+
+    def measure(model: nn.Module) -> Estimate:
+        found = sensitivity_profile(
+            model, around.length, strings=strings, seed=seed, threshold=around.aim.threshold
+        ).average_sensitivity
+        assert isinstance(found, Estimate)  # it is a number only where all strings are asked
+        return found
+
+    return measure
+
+
+def sharpness(
+    around: Around, strings: int = 256, std: float = 0.02, draws: int = 100, seed: int = 0
+) -> Callable[[nn.Module], Any]:
+    """The average-direction sharpness of `flipscope.probes.sharpness`, on random strings."""
+    inputs = _inputs(around, strings, seed)
+    from flipscope.probes.sharpness import sharpness as probe  # type: ignore[import-not-found,unused-ignore]
+
+    return lambda model: probe(model, inputs, std=std, draws=draws, seed=seed)
+
+
+def weights(model: nn.Module, positions: bool = False) -> list[nn.Parameter]:
+    """The parameters, with or without those of learned positions, which are called so in our models."""
+    return [p for name, p in model.named_parameters() if positions or "position." not in name]
+
+
+def _inputs(around: Around, strings: int, seed: int) -> Tensor:
+    stream = np.random.default_rng([check_count("seed", seed, 0), _STREAM])
+    return torch.as_tensor(around.draw(check_count("strings", strings), stream))
+
+
+BY_NAME: Mapping[str, Callable[..., Any]] = {
+    "validation": validation,
+    "norm": norm,
+    "blowup": blowup,
+    "sensitivity": sensitivity,
+    "sharpness": sharpness,
+}
