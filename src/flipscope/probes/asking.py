@@ -49,8 +49,8 @@ def as_inputs(model: nn.Module, inputs: Inputs) -> tuple[Tensor, ...]:
 class Asking:
     """The outputs of a model on fixed strings, in batches, for the parameters that it has at the time.
 
-    Our transformers on bits go by their quick logits and are asked every string once, however often it is there. Whole
-    numbers are given as floats to a module that has no table to look them up in. `forward` stands in for the model.
+    Our transformers on bits go by their quick logits and are asked every string once, however often it is there. A
+    module without a table to look numbers up in is given floats of its own type. `forward` stands in for the model.
     """
 
     def __init__(
@@ -72,8 +72,12 @@ class Asking:
             if len(distinct) < self.strings:
                 parts, self._back = (distinct,), back
         elif forward is None and usual_inputs(model) == "floats":
-            dtype = number_type(model)
-            parts = tuple(part if part.is_floating_point() else part.to(dtype) for part in parts)
+            types = {each.dtype for each in model.parameters()}
+            # Where the model has one type, that is what it reads: numpy's float64 is rarely meant.
+            parts = tuple(
+                part.to(number_type(model)) if len(types) == 1 or not part.is_floating_point() else part
+                for part in parts
+            )
         self._parts = parts
         self._batch = _usual_batch(model, parts[0]) if batch is None else check_count("batch", batch)
         self._is_known = quick is not model
