@@ -140,3 +140,42 @@ def test_a_state_with_nan(run: Flipscope, model: tuple[Transformer, str], tmp_pa
     code, _, err = run("sharpness", str(tmp_path / "nan.safetensors"))
     assert code == 2
     assert "NaN" in err
+
+
+# ---------------------------------------------------------------- landscape
+
+
+@pytest.mark.parametrize("ending", ["svg", "png", "pdf", "json"])
+def test_landscape_to_a_file(run: Flipscope, model: tuple[Transformer, str], tmp_path: Path, ending: str) -> None:
+    target = tmp_path / f"picture.{ending}"
+    dimensions = "2" if ending in ("png", "json") else "1"
+    call = ("landscape", model[1], "--function", "parity(6)", "--strings", "9", "--points", "3", "-o", str(target))
+    code, out, err = run(*call, "--dimensions", dimensions)
+    assert (code, err) == (0, f"wrote {target}\n")
+    assert "mse" in out
+    begins = {"svg": b"<svg", "png": b"\x89PNG", "pdf": b"%PDF", "json": b'{"length": 6'}
+    assert target.read_bytes().startswith(begins[ending])
+
+
+def test_landscape_as_json(run: Flipscope, model: tuple[Transformer, str]) -> None:
+    call = ("landscape", model[1], "--function", "majority(6)", "--exhaustive", "--points", "5", "--directions", "2")
+    found = document(run(*call, "--json"))
+    assert (found["strings"], found["dimensions"], len(found["losses"]), len(found["losses"][0])) == (64, 1, 2, 5)
+    assert found["losses"][0][2] == pytest.approx(found["loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["-o", "picture.gif"], "must end in .json, .svg, .png or .pdf"),
+        (["-o", "/no/such/folder/x.svg"], "cannot be written"),
+        (["--points", "4"], "must be odd"),
+        (["--reach", "-1"], "reach=-1 must be"),
+        (["--dimensions", "3"], "invalid choice"),
+        (["--directions", "0"], "directions must be"),
+    ],
+)
+def test_bad_landscapes(run: Flipscope, model: tuple[Transformer, str], arguments: list[str], sentence: str) -> None:
+    code, out, err = run("landscape", model[1], "--function", "parity(6)", *arguments)
+    assert (code, out) == (2, "")
+    assert sentence in err

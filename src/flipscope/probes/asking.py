@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch.nn import functional as F
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.flips.engine import number_type, output_rows, usual_inputs
+from flipscope.models.modes import eval_mode
 from flipscope.models.readout import logits_for
 from flipscope.models.transformer import Transformer
 
@@ -105,6 +107,22 @@ class Asking:
         if out.shape[1:] == (1,):
             out = out[:, 0]
         return out if self._back is None else out[self._back]
+
+
+@contextmanager
+def asked(
+    model: nn.Module, inputs: Inputs, forward: Callable[..., Any] | None, batch: int | None
+) -> Iterator[tuple[Asking, Float[Tensor, "string ..."]]]:
+    """The model in evaluation mode without gradients, asked once: its outputs as it is."""
+    asking = Asking(model, inputs, forward=forward, batch=batch)
+    with eval_mode(model), torch.no_grad():
+        asking.check()
+        before = asking.outputs()
+        if not bool(before.isfinite().all()):
+            raise InputError(
+                "the model gives NaN or infinite outputs on these strings: check the weights and the inputs"
+            )
+        yield asking, before
 
 
 def as_loss(loss: Loss, targets: Tensor | np.ndarray | None, outputs: Float[Tensor, "string ..."]) -> Scorer:

@@ -32,11 +32,10 @@ from flipscope.basics.estimates import Estimate, mean_from_samples
 from flipscope.basics.progress import Progress
 from flipscope.basics.resampling import bootstrap_mean, student_mean
 from flipscope.basics.seeds import Seed, seed_number, seed_of
-from flipscope.models.modes import eval_mode
 from flipscope.models.moving import Moving
 from flipscope.models.parameters import Choice, chosen
 from flipscope.models.transformer import Transformer
-from flipscope.probes.asking import Asking, Inputs, Loss, Scorer, as_loss
+from flipscope.probes.asking import Inputs, Loss, Scorer, as_loss, asked
 
 Measure: TypeAlias = Literal["prediction", "loss", "ShOp", "ShPred"]
 MEASURES: tuple[Measure, ...] = ("prediction", "loss", "ShOp", "ShPred")
@@ -164,7 +163,7 @@ def sharpnesses(
     check_confidence(confidence)
     if interval not in ("student", "bootstrap"):
         raise InputError(f"interval={interval!r} is not one of student, bootstrap")
-    with _asked(model, inputs, forward, batch) as (asking, before), numbers.moving as moving:
+    with asked(model, inputs, forward, batch) as (asking, before), numbers.moving as moving:
         scorer = as_loss(loss, targets, before) if targets is not None or "loss" in wanted else None
         judge = _Judge(model, before, scorer, wanted, over_outputs, threshold)
         rows = []
@@ -236,7 +235,7 @@ def worst_case(
         raise InputError(f"measure={measure!r} of the worst case is not one of prediction, loss")
     numbers = _Noise(chosen(model, parameters), rho, None, adaptive, seed)
     path: list[float] = []
-    with _asked(model, inputs, forward, batch) as (asking, before), numbers.moving as moving:
+    with asked(model, inputs, forward, batch) as (asking, before), numbers.moving as moving:
         scorer: Callable[[Tensor], Tensor]
         if measure == "loss":
             scorer = as_loss(loss, targets, before)
@@ -383,22 +382,6 @@ def _checked_measures(measures: Sequence[Measure]) -> list[Measure]:
 
 
 # ---------------------------------------------------------------- the model
-
-
-@contextmanager
-def _asked(
-    model: nn.Module, inputs: Inputs, forward: Callable[..., Any] | None, batch: int | None
-) -> Iterator[tuple[Asking, Outputs]]:
-    """The model in evaluation mode without gradients, asked once: its outputs as it is."""
-    asking = Asking(model, inputs, forward=forward, batch=batch)
-    with eval_mode(model), torch.no_grad():
-        asking.check()
-        before = asking.outputs()
-        if not bool(before.isfinite().all()):
-            raise InputError(
-                "the model gives NaN or infinite outputs on these strings: check the weights and the inputs"
-            )
-        yield asking, before
 
 
 @contextmanager
