@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +12,6 @@ from flipscope.basics.estimates import Floats
 from flipscope.basics.seeds import generators, random_strings
 from flipscope.cli.common import print_json
 from flipscope.cli.model_files import loaded, model_file
-
-# PyTorch and the compiled loops are loaded after the sizes have been checked: what is too large is refused at once.
-if TYPE_CHECKING:
-    pass
 
 EXAMPLES = """
   flipscope blowup model.safetensors --length 40
@@ -35,6 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure what the layer norms of a model do to random strings."""
     model, length = loaded(arguments)
 
+    from flipscope.models.parameters import weight_norm
     from flipscope.probes.blowup import blowup
 
     (stream,) = generators(arguments.seed, 1)
@@ -48,6 +44,11 @@ def run(arguments: argparse.Namespace) -> int:
             for column, (name, eps) in enumerate(zip(found.names, found.eps, strict=True))
         ],
         "beta": _spread(found.beta),
+        "mean_beta": _spread(found.mean_beta),
+        "weight_norm": {
+            "without_positions": weight_norm(model),
+            "with_positions": weight_norm(model, positions=True),
+        },
         "bound": _finite(found.bound),
         "infinite": found.infinite,
     }
