@@ -3,10 +3,10 @@
   copy     a deep copy of the model per draw, noise added to each parameter, every position of every layer computed
   pytorch  the same of PyTorch's own nn.TransformerEncoder, whose layers are fused in evaluation mode
   forward  a deep copy per draw, but the model's own forward, which computes the last layer only where it is read
-  ours     `flipscope.sharpness`: noise into one flat tensor, the first layer from a table, the last without keys
+  ours     `flipscope.sharpness`: noise into one flat tensor, the first layer from tables, the last without keys
 
-One thread each side, wall seconds per draw, medians of turns within one run, so that only ratios are to be compared. The
-model is that of the hardness paper: two layers, two heads, learned positions, strings of 12 bits.
+One thread each side, wall seconds per draw, medians of turns within one run: compare ratios. The model is that of the
+hardness paper: two layers, two heads, learned positions, strings of 12 bits.
 Run with: make bench, or python benchmarks/sharpness.py [--quick]
 """
 
@@ -17,6 +17,7 @@ import copy
 import os
 import platform
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -84,10 +85,10 @@ def draws(widths: tuple[int, ...], repeats: int) -> None:
         model, plain = Transformer(hardness(LENGTH, width=width), seed=1).eval(), Plain(width).eval()
         seconds = medians(
             {
-                "copy": lambda m=model: by_copies(m, bits, every_position),
-                "pytorch": lambda p=plain: by_copies(p, bits, called),
-                "forward": lambda m=model: by_copies(m, bits, called),
-                "ours": lambda m=model: sharpness(m, bits, std=STD, draws=DRAWS),
+                "copy": partial(by_copies, model, bits, every_position),
+                "pytorch": partial(by_copies, plain, bits, called),
+                "forward": partial(by_copies, model, bits, called),
+                "ours": partial(sharpness, model, bits, std=STD, draws=DRAWS),
             },
             repeats,
         )
@@ -122,6 +123,7 @@ def main() -> None:
     PARTS[options.part](options.quick)
 
 
+# What can be measured: a part per name, told whether to be quick.
 PARTS: dict[str, Callable[[bool], None]] = {
     "draws": lambda quick: draws((64, 128), 1 if quick else 5),
 }
