@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from flipscope.basics.seeds import generators, random_strings
 from flipscope.cli import main
-from flipscope.models import Transformer, hardness, save, vit_small
+from flipscope.models import Transformer, hardness, mingpt, save, vit_small
 from flipscope.probes.sharpness import sharpness
 
 Flipscope = Callable[..., Any]
@@ -71,6 +72,22 @@ def test_sharpness_of_a_function_on_the_whole_cube(run: Flipscope, model: tuple[
     halves = document(run(*call, "--labels", "01"))
     assert halves["loss"]["value"] != found["loss"]["value"]
     assert document(run(*call, "--loss", "bce"))["loss"]["name"] == "bce"
+
+
+def test_a_model_of_two_outputs_answers_with_their_difference(run: Flipscope, tmp_path: Path) -> None:
+    made = Transformer(mingpt(5, width=16, heads=2), seed=3)
+    save(made, tmp_path / "two.safetensors")
+    path = str(tmp_path / "two.safetensors")
+    found = document(run("sharpness", path, "--function", "x1 ^ x5", "--exhaustive", "--draws", "3", "--json"))
+    cube = torch.from_numpy((np.arange(32)[:, None] >> np.arange(5)) & 1)
+    with torch.no_grad():
+        logits = made.eval()(cube)
+    signs = 2.0 * (cube[:, 0] ^ cube[:, 4]) - 1
+    assert found["loss"]["value"] == pytest.approx(
+        float((logits[:, 1] - logits[:, 0] - signs).square().mean()), rel=1e-4
+    )
+    code, _, _ = run("landscape", path, "--function", "x1 ^ x5", "--points", "3", "--json")
+    assert code == 0
 
 
 def test_sharpness_page(run: Flipscope, model: tuple[Transformer, str]) -> None:

@@ -11,7 +11,15 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.files import check_target, write_bytes
 from flipscope.cli.common import print_json
-from flipscope.cli.model_files import function_of, loaded, model_file, model_strings, strings_options, targets_options
+from flipscope.cli.model_files import (
+    answering,
+    function_of,
+    loaded,
+    model_file,
+    model_strings,
+    strings_options,
+    targets_options,
+)
 from flipscope.cli.progress import progress
 
 POINTS = {1: 41, 2: 21}
@@ -72,6 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
             parameters=arguments.parameters,
             seed=arguments.seed,
             loss=arguments.loss,
+            forward=answering(model),
             progress=report,
         )
     document = {"length": length, "function": arguments.function, "loss_name": arguments.loss, **found.as_json()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,14 +15,15 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import mean_from_samples
 from flipscope.basics.limits import check_work
 from flipscope.basics.seeds import check_strings_fit, generators, random_strings
-from flipscope.cube.expression import parse
-from flipscope.cube.functions import BooleanFunction
 from flipscope.models.config import TransformerConfig
 from flipscope.models.header import peek
 from flipscope.models.size import check_attention, multiplications
 
 # PyTorch and the compiled loops are loaded after the sizes have been checked: what is too large is refused at once.
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from flipscope.cube.functions import BooleanFunction
     from flipscope.models.transformer import Transformer
     from flipscope.probes.sensitivity import Options
 
@@ -69,7 +71,21 @@ def targets_options(parser: argparse.ArgumentParser, what: str, required: bool =
 
 def function_of(arguments: argparse.Namespace) -> BooleanFunction | None:
     """The function that was named, on as many bits as it uses or --length says."""
-    return None if arguments.function is None else parse(arguments.function, arguments.length)
+    if arguments.function is None:
+        return None
+    from flipscope.cube.expression import parse
+
+    return parse(arguments.function, arguments.length)
+
+
+def answering(model: Transformer) -> Callable[[Tensor], Tensor] | None:
+    """How to get one logit per string from a model that has two outputs; None where it has one anyway."""
+    if model.config.outputs != 2:
+        return None
+    from flipscope.models.readout import binary_logit, logits_for
+
+    logits = logits_for(model)
+    return lambda bits: binary_logit(logits(bits))
 
 
 def model_strings(

@@ -8,7 +8,15 @@ from typing import Any
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError
 from flipscope.cli.common import print_json, sampling
-from flipscope.cli.model_files import function_of, loaded, model_file, model_strings, strings_options, targets_options
+from flipscope.cli.model_files import (
+    answering,
+    function_of,
+    loaded,
+    model_file,
+    model_strings,
+    strings_options,
+    targets_options,
+)
 from flipscope.cli.progress import progress
 
 STD = 0.02  # of the hardness paper
@@ -78,6 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
             threshold=0.5 if arguments.labels == "01" and arguments.loss == "mse" else 0.0,
             confidence=arguments.confidence,
             interval=arguments.interval,
+            forward=None if f is None else answering(model),
             progress=report,
         )
     first = found["prediction"]
