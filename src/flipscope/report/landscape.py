@@ -74,6 +74,10 @@ def _plane(found: Landscape, loss: str) -> Panel:
     finite = [each for each in values if each is not None]
     # A basin with steep walls is clear on a linear scale; powers are for losses of different sizes everywhere.
     log = bool(finite) and min(finite) > 0 and max(finite) > 100 * float(np.quantile(finite, 0.1))
+    if finite and not log:
+        # Four digits of the largest: the least loss is 0 to the eye, and should be in the legend.
+        digits = 3 - math.floor(math.log10(max(finite) or 1.0))
+        values = [None if each is None else round(each, digits) for each in values]
     cells = Series("", first.ravel().tolist(), second.ravel().tolist(), "cells", values=values)
     return Panel("", "offset, direction 1", "offset, direction 2", [cells], value_label=loss, value_log=log)
 
