@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from flipscope.basics.errors import InputError
-from flipscope.basics.resampling import growth, straight_line, student_mean, tail_exponent
+from flipscope.basics.resampling import bootstrap_mean, growth, straight_line, student_mean, tail_exponent
 
 
 def test_students_interval_by_hand() -> None:
@@ -21,6 +21,20 @@ def test_students_interval_covers() -> None:
     found = [student_mean(stream.normal(3.0, 2.0, 6).tolist(), 0.9) for _ in range(1000)]
     covered = sum(estimate.low <= 3.0 <= estimate.high for estimate in found)
     assert 865 <= covered <= 935  # 900 with a standard deviation of 9.5
+
+
+def test_the_bootstrap_follows_the_skew_and_the_seed() -> None:
+    samples = np.random.default_rng(0).exponential(1.0, 60).tolist()
+    found, again, other = (bootstrap_mean(samples, 0.9, seed) for seed in (1, 1, 2))
+    student = student_mean(samples, 0.9)
+    assert found == again != other
+    assert found.value == student.value
+    assert found.high - found.value > found.value - found.low  # of a skewed sample
+    assert found.half_width == pytest.approx(student.half_width, rel=0.15)
+    assert bootstrap_mean([2.0, 2.0]).half_width == 0
+    for bad in ([1.0], [1.0, math.nan]):
+        with pytest.raises(InputError, match="a bootstrap needs two finite numbers"):
+            bootstrap_mean(bad)
 
 
 def test_the_tail_exponent_covers() -> None:

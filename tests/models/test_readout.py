@@ -10,8 +10,8 @@ from models.modified import CHANGES
 from torch import Tensor, nn
 
 from flipscope.basics.errors import InputError
-from flipscope.models import Transformer, TransformerConfig, encoder, hardness, mingpt, recognizer
-from flipscope.models.readout import logits_for
+from flipscope.models import Block, Transformer, TransformerConfig, encoder, hardness, mingpt, recognizer
+from flipscope.models.readout import _is_table_small, logits_for
 
 BASE = encoder(width=12, layers=3, heads=2, ffn_width=20)
 CONFIGS = {
@@ -71,6 +71,37 @@ def test_logits_and_gradients_are_the_models(name: str) -> None:
     for parameter, gradient in gradients(model, found).items():
         torch.testing.assert_close(gradient, theirs[parameter], rtol=1e-7, atol=1e-9, msg=parameter)
     assert any(gradient.abs().max() > 1e-3 for gradient in theirs.values())
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_short_strings_without_gradients(name: str) -> None:
+    model, bits = build(CONFIGS[name], torch.float64)
+    with torch.no_grad():
+        for length in range(1, 8):
+            if length > 1 or not model.config.mask_self:
+                found, expected = logits_for(model)(bits[:, :length]), model(bits[:, :length])
+                torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_attention_by_table_is_for_short_strings_without_gradients() -> None:
+    block = Transformer(BASE).blocks[0]
+    assert isinstance(block, Block)
+    with torch.no_grad():
+        assert [_is_table_small(block, count) for count in (2, 6, 7)] == [True, True, False]
+        causal = Transformer(CONFIGS["causal"]).blocks[0]
+        assert isinstance(causal, Block)
+        assert not _is_table_small(causal, 2)
+    assert not _is_table_small(block, 2)
+
+
+def test_attention_by_table_with_logits_beyond_the_range_of_exponentials() -> None:
+    model, bits = build(hardness(4, width=12, layers=2), torch.float64)
+    with torch.no_grad():
+        for parameter in model.blocks[0].parameters():
+            parameter.mul_(100)
+        found = logits_for(model)(bits[:, :4])
+        torch.testing.assert_close(found, model(bits[:, :4]), rtol=1e-7, atol=1e-7)
+    assert found.isfinite().all()
 
 
 @pytest.mark.parametrize("name", ["post", "pre", "once"])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from flipscope.basics.bits import Bits
+from flipscope.basics.bits import Bits, index_bits
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import mean_from_samples
@@ -19,11 +21,15 @@ from flipscope.models.size import check_attention, multiplications
 
 # PyTorch and the compiled loops are loaded after the sizes have been checked: what is too large is refused at once.
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from flipscope.cube.functions import BooleanFunction
     from flipscope.models.transformer import Transformer
     from flipscope.probes.sensitivity import Options
 
 DEFAULT_LENGTH = 100  # that of the geometry paper's experiments
 MAX_STRINGS = 100_000  # that are asked for a precision
+MOST_BITS = 20  # of which all strings are asked
 FEWER = "give fewer or shorter strings"
 
 
@@ -56,19 +62,76 @@ def drawn_strings(arguments: argparse.Namespace, length: int) -> Bits:
     return random_strings(stream, check_count("strings", arguments.strings), length)
 
 
-def loaded(arguments: argparse.Namespace) -> tuple[Transformer, int]:
-    """The model of a file, and the length of the strings it is to be asked; what is too much is refused before."""
+def strings_options(parser: argparse.ArgumentParser) -> None:
+    """On which strings the model is asked."""
+    amount = parser.add_mutually_exclusive_group()
+    amount.add_argument("--strings", type=int, default=1000, metavar="M", help="random strings (default 1000)")
+    amount.add_argument("--exhaustive", action="store_true", help=f"all strings instead (at most {MOST_BITS} bits)")
+
+
+def targets_options(parser: argparse.ArgumentParser, what: str, required: bool = False) -> None:
+    """The function a model is to compute, and how far it is from that."""
+    parser.add_argument("--function", metavar="EXPR", required=required, help=what)
+    parser.add_argument("--loss", choices=("mse", "bce"), default="mse", help="of logits and labels (default mse)")
+    parser.add_argument(
+        "--labels",
+        choices=("signs", "bits"),
+        default="signs",
+        help="for mse: -1 and +1, as flipscope trains, or 0 and 1 (default signs)",
+    )
+
+
+def function_of(arguments: argparse.Namespace) -> BooleanFunction | None:
+    """The function that was named, on as many bits as it uses or --length says."""
+    if arguments.function is None:
+        return None
+    from flipscope.cube.expression import parse
+
+    return parse(arguments.function, arguments.length)
+
+
+def answering(model: Transformer) -> Callable[[Tensor], Tensor] | None:
+    """How to get one logit per string from a model that has two outputs; None where it has one anyway."""
+    if model.config.outputs != 2:
+        return None
+    from flipscope.models.readout import binary_logit, logits_for
+
+    logits = logits_for(model)
+    return lambda bits: binary_logit(logits(bits))
+
+
+def model_strings(
+    arguments: argparse.Namespace, length: int, f: BooleanFunction | None
+) -> tuple[Bits, NDArray[np.float64] | None]:
+    """The strings that were asked for, and the function's labels on them."""
+    strings = index_bits(0, 1 << length, length) if arguments.exhaustive else drawn_strings(arguments, length)
+    if f is None:
+        return strings, None
+    labels = f(strings).astype(np.float64)
+    return strings, 2 * labels - 1 if arguments.loss == "mse" and arguments.labels == "signs" else labels
+
+
+def loaded(
+    arguments: argparse.Namespace, *, forwards: int | None = None, function: BooleanFunction | None = None
+) -> tuple[Transformer, int]:
+    """The model of a file, and the length of the strings it is to be asked; what is too much is refused before.
+
+    `forwards`: how often each string is asked, where that is not once for it and each of its flips. Strings are as long
+    as the `function` has bits, where there is one.
+    """
+    if function is not None and arguments.length is None:
+        arguments.length = function.n
     config = peek(arguments.model)
     if config is not None:
-        _checked_length(config, arguments)
+        _checked_length(config, arguments, forwards)
 
     from flipscope.models.checkpoint import load
 
     model = load(arguments.model)
-    return model, _checked_length(model.config, arguments)
+    return model, _checked_length(model.config, arguments, forwards)
 
 
-def _checked_length(config: TransformerConfig, arguments: argparse.Namespace) -> int:
+def _checked_length(config: TransformerConfig, arguments: argparse.Namespace, forwards: int | None = None) -> int:
     """The length of the strings that the model is to be asked, after making sure that they can be."""
     if config.inputs == "patches":
         raise InputError(f"{arguments.model} reads patches of images, which have no bits to flip")
@@ -78,10 +141,15 @@ def _checked_length(config: TransformerConfig, arguments: argparse.Namespace) ->
     length = check_count("length", length)
     if config.layers > 1:  # a single layer may need no more than the row that is read
         check_attention(config, length, length)
+    if forwards is not None and arguments.exhaustive:
+        if length > MOST_BITS:
+            raise InputError(f"all strings of {length} bits are too many: give --strings, or at most {MOST_BITS} bits")
+        arguments.strings = 1 << length
     if arguments.strings is not None:
         strings = check_count("strings", arguments.strings)
         check_strings_fit(strings, length)
-        check_work(strings * flip_work(config, length), f"{strings:,} strings", FEWER)
+        work = flip_work(config, length) if forwards is None else forwards * multiplications(config, length)
+        check_work(strings * work, f"{strings:,} strings", FEWER)
     if getattr(arguments, "precision", None) is not None:
         _check_precision(arguments.precision, length, check_confidence(arguments.confidence))
     return length

@@ -1,9 +1,10 @@
 """The logits of our transformer for training: the same numbers up to rounding, with less work in both end layers.
 
 First layer: its input at a position takes only two vectors, one per bit, so that queries, keys and values are computed
-for those two and then looked up. Last layer: one position is read, so that keys and values need not be computed at
-all, since q . (W_K x_j) = (W_K' q) . x_j and sum_j a_j W_V x_j = W_V sum_j a_j x_j. Between them attention is PyTorch's
-fused kernel, which has no second derivative on the CPU: what differentiates twice calls the model itself.
+for those two and then looked up; for short strings, without gradients, the logits of all pairs of them too. Last layer:
+one position is read, so that keys and values need not be computed at all, since q . (W_K x_j) = (W_K' q) . x_j and
+sum_j a_j W_V x_j = W_V sum_j a_j x_j. Between them attention is PyTorch's fused kernel, which has no second derivative
+on the CPU: what differentiates twice calls the model itself.
 """
 
 from __future__ import annotations
@@ -77,9 +78,43 @@ def _first_block(
     block: Block, table: Float[Tensor, "row width"], places: Int64[Tensor, "string position"]
 ) -> Float[Tensor, "string position width"]:
     """The first layer's output, from the vectors that its input can take."""
+    if _is_table_small(block, places.shape[1]):
+        return block.finish(F.embedding(places, table), _attend_by_table(block.attention, _seen(block, table), places))
     parts = (table, *_project(block.attention, _seen(block, table)))
     x, query, key, value = F.embedding(places, torch.cat(parts, dim=1)).split([p.shape[1] for p in parts], dim=-1)
     return block.finish(x, _attend(block.attention, query, key, value))
+
+
+def _is_table_small(block: Block, count: int) -> bool:
+    """Whether strings are so short that attention is quicker from a table of all its logits; without gradients only."""
+    config = block.config
+    plain = config.attention == "softmax" and not config.causal and not config.mask_self
+    return plain and not torch.is_grad_enabled() and config.heads * count <= config.width
+
+
+def _attend_by_table(
+    attention: Attention, seen: Float[Tensor, "row width"], places: Int64[Tensor, "string position"]
+) -> Float[Tensor, "string position width"]:
+    """What the heads bring to every position of the first layer, from the logits of all pairs of vectors.
+
+    These and the projected values are computed once; of each string only the softmax is left, and one product for all.
+    """
+    heads, count = attention.config.heads, places.shape[1]
+    query, key, value = (part.unflatten(-1, (heads, -1)).transpose(0, 1) for part in _project(attention, seen))
+    scores = (query * attention.config.scale) @ key.transpose(-2, -1)  # [head, row, bit * position]
+    by_row = scores.transpose(0, 1).flatten(1)  # [row, head * bit * position]
+    both = F.embedding(places, by_row).unflatten(-1, (heads, 2, count))  # [string, position, head, bit, other]
+    ones = (places >= count)[:, None, None, :]
+    weights = torch.where(ones, both[..., 1, :], both[..., 0, :]).softmax(dim=-1)  # [string, position, head, other]
+    if attention.output is not None:
+        # [head, row, size] x [head, size, width]
+        value = value @ attention.output.weight.unflatten(1, (heads, -1)).permute(1, 2, 0)
+    zero, one = value.unflatten(1, (2, count)).unbind(dim=1)  # [head, other, width] each
+    mixed: Tensor = weights.flatten(0, 1).flatten(1) @ zero.flatten(0, 1)  # [string * position, width]
+    mixed.addmm_((weights * ones).flatten(0, 1).flatten(1), (one - zero).flatten(0, 1))
+    if attention.output is not None and attention.output.bias is not None:
+        mixed += attention.output.bias
+    return mixed.view(*places.shape, -1)
 
 
 def _project(

@@ -71,12 +71,45 @@ def blowup_page(name: str, document: dict[str, Any]) -> RenderableType:
     for norm in document["norms"]:
         table.add_row(norm["name"], f"{norm['eps']:g}", *_ends(norm["tau"]))
     table.add_row("all, beta", "", *_ends(document["beta"]))
+    table.add_row("all, mean over positions", "", *_ends(document["mean_beta"]))
     parts: list[RenderableType] = [table, Text()]
     bound = "nothing bounds it" if document["bound"] is None else f"beta cannot exceed {document['bound']:.4g}"
     parts.append(note(f"From {document['strings']:,} random strings of length {document['length']:,}; {bound}."))
+    without, with_positions = (document["weight_norm"][key] for key in ("without_positions", "with_positions"))
+    parts.append(note(f"The weights have norm {without:.4g}, with learned positions {with_positions:.4g}."))
     if document["infinite"]:
         parts.append(note(f"{document['infinite']:,} vectors of zero variance met a norm with eps 0."))
     return panel(name, parts)
+
+
+_MEASURES = {
+    "loss": "increase of the loss",
+    "prediction": "mean square change of the output",
+    "ShOp": "mean change of the output (ShOp)",
+    "ShPred": "share of answers that change (ShPred)",
+}
+
+
+def sharpness_page(name: str, document: dict[str, Any]) -> RenderableType:
+    """The page of ``flipscope sharpness``."""
+    table = Table(box=None, padding=(0, 1), header_style="bold")
+    table.add_column("sharpness", no_wrap=True)
+    table.add_column("mean over draws", justify="right", no_wrap=True)
+    for measure, estimate in document["sharpness"].items():
+        table.add_row(_MEASURES[measure], _interval(estimate))
+    kind = "a random direction of length rho" if document["noise"] == "sphere" else "Gaussian noise of std"
+    size = document["rho"] if document["noise"] == "sphere" else document["std"]
+    said = "all" if document["exhaustive"] else f"{document['strings']:,} random"
+    draws, confidence = (document["sharpness"]["prediction"][key] for key in ("samples", "confidence"))
+    rows = [
+        ("noise", f"{kind} {size:.4g}" + (", in proportion to each parameter" if document["adaptive"] else "")),
+        ("parameters", f"{document['parameters']:,} (rho {document['rho']:.4g}, std {document['std']:.4g})"),
+        ("strings", f"{said} strings of length {document['length']:,}"),
+    ]
+    if document["loss"] is not None:
+        rows.append((document["loss"]["name"], f"{document['loss']['value']:.4g} on {document['function']}, unmoved"))
+    told = note(f"Intervals over {draws:,} draws hold with confidence {confidence:g}.")
+    return panel(name, [facts(rows), Text(), table, Text(), told])
 
 
 def bounds_page(name: str, found: Summary) -> RenderableType:
