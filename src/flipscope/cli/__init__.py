@@ -46,7 +46,7 @@ COMMANDS = {
     "sensitivity": ("sensitivity", "measure the sensitivity spectrum of a saved transformer"),
     "random-model": ("random_model", "draw transformers at random, measure the sensitivity of each, summarise"),
     "blowup": ("blowup", "measure how much the layer norms of a saved transformer amplify"),
-    "bounds": ("bounds", "say of every bound of the geometry paper what it is for a saved transformer"),
+    "bounds": ("bounds", "say of every bound of the geometry and hardness papers what it is for a saved transformer"),
     "train": ("train", "train a transformer on a function; after Ctrl-C or kill -9 the same command goes on"),
     "models": ("models", "list the trained models of a results folder: function, shape, accuracy, steps, file"),
     "run": ("run", "run studies: measure what is not measured yet, judge every claim"),

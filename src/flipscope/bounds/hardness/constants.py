@@ -2,9 +2,9 @@
 
 What one position holds is written m + G z with ||z|| at most some radius. After a layer norm with gain gamma and bias
 beta, m is beta, G is diag(gamma) P with P the projection onto mean-zero vectors, and the radius is sqrt(d); before the
-first norm, G is the identity, and m and the radius are those of a ball around the vectors as they are. The bounds follow
-changes of z, so that every matrix counts after G; before a layer norm it counts after P, too, which the norm applies
-anyway. All norms of matrices are spectral norms. See docs/hardness-bounds.md for the derivation.
+first norm, G is the identity, and m and the radius are those of a ball around the vectors as they are. The bounds
+follow changes of z, so that every matrix counts times G; before a layer norm it counts as P times it, since the norm
+applies P anyway. Norms of matrices are spectral norms. See docs/hardness-bounds.md for the derivation.
 """
 
 from __future__ import annotations

@@ -25,6 +25,8 @@ from flipscope.bounds.hardness.constants import Constants, Step
 
 Numbers = NDArray[np.float64] | np.float64  # what has no dimension becomes a scalar on the way
 
+_ROUNDING = 1e-9
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -41,14 +43,13 @@ class Bound:
     @property
     def vacuous(self) -> bool:
         """Whether it says no more than the trivial bound."""
-        return self.log >= self.log_trivial
+        return self.log >= self.log_trivial - _ROUNDING
 
     @property
     def orders(self) -> float:
         """By how many powers of ten it is above the trivial bound; negative where it says something."""
-        if self.log == self.log_trivial:
-            return 0.0
-        return (self.log - self.log_trivial) / math.log(10)
+        same = self.log == self.log_trivial or abs(self.log - self.log_trivial) < _ROUNDING
+        return 0.0 if same else (self.log - self.log_trivial) / math.log(10)
 
     def as_json(self) -> dict[str, float | bool | None]:
         """Its numbers for a JSON document."""
@@ -115,8 +116,8 @@ def log_mean_square(log_blowups: ArrayLike) -> float:
 def log_least_blowup(constants: Constants, sensitivity: float) -> float:
     """The least ln Blowup(x) with which these weights can have s(x, T) = ``sensitivity``, by Eq 6.
 
-    Given as_n(T) instead, it is the least ln of sqrt(E[Blowup^2]), by Eq 7. Below 0, which ln Blowup never is, the bound
-    asks for nothing; it is infinite where no blowup is enough.
+    Given as_n(T) instead, it is the least ln of sqrt(E[Blowup^2]), by Eq 7. Below 0, which ln Blowup never is, the
+    bound asks for nothing; it is infinite where no blowup is enough.
 
     >>> from flipscope.models import Transformer, hardness
     >>> own = Constants.of(Transformer(hardness(6, width=8)), 6)
@@ -176,9 +177,9 @@ def flip_bound(constants: Constants) -> FlipBound:
 def head_change(step: Step, head: int, positions: int, own: float, other: float, *, same: bool) -> float:
     """Lemma 9's role: what the output of one head at one row cannot move by more than, when one bit is flipped (Eq 4).
 
-    ``own`` bounds the change of the head's input z at the flipped position, ``other`` that at every other; ``same`` says
-    whether the row is the flipped one. In the first layer own = gap and other = 0 (or, with a norm before attention, what
-    that makes of them), and the change is O(1/M) unless ``same``.
+    ``own`` bounds the change of the head's input z at the flipped position, ``other`` that at every other; ``same``
+    says whether the row is the flipped one. In a first layer without norm before attention own = gap and other = 0, and
+    the change is O(1/M) unless ``same``.
     """
     one = step.heads[head]
     low = min(own, other)

@@ -1,7 +1,7 @@
 """Theorem 6 of paper 001 at finite n: how far a function is from all functions of little average sensitivity.
 
-With W_k[f] the Fourier weight of f at degree k, as(f) = sum of k W_k[f], and ||f||^2 the mean of f(x)^2, the weight of g
-from degree k on is at most as(g) / k, so that (the Fourier gap)
+With W_k[f] the Fourier weight of f at degree k, as(f) = sum of k W_k[f], and ||f||^2 the mean of f(x)^2, the weight of
+g from degree k on is at most as(g) / k, so that (the Fourier gap)
 
     ||f - g||^2 >= max over k of (sqrt(W_k[f] + ... + W_n[f]) - sqrt(as(g) / k))_+ ^2                          (10)
 

@@ -1,10 +1,10 @@
 """A5 layer by layer: the bound on |T(x) - T(x^i)| from what was measured on x alone, sub-layer by sub-layer.
 
 For each flip i a bound on the change at each position is carried through the sub-layers, with each token's own
-1 / sqrt(variance + eps) at each norm (Eq 3), no change larger than what the ball of a norm's outputs lets it be, and for
-attention the largest mean of the changes that weights of at most g can give (Eq 4). With the attention weights of x, too,
-Eq 9 takes the place of Eq 4 where it is smaller. Nothing is measured on the flips: their norms and weights cannot be
-further from those of x than the changes found so far allow. Equations are those of docs/hardness-bounds.md.
+1 / sqrt(variance + eps) at each norm (Eq 3), no change larger than what the ball of a norm's outputs lets it be, and
+for attention the largest mean of the changes that weights of at most g can give (Eq 4). With the attention weights of
+x, too, Eq 9 takes the place of Eq 4 where it is smaller. Nothing is measured on the flips: their norms and weights
+cannot be further from those of x than the changes found so far allow. Equations are those of docs/hardness-bounds.md.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from flipscope.models.transformer import Block, LayerNorm, Transformer
 
 Changes = Float64[np.ndarray, "flip position"]
+
+_AT_ONCE = 64  # strings
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,11 +64,13 @@ def measure(model: Transformer, strings: np.ndarray, *, attention: bool = True) 
     checked(model)
     bits = check_strings(strings)
     wide = copy.deepcopy(model).double().eval()
-    for string in bits:
-        alone = torch.from_numpy(string[None].astype(np.int64)).to(wide.head.weight.device)
-        found = blowup(wide, alone)
-        focus = tuple(_focus(wide, alone)) if attention else ()
-        yield Measured(tuple(values[0] for values in found.inverse_std), focus)
+    for start in range(0, len(bits), _AT_ONCE):
+        some = torch.from_numpy(bits[start : start + _AT_ONCE].astype(np.int64)).to(wide.head.weight.device)
+        norms = blowup(wide, some).inverse_std
+        layers = list(_layers(wide, some)) if attention else []
+        for i in range(len(some)):
+            focus = tuple(Focus(logs[i], pulls[i]) for logs, pulls in layers)
+            yield Measured(tuple(values[i] for values in norms), focus)
 
 
 def flip_changes(constants: Constants, measured: Measured) -> Float64[np.ndarray, " flip"]:
@@ -164,12 +168,14 @@ def _focused(step: Step, head: Head, change: Changes, mean: np.ndarray, focus: F
 # ---------------------------------------------------------------- attention as it was
 
 
-def _focus(model: Transformer, alone: torch.Tensor) -> Iterator[Focus]:
-    """The attention of each layer on one string."""
+def _layers(
+    model: Transformer, strings: torch.Tensor
+) -> Iterator[tuple[Float64[np.ndarray, "string head row position"], Float64[np.ndarray, "string head row"]]]:
+    """The logarithms of the attention weights of each layer, and ||c_j|| of its rows."""
     import torch
 
     with torch.no_grad():
-        states = model.states(alone)
+        states = model.states(strings)
         for number, (block, state) in enumerate(zip(model.blocks, states, strict=False)):
             block = cast("Block", block)
             attention, name = block.attention, f"blocks.{number}.attention"
@@ -180,13 +186,13 @@ def _focus(model: Transformer, alone: torch.Tensor) -> Iterator[Focus]:
             elif number and (before := _last_norm(cast("Block", model.blocks[number - 1]))) is not None:
                 _, gain = norm_gain(before, name)
             query, key = (attention.split(part(seen)) for part in (attention.query, attention.key))
-            weights = attention.scores(query, key)[0].log_softmax(dim=-1).cpu().numpy()
-            rows = seen[0].cpu().numpy()  # [row, width]
+            logs = attention.scores(query, key).log_softmax(dim=-1).cpu().numpy()
+            rows = seen.cpu().numpy()  # [string, row, width]
             pulls = [
-                np.linalg.norm((rows @ score.T + offset) @ gain, axis=1)
+                np.linalg.norm((rows @ score.T + offset) @ gain, axis=-1)
                 for score, offset, _, _ in head_matrices(attention, name)
             ]
-            yield Focus(weights, np.stack(pulls))
+            yield logs, np.stack(pulls, axis=1)
 
 
 def _last_norm(block: Block) -> LayerNorm | None:

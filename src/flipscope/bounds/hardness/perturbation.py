@@ -1,9 +1,9 @@
 """A7: under random biases blowup is rare, and the average sensitivity of a transformer is far below n.
 
 Right before a layer norm after attention or after an MLP a bias is added, that of the output projection or of the MLP's
-second layer. If these biases are N(m, sigma^2 I), m anything, 1 / sqrt(variance + eps) exceeds a level B at one of K norms
-and M positions with a probability of at most K M V_(d-1) (sqrt(d) / B sigma sqrt(2 pi))^(d-1), by the Gaussian form of
-Lem E.2 in paper 000; so that for every B, with C of Eq 5, which does not depend on these biases,
+second layer. If these biases are N(m, sigma^2 I), m anything, 1 / sqrt(variance + eps) exceeds a level B at one of K
+norms and M positions with a probability of at most K M V_(d-1) (sqrt(d) / B sigma sqrt(2 pi))^(d-1), by the Gaussian
+form of Lem E.2 in paper 000; so that for every B, with C of Eq 5, which does not depend on these biases,
 
     E as_n(T) <= C^2 J (1 + B)^(2K) / 4 + n span^2 / 4 times that probability                                  (12)
 
@@ -11,10 +11,11 @@ Only x is measured in Eq 6, hence no union over its neighbours. With the best B 
 4 K / (d - 1 + 2 K), where C and the span do not grow; B = n^(2/(d-1)), up to logarithms, gives 4 K / (d - 1).
 
 On a sphere. Let Delta be uniform on the sphere of radius rho in p dimensions, as in the definition of sharpness. The
-linear read-out, of 2 or more parameters, is among them and no norm depends on it. Given all of Delta but the read-out and
-the mean-zero part of one bias, these two together are uniform on a sphere of some radius R, and the density of the bias
-part is bounded by a multiple of R^-(d-1). Its mean over R makes of it Gamma(p/2) / Gamma((p-d+1)/2) (rho sqrt(pi))^-(d-1)
-at most, which is no more than that of a Gaussian with sigma = rho / sqrt(p): with this sigma all the above holds.
+linear read-out, of 2 or more parameters, is among them and no norm depends on it. Given all of Delta but the read-out
+and the mean-zero part of one bias, these two together are uniform on a sphere of some radius R, and the density of the
+bias part is at most a multiple of R^-(d-1). The mean over R makes Gamma(p/2) / Gamma((p-d+1)/2) (rho sqrt(pi))^-(d-1)
+of it, which is no more than the density of a Gaussian with sigma = rho / sqrt(p) at its top: with this sigma the bound
+on the probability holds. (12) does not, since C moves with the other parameters.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _LEVELS = np.exp(np.linspace(-7, 70, 2000))  # of B; Eq 12 holds for each
 def blowup_tail(width: int, norms: int, positions: int, sigma: float, level: float) -> float:
     """What the probability that some 1 / sqrt(variance + eps) of x exceeds ``level`` cannot exceed.
 
-    ``norms`` is K, two for each layer of `hardness()`; sigma is the standard deviation of the biases before them, whatever
-    their means and all other parameters are, and rho / sqrt(p) for perturbations on a sphere.
+    ``norms`` is K, two for each layer of `hardness()`; sigma is the standard deviation of the biases before them,
+    whatever their means and all other parameters are, and rho / sqrt(p) for perturbations on a sphere.
 
     >>> 0 < blowup_tail(128, 4, 30, 0.02, 1000.0) < 1e-50
     True
@@ -77,9 +78,9 @@ def best_exponent(width: int, norms: int) -> float:
 
 
 def expected_sensitivity(constants: Constants, sigma: float) -> Bound:
-    """Eq 12: what E as_n(T) cannot exceed when the biases before the norms are N(m, sigma^2 I), any m, all else as it is.
+    """Eq 12: what E as_n(T) cannot exceed when the biases before the norms are N(m, sigma^2 I), all else being fixed.
 
-    For norms after each sub-layer only, where every norm has such a bias and C does not depend on it.
+    m may be anything. For norms after each sub-layer only, where every norm has such a bias that C does not depend on.
     """
     check_positive("sigma", sigma)
     if not constants.norms or any(step.norm == "before" or (step.norm is None) for step in constants.steps):
