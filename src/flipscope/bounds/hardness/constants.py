@@ -107,7 +107,7 @@ class Constants:
         if config.max_length is not None and length > config.max_length:
             raise InputError(f"length={length} is longer than the max_length={config.max_length} of the model")
         positions = length + (config.marker != "none")
-        ball, gap = _entry(model, length, positions)
+        ball, gap = _entry(model, length)
         steps: list[Step] = []
         for number, block in enumerate(model.blocks):
             ball = _block(cast("Block", block), f"blocks.{number}", ball, steps)
@@ -181,7 +181,7 @@ def _centred(matrix: Matrix) -> Matrix:
     return out
 
 
-def _entry(model: Transformer, length: int, positions: int) -> tuple[_Ball, float]:
+def _entry(model: Transformer, length: int) -> tuple[_Ball, float]:
     """A ball around every vector that the first layer can meet at this length, and ||e(0) - e(1)||."""
     import torch
 
@@ -189,7 +189,7 @@ def _entry(model: Transformer, length: int, positions: int) -> tuple[_Ball, floa
     ends = torch.tensor([[0] * length, [1] * length], device=model.head.weight.device)
     with torch.no_grad():
         vectors = array(model.embedding.place(model.embedding.symbols(ends)), "embedding")  # [bit, position, width]
-    everything = vectors.reshape(-1, config.width)
+    everything = np.unique(vectors.reshape(-1, config.width), axis=0)
     centre = everything.mean(axis=0)
     radius = float(np.linalg.norm(everything - centre, axis=1).max())
     row = int(config.marker == "cls")
@@ -243,7 +243,7 @@ def _block(block: Block, name: str, ball: _Ball, steps: list[Step]) -> _Ball:
 def head_matrices(attention: Attention, name: str) -> list[tuple[Matrix, Matrix, Matrix, Matrix]]:
     """Of each head s K^T Q [width, width], s K^T b_q [width], O V [width, width] and O b_v [width]."""
     config = attention.config
-    scale = config.scale * (1.0 if attention.log_gain is None else math.exp(float(attention.log_gain)))
+    scale = config.scale * (1.0 if attention.log_gain is None else math.exp(float(attention.log_gain.detach())))
     query, key, value = (
         [array(part, name) for part in projection.weight.split(config.key_width)]
         for projection in (attention.query, attention.key, attention.value)

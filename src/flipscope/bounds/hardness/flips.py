@@ -110,7 +110,7 @@ def average_bound(constants: Constants, log_blowups: ArrayLike) -> Bound:
 def log_mean_square(log_blowups: ArrayLike) -> float:
     """ln E[Blowup^2] over the strings whose ln Blowup these are."""
     logs = _blowups(log_blowups).ravel()
-    return float(np.logaddexp.reduce(2 * logs)) - math.log(len(logs))
+    return max(0.0, float(np.logaddexp.reduce(2 * logs)) - math.log(len(logs)))  # below 0 by rounding only
 
 
 def log_least_blowup(constants: Constants, sensitivity: float) -> float:
@@ -158,7 +158,7 @@ def flip_bound(constants: Constants) -> FlipBound:
     >>> from flipscope.models import Transformer, hardness
     >>> bare = dataclasses.replace(hardness(100, width=8), norm="none")
     >>> found = flip_bound(Constants.of(Transformer(bare, scheme="gaussian"), 100))
-    >>> found.log_other <= found.log_constant - math.log(100) < found.log_read
+    >>> found.log_other <= found.log_constant - math.log(100)
     True
     """
     with_norms = -math.log(constants.eps) / 2 if constants.eps else math.inf
@@ -182,9 +182,13 @@ def head_change(step: Step, head: int, positions: int, own: float, other: float,
     the change is O(1/M) unless ``same``.
     """
     one = step.heads[head]
-    low = min(own, other)
-    mean = low + share(step.reach(one), positions) * (max(own, other) - low) * (1 if own >= other else positions - 1)
-    moved = (1 + step.reach(one)) * min(mean, max(own, other)) + step.radius**2 * one.score * (own if same else other)
+    reach, most = step.reach(one), max(own, other)
+    top = share(reach, positions)
+    total = own + (positions - 1) * other
+    # The mean of the changes under weights of at most g that sum to 1: the larger ones come first.
+    mean = min(most, other + top * (own - other)) if own >= other else min(most, top * (total - own) + own)
+    bent = min(mean, bend(top) * total)
+    moved = mean + reach * bent + step.radius**2 * one.score * (own if same else other)
     return one.weight * min(moved, 2 * step.radius)
 
 
@@ -193,21 +197,28 @@ def share(reach: float, positions: int) -> float:
     return 1 / (1 + (positions - 1) * math.exp(-reach))
 
 
+def bend(top: float) -> float:
+    """The largest a (1 - a) of any weight a <= top."""
+    return top * (1 - top) if top < 0.5 else 0.25
+
+
 # ---------------------------------------------------------------- one sub-layer after the other
 
 
 def _factors(step: Step, constants: Constants, every_length: bool) -> tuple[float, float, float]:
-    """Logarithms of p, q and q M g (Eq 4), summed over the heads; of the Lipschitz constant and nothing for an MLP."""
+    """Logarithms of p, q and q* of Eq 4, summed over the heads; of the Lipschitz constant and nothing for an MLP."""
     if not step.heads:
         return _log(step.branch), -math.inf, -math.inf
     m = constants.positions
     stay = math.fsum(head.weight * step.radius**2 * head.score for head in step.heads)
-    even = [_log(head.weight * (1 + step.reach(head))) for head in step.heads]
-    reaches = [step.reach(head) for head in step.heads]
-    # M g, without overflow: M / (1 + (M - 1) exp(-r))
-    tops = reaches if every_length else [math.log(m) - math.log1p((m - 1) * math.exp(-r)) for r in reaches]
-    spread = float(np.logaddexp.reduce([a + b for a, b in zip(even, tops, strict=True)]))
-    return _log(stay), float(np.logaddexp.reduce(even)), spread
+    even, spread = [], []
+    for head in step.heads:
+        reach = step.reach(head)
+        even.append(_log(head.weight * (1 + reach)))
+        top = share(reach, m)
+        at_length = _log(head.weight * m * (top + reach * bend(top)))
+        spread.append(even[-1] + reach if every_length else max(at_length, even[-1]))
+    return _log(stay), float(np.logaddexp.reduce(even)), float(np.logaddexp.reduce(spread))
 
 
 def _through(constants: Constants, log_norm: float, *, every_length: bool = False) -> tuple[float, float]:

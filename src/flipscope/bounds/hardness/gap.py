@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from flipscope.basics.errors import InputError
 
 _HALVINGS = 200
+_DEAREST = 1e100  # lambda; more would overflow
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def least_distance(f_weights: ArrayLike, as_g: float) -> float:
     def sensitivity(price: float) -> float:
         return float((degrees * weights / (1 + price * degrees) ** 2).sum())
 
-    while sensitivity(high) > most:
+    while sensitivity(high) > most and high < _DEAREST:
         low, high = high, 2 * high
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

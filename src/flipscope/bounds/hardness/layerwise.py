@@ -22,7 +22,7 @@ from scipy.special import expit, logsumexp
 from flipscope.basics.bits import check_strings
 from flipscope.basics.errors import InputError
 from flipscope.bounds.hardness.constants import Constants, Head, Step, checked, head_matrices, norm_gain
-from flipscope.bounds.hardness.flips import Bound, log_trivial, share
+from flipscope.bounds.hardness.flips import Bound, bend, log_trivial, share
 
 if TYPE_CHECKING:
     import torch
@@ -132,11 +132,13 @@ def _mixed(step: Step, change: Changes, focus: Focus | None) -> Changes:
     """What all heads together can change by."""
     total = np.zeros_like(change)
     for number, head in enumerate(step.heads):
-        mean = _largest_mean(change, share(step.reach(head), change.shape[1]))[:, None]  # [flip, 1]
+        top = share(step.reach(head), change.shape[1])
+        mean = _largest_mean(change, top)[:, None]  # [flip, 1]
+        bent = np.minimum(mean, bend(top) * change.sum(axis=1, keepdims=True))
         turned = step.radius**2 * head.score * change  # by the query of the row itself
-        moved = (1 + step.reach(head)) * mean + turned
+        moved = mean + step.reach(head) * bent + turned
         if focus is not None:
-            moved = np.minimum(moved, _focused(step, head, change, mean, focus, number) + turned)
+            moved = np.minimum(moved, _focused(step, head, change, bent, focus, number) + turned)
         total += head.weight * np.minimum(moved, 2 * step.radius)
     return total
 
@@ -149,7 +151,7 @@ def _largest_mean(change: Changes, most: float) -> Float64[np.ndarray, " flip"]:
     return out
 
 
-def _focused(step: Step, head: Head, change: Changes, mean: np.ndarray, focus: Focus, number: int) -> Changes:
+def _focused(step: Step, head: Head, change: Changes, most: np.ndarray, focus: Focus, number: int) -> Changes:
     """Eq 9 but for its last term: the change of a head's output from the attention weights of x."""
     logs, pulls = focus.log_weights[number], focus.pulls[number]  # [row, position], [row]
     straight = change @ np.exp(logs).T  # [flip, row]
@@ -160,7 +162,8 @@ def _focused(step: Step, head: Head, change: Changes, mean: np.ndarray, focus: F
     with np.errstate(divide="ignore", invalid="ignore"):
         rest = total + np.log1p(-np.exp(low - total))  # of all other positions; NaN, by rounding, where there is none
     top = expit(logs + moves - np.where(np.isnan(rest), -np.inf, rest))  # at x^i, and on the way to it
-    bent = np.minimum((top * change[:, None, :]).sum(axis=2), mean)
+    bends = np.where(top < 0.5, top * (1 - top), 0.25)
+    bent = np.minimum((bends * change[:, None, :]).sum(axis=2), most)
     out: Changes = straight + 2 * step.radius * pulls * bent
     return out
 
