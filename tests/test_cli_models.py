@@ -506,9 +506,12 @@ def test_bounds_of_the_hardness_paper(config: object, tmp_path: Path, capsys: py
         assert "hardness paper does not apply" in out
         return
     assert found["assumption_that_fails"] is None
-    rows = [row for row in found["bounds"] if row["what"].startswith("s(x, T)") or "layer by layer" in row["what"]]
-    assert len(rows) == 3
-    for row in rows:
-        assert 10 ** row["log10"] >= found["measured_sensitivity"]["largest"] >= found["measured_sensitivity"]["mean"]
-    assert {row["result"] for row in found["bounds"]} == {"Fact 1", "Thm 4", "Cor 5", "Thm 7"}
+    seen = found["measured_sensitivity"]
+    assert 0 < seen["mean"] <= seen["largest"]
+    for name, bound in found["sensitivity_bounds"].items():
+        assert 10 ** bound["log10"] >= seen["mean" if name in ("mean", "random_biases") else "largest"]
+        assert bound["vacuous"] == (bound["orders_above_trivial"] >= 0)
+    assert {"every_string", "product", "layers", "attention", "mean"} <= set(found["sensitivity_bounds"])
+    assert ("random_biases" in found["sensitivity_bounds"]) == (config != fourier(6, 4))
+    assert {"Fact 1", "Thm 4", "Cor 5"} <= {row["result"] for row in found["bounds"]}
     assert "powers of ten" in out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,9 +67,10 @@ def test_on_a_sphere_the_gaussian_bound_holds(parameters: int) -> None:
     assert (0.3 if parameters < 40 else 0.8) * bound < exact <= bound
 
 
-def test_the_mean_sensitivity_under_random_biases() -> None:
+@pytest.mark.parametrize("norm", ["post", "once"])
+def test_the_mean_sensitivity_under_random_biases(norm: str) -> None:
     n, width, sigma = 4, 24, 0.5
-    base = drawn(hardness(n, width, 1, 1), 1, 1e-3)
+    base = drawn(dataclasses.replace(hardness(n, width, 1, 1), norm=norm), 1, 1e-3)
     own = Constants.of(base, n)
     bound = bounds.expected_sensitivity(own, sigma)
     means = [(changes(outputs(shaken(base, sigma, seed), n), n) ** 2).sum() / 2**n / 4 for seed in range(20)]
@@ -91,11 +93,18 @@ def test_where_the_mean_says_something() -> None:
     assert bounds.best_exponent(6, 2) < 1 == bounds.best_exponent(5, 2)
 
 
+@pytest.mark.parametrize(
+    "change", [{"norm": "pre"}, {"norm": "none"}, {"final_norm": True}, {"combine": "sum", "head_size": 8}]
+)
+def test_a_norm_without_a_bias_before_it_is_refused(change: dict[str, Any]) -> None:
+    model = Transformer(dataclasses.replace(hardness(4, 8), **change))
+    with pytest.raises(InputError, match="a bias of its own before every norm"):
+        bounds.expected_sensitivity(Constants.of(model, 4), 0.1)
+
+
 def test_bad_input_is_refused() -> None:
-    pre = Constants.of(Transformer(dataclasses.replace(hardness(4, 8), norm="pre")), 4)
     own = Constants.of(Transformer(hardness(4, 8)), 4)
     for call, match in (
-        (lambda: bounds.expected_sensitivity(pre, 0.1), "norm='post'"),
         (lambda: bounds.expected_sensitivity(own, 0.0), "sigma=0.0"),
         (lambda: bounds.blowup_tail(8, 0, 4, 1.0, 2.0), "norms"),
         (lambda: bounds.blowup_tail(8, 1, 0, 1.0, 2.0), "positions"),

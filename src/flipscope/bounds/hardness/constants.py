@@ -83,6 +83,7 @@ class Constants:
     steps: tuple[Step, ...]
     readout: float
     span: float
+    biased_norms: bool  # whether a bias of its own is added right before each norm
 
     @property
     def norms(self) -> int:
@@ -126,6 +127,7 @@ class Constants:
             steps=tuple(steps),
             readout=readout,
             span=2 * readout * ball.radius,
+            biased_norms=_biased_norms(config),
         )
 
 
@@ -161,6 +163,13 @@ def checked(model: Transformer) -> TransformerConfig:
             f"read-out of one position, but the model has {values}: use hardness(), or encoder()"
         )
     return config
+
+
+def _biased_norms(config: TransformerConfig) -> bool:
+    """Whether each norm follows a bias that nothing else depends on: of the output projection, or of the MLP."""
+    if config.final_norm or config.norm not in ("post", "once"):
+        return False
+    return config.combine == "project" or (config.norm == "once" and config.mlp_count == config.layers)
 
 
 def array(tensor: Tensor, name: str) -> Matrix:

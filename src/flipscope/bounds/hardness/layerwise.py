@@ -131,9 +131,10 @@ def _normed(change: Changes, inverse_std: Float64[np.ndarray, " position"], cons
 def _mixed(step: Step, change: Changes, focus: Focus | None) -> Changes:
     """What all heads together can change by."""
     total = np.zeros_like(change)
+    ordered = -np.sort(-change, axis=1)
     for number, head in enumerate(step.heads):
         top = share(step.reach(head), change.shape[1])
-        mean = _largest_mean(change, top)[:, None]  # [flip, 1]
+        mean = _largest_mean(ordered, top)[:, None]  # [flip, 1]
         bent = np.minimum(mean, bend(top) * change.sum(axis=1, keepdims=True))
         turned = step.radius**2 * head.score * change  # by the query of the row itself
         moved = mean + step.reach(head) * bent + turned
@@ -143,10 +144,9 @@ def _mixed(step: Step, change: Changes, focus: Focus | None) -> Changes:
     return total
 
 
-def _largest_mean(change: Changes, most: float) -> Float64[np.ndarray, " flip"]:
-    """The largest sum of a_w change_w over weights 0 <= a_w <= ``most`` that sum to 1."""
-    ordered = -np.sort(-change, axis=1)
-    left = np.clip(1 - most * np.arange(change.shape[1]), 0.0, most)
+def _largest_mean(ordered: Changes, most: float) -> Float64[np.ndarray, " flip"]:
+    """The largest sum of a_w change_w over weights 0 <= a_w <= ``most`` that sum to 1; changes are in falling order."""
+    left = np.clip(1 - most * np.arange(ordered.shape[1]), 0.0, most)
     out: Float64[np.ndarray, " flip"] = ordered @ left
     return out
 

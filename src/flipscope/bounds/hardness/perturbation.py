@@ -80,11 +80,14 @@ def best_exponent(width: int, norms: int) -> float:
 def expected_sensitivity(constants: Constants, sigma: float) -> Bound:
     """Eq 12: what E as_n(T) cannot exceed when the biases before the norms are N(m, sigma^2 I), all else being fixed.
 
-    m may be anything. For norms after each sub-layer only, where every norm has such a bias that C does not depend on.
+    m may be anything. C does not depend on these biases; a model in which a norm has none before it is refused.
     """
     check_positive("sigma", sigma)
-    if not constants.norms or any(step.norm == "before" or (step.norm is None) for step in constants.steps):
-        raise InputError("the bound on random biases is for a norm after every sub-layer: use norm='post'")
+    if not constants.biased_norms:
+        raise InputError(
+            "the bound on random biases needs a bias of its own before every norm: use norm='post' or 'once', "
+            "combine='project' and no final norm"
+        )
     return expected_bound(
         2 * log_constant(constants) + log_places(constants) - math.log(4),
         log_trivial(constants),

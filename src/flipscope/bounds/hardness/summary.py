@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from jaxtyping import Float64
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 NOISE = 0.02  # the standard deviation of the paper's perturbations
 MAX_FOCUS = 64  # positions up to which the attention of x is used: the work grows with their third power
-_AT_ONCE = 64  # flips of a string
 
 
 @dataclass(frozen=True)
@@ -43,6 +41,7 @@ class Summary:
     span: float | None  # what no two outputs can differ by more than
     measured: float | None  # the largest s(x, T) of the strings
     measured_mean: float | None
+    forms: dict[str, Bound]  # bounds on s(x, T), or on its mean, by the form they have
     rows: tuple[Row, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -51,6 +50,7 @@ class Summary:
             "assumption_that_fails": self.fails,
             "output_span": self.span,
             "measured_sensitivity": {"largest": self.measured, "mean": self.measured_mean},
+            "sensitivity_bounds": {name: bound.as_json() for name, bound in self.forms.items()},
             "bounds": [row.as_json() for row in self.rows],
         }
 
@@ -63,27 +63,24 @@ def summary(model: Transformer, length: int, strings: Bits) -> Summary:
     try:
         own = Constants.of(model, length)
     except InputError as error:
-        return Summary(length, str(error), None, None, None, ())
+        return Summary(length, str(error), None, None, None, {}, ())
     measured = list(measure(model, strings, attention=own.positions <= MAX_FOCUS))
     seen = string_sensitivities(model, strings)
-    rows = (*_every_string(own), *_by_blowup(own, measured), *_random(own))
-    return Summary(length, None, own.span, float(seen.max()), float(seen.mean()), rows)
+    forms = _forms(own, measured)
+    return Summary(length, None, own.span, float(seen.max()), float(seen.mean()), forms, _rows(own, measured, forms))
 
 
 def string_sensitivities(model: Transformer, strings: Bits) -> Float64[np.ndarray, " string"]:
     """s(x, T) = sum over i of |T(x) - T(x^i)|^2 / 4 of the real-valued output, in float64."""
     import torch
 
-    wide = copy.deepcopy(model).double().eval()
-    flips = np.eye(strings.shape[1], dtype=np.uint8)
-    found = []
-    with torch.no_grad():
-        for x in strings:
-            parts = np.array_split(np.concatenate([x[None], x ^ flips]), math.ceil((len(x) + 1) / _AT_ONCE))
-            logits = [wide(torch.from_numpy(part.astype(np.int64)).to(wide.head.weight.device)) for part in parts]
-            out = torch.cat(logits).cpu().numpy()
-            found.append(float(((out[1:] - out[0]) ** 2).sum()) / 4)
-    return np.array(found)
+    from flipscope.flips.engine import open_engine
+
+    # The fast path pays for itself on long strings only: it has to be loaded.
+    path: Literal["auto", "general"] = "general" if strings.shape[1] <= MAX_FOCUS else "auto"
+    before, after = open_engine(model, path=path, dtype=torch.float64).flip_logits(strings)
+    out: Float64[np.ndarray, " string"] = ((after - before[:, None]) ** 2).sum(axis=1) / 4
+    return out
 
 
 # ---------------------------------------------------------------- one result after the other
@@ -100,60 +97,65 @@ def _told(bound: Bound) -> str:
     """How far a bound is from what holds anyway."""
     if not math.isfinite(bound.log):
         return "infinite" if bound.log > 0 else "the output does not depend on the bits"
+    if not bound.orders:
+        return "no better than n span^2 / 4, which holds anyway"
     side = "above" if bound.vacuous else "below"
     return f"{abs(bound.orders):.3g} powers of ten {side} n span^2 / 4, which holds anyway"
 
 
-def _every_string(own: Constants) -> list[Row]:
-    """A4: what holds without layer norm, or for eps > 0."""
-    found = flip_bound(own)
-    start = max(found.log_constant - found.log_span, 0.0) if found.log_span > -math.inf else None
-    why = "eps = 0: only blowup bounds it" if own.norms and not own.eps else "on every string; must be below the span"
-    return [
-        _row("Fact 1", "|T(x) - T(x^i)|, bit i not read", found.log_other, not found.vacuous, why, start),
-        _row(
-            "Fact 1",
-            "s(x, T) of any string",
-            found.sensitivity.log,
-            not found.sensitivity.vacuous,
-            _told(found.sensitivity),
-        ),
-    ]
+def _forms(own: Constants, measured: list[Measured]) -> dict[str, Bound]:
+    """Every bound on a sensitivity: of the strings the largest, and of all of them the mean."""
 
+    def largest(some: list[Measured]) -> Bound:
+        return max((layerwise_bound(own, each) for each in some), key=lambda bound: bound.log)
 
-def _by_blowup(own: Constants, measured: list[Measured]) -> list[Row]:
-    """A5: what follows from the blowups of the strings."""
     logs = [each.log_blowup for each in measured]
-    product, mean = product_bound(own, max(logs)), average_bound(own, logs)
-    layered, focused = (
-        max((layerwise_bound(own, each) for each in some), key=lambda bound: bound.log)
-        for some in ([dataclasses.replace(each, focus=()) for each in measured], measured)
-    )
-    constant = log_constant(own)
+    found = {
+        "every_string": flip_bound(own).sensitivity,
+        "product": product_bound(own, max(logs)),
+        "layers": largest([dataclasses.replace(each, focus=()) for each in measured]),
+    }
+    if all(each.focus for each in measured):
+        found["attention"] = largest(measured)
+    found["mean"] = average_bound(own, logs)
+    if own.biased_norms:
+        found["random_biases"] = expected_sensitivity(own, NOISE)
+    return found
+
+
+def _rows(own: Constants, measured: list[Measured], forms: dict[str, Bound]) -> tuple[Row, ...]:
+    """The forms one below the other, with the constants they come from."""
+    flip = flip_bound(own)
+    start = max(flip.log_constant - flip.log_span, 0.0) if flip.log_span > -math.inf else None
+    infinite = own.norms and not own.eps
+    why = "eps = 0: only blowup bounds it" if infinite else "on every string; must be below the span"
     needed = log_least_blowup(own, own.length)
-    largest = max(logs) / math.log(10)
+    largest = max(each.log_blowup for each in measured) / math.log(10)
     strings = f"{len(measured)} strings"
-    note = f"the largest blowup of {strings} is 10^{largest:.3g}"
-    return [
-        _row("Thm 4", "C, from the weights", constant, not product.vacuous, note),
-        _row("Thm 4", "s(x, T), by C and blowup", product.log, not product.vacuous, _told(product)),
-        _row("Thm 4", "the same layer by layer", layered.log, not layered.vacuous, _told(layered)),
-        *(
-            [_row("Thm 4", "and with the attention of x", focused.log, not focused.vacuous, _told(focused))]
-            if own.positions <= MAX_FOCUS
-            else []
+    rows = [
+        _row("Fact 1", "|T(x) - T(x^i)|, bit i not read", flip.log_other, not flip.vacuous, why, start),
+        _row(
+            "Thm 4",
+            "C, from the weights",
+            log_constant(own),
+            not forms["product"].vacuous,
+            f"the largest blowup of {strings} is 10^{largest:.3g}",
         ),
-        _row("Cor 5", "as_n(T), by C and mean squared blowup", mean.log, not mean.vacuous, f"{strings}; {_told(mean)}"),
         _row("Cor 5", "blowup that s(x, T) = n needs", needed, needed > 0, "below 1 it asks for nothing"),
     ]
-
-
-def _random(own: Constants) -> list[Row]:
-    """A7: what holds with random biases."""
-    what = f"E as_n(T) with N(m, {NOISE}^2) biases before norms"
-    try:
-        found = expected_sensitivity(own, NOISE)
-    except InputError as error:
-        return [_row("Thm 7", what, math.inf, None, str(error))]
-    power = sensitivity_exponent(own.width, own.norms)
-    return [_row("Thm 7", what, found.log, not found.vacuous, f"grows as n^{power:.3g} at most; {_told(found)}")]
+    names = {
+        "every_string": ("Fact 1", "s(x, T) of any string", ""),
+        "product": ("Thm 4", "s(x, T), by C and blowup", ""),
+        "layers": ("Thm 4", "s(x, T), layer by layer", ""),
+        "attention": ("Thm 4", "s(x, T), with the attention of x, too", ""),
+        "mean": ("Cor 5", "as_n(T), by C and mean squared blowup", f"{strings}; "),
+        "random_biases": (
+            "Thm 7",
+            f"E as_n(T) with N(m, {NOISE}^2) biases before norms",
+            f"grows as n^{sensitivity_exponent(own.width, max(own.norms, 1)):.3g} at most; ",
+        ),
+    }
+    for name, bound in forms.items():
+        result, what, first = names[name]
+        rows.append(_row(result, what, bound.log, not bound.vacuous, first + _told(bound)))
+    return tuple(sorted(rows, key=lambda row: ("Fact 1", "Thm 4", "Cor 5", "Thm 7").index(row.result)))
