@@ -130,6 +130,29 @@ def test_near_degenerate_norms() -> None:
     assert worst["product"] <= HOLDS
 
 
+@pytest.mark.parametrize("norm", ["none", "post"])
+def test_a_head_that_looks_for_ones(norm: str) -> None:
+    """Attention goes by the bits, which are small, and brings what stands at the position: only logits change much."""
+    model = drawn(dataclasses.replace(hardness(4, 8, 1, 1), norm=norm), 7, 0.3)
+    attention = model.blocks[0].attention
+    with torch.no_grad():
+        assert model.embedding.symbol is not None
+        model.embedding.symbol.weight.mul_(0.01)
+        attention.query.bias.mul_(3000.0)
+        attention.key.weight[:, 4:] = 0.0  # the half of the positions
+        model.blocks[0].mlp.down.weight.mul_(0.01)
+    assert max(ratios(model, 4).values()) <= HOLDS
+    own = Constants.of(model, 4)
+    blind = [
+        dataclasses.replace(step, heads=tuple(dataclasses.replace(head, pull=0.0, score=0.0) for head in step.heads))
+        for step in own.steps
+    ]
+    moved = changes(outputs(model, 4), 4)
+    found = [dataclasses.replace(each, focus=()) for each in bounds.measure(model, cube(4))]
+    without = [bounds.flip_changes(dataclasses.replace(own, steps=tuple(blind)), each) for each in found]
+    assert max(map(largest, moved, without)) > 1, "the terms of the logits are needed here"
+
+
 def test_where_the_bounds_say_something() -> None:
     small = dataclasses.replace(hardness(12, 8, 1, 1), norm="none")
     model = drawn(small, 1, 0.02)

@@ -38,7 +38,7 @@ def shaken(model: Transformer, sigma: float, seed: int) -> Transformer:
 
 
 def test_the_tail_of_the_blowup_under_gaussian_biases() -> None:
-    n, width, sigma, draws = 4, 4, 0.5, 200
+    n, width, sigma, draws = 4, 4, 0.5, 120
     base = drawn(dataclasses.replace(hardness(n, width, 1, 1), eps=0.0), 3, 0.2, spread=0.2)
     worst = np.array([blowup(shaken(base, sigma, seed), cube(n)[5:6]).tau.max() - 1 for seed in range(draws)])
     levels = (4.0, 10.0, 30.0)
@@ -52,7 +52,7 @@ def test_the_tail_of_the_blowup_under_gaussian_biases() -> None:
 @pytest.mark.parametrize("parameters", [8, 40, 400])
 def test_on_a_sphere_the_gaussian_bound_holds(parameters: int) -> None:
     """The bias part of a point on a sphere, the read-out being other coordinates, near any vector y."""
-    width, radius, draws = 4, 3.0, 100_000
+    width, radius, draws = 4, 3.0, 40_000
     points = np.random.default_rng(parameters).standard_normal((draws, parameters))
     points *= radius / np.linalg.norm(points, axis=1, keepdims=True)
     sigma = bounds.sphere_sigma(radius, parameters)
@@ -69,14 +69,14 @@ def test_on_a_sphere_the_gaussian_bound_holds(parameters: int) -> None:
 
 @pytest.mark.parametrize("norm", ["post", "once"])
 def test_the_mean_sensitivity_under_random_biases(norm: str) -> None:
-    n, width, sigma = 4, 24, 0.5
-    base = drawn(dataclasses.replace(hardness(n, width, 1, 1), norm=norm), 1, 1e-3)
+    n, width, sigma = 4, 24, 3.0
+    base = drawn(dataclasses.replace(hardness(n, width, 1, 1), norm=norm), 1, 1e-3, spread=0.1)
     own = Constants.of(base, n)
     bound = bounds.expected_sensitivity(own, sigma)
     means = [(changes(outputs(shaken(base, sigma, seed), n), n) ** 2).sum() / 2**n / 4 for seed in range(20)]
     assert 0 < np.mean(means) <= bound.value
     assert bounds.log_constant(own) == pytest.approx(bounds.log_constant(Constants.of(shaken(base, sigma, 1), n)))
-    assert bound.log <= bound.log_trivial
+    assert not bound.vacuous
 
 
 def test_where_the_mean_says_something() -> None:
