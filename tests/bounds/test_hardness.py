@@ -12,11 +12,12 @@ import torch
 from bounds.encoders import changes, configs, cube, drawn, largest, outputs, ratios
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn import functional as F
 
 from flipscope.basics.errors import InputError
 from flipscope.bounds import hardness as bounds
 from flipscope.bounds.hardness import Constants
-from flipscope.bounds.hardness.constants import Step
+from flipscope.bounds.hardness.constants import _STEEPEST, Step
 from flipscope.models import Transformer, hardness
 from flipscope.models.config import TransformerConfig
 from flipscope.models.presets import encoder, mingpt, recognizer
@@ -230,6 +231,13 @@ def test_one_head_of_the_first_layer(n: int, heads: int, seed: int, scale: float
             same = np.eye(n, own.positions, dtype=bool)
             assert moved[same].max() <= near * HOLDS
             assert not (~same).any() or moved[~same].max() <= far * HOLDS
+
+
+@pytest.mark.parametrize(("activation", "approximate"), [("gelu", "none"), ("gelu_tanh", "tanh")])
+def test_the_steepest_slope_of_gelu(activation: str, approximate: str) -> None:
+    x = torch.linspace(-8, 8, 100_001, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(F.gelu(x, approximate=approximate).sum(), x)
+    assert 0.998 * _STEEPEST[activation] < float(slope.abs().max()) < _STEEPEST[activation]
 
 
 def attend(z: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
