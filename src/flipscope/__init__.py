@@ -25,6 +25,7 @@ __all__ = [
     "sensitivities",
     "sensitivity",
     "sensitivity_profile",
+    "sharpness",
     "train",
 ]
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from flipscope.probes.blowup import blowup
     from flipscope.probes.influence import influences
     from flipscope.probes.sensitivity import sensitivities, sensitivity, sensitivity_profile
+    from flipscope.probes.sharpness import sharpness
     from flipscope.training.train import train
 
 __getattr__, __dir__ = lazily(
@@ -59,6 +61,7 @@ __getattr__, __dir__ = lazily(
         "probes.fourier": "fourier",
         "probes.influence": "influences",
         "probes.sensitivity": "sensitivities sensitivity sensitivity_profile",
+        "probes.sharpness": "sharpness",
         "report": "report",
         "training.train": "train",
     },

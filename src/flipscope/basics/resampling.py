@@ -28,6 +28,32 @@ def student_mean(samples: Sequence[float], confidence: float = 0.95) -> Estimate
     return Estimate(centre, centre - reach, centre + reach, confidence, len(values))
 
 
+def bootstrap_mean(samples: Sequence[float], confidence: float = 0.95, seed: int = 0) -> Estimate:
+    """The mean with the bootstrap's interval, corrected for bias and skewness (BCa, 10,000 resamples).
+
+    >>> found = bootstrap_mean([0.0, 0.0, 0.0, 1.0] * 10)
+    >>> 0.05 < found.low < 0.2 < 0.3 < found.high < 0.45
+    True
+    """
+    values = np.asarray(samples, np.float64)
+    if values.ndim != 1 or len(values) < 2 or not np.isfinite(values).all():
+        raise InputError(f"a bootstrap needs two finite numbers or more, got {list(samples)[:5]}")
+    centre = float(values.mean())
+    check_confidence(confidence)
+    if np.ptp(values) == 0:  # nothing to resample
+        return Estimate(centre, centre, centre, confidence, len(values))
+    found = stats.bootstrap(
+        (values,),
+        np.mean,
+        n_resamples=10_000,
+        batch=max(1, 2_000_000 // len(values)),
+        confidence_level=confidence,
+        method="BCa",
+        rng=np.random.default_rng(seed),
+    ).confidence_interval
+    return Estimate(centre, min(float(found.low), centre), max(float(found.high), centre), confidence, len(values))
+
+
 def straight_line(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
     """The slope of the line of least squares through the points, and that sum of squares."""
     xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)

@@ -6,12 +6,16 @@ import argparse
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from flipscope.basics.bits import Bits, index_bits
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import mean_from_samples
 from flipscope.basics.limits import check_work
-from flipscope.basics.seeds import check_strings_fit
+from flipscope.basics.seeds import check_strings_fit, generators, random_strings
+from flipscope.cube.expression import parse
+from flipscope.cube.functions import BooleanFunction
 from flipscope.models.config import TransformerConfig
 from flipscope.models.header import peek
 from flipscope.models.size import check_attention, multiplications
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LENGTH = 100  # that of the geometry paper's experiments
 MAX_STRINGS = 100_000  # that are asked for a precision
+MOST_BITS = 20  # of which all strings are asked
 FEWER = "give fewer or shorter strings"
 
 
@@ -43,19 +48,66 @@ def model_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--length", type=int, metavar="N", help="of the strings (default: the model's longest, or 100)")
 
 
-def loaded(arguments: argparse.Namespace) -> tuple[Transformer, int]:
-    """The model of a file, and the length of the strings it is to be asked; what is too much is refused before."""
+def strings_options(parser: argparse.ArgumentParser) -> None:
+    """On which strings the model is asked."""
+    amount = parser.add_mutually_exclusive_group()
+    amount.add_argument("--strings", type=int, default=1000, metavar="M", help="random strings (default 1000)")
+    amount.add_argument("--exhaustive", action="store_true", help=f"all strings instead (at most {MOST_BITS} bits)")
+
+
+def targets_options(parser: argparse.ArgumentParser, what: str, required: bool = False) -> None:
+    """The function a model is to compute, and how far it is from that."""
+    parser.add_argument("--function", metavar="EXPR", required=required, help=what)
+    parser.add_argument("--loss", choices=("mse", "bce"), default="mse", help="of logits and labels (default mse)")
+    parser.add_argument(
+        "--labels",
+        choices=("signs", "01"),
+        default="signs",
+        help="for mse: -1 and +1, as flipscope trains, or 0 and 1 (default signs)",
+    )
+
+
+def function_of(arguments: argparse.Namespace) -> BooleanFunction | None:
+    """The function that was named, on as many bits as it uses or --length says."""
+    return None if arguments.function is None else parse(arguments.function, arguments.length)
+
+
+def model_strings(
+    arguments: argparse.Namespace, length: int, f: BooleanFunction | None
+) -> tuple[Bits, NDArray[np.float64] | None]:
+    """The strings that were asked for, and the function's labels on them."""
+    if arguments.exhaustive:
+        strings = index_bits(0, 1 << length, length)
+    else:
+        (stream,) = generators(arguments.seed, 1)
+        strings = random_strings(stream, arguments.strings, length)
+    if f is None:
+        return strings, None
+    labels = f(strings).astype(np.float64)
+    return strings, 2 * labels - 1 if arguments.loss == "mse" and arguments.labels == "signs" else labels
+
+
+def loaded(
+    arguments: argparse.Namespace, *, forwards: int | None = None, function: BooleanFunction | None = None
+) -> tuple[Transformer, int]:
+    """The model of a file, and the length of the strings it is to be asked; what is too much is refused before.
+
+    `forwards`: how often each string is asked, where that is not once for it and each of its flips. Strings are as long
+    as the `function` has bits, where there is one.
+    """
+    if function is not None and arguments.length is None:
+        arguments.length = function.n
     config = peek(arguments.model)
     if config is not None:
-        _checked_length(config, arguments)
+        _checked_length(config, arguments, forwards)
 
     from flipscope.models.checkpoint import load
 
     model = load(arguments.model)
-    return model, _checked_length(model.config, arguments)
+    return model, _checked_length(model.config, arguments, forwards)
 
 
-def _checked_length(config: TransformerConfig, arguments: argparse.Namespace) -> int:
+def _checked_length(config: TransformerConfig, arguments: argparse.Namespace, forwards: int | None = None) -> int:
     """The length of the strings that the model is to be asked, after making sure that they can be."""
     if config.inputs == "patches":
         raise InputError(f"{arguments.model} reads patches of images, which have no bits to flip")
@@ -65,10 +117,15 @@ def _checked_length(config: TransformerConfig, arguments: argparse.Namespace) ->
     length = check_count("length", length)
     if config.layers > 1:  # a single layer may need no more than the row that is read
         check_attention(config, length, length)
+    if forwards is not None and arguments.exhaustive:
+        if length > MOST_BITS:
+            raise InputError(f"all strings of {length} bits are too many: give --strings, or at most {MOST_BITS} bits")
+        arguments.strings = 1 << length
     if arguments.strings is not None:
         strings = check_count("strings", arguments.strings)
         check_strings_fit(strings, length)
-        check_work(strings * flip_work(config, length), f"{strings:,} strings", FEWER)
+        work = flip_work(config, length) if forwards is None else forwards * multiplications(config, length)
+        check_work(strings * work, f"{strings:,} strings", FEWER)
     if getattr(arguments, "precision", None) is not None:
         _check_precision(arguments.precision, length, check_confidence(arguments.confidence))
     return length

@@ -129,7 +129,7 @@ class GeneralEngine:
         self.batch = 0 if batch is None else check_count("batch", batch)
         self._fixed_batch = batch is not None
         self._memory_limit = check_count("memory_limit", memory_limit)
-        self._inputs: Inputs = _usual_inputs(model) if inputs == "auto" else inputs
+        self._inputs: Inputs = usual_inputs(model) if inputs == "auto" else inputs
 
     def logits(self, strings: Bits) -> Logits:
         """The logit of each string, in the model's number type."""
@@ -154,7 +154,7 @@ class GeneralEngine:
         Flipscope's transformer computes its last layer where it is read only: ``everywhere`` means at all positions.
         """
         if of is None:
-            return [_rows(self._run(strings), len(strings), "the model")]
+            return [output_rows(self._run(strings), len(strings), "the model")]
         assert isinstance(self.model, nn.Module)
         seen: list[Any] = []
         part = {of: self.model.get_submodule(of)}
@@ -163,7 +163,7 @@ class GeneralEngine:
             run(strings)
         if not seen:
             raise InputError(f"the module {of!r} is not called when the model runs: name another")
-        return [_rows(out, len(strings), f"the module {of!r}") for out in seen]
+        return [output_rows(out, len(strings), f"the module {of!r}") for out in seen]
 
     def check_deterministic(self, strings: Bits, of: str | None = None) -> None:
         """Raise InputError unless the outputs for a string are the same again, and together with other strings."""
@@ -401,7 +401,8 @@ def _device(model: Model) -> torch.device:
     return torch.device("cpu")
 
 
-def _usual_inputs(model: Model) -> Literal["bits", "floats"]:
+def usual_inputs(model: Model) -> Literal["bits", "floats"]:
+    """What the model is given for bits: numbers to look up where it has a table for them, else floats."""
     if not isinstance(model, nn.Module):
         return "bits"
     looks_up = any(isinstance(module, nn.Embedding | nn.EmbeddingBag) for module in model.modules())
@@ -423,7 +424,7 @@ def _numbers(output: Any) -> Tensor:
     return found.float() if found.dtype in (torch.float16, torch.bfloat16) else found
 
 
-def _rows(output: Any, strings: int, source: str) -> Float[Tensor, "string ..."]:
+def output_rows(output: Any, strings: int, source: str) -> Float[Tensor, "string ..."]:
     """The numbers of an output, of each string at least one; of a tuple its first tensor."""
     if isinstance(output, tuple | list):
         output = next((part for part in output if isinstance(part, Tensor)), output)

@@ -3,6 +3,8 @@
 sensitivity   sensitivity of strings, and the profile over random or all strings
 influence     how far each bit moves the output, or the output of a module inside
 blowup        how much the layer norms amplify (Eqs 17, 18)
+sharpness     how far outputs and loss go when the parameters move: at random, or the worst way
+landscape     slices of the loss around a model, along filter-normalised directions
 fourier       spectra of logit and sign, exact and sampled
 recognition   answers with a margin (Eq 15, Def 2.8)
 perturbation  how far weights can move before answers change

@@ -79,6 +79,36 @@ def blowup_page(name: str, document: dict[str, Any]) -> RenderableType:
     return panel(name, parts)
 
 
+_MEASURES = {
+    "loss": "increase of the loss",
+    "prediction": "mean square change of the output",
+    "ShOp": "mean change of the output (ShOp)",
+    "ShPred": "share of answers that change (ShPred)",
+}
+
+
+def sharpness_page(name: str, document: dict[str, Any]) -> RenderableType:
+    """The page of ``flipscope sharpness``."""
+    table = Table(box=None, padding=(0, 1), header_style="bold")
+    table.add_column("sharpness", no_wrap=True)
+    table.add_column("mean over draws", justify="right", no_wrap=True)
+    for measure, estimate in document["sharpness"].items():
+        table.add_row(_MEASURES[measure], _interval(estimate))
+    kind = "a random direction of length rho" if document["noise"] == "sphere" else "Gaussian noise of std"
+    size = document["rho"] if document["noise"] == "sphere" else document["std"]
+    said = "all" if document["exhaustive"] else f"{document['strings']:,} random"
+    draws, confidence = (document["sharpness"]["prediction"][key] for key in ("samples", "confidence"))
+    rows = [
+        ("noise", f"{kind} {size:.4g}" + (", in proportion to each parameter" if document["adaptive"] else "")),
+        ("parameters", f"{document['parameters']:,} (rho {document['rho']:.4g}, std {document['std']:.4g})"),
+        ("strings", f"{said} strings of length {document['length']:,}"),
+    ]
+    if document["loss"] is not None:
+        rows.append((document["loss"]["name"], f"{document['loss']['value']:.4g} on {document['function']}, unmoved"))
+    told = note(f"Intervals over {draws:,} draws hold with confidence {confidence:g}.")
+    return panel(name, [facts(rows), Text(), table, Text(), told])
+
+
 def bounds_page(name: str, found: Summary) -> RenderableType:
     """The page of ``flipscope bounds``."""
     cube = "" if found.radius is None else f", Theta = [-{found.radius:.4g}, {found.radius:.4g}]^{found.parameters}"

@@ -1,0 +1,97 @@
+"""Which parameters of a model are meant: by name, and for our transformers without their positions unless asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import TypeAlias
+
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from flipscope.basics.errors import InputError
+from flipscope.models.transformer import Embedding
+
+# Patterns such as "blocks.*" (as in a shell), a function of the name, or None for the usual ones.
+Choice: TypeAlias = str | Sequence[str] | Callable[[str], bool] | None
+
+
+def positional(model: nn.Module) -> frozenset[str]:
+    """The names of the parameters of learned positions, wherever the model has an embedding of ours.
+
+    >>> from flipscope.models import Transformer, hardness
+    >>> sorted(positional(Transformer(hardness(8, width=16))))
+    ['embedding.position.weight']
+    """
+    learned = {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, Embedding) and module.position is not None
+        for parameter in module.position.parameters()
+    }
+    return frozenset(name for name, parameter in model.named_parameters() if id(parameter) in learned)
+
+
+def chosen(model: nn.Module, parameters: Choice = None) -> dict[str, nn.Parameter]:
+    """The parameters that are meant, by name; InputError where there are none, or where they have no finite numbers.
+
+    By default all but learned positions of ours; "*" is everything. Of several patterns each must match something.
+
+    >>> list(chosen(nn.Linear(2, 1), "b*"))
+    ['bias']
+    """
+    if not isinstance(model, nn.Module):
+        raise InputError(f"the model must be an nn.Module, whose parameters can move, not a {type(model).__name__}")
+    there = dict(model.named_parameters())
+    if not there:
+        raise InputError(f"the {type(model).__name__} has no parameters: give a module that has some")
+    found = {name: there[name] for name in _names(model, list(there), parameters)}
+    if not found:
+        raise InputError(f"no parameter is left of {_some(list(there))}: choose others with parameters")
+    for name, parameter in found.items():
+        if parameter.is_meta or is_lazy(parameter):
+            raise InputError(f"the parameter {name} has a shape but no numbers: build the model with a seed")
+        if not parameter.is_floating_point():
+            raise InputError(
+                f"the parameter {name} of type {parameter.dtype} cannot move by real numbers: leave it out"
+            )
+    for name, parameter in there.items():
+        if not (parameter.is_meta or bool(parameter.isfinite().all())):
+            raise InputError(f"the model has NaN or infinite numbers in {name}: nothing can be measured of it")
+    return found
+
+
+def weight_norm(model: nn.Module, parameters: Choice = None, *, positions: bool = False) -> float:
+    """The Euclidean norm of the parameters: of ours without learned positions, as the hardness paper has it.
+
+    positions=True counts them too; of other modules all parameters count unless `parameters` chooses some.
+
+    >>> model = nn.Linear(2, 1)
+    >>> model.weight.data[:], model.bias.data[:] = 3 / 2**0.5, 4.0
+    >>> round(weight_norm(model), 5), round(weight_norm(model, "weight"), 5)
+    (5.0, 3.0)
+    """
+    if positions and parameters is not None:
+        raise InputError("positions=True goes with the usual parameters: name them in parameters instead")
+    meant = chosen(model, "*" if positions else parameters)
+    return math.sqrt(sum(float(each.detach().double().square().sum()) for each in meant.values()))
+
+
+def _names(model: nn.Module, there: list[str], parameters: Choice) -> list[str]:
+    if parameters is None:
+        left_out = positional(model)
+        return [name for name in there if name not in left_out]
+    if callable(parameters):
+        return [name for name in there if parameters(name)]
+    patterns = [parameters] if isinstance(parameters, str) else list(parameters)
+    for pattern in patterns:
+        if not isinstance(pattern, str):
+            raise InputError(f"parameters={parameters!r} must be patterns of names or a function of a name")
+        if not any(fnmatchcase(name, pattern) for name in there):
+            raise InputError(f"parameters={pattern!r} matches none of {_some(there)}")
+    return [name for name in there if any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -1,0 +1,134 @@
+"""Slices of the loss around a model: along random directions, or on the plane of two.
+
+Directions are normalised by filter (Li et al., "Visualizing the loss landscape of neural nets", 2018): in every matrix
+the part of each row, the weights into one output unit or the vector of one symbol, gets the length of the row itself.
+Offset 1 then moves every unit by its own size, so that slices of different models can be compared. What has no rows
+(biases, gains of norms) stays where it is, as in that paper.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Float64
+from torch import Tensor, nn
+
+from flipscope.basics.checks import check_count
+from flipscope.basics.errors import InputError
+from flipscope.basics.progress import Progress
+from flipscope.basics.seeds import Seed, seed_number
+from flipscope.models.moving import Moving
+from flipscope.models.parameters import Choice, chosen
+from flipscope.probes.asking import Inputs, Loss, as_loss, asked
+
+
+@dataclass(frozen=True, eq=False)
+class Landscape:
+    """Losses around a model; `losses` is [direction, point] for lines and [first, second] for a plane.
+
+    A loss that is NaN or infinite is NaN. The model itself is at offset 0, which is always one of the points.
+    """
+
+    dimensions: Literal[1, 2]
+    offsets: Float64[np.ndarray, " point"]
+    losses: Float64[np.ndarray, "row point"]
+    loss: float  # of the model itself
+    parameters: int  # numbers that move
+    strings: int
+
+    def as_json(self) -> dict[str, Any]:
+        """What a JSON document says of it; null is a loss that is no number."""
+        return {
+            "dimensions": self.dimensions,
+            "offsets": self.offsets.tolist(),
+            "losses": [[each if math.isfinite(each) else None for each in row] for row in self.losses.tolist()],
+            "loss": self.loss,
+            "parameters": self.parameters,
+            "strings": self.strings,
+        }
+
+
+def landscape(
+    model: nn.Module,
+    inputs: Inputs,
+    targets: Tensor | np.ndarray,
+    *,
+    dimensions: Literal[1, 2] = 1,
+    directions: int = 3,
+    points: int | None = None,
+    reach: float = 1.0,
+    normalise: Literal["filter", "none"] = "filter",
+    parameters: Choice = None,
+    seed: Seed = 0,
+    loss: Loss = "mse",
+    forward: Callable[..., Any] | None = None,
+    batch: int | None = None,
+    progress: Progress | None = None,
+) -> Landscape:
+    """The loss at offsets from -reach to reach along so many random directions, or on the plane of two of them.
+
+    `points` per axis is odd (default 41 on a line, 21 on a plane). normalise="none" takes Gaussian directions as they
+    are, of length 1, vectors too. `parameters`, `loss` and what follows are as in `flipscope.sharpness`.
+
+    >>> model = nn.Linear(1, 1, bias=False)
+    >>> model.weight.data[:] = 2.0
+    >>> landscape(model, np.array([[1]]), np.array([2.0]), points=3, directions=1).losses.tolist()  # (2 +- 2 - 2)^2
+    [[4.0, 0.0, 4.0]]
+    """
+    if dimensions not in (1, 2):
+        raise InputError(f"dimensions={dimensions!r} must be 1 or 2")
+    if normalise not in ("filter", "none"):
+        raise InputError(f"normalise={normalise!r} is not one of filter, none")
+    if isinstance(reach, bool) or not isinstance(reach, int | float) or not 0 < reach < math.inf:
+        raise InputError(f"reach={reach!r} must be a positive number")
+    count = check_count("points", (41 if dimensions == 1 else 21) if points is None else points, 3)
+    if count % 2 == 0:
+        raise InputError(f"points={count} must be odd, for the model itself to be one of them")
+    moving = Moving(chosen(model, parameters))
+    number = seed_number(seed)
+    many = 2 if dimensions == 2 else check_count("directions", directions)
+    axes = [_direction(moving, normalise, number, k) for k in range(many)]
+    half = count // 2
+    offsets = np.arange(-half, half + 1) * (float(reach) / half)
+    losses = np.full((many if dimensions == 1 else count, count), np.nan)
+    with asked(model, inputs, forward, batch) as (asking, before), moving:
+        scorer = as_loss(loss, targets, before)
+        own = float(scorer(before))
+        for place in range(losses.size):
+            row, column = divmod(place, count)
+            if dimensions == 1:
+                moving.to(axes[row], float(offsets[column]))
+            else:
+                moving.to(axes[0] * float(offsets[row]) + axes[1] * float(offsets[column]))
+            found = float(scorer(asking.outputs()))
+            losses[row, column] = found if math.isfinite(found) else math.nan
+            if progress is not None:
+                progress(place + 1, losses.size)
+    return Landscape(dimensions, offsets, losses, own, moving.count, asking.strings)
+
+
+def _direction(moving: Moving, normalise: str, seed: int, number: int) -> Float32[Tensor, " number"]:
+    """A random direction in the order of the moving parameters."""
+    stream = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))
+    normals = torch.from_numpy(stream.standard_normal(moving.count, dtype=np.float32))
+    if normalise == "none":
+        return normals / float(normals.norm())
+    parts = normals.split([parameter.numel() for parameter in moving.parameters])
+    if all(parameter.ndim < 2 for parameter in moving.parameters):
+        raise InputError("only biases and gains were chosen, which filter normalisation leaves alone: choose matrices")
+    return torch.cat([_by_filter(part, each) for part, each in zip(parts, moving.parameters, strict=True)])
+
+
+def _by_filter(part: Float32[Tensor, " number"], parameter: nn.Parameter) -> Float32[Tensor, " number"]:
+    """The direction of one parameter, each row as long as the parameter's own; 0 where there are no rows."""
+    if parameter.ndim < 2 or not parameter.numel():
+        return torch.zeros_like(part)
+    rows = part.view(len(parameter), -1)
+    own = parameter.detach().float().cpu().reshape(len(parameter), -1)
+    lengths: Tensor = own.norm(dim=1) / rows.norm(dim=1)
+    return (rows * lengths[:, None]).flatten()

@@ -1,0 +1,397 @@
+"""Sharpness: how far a model's outputs, or its loss, go when its parameters move a little in a random direction.
+
+With theta the parameters, Delta uniform on the sphere of radius rho and the mean over the strings x given:
+
+    prediction   L_rho = E_Delta  mean_x (T_theta(x) - T_theta+Delta(x))^2              (hardness paper, Thm 6)
+    loss         E_Delta  loss(theta + Delta) - loss(theta)                             what the paper's code computes
+    ShOp         E_Delta  mean_x |T_theta(x) - T_theta+Delta(x)|                        (low-sensitivity paper, Table 2)
+    ShPred       E_Delta  share of strings whose answer is another                      (the same)
+
+In the Gaussian form every number of Delta is normal with standard deviation std, which in many dimensions is the sphere
+of radius rho = std sqrt(dim). The adaptive form multiplies the noise of each parameter by its absolute value, so that
+scaling one layer of ReLU units up and the next one down changes nothing. `worst_case` takes the direction in which the
+loss grows fastest, as sharpness-aware minimisation does, in place of a random one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32, Float64
+from torch import Tensor, nn
+
+from flipscope.basics.checks import check_confidence, check_count
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import Estimate, mean_from_samples
+from flipscope.basics.progress import Progress
+from flipscope.basics.resampling import bootstrap_mean, student_mean
+from flipscope.basics.seeds import Seed, seed_number, seed_of
+from flipscope.models.moving import Moving
+from flipscope.models.parameters import Choice, chosen
+from flipscope.models.transformer import Transformer
+from flipscope.probes.asking import Inputs, Loss, Scorer, as_loss, asked
+
+Measure: TypeAlias = Literal["prediction", "loss", "ShOp", "ShPred"]
+MEASURES: tuple[Measure, ...] = ("prediction", "loss", "ShOp", "ShPred")
+Interval: TypeAlias = Literal["student", "bootstrap"]
+Outputs: TypeAlias = Float[Tensor, "string ..."]
+
+
+class Options(TypedDict, total=False):
+    """The keywords of `sharpnesses` that `sharpness` takes too."""
+
+    rho: float | None
+    std: float | None
+    adaptive: bool
+    parameters: Choice
+    draws: int
+    seed: Seed
+    loss: Loss
+    over_outputs: Literal["mean", "sum"]
+    threshold: float
+    confidence: float
+    interval: Interval
+    forward: Callable[..., Any] | None
+    batch: int | None
+    progress: Progress | None
+
+
+@dataclass(frozen=True, eq=False)
+class Sharpness:
+    """A sharpness with its interval over draws; `draws` has what each perturbation did, `value` is their mean."""
+
+    measure: Measure
+    value: Estimate
+    draws: Float64[np.ndarray, " draw"]
+    rho: float  # radius of the sphere, or std * sqrt(parameters)
+    std: float  # of every parameter, or rho / sqrt(parameters)
+    noise: Literal["sphere", "gaussian"]
+    adaptive: bool
+    parameters: int  # numbers that move
+    names: tuple[str, ...]  # of the parameters they are in
+    strings: int
+    loss: float | None  # of the model as it is, where there are targets
+
+    def as_json(self) -> dict[str, Any]:
+        """What a JSON document says of it."""
+        return {
+            "measure": self.measure,
+            "sharpness": self.value.as_json(),
+            "rho": self.rho,
+            "std": self.std,
+            "noise": self.noise,
+            "adaptive": self.adaptive,
+            "parameters": self.parameters,
+            "strings": self.strings,
+            "loss": self.loss,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class WorstCase:
+    """The largest increase that gradient steps found on the sphere; a lower bound of the largest there is."""
+
+    measure: Literal["prediction", "loss"]
+    value: float
+    path: tuple[float, ...]  # the increase after each step
+    rho: float
+    adaptive: bool
+    parameters: int
+    strings: int
+
+
+def sharpness(
+    model: nn.Module,
+    inputs: Inputs,
+    targets: Tensor | np.ndarray | None = None,
+    *,
+    measure: Measure = "prediction",
+    **options: Unpack[Options],
+) -> Sharpness:
+    """The sharpness of the model on the inputs, whose first axis is the string; options are those of `sharpnesses`.
+
+    >>> strings = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+    >>> found = sharpness(nn.Linear(2, 1), strings, std=0.1, draws=2000)
+    >>> found.value.low < 0.1**2 * (2 * 0.5 + 1) < found.value.high  # exact: std^2 (mean |x|^2 + 1)
+    True
+    """
+    return sharpnesses(model, inputs, targets, measures=[measure], **options)[measure]
+
+
+def sharpnesses(
+    model: nn.Module,
+    inputs: Inputs,
+    targets: Tensor | np.ndarray | None = None,
+    *,
+    measures: Sequence[Measure] = MEASURES,
+    rho: float | None = None,
+    std: float | None = None,
+    adaptive: bool = False,
+    parameters: Choice = None,
+    draws: int = 100,
+    seed: Seed = 0,
+    loss: Loss = "mse",
+    over_outputs: Literal["mean", "sum"] = "mean",
+    threshold: float = 0.0,
+    confidence: float = 0.95,
+    interval: Interval = "student",
+    forward: Callable[..., Any] | None = None,
+    batch: int | None = None,
+    progress: Progress | None = None,
+) -> dict[Measure, Sharpness]:
+    """Several measures of the same perturbations, each as one would get it alone.
+
+    Either `rho` (sphere) or `std` (Gaussian) is given. `inputs` may be a tuple of what the model is called with.
+    `parameters`: patterns of names or a function of a name; by default all but learned positions of our transformers.
+    `loss` of outputs and targets: "mse", "bce" and "cross_entropy" by name, or a function that returns losses or their
+    mean. Where a string has several outputs, prediction and ShOp take their mean or sum, `over_outputs`. An answer of
+    ShPred is output > threshold, or the largest of several outputs.
+
+    Draw k depends on the seed and on k alone: not on the number of draws, nor on the batches in which the strings are
+    asked, which see the same perturbation. The interval is Student's over draws, or a bootstrap's; that of ShPred holds
+    at every number of draws. The model is in evaluation mode meanwhile and left bit for bit as it was.
+    """
+    wanted = _checked_measures(measures)
+    numbers = _Noise(chosen(model, parameters), rho, std, adaptive, seed)
+    count = check_count("draws", draws, 2)
+    check_confidence(confidence)
+    if interval not in ("student", "bootstrap"):
+        raise InputError(f"interval={interval!r} is not one of student, bootstrap")
+    with asked(model, inputs, forward, batch) as (asking, before), numbers.moving as moving:
+        scorer = as_loss(loss, targets, before) if targets is not None or "loss" in wanted else None
+        judge = _Judge(model, before, scorer, wanted, over_outputs, threshold)
+        rows = []
+        for number in range(count):
+            moving.to(*numbers.draw(number))
+            rows.append(judge(asking.outputs()))
+            if not all(map(math.isfinite, rows[-1])):
+                raise InputError(f"draw {number} makes the outputs NaN or infinite: take a smaller rho or std")
+            if progress is not None:
+                progress(number + 1, count)
+    found: dict[Measure, Sharpness] = {}
+    for measure, column in zip(wanted, np.array(rows, np.float64).T, strict=True):
+        value = _estimate(measure, column, confidence, interval, seed_of(numbers.seed, count))
+        about = (numbers.rho, numbers.std, numbers.kind, adaptive, moving.count, moving.names, asking.strings)
+        found[measure] = Sharpness(measure, value, column, *about, judge.loss)
+    return found
+
+
+def watch(
+    inputs: Inputs,
+    targets: Tensor | np.ndarray | None = None,
+    *,
+    draws: int = 20,
+    seed: int = 0,
+    **options: Any,  # those of `sharpness`
+) -> Callable[[nn.Module, int], Sharpness]:
+    """A function of a model and the number of its step, for a callback: a few draws on one batch, fresh at each step.
+
+    >>> look = watch(np.array([[0, 1], [1, 1]]), std=0.01, draws=5)
+    >>> look(nn.Linear(2, 1), 100).value.samples
+    5
+    """
+    start = check_count("seed", seed, 0)
+
+    def look(model: nn.Module, step: int) -> Sharpness:
+        return sharpness(model, inputs, targets, draws=draws, seed=seed_of(start, step), **options)
+
+    return look
+
+
+def worst_case(
+    model: nn.Module,
+    inputs: Inputs,
+    targets: Tensor | np.ndarray | None = None,
+    *,
+    rho: float,
+    steps: int = 1,
+    measure: Literal["prediction", "loss"] = "loss",
+    adaptive: bool = False,
+    parameters: Choice = None,
+    seed: Seed = 0,
+    loss: Loss = "mse",
+    forward: Callable[..., Any] | None = None,
+    batch: int | None = None,
+) -> WorstCase:
+    """The increase of the loss at the point of the sphere that the gradient leads to, as in SAM; adaptive: as in ASAM.
+
+    Each step goes to the point of the sphere in the direction of the gradient where it stands, so that one step from
+    the model itself is SAM's, and on a quadratic further ones are power iteration. The prediction form has no gradient
+    at the model: it starts from a random point of the sphere. All strings share one graph, so that memory bounds them.
+
+    >>> model = nn.Linear(1, 1, bias=False)
+    >>> with torch.no_grad():
+    ...     _ = model.weight.fill_(2.0)
+    >>> worst_case(model, np.array([[1]]), np.array([1.0]), rho=0.5).value  # (2.5 - 1)^2 - (2 - 1)^2
+    1.25
+    """
+    if measure not in ("prediction", "loss"):
+        raise InputError(f"measure={measure!r} of the worst case is not one of prediction, loss")
+    numbers = _Noise(chosen(model, parameters), rho, None, adaptive, seed)
+    path: list[float] = []
+    with asked(model, inputs, forward, batch) as (asking, before), numbers.moving as moving:
+        scorer: Callable[[Tensor], Tensor]
+        if measure == "loss":
+            scorer = as_loss(loss, targets, before)
+            direction, scale = torch.zeros(moving.count), 0.0
+        else:
+            scorer = lambda outputs: (outputs.double() - before.double()).square().mean()  # noqa: E731
+            direction, scale = numbers.draw(0)
+        start = float(scorer(before))
+        with _differentiable(moving.parameters):
+            for _ in range(check_count("steps", steps)):
+                moving.to(direction, scale)
+                with torch.enable_grad():
+                    gradients = torch.autograd.grad(scorer(asking.outputs()), moving.parameters, allow_unused=True)
+                direction, scale = numbers.steepest(gradients)
+                moving.to(direction, scale)
+                path.append(float(scorer(asking.outputs())) - start)
+    if not all(map(math.isfinite, path)):
+        raise InputError(f"rho={rho} makes the outputs NaN or infinite: take a smaller one")
+    return WorstCase(measure, max(path), tuple(path), rho, adaptive, moving.count, asking.strings)
+
+
+# ---------------------------------------------------------------- the noise
+
+
+class _Noise:
+    """Perturbations of parameters: draw k of a seed is always the same, whatever else is drawn."""
+
+    def __init__(
+        self, parameters: dict[str, nn.Parameter], rho: float | None, std: float | None, adaptive: bool, seed: Seed
+    ) -> None:
+        if (rho is None) == (std is None):
+            raise InputError(f"give either rho (a sphere) or std (Gaussian), not rho={rho} and std={std}")
+        for name, value in (("rho", rho), ("std", std)):
+            number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+            if value is not None and not (number and 0 < value < math.inf):
+                raise InputError(f"{name}={value!r} must be a positive number")
+        self.seed = seed_number(seed)
+        self.moving = Moving(parameters)
+        if self.moving.count == 0:
+            raise InputError("the parameters chosen hold no numbers: choose others")
+        root = math.sqrt(self.moving.count)
+        self.kind: Literal["sphere", "gaussian"] = "gaussian" if rho is None else "sphere"
+        self.rho = float(rho) if rho is not None else float(std or 0) * root
+        self.std = float(std) if std is not None else float(rho or 0) / root
+        self._scales = self.moving.sizes_of_numbers() if adaptive else None
+        self._normals = np.empty(self.moving.count, np.float32)
+
+    def draw(self, number: int) -> tuple[Float32[Tensor, " number"], float]:
+        """A direction, in a place that the next draw takes, and what to multiply it by."""
+        # numpy's normals are the same on every machine; a stream per draw makes them independent of each other.
+        stream = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(number,)))
+        stream.standard_normal(out=self._normals, dtype=np.float32)
+        direction = torch.from_numpy(self._normals)
+        scale = self.std
+        if self.kind == "sphere":
+            scale = self.rho / float(np.sqrt(np.square(self._normals, dtype=np.float64).sum()))
+        return (direction if self._scales is None else direction * self._scales), scale
+
+    def steepest(self, gradients: Sequence[Tensor | None]) -> tuple[Float32[Tensor, " number"], float]:
+        """Where on the sphere a linear function with this gradient is largest; adaptive: on its ellipsoid."""
+        parameters = self.moving.parameters
+        filled = [
+            torch.zeros(parameter.numel()) if each is None else each.reshape(-1).float().cpu()
+            for each, parameter in zip(gradients, parameters, strict=True)
+        ]
+        flat = torch.cat(filled)
+        scaled = flat if self._scales is None else flat * self._scales
+        length = float(scaled.double().norm())
+        if not 0 < length < math.inf:
+            raise InputError("the loss has no gradient to follow here: try measure='prediction', or another loss")
+        return (scaled if self._scales is None else scaled * self._scales), self.rho / length
+
+
+# ---------------------------------------------------------------- what a perturbation did
+
+
+class _Judge:
+    """What the outputs of a moved model say, one number per measure."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        before: Outputs,
+        scorer: Scorer | None,
+        measures: Sequence[Measure],
+        over_outputs: str,
+        threshold: float,
+    ) -> None:
+        if over_outputs not in ("mean", "sum"):
+            raise InputError(f"over_outputs={over_outputs!r} is not one of mean, sum")
+        self._before = before.double()
+        self._scorer, self._measures = scorer, measures
+        self.loss = None if scorer is None else float(scorer(before))
+        if self.loss is not None and not math.isfinite(self.loss):
+            raise InputError("the loss of the model is NaN or infinite: check the targets and the loss")
+        outputs = max(1, self._before[0].numel())
+        self._factor = outputs if over_outputs == "sum" else 1
+        # Of our transformers with one output per position, every position answers for itself.
+        single = isinstance(model, Transformer) and model.config.outputs == 1
+        self._classes = before.ndim > 1 and before.shape[-1] > 1 and not single
+        self._threshold = threshold
+        self._answers = self._answered(before)
+
+    def __call__(self, outputs: Outputs) -> list[float]:
+        """The value of each measure."""
+        return [self._one(measure, outputs) for measure in self._measures]
+
+    def _one(self, measure: Measure, outputs: Outputs) -> float:
+        if measure == "loss":
+            assert self._scorer is not None
+            return float(self._scorer(outputs)) - (self.loss or 0.0)
+        if measure == "ShPred":
+            if not bool(outputs.isfinite().all()):
+                return math.nan
+            return float((self._answered(outputs) != self._answers).double().mean())
+        change = outputs.double() - self._before
+        mean = change.square().mean() if measure == "prediction" else change.abs().mean()
+        return float(mean) * self._factor
+
+    def _answered(self, outputs: Outputs) -> Tensor:
+        return outputs.argmax(dim=-1) if self._classes else outputs > self._threshold
+
+
+def _estimate(
+    measure: Measure, draws: Float64[np.ndarray, " draw"], confidence: float, interval: Interval, seed: int
+) -> Estimate:
+    """The mean with its interval; what cannot be negative has no negative end."""
+    if measure == "ShPred":
+        return mean_from_samples(draws, 0.0, 1.0, confidence)
+    samples = draws.tolist()
+    found = student_mean(samples, confidence) if interval == "student" else bootstrap_mean(samples, confidence, seed)
+    low = found.low if measure == "loss" else min(max(found.low, 0.0), found.value)
+    return Estimate(found.value, low, found.high, confidence, found.samples)
+
+
+def _checked_measures(measures: Sequence[Measure]) -> list[Measure]:
+    wanted = list(dict.fromkeys(measures))
+    for measure in wanted:
+        if measure not in MEASURES:
+            raise InputError(f"measure={measure!r} is not one of {', '.join(MEASURES)}")
+    if not wanted:
+        raise InputError(f"measures is empty: give some of {', '.join(MEASURES)}")
+    return wanted
+
+
+# ---------------------------------------------------------------- the model
+
+
+@contextmanager
+def _differentiable(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
+    """Gradients with respect to these parameters, frozen or not."""
+    before = [parameter.requires_grad for parameter in parameters]
+    try:
+        for parameter in parameters:
+            parameter.requires_grad_(True)
+        yield
+    finally:
+        for parameter, flag in zip(parameters, before, strict=True):
+            parameter.requires_grad_(flag)
