@@ -275,6 +275,7 @@ def test_a_faster_engine_keeps_results_until_its_revision_is_raised(monkeypatch:
     monkeypatch.undo()
     version.clear_caches()
     assert changed == {
+        "function-count",
         "influence-decay",
         "median-threshold",
         "prior-volume",

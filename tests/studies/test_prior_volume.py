@@ -10,9 +10,9 @@ from flipscope.cube.few_bits import all_tables, measures
 from flipscope.lab import Result, Rows
 from flipscope.lab.version import code_version
 from flipscope.studies.geometry.prior_volume import STUDY, Volume
-from flipscope.studies.geometry.volumes import SHOWN, classes, rarefied, summary
+from flipscope.studies.geometry.volumes import SHOWN, classes, summary
 
-MOST, RANK, BETTER, NO_PARITY, NO_FIRST, OVER_PARITY, OVER_FIRST, FUNCTIONS, SHARE = STUDY.claims
+MOST, RANK, BETTER, NO_PARITY, NO_FIRST, OVER_PARITY, OVER_FIRST = STUDY.claims
 SYMBOLS = 10
 
 
@@ -62,7 +62,7 @@ def test_average_sensitivity_can_be_the_better_measure() -> None:
 
 def test_few_symbols_or_draws_decide_nothing() -> None:
     few = Rows(table(by_zero_strings(1))[:4])
-    assert {claim.judge(few).verdict for claim in (MOST, RANK, BETTER, FUNCTIONS, SHARE)} == {"undecided"}
+    assert {claim.judge(few).verdict for claim in (MOST, RANK, BETTER)} == {"undecided"}
     vague = table(by_zero_strings(1), draws=30)
     assert MOST.judge(vague).verdict == "undecided"
     assert {judged.verdict for _, judged in STUDY.judge(Rows())} == {"undecided"}
@@ -91,33 +91,11 @@ def test_majority_against_another() -> None:
         assert claim.judge(Rows({**row, "majority": 0, other: 0} for row in rows)).verdict == "undecided"
 
 
-@pytest.mark.parametrize(("slope", "verdict"), [(-0.1, "reproduced"), (0.1, "undecided"), (0.0, "undecided")])
-def test_trends(slope: float, verdict: str) -> None:
-    rng = np.random.default_rng(1)
-    rows = Rows(
-        {"length": n, "eps": 1.0, "symbols": s, "rarefied": y, "share_more": y}
-        for s in range(SYMBOLS)
-        for n in range(2, 7)
-        for y in [1 + slope * n + 0.01 * rng.normal()]
-    )
-    assert FUNCTIONS.judge(rows).verdict == SHARE.judge(rows).verdict == verdict
-    assert SHARE.judge(Rows({**row, "eps": 0.0} for row in rows)).verdict == "undecided"
-
-
 def test_complements_are_joined_and_constants_left_out() -> None:
     found, drawn = classes(np.array([0, 1, 6, 9, 15], np.uint64), np.array([50, 3, 4, 5, 60]), 2)
     assert (found.tolist(), drawn.tolist()) == ([1, 6], [3, 9])
-    row = summary(np.array([0, 1, 6, 9, 15], np.uint64), np.array([50, 3, 4, 5, 60]), np.array([50, 0, 1, 0, 60]), 2)
+    row = summary(np.array([0, 1, 6, 9, 15], np.uint64), np.array([50, 3, 4, 5, 60]), 2)
     assert (row["parity"], row["first"]) == (9, 0)
-    assert (row["share_more"], row["recognised_functions"]) == (1 / 122, 3)
-
-
-def test_rarefied_is_the_mean_over_subsamples() -> None:
-    counts = np.array([9_000, 800, 150, 45, 5])
-    draws, rng = np.repeat(np.arange(5), counts), np.random.default_rng(0)
-    samples = [len(np.unique(rng.choice(draws, 1_000, replace=False))) for _ in range(1_000)]
-    assert rarefied(counts, 10_000) == pytest.approx(np.mean(samples), abs=0.06)
-    assert rarefied(np.array([999]), 999) is None
 
 
 def test_smoke() -> None:
@@ -131,9 +109,8 @@ def test_smoke() -> None:
         "prior-ranks",
         "prior-measures",
         "prior-named",
-        "prior-functions",
     ]
-    for panel in (*figures[2].panels, *figures[3].panels, *figures[4].panels):
+    for panel in (*figures[2].panels, *figures[3].panels):
         assert panel.categories == ["2", "3", "4"]  # whole numbers, with nothing between them
         assert {x for series in panel.series for x in series.x} <= {0, 1, 2}
     assert all(len(series.x) <= SHOWN for panel in figures[0].panels for series in panel.series)

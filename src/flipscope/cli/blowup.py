@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from flipscope.basics.checks import check_count
 from flipscope.basics.estimates import Floats
-from flipscope.basics.seeds import generators, random_strings
 from flipscope.cli.common import print_json
-from flipscope.cli.model_files import loaded, model_file
-
-# PyTorch and the compiled loops are loaded after the sizes have been checked: what is too large is refused at once.
-if TYPE_CHECKING:
-    pass
+from flipscope.cli.model_files import drawn_strings, loaded, model_file, strings_to_draw
 
 EXAMPLES = """
   flipscope blowup model.safetensors --length 40
@@ -27,8 +20,7 @@ EXAMPLES = """
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What it takes."""
     model_file(parser)
-    parser.add_argument("--strings", type=int, default=100, metavar="M", help="random strings (default 100)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the strings (default 0)")
+    strings_to_draw(parser, 100, "random strings")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -37,9 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from flipscope.probes.blowup import blowup
 
-    (stream,) = generators(arguments.seed, 1)
-    strings = random_strings(stream, check_count("strings", arguments.strings), length)
-    found = blowup(model, strings)
+    found = blowup(model, drawn_strings(arguments, length))
     document = {
         "length": length,
         "strings": found.strings,

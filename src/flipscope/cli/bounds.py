@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from flipscope.basics.checks import check_count
-from flipscope.basics.seeds import generators, random_strings
 from flipscope.cli.common import print_json
-from flipscope.cli.model_files import loaded, model_file
+from flipscope.cli.model_files import drawn_strings, loaded, model_file, strings_to_draw
 
 EXAMPLES = """
   flipscope bounds model.safetensors --length 1000
@@ -28,8 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--failure", type=float, default=0.01, metavar="P", help="probability that Thm 4.5 may fail (default 0.01)"
     )
-    parser.add_argument("--strings", type=int, default=20, metavar="M", help="to measure the blowup on (default 20)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the strings (default 0)")
+    strings_to_draw(parser, 20, "to measure the blowup on")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -38,8 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from flipscope.bounds.geometry.summary import summary
 
-    (stream,) = generators(arguments.seed, 1)
-    strings = random_strings(stream, check_count("strings", arguments.strings), length)
+    strings = drawn_strings(arguments, length)
     found = summary(model, length, strings, margin=arguments.margin, radius=arguments.radius, failure=arguments.failure)
     if arguments.json:
         print_json(found.as_json())

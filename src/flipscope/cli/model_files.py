@@ -79,12 +79,23 @@ def model_strings(
     if arguments.exhaustive:
         strings = index_bits(0, 1 << length, length)
     else:
-        (stream,) = generators(arguments.seed, 1)
-        strings = random_strings(stream, arguments.strings, length)
+        strings = drawn_strings(arguments, length)
     if f is None:
         return strings, None
     labels = f(strings).astype(np.float64)
     return strings, 2 * labels - 1 if arguments.loss == "mse" and arguments.labels == "signs" else labels
+
+
+def strings_to_draw(parser: argparse.ArgumentParser, default: int, what: str) -> None:
+    """How many random strings, and their seed."""
+    parser.add_argument("--strings", type=int, default=default, metavar="M", help=f"{what} (default {default})")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the strings (default 0)")
+
+
+def drawn_strings(arguments: argparse.Namespace, length: int) -> Bits:
+    """So many random strings of this length."""
+    (stream,) = generators(arguments.seed, 1)
+    return random_strings(stream, check_count("strings", arguments.strings), length)
 
 
 def loaded(

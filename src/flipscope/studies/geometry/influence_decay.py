@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Any
 
 import flipscope.lab as lab
 from flipscope.basics.seeds import generators, random_strings
@@ -14,6 +13,7 @@ from flipscope.models.presets import recognizer
 from flipscope.models.transformer import Transformer
 from flipscope.probes.blowup import blowup
 from flipscope.probes.influence import influences
+from flipscope.studies.geometry._decay import by_length
 
 WIDTH, LAYERS = 8, 2
 STEEPEST = -0.85  # -1, and how far above it the interval of a slope may reach
@@ -134,24 +134,7 @@ class InfluenceDecay(lab.Study):
         return {**super().row(trial, outcome), "beta_bound": bound}
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:
-        def panel(title: str, y: str, rows: lab.Rows, column: str, **look: Any) -> lab.Panel:
-            lines = lab.lines(rows, "length", column, "eps", "eps = {:g}", order=EPS)
-            return lab.Panel(title, "N", y, lines, x_log=True, y_log=True, **look)
-
-        panels = [
-            panel(f"{column} over positions, weights up to {size:g}", "influence on the EOS activation", rows, column)
-            for column in ("mean", "largest")
-            for size, rows in table.by("scale")
-        ]
-        telling = table.having("bound").where(lambda row: row["bound"] < row["diameter"])
-        for title, rows, column, bound in (
-            ("largest influence, where its bound says something", telling, "largest", "bound"),
-            ("largest blowup beta", table.having("beta_bound"), "beta", "beta_bound"),
-        ):
-            parts = lab.Rows({**row, "part": row[column] / row[bound]} for row in rows)
-            panels.append(panel(title, "measured / bound", parts, "part", rules=[lab.Rule(1.0, "the bound")]))
-        caption = "Geometric mean over models; bands from the smallest to the largest model."
-        return [lab.Figure("influence-decay", self.title, caption, panels, columns=3, where="Cor 3.3, Lem 3.2")]
+        return [by_length(table, self.title, EPS)]
 
 
 STUDY = InfluenceDecay()

@@ -22,6 +22,7 @@ from flipscope.models.presets import recognizer
 from flipscope.models.transformer import Transformer
 from flipscope.probes.perturbation import half_radius, survivors
 from flipscope.probes.recognition import recognition
+from flipscope.studies.geometry._half_radii import judge_larger, judge_slower
 from flipscope.training.fit import Epoch, fit
 
 MARGIN = 0.1  # of recognition (Def 2.8)
@@ -30,7 +31,6 @@ TRAINING: dict[str, Any] = {
     "batch": 32, "learning_rate": 1e-3, "max_epochs": None, "stop_after": None, "decay_after": None,
 }  # fmt: skip
 WIDTH, LAYERS = 16, 2
-FEWEST = 3  # models of both languages
 RADII = tuple(float(radius) for radius in np.geomspace(0.003, 1.0, 12))
 LANGUAGES = {"majority": majority, "first": first, "parity": parity}
 
@@ -54,31 +54,6 @@ class Region(lab.Trial):
 
 def _learned(epoch: Epoch) -> bool:
     return epoch.validation_loss < LOSS and epoch.validation_accuracy == 1.0
-
-
-def _quotients(table: lab.Rows, other: str) -> lab.Rows:
-    """log of Majority's half radius over the other language's, of each length and seed that has both."""
-    return lab.Rows(
-        {"length": n, "seed": a["seed"], "log": float(np.log(a["half_radius"])) - float(np.log(b["half_radius"]))}
-        for n, own in table.having("half_radius").by("length")
-        for a, b in lab.matched(own.where(language="majority"), own.where(language=other), "seed")
-    )
-
-
-def _judge_larger(table: lab.Rows, other: str) -> lab.Judgement:
-    """At the longest length that enough models of both learned."""
-    for length, rows in reversed(list(_quotients(table, other).by("length"))):
-        if len(rows) >= FEWEST:
-            name = f"log of the quotient of half radii, Majority over {other.capitalize()}, N = {length}"
-            return lab.at_least(lab.student_mean(rows.column("log")), 0.0, name, unit="pairs of models")
-    return lab.Judgement.without("too few models of both languages", f"at least {FEWEST} seeds that learn both")
-
-
-def _judge_slower(table: lab.Rows, other: str) -> lab.Judgement:
-    """Whether the radius of Majority falls more slowly with N than that of the other language."""
-    name = f"slope against N of log(half radius of Majority / that of {other.capitalize()})"
-    judge = partial(lab.mean_slope, fewest=FEWEST, unit="seeds that learn both")
-    return judge(_quotients(table, other), "length", "log", lab.at_least, 0.0, name)
 
 
 class MajorityVolume(lab.Study):
@@ -108,13 +83,13 @@ class MajorityVolume(lab.Study):
                 "Majority: a larger region than {}",
                 "Majority's many strings of sensitivity 0 go with a larger region of parameters",
                 "mean over seeds of the log quotient of the radii at which half of the perturbations survive, above 0",
-                _judge_larger,
+                judge_larger,
             ),
             (
                 "Majority: a region that shrinks more slowly than {}'s",
                 "the region keeps positive measure as N grows, while that of the other language loses it",
                 "mean over seeds of the slope of that log quotient against N, above 0",
-                _judge_slower,
+                judge_slower,
             ),
         )
         for other in ("parity", "first")

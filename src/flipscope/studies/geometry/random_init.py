@@ -11,13 +11,10 @@ from flipscope.studies.geometry.random_models import (
     NEAR,
     Draw,
     Plan,
-    average_bins,
-    breakdown,
     by_setting,
-    mean_profile,
+    figures_by_init,
     mixed,
     models_of,
-    panels_by_init,
     spectra,
 )
 
@@ -141,18 +138,7 @@ class RandomInit(lab.Study):
         return [*how_measured(table), f"models that are constant as far as seen: {', '.join(constant)}"]
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:
-        every = "Share of the strings at each sensitivity, on a log scale. Every transformer counts the same."
-        bits = "Share of the transformers by average sensitivity, in bins of one bit, on a log scale to show the tail."
-        apart = "The same spectra, of the transformers that are not constant as far as their strings and flips show."
-        top = panels_by_init(table, mean_profile, "sensitivity", "share of strings")
-        bottom = panels_by_init(table, average_bins, "average sensitivity", "share of transformers")
-        varied = panels_by_init(table.where(constant=False), mean_profile, "sensitivity", "share of strings")
-        figures = [
-            lab.Figure("random-init-spectra", "Sensitivity spectra", every, top, where="Figs 3 and 4, top"),
-            lab.Figure("random-init-averages", "Average sensitivities", bits, bottom, where="Figs 3 and 4, bottom"),
-            lab.Figure("random-init-apart", "Sensitivity spectra, constants apart", apart, varied, where="§6"),
-        ]
-        return [*(figure for figure in figures if figure.panels), breakdown(table)]
+        return figures_by_init(table)
 
 
 STUDY = RandomInit()

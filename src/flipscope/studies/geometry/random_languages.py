@@ -8,7 +8,7 @@ import numpy as np
 
 import flipscope.lab as lab
 from flipscope.studies.geometry import training
-from flipscope.studies.geometry.trained_models import LEARNED, figures_of, how_trained, measured, model_row
+from flipscope.studies.geometry.trained_models import LEARNED, TrainedModels, measured
 from flipscope.studies.geometry.training import SMALL, TINY, Name, Training, trainings
 
 LANGUAGES: tuple[tuple[Name, int], ...] = (("random", 0),)
@@ -27,11 +27,12 @@ def _judge(table: lab.Rows, learned: bool, one: lab.GroupJudge) -> lab.Judgement
     return lab.for_each([(group, rows)], one) if rows else lab.Judgement.without(f"there are no {group}", remedy)
 
 
-class RandomLanguages(lab.Study):
+class RandomLanguages(TrainedModels):
     """Whether the bias towards low sensitivity is there after training on what has no structure to learn."""
 
     name, paper, figures = "random-languages", "000", ("Fig 3 right",)
     title = "Sensitivity spectra of transformers trained on random languages"
+    drawn = "random-languages", "Fig 3 right"
     scales = lab.scales(
         "{models} random languages of {training[train]:,} strings, N = {length}, one small model each",
         smoke=(0.5, {"length": 16, "models": 2, "heads": (2,), "training": TINY}),
@@ -84,13 +85,7 @@ class RandomLanguages(lab.Study):
 
     def row(self, trial: Training, outcome: lab.Outcome) -> lab.Row:
         near = float(np.mean(outcome["counts"] <= NEAR * trial.length))
-        return {**model_row(trial, outcome), "near_share": near}
-
-    def provenance(self, table: lab.Rows) -> list[str]:
-        return how_trained(table)
-
-    def draw(self, table: lab.Rows) -> list[lab.Figure]:
-        return figures_of(table, "random-languages", "Fig 3 right")
+        return {**super().row(trial, outcome), "near_share": near}
 
 
 STUDY = RandomLanguages()

@@ -239,6 +239,22 @@ def breakdown(table: lab.Rows) -> lab.Figure:
     return lab.Figure("random-init-breakdown", "Insensitivity by depth, width and FFN", caption, panels, where="§6")
 
 
+def figures_by_init(table: lab.Rows) -> list[lab.Figure]:
+    """Spectra and average sensitivities of each initialisation, spectra without constants, and all by setting."""
+    every = "Share of the strings at each sensitivity, on a log scale. Every transformer counts the same."
+    bits = "Share of the transformers by average sensitivity, in bins of one bit, on a log scale to show the tail."
+    apart = "The same spectra, of the transformers that are not constant as far as their strings and flips show."
+    top = panels_by_init(table, mean_profile, "sensitivity", "share of strings")
+    bottom = panels_by_init(table, average_bins, "average sensitivity", "share of transformers")
+    varied = panels_by_init(table.where(constant=False), mean_profile, "sensitivity", "share of strings")
+    figures = [
+        lab.Figure("random-init-spectra", "Sensitivity spectra", every, top, where="Figs 3 and 4, top"),
+        lab.Figure("random-init-averages", "Average sensitivities", bits, bottom, where="Figs 3 and 4, bottom"),
+        lab.Figure("random-init-apart", "Sensitivity spectra, constants apart", apart, varied, where="§6"),
+    ]
+    return [*(figure for figure in figures if figure.panels), breakdown(table)]
+
+
 def columns(counts: NDArray[np.int64], length: int) -> lab.Row:
     """What the sensitivities of a model's strings come to; `relative` is the average in units of N/2."""
     return {

@@ -10,13 +10,11 @@ from flipscope.studies.geometry.trained_models import (
     AROUND,
     FEWEST,
     GATHERED,
+    TrainedModels,
     claim_gathered,
     claim_learned,
-    figures_of,
-    how_trained,
     judge_higher,
     measured,
-    model_row,
     wrong_profile,
 )
 from flipscope.studies.geometry.training import SMALL, TINY, Name, Training, trainings
@@ -32,11 +30,12 @@ def _judge_parities(table: lab.Rows) -> lab.Judgement:
     return lab.all_of([higher, wrong]) if rows else lab.Judgement.without("no model was trained on it")
 
 
-class SparseProfiles(lab.Study):
+class SparseProfiles(TrainedModels):
     """Whether languages of few relevant bits show the patterns of Majority and Parity."""
 
     name, paper, figures = "sparse-profiles", "000", ("Fig 6", "Fig 7")
     title = "Sensitivity spectra of transformers trained on sparse majorities and sparse parities"
+    drawn = "sparse", "Figs 6, 7"
     scales = lab.scales(
         "majorities and parities of m in {sparse} of N = {length} bits, {models} small models each",
         smoke=(0.5, {"length": 16, "models": 1, "sparse": (5,), "heads": (2,), "training": TINY}),
@@ -78,15 +77,6 @@ class SparseProfiles(lab.Study):
 
     def measure(self, trial: Training, progress: lab.Progress) -> lab.Outcome:
         return measured(trial, progress)
-
-    def row(self, trial: Training, outcome: lab.Outcome) -> lab.Row:
-        return model_row(trial, outcome)
-
-    def provenance(self, table: lab.Rows) -> list[str]:
-        return how_trained(table)
-
-    def draw(self, table: lab.Rows) -> list[lab.Figure]:
-        return figures_of(table, "sparse", "Figs 6, 7")
 
 
 STUDY = SparseProfiles()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 
@@ -202,3 +203,18 @@ def figures_of(table: lab.Rows, name: str, where: str) -> list[lab.Figure]:
 
 def _said(row: lab.Row) -> str:
     return f"{named(row)}: accuracy {row['accuracy']:.3f}"
+
+
+class TrainedModels(lab.Study):
+    """A study of trained models: their rows, provenance and figures; a subclass adds languages, scales and claims."""
+
+    drawn: ClassVar[tuple[str, str]]  # how the names of the figures begin, and which of the paper's they are
+
+    def row(self, trial: Training, outcome: lab.Outcome) -> lab.Row:
+        return model_row(trial, outcome)
+
+    def provenance(self, table: lab.Rows) -> list[str]:
+        return how_trained(table)
+
+    def draw(self, table: lab.Rows) -> list[lab.Figure]:
+        return figures_of(table, *self.drawn)

@@ -9,15 +9,13 @@ from flipscope.studies.geometry import trained_models, training
 from flipscope.studies.geometry.trained_models import (
     AROUND,
     GATHERED,
+    TrainedModels,
     accuracy_judge,
     claim_gathered,
     claim_learned,
     every_model,
-    figures_of,
-    how_trained,
     judge_higher,
     measured,
-    model_row,
     wrong_profile,
 )
 from flipscope.studies.geometry.training import SMALL, TINY, Name, Training, trainings
@@ -27,11 +25,12 @@ CHANCE = 0.6  # accuracy up to which a language is not learned at all
 SHORT = {**SMALL, "max_epochs": 20}
 
 
-class TrainedProfiles(lab.Study):
+class TrainedProfiles(TrainedModels):
     """Whether training reaches the spectra of languages that the theory rules out, or does not."""
 
     name, paper, figures = "trained-profiles", "000", ("Fig 5",)
     title = "Sensitivity spectra of transformers trained on First, Majority and Parity"
+    drawn = "trained", "Fig 5"
     scales = lab.scales(
         "First, Majority and Parity at N = {length}, {models} small models per language and number of heads in {heads}",
         smoke=(0.5, {"length": 16, "models": 1, "heads": (2,), "training": TINY}),
@@ -87,15 +86,6 @@ class TrainedProfiles(lab.Study):
 
     def measure(self, trial: Training, progress: lab.Progress) -> lab.Outcome:
         return measured(trial, progress)
-
-    def row(self, trial: Training, outcome: lab.Outcome) -> lab.Row:
-        return model_row(trial, outcome)
-
-    def provenance(self, table: lab.Rows) -> list[str]:
-        return how_trained(table)
-
-    def draw(self, table: lab.Rows) -> list[lab.Figure]:
-        return figures_of(table, "trained", "Fig 5")
 
 
 STUDY = TrainedProfiles()

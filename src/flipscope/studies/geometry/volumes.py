@@ -1,4 +1,4 @@
-"""The functions that random recognisers meet: their probability beside their measures, in numbers and in pictures."""
+"""The functions that random recognisers meet: their probability beside their measures: numbers, judges, pictures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from flipscope.probes.prior import table_number
 
 LISTED = 4  # so many bits or fewer: all functions are ranked, also those that were not met
 FEWEST_DRAWS = 10  # of a function that is ranked among those met, and of the least probable of the most probable
-RAREFIED = 1_000  # draws among which functions are counted, so that samples of any size compare
+EXPECTED = 10  # draws of a function, were all as probable, for one that is not met to be worth a word
+SHORTEST = 3  # of two bits, most functions have the largest K_0
+FEWEST, SYMBOLS = 5, "drawings of the symbols"
 SHOWN, FEWEST_SHOWN = 300, 3  # functions of a figure; drawings of the symbols for an interval in it
 NAMED = {"parity": parity, "first": first, "majority": majority}
 MEASURES = {
@@ -40,9 +42,8 @@ def classes(tables: Tables, counts: NDArray[np.int64], n: int) -> tuple[Tables, 
     return found, np.bincount(place, weights=counts[smaller > 0], minlength=len(found)).astype(np.int64)
 
 
-def summary(tables: Tables, counts: NDArray[np.int64], recognised: NDArray[np.int64], n: int) -> lab.Row:
+def summary(tables: Tables, counts: NDArray[np.int64], n: int) -> lab.Row:
     """The columns of one sample."""
-    constant = (tables == 0) | (tables == full_table(n))
     found, drawn = classes(tables, counts, n)
     order = np.lexsort((found, -drawn))
     found, drawn = found[order], drawn[order]
@@ -51,9 +52,6 @@ def summary(tables: Tables, counts: NDArray[np.int64], recognised: NDArray[np.in
     k, average = rho["zero_strings"], rho["average_sensitivity"]
     either = {name: min(table, table ^ int(full_table(n))) for name, table in named.items()}
     return {
-        "share_more": int(recognised[~constant].sum()) / int(counts.sum()),  # of the draws
-        "recognised_functions": int((recognised > 0).sum()),
-        "rarefied": rarefied(recognised, int(counts.sum())),
         **{name: int(drawn[found == np.uint64(table)].sum()) for name, table in either.items()},
         **{f"rho_{name}": value for name, value in rho.items()},
         "rho_gain": None if k is None or average is None else k - average,
@@ -61,11 +59,6 @@ def summary(tables: Tables, counts: NDArray[np.int64], recognised: NDArray[np.in
         "shown": found[:SHOWN].tolist(),
         "shown_draws": drawn[:SHOWN].tolist(),
     }
-
-
-def rarefied(counts: NDArray[np.int64], draws: int) -> float | None:
-    """How many functions RAREFIED of the draws meet on average; each is left out with about (1 - share)^its draws."""
-    return None if draws < RAREFIED else float((1 - (1 - RAREFIED / draws) ** counts).sum())
 
 
 def largest_first(found: Tables, drawn: NDArray[np.int64], n: int) -> float | None:
@@ -108,8 +101,48 @@ def _listed(n: int) -> tuple[Tables, Measures]:
     return chosen, measures(chosen, n)
 
 
+def _places(table: lab.Rows) -> list[tuple[str, lab.Rows]]:
+    return [(f"N = {length}, eps = {eps:g}", rows) for (length, eps), rows in table.by("length", "eps")]
+
+
+def mean_at_least(column: str, lowest: float, quantity: str, table: lab.Rows) -> lab.Judgement:
+    """The mean of a column over the drawings of the symbols, for each length and eps that has it."""
+    one = lab.mean_of(column, lab.at_least, lowest, quantity, within=None, fewest=FEWEST, unit=SYMBOLS)
+    rows = table.having(column).where(lambda row: row["length"] >= SHORTEST)
+    missing = f"no sample of {SHORTEST} bits or more says which functions are the most probable"
+    return lab.for_each(_places(rows), one, missing=missing, sort=True, what="lengths and eps")
+
+
+def never_met(name: str, table: lab.Rows) -> lab.Judgement:
+    """Whether a function is never met, at the longest length where that says something."""
+    expected = [(n, rows.total("draws") * 2.0 ** (1 - 2**n)) for (n, _), rows in table.by("length", "eps")]
+    longest = max((n for n, draws in expected if draws >= EXPECTED), default=0)
+    if longest < SHORTEST:
+        said = "so few draws would not meet it, were all functions of so many bits as probable"
+        return lab.Judgement.without(said, f"{EXPECTED * 2 ** (2**SHORTEST - 1):,} draws at N = {SHORTEST}")
+
+    def one(place: str, rows: lab.Rows, _confidence: float) -> lab.Judgement:
+        said = f"probability of {name.capitalize()} or its complement, {place}"
+        return lab.never(rows.total(name), rows.total("draws"), said)
+
+    return lab.asymptotic(lab.for_each(_places(table.where(length=longest)), one))
+
+
+def majority_more_often(other: str, table: lab.Rows) -> lab.Judgement:
+    """Whether Majority is more probable than the other function, at the longest length."""
+    said = f"share of Majority in draws of it or {other.capitalize()}"
+    longest = table.where(length=max(table.column("length")))
+    return lab.for_each(_places(longest), lab.more_often("majority", other, said, unit="such draws"))
+
+
+def how_drawn(table: lab.Rows) -> list[str]:
+    """How many recognisers were tabulated, and how many of them by other means than most."""
+    tied, again, draws = (table.total(name) for name in ("near_ties", "asked_again", "draws"))
+    return [f"{draws:,} recognisers; {again:,} asked again outside the compiled loop, {tied:,} too close to call"]
+
+
 def figures(table: lab.Rows, title: str) -> list[lab.Figure]:
-    """Probability against K_0 and by rank; what tells it; named functions; how many functions there are."""
+    """Probability against K_0 and by rank; what tells it; named functions."""
     lengths = table.values("length")
     table = lab.Rows({**row, "place": lengths.index(row["length"])} for row in table)
     names = [str(length) for length in lengths]  # there is no length between two of them
@@ -131,7 +164,6 @@ def figures(table: lab.Rows, title: str) -> list[lab.Figure]:
         lab.Figure("prior-ranks", "Probability of functions by rank", said[0], ranks, same_axes=True),
         lab.Figure("prior-measures", "What tells how probable a function is", said[1], told, same_axes=True),
         lab.Figure("prior-named", "Volume of Parity, First and Majority", said[2], named, where="Fig 1"),
-        _counted(table, names),
     ]
 
 
@@ -191,25 +223,3 @@ def _named(table: lab.Rows) -> list[lab.Series]:
     uniform = {place: 2.0 ** -(1 << rows[0]["length"]) for place, rows in table.by("place")}
     series.append(lab.Series("random function", list(uniform), list(uniform.values()), dashed=True, colour=len(NAMED)))
     return series
-
-
-def _counted(table: lab.Rows, names: list[str]) -> lab.Figure:
-    met, more = (
-        [
-            lab.line(own.having(column), "place", column, f"eps = {eps:g}", "mean", colour=colour)
-            for colour, (eps, own) in enumerate(table.by("eps"))
-        ]
-        for column in ("rarefied", "share_more")
-    )
-    every = [min(2.0 ** (1 << int(n)), float(RAREFIED)) for n in names]
-    met.append(lab.Series("all, or all draws", list(range(len(names))), every, dashed=True, colour=len(met)))
-    panels = [
-        lab.Panel(f"among {RAREFIED:,} draws", "N", "functions recognised", met, y_log=True, categories=names),
-        lab.Panel("not constant", "N", "share of draws", more, y_range=(0, 1), categories=names),
-    ]
-    total = np.mean(table.column("recognised_functions"))
-    caption = (
-        f"With margin, mean and range over drawings of the symbols. A sample met {total:,.0f} functions on average: "
-        "|F_N| is at least what was met."
-    )
-    return lab.Figure("prior-functions", "Functions that random recognisers recognise", caption, panels, where="Eq 25")

@@ -1,4 +1,4 @@
-"""Random transformers of chosen shapes, and how many of their strings no flip moves, or few: counted, not judged."""
+"""Random transformers of chosen shapes: how many strings no flip moves, or few, counted and held against Thm 4.5."""
 
 from __future__ import annotations
 
@@ -140,6 +140,24 @@ def at_longest(rows: lab.Rows) -> lab.Rows:
         return lab.Rows()
     pairs = lab.matched(sampled.where(length=lengths[0]), sampled.where(length=lengths[-1]), "seed")
     return lab.Rows({**last, "kept": last["share"] - KEPT * first["share"]} for first, last in pairs)
+
+
+def as_many_as_promised(*columns: str, almost: float) -> lab.Judge:
+    """A judge of columns of `OVER` in almost all models of the theorem, by the lower end of each one's own interval."""
+
+    def one(column: str, rows: lab.Rows, confidence: float) -> lab.Judgement:
+        have = lab.share_where(
+            lambda row: row[column] is not None and row[column] >= 0, lab.at_least, almost, "share of models"
+        )
+        return have(f"so many strings of sensitivity {OVER[column]}, N = {rows[0]['length']}", rows, confidence)
+
+    def judge(table: lab.Rows) -> lab.Judgement:
+        last = at_longest(table.where(lambda row: row["exponent"] > 0, preset="recognizer", eps=0))
+        missing = "no model of the theorem was sampled at two lengths"
+        found = lab.for_each([(name, last) for name in columns], one, missing=missing, sort=True, what="k")
+        return lab.asymptotic(found)
+
+    return judge
 
 
 def shapes_at_longest(table: lab.Rows) -> list[tuple[str, lab.Rows]]:

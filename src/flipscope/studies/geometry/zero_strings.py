@@ -11,7 +11,7 @@ from flipscope.studies.geometry.zero_counts import (
     OVER,
     SHAPES,
     Network,
-    at_longest,
+    as_many_as_promised,
     figure_by_length,
     growth_text,
     growths,
@@ -43,24 +43,6 @@ def _judge_varied(table: lab.Rows) -> lab.Judgement:
 
     varied = [(shape, rows.where(constant=False)) for shape, rows in shapes_at_longest(table)]
     return lab.for_each(varied, one, missing="no model that varies", sort=True, what="shapes")
-
-
-def _threshold(*columns: str) -> lab.Judge:
-    """A judge of columns of `OVER` in the models of the theorem, by the lower end of each model's own interval."""
-
-    def one(column: str, rows: lab.Rows, confidence: float) -> lab.Judgement:
-        have = lab.share_where(
-            lambda row: row[column] is not None and row[column] >= 0, lab.at_least, ALMOST, "share of models"
-        )
-        return have(f"so many strings of sensitivity {OVER[column]}, N = {rows[0]['length']}", rows, confidence)
-
-    def judge(table: lab.Rows) -> lab.Judgement:
-        last = at_longest(table.where(lambda row: row["exponent"] > 0, preset="recognizer", eps=0))
-        missing = "no model of the theorem was sampled at two lengths"
-        found = lab.for_each([(name, last) for name in columns], one, missing=missing, sort=True, what="k")
-        return lab.asymptotic(found)
-
-    return judge
 
 
 def _judge_growth(table: lab.Rows) -> lab.Judgement:
@@ -101,7 +83,7 @@ class ZeroStrings(lab.Study):
             "Thm 4.5",
             "almost every transformer has at least N^((D-1)/2L - 5) strings of sensitivity 0 once N is large",
             f"share of models that have so many at the longest N: at least {ALMOST}",
-            _threshold("over_threshold"),
+            as_many_as_promised("over_threshold", almost=ALMOST),
         ),
         lab.Claim(
             "random transformers: more strings of low sensitivity than the threshold",
@@ -109,7 +91,7 @@ class ZeroStrings(lab.Study):
             "almost every transformer has at least N^((D-1)/2L - 4)/(k+1) strings of sensitivity at most N - k",
             f"share of models that have so many at the longest N: at least {ALMOST} for k = N/4, N/2, 3N/4 and N (a "
             "random function has as many unless k is near N)",
-            _threshold(*list(OVER)[1:]),
+            as_many_as_promised(*list(OVER)[1:], almost=ALMOST),
         ),
         lab.Claim(
             "models that are not constant: the share does not vanish",

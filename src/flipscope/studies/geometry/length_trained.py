@@ -1,0 +1,83 @@
+"""Recognisers trained anew at each length, which no corollary forbids: up to which length they learn a language (§ 5).
+
+The trainings are those of `length-limits`, so that whichever study comes second finds its models in the store.
+"""
+
+from __future__ import annotations
+
+import flipscope.lab as lab
+from flipscope.cube.expression import parse
+from flipscope.probes.recognition import recognition
+from flipscope.studies.geometry.length_limits import MARGIN, Limit, recipe_of, trials_of
+from flipscope.studies.geometry.recognised_lengths import KNOWN, LAPTOP, PAPER, SMOKE, figure_anew
+
+MOST = 0.5  # share of the models up to which a language is lost
+
+
+def _judge_lost(table: lab.Rows) -> lab.Judgement:
+    """Whether models trained at the longest length mostly fail to recognise First there, for each eps."""
+    longest = max(table.column("length"))
+    name = f"share of models that recognise First at N = {longest}"
+    one = lab.share_where(lambda row: row["known"], lab.at_most, MOST, name)
+    groups = [(f"eps = {eps:g}", own) for eps, own in table.where(language="first", length=longest).by("eps")]
+    return lab.asymptotic(lab.for_each(groups, one, what="eps"))
+
+
+class LengthTrained(lab.Study):
+    """Up to which length a recogniser learns a language if it is trained at that length."""
+
+    name, paper = "length-trained", "000"
+    title = "First, Majority and Parity learned anew at each length, by eps"
+    scales = lab.scales(
+        "recognisers of width 16 and 2 layers, {seeds} per language and eps in {eps}, trained at N in {lengths}, "
+        "asked {strings} strings of that length",
+        smoke=(0.2, SMOKE),
+        laptop=(10, LAPTOP),
+        paper=(30_000, PAPER),
+    )
+    deviations = lab.deviations(
+        ("experiment", "silent: First is learned at moderate N", "trained at each N", "where it ends is not said"),
+        ("cause", "silent", "a model that cannot, or a training that does not", "both look the same here"),
+        ("margin", "some xi > 0", f"{MARGIN:g}", "silent"),
+        ("recognised", "every string", f"{KNOWN} of random strings", "there are 2^N"),
+    )
+    claims = (
+        lab.Claim(
+            "trained anew at each length, First is lost",
+            "§ 5",
+            "left open: First is learned at moderate lengths; from which length on no longer",
+            f"share of the models that recognise First at the longest N trained on: at most {MOST:g} for each eps",
+            _judge_lost,
+            exploratory=True,
+        ),
+    )
+
+    def trials(self, scale: str) -> list[Limit]:
+        return trials_of(self.scales[scale].settings)
+
+    def measure(self, trial: Limit, progress: lab.Progress) -> lab.Outcome:
+        trained = lab.trained(recipe_of(trial), progress)
+        language = parse(f"{trial.language}({trial.length})")
+        found = recognition(trained.model, language, MARGIN, samples=trial.strings, seed=trial.seed)
+        counts = {name: getattr(found, name) for name in ("correct", "wrong", "undefined")}
+        return {**counts, "epochs_used": len(trained.fitted.history)}
+
+    def row(self, trial: Limit, outcome: lab.Outcome) -> lab.Row:
+        share = outcome["correct"] / trial.strings
+        return {**super().row(trial, outcome), "share": share, "known": share >= KNOWN}
+
+    def provenance(self, table: lab.Rows) -> list[str]:
+        lost = table.where(known=False)
+        wrong, none = lost.total("wrong"), lost.total("undefined")
+        longest = sum(row["epochs_used"] == row["epochs"] for row in table)
+        return [
+            f"{longest} of {len(table)} trainings went on to the last epoch",
+            f"of the models that do not recognise their language {wrong:,} strings were wrong and {none:,} within the "
+            "margin",
+        ]
+
+    def draw(self, table: lab.Rows) -> list[lab.Figure]:
+        return [figure_anew(table, MARGIN)]
+
+
+STUDY = LengthTrained()

@@ -1,0 +1,98 @@
+"""Trained recognisers and the lengths they know: how many are trained, judges of how far they last, panels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import flipscope.lab as lab
+
+KNOWN = 0.99  # share of the strings that a model must have right, with the margin, to recognise a language
+FEWEST = 3  # models that a claim on every model needs
+LENGTHS = (10, 20, 40, 80, 160)
+SMOKE: dict[str, Any] = {"lengths": (10, 12), "eps": (0.0, 1.0), "seeds": 1, "epochs": 3, "strings": 50}
+LAPTOP: dict[str, Any] = {"lengths": LENGTHS, "eps": (0.0, 1e-3, 1.0), "seeds": 3, "epochs": 16, "strings": 500}
+PAPER: dict[str, Any] = {
+    "lengths": (*LENGTHS, 320, 640),
+    "eps": (0.0, 1e-5, 1e-3, 0.1, 1.0),
+    "seeds": 20,
+    "epochs": 200,
+    "strings": 2_000,
+}
+
+
+def breaks(language: str, positive: bool, source: str, statement: str, *, margin: float) -> lab.Claim:
+    """That every model that recognises the language at its own length fails at the longest that it was asked."""
+
+    def one(row: lab.Row, confidence: float) -> lab.Judgement:
+        found, longest = lab.share(row["correct"][-1], row["strings"], confidence), f"N = {row['tested'][-1]}"
+        name = f"share right at {longest}, trained at {row['length']}, eps = {row['eps']:g}"
+        judged = lab.at_most(found, KNOWN, name, unit="strings")
+        # More strings could only show that it holds at this length, and say nothing of longer ones.
+        return judged.left_open(f"not broken at {longest}", "longer strings") if found.value >= KNOWN else judged
+
+    def judge(table: lab.Rows) -> lab.Judgement:
+        known = table.having("reach").where(lambda row: (row["eps"] > 0) == positive, language=language)
+        return lab.for_every(known, one, missing="no model recognises it", sort=True, fewest=FEWEST, what="models")
+
+    title = f"eps {'>' if positive else '='} 0: {language.capitalize()} breaks"
+    criterion = f"share right with margin {margin:g} at 4 N, at most {KNOWN} in every model that recognises it at its N"
+    return lab.Claim(title, source, statement, criterion, judge)
+
+
+def lasts(title: str, source: str, question: str, pair: Callable[[lab.Rows], tuple[lab.Rows, lab.Rows]]) -> lab.Claim:
+    """The question whether the first of two groups of models lasts longer than the second, counted in doublings."""
+
+    def judge(table: lab.Rows) -> lab.Judgement:
+        return lab.larger_mean(*pair(table.having("reach")), "gain", f"doublings of N, {title}", unit="models")
+
+    criterion = "log2(longest N recognised / N trained on), mean over models: larger than of those compared with"
+    return lab.Claim(title, source, f"left open: {question}", criterion, judge, exploratory=True)
+
+
+def extreme_eps(known: lab.Rows) -> tuple[lab.Rows, lab.Rows]:
+    """Models of First with the smallest eps above 0, and with the largest if that is another."""
+    rows = known.where(lambda row: row["eps"] > 0, language="first")
+    values = rows.values("eps")
+    return rows.where(eps=min(values, default=0)), rows.where(eps=max(values[1:], default=0))
+
+
+def how_broken(table: lab.Rows) -> list[str]:
+    """From which length on the bound says anything of a model, and how those that broke did."""
+    known = table.having("reach")
+    wrong, none = (sum(row[name][-1] for row in known) for name in ("wrong", "undefined"))
+    bounds = sorted(known.having("log10_bound").column("log10_bound"))
+    said = [f"Cor 3.4's bound makes a model constant from N = 10^{each:.1f} on, beyond all lengths" for each in bounds]
+    return [*said[:1], f"at 4 N {wrong:,} strings were wrong and {none:,} within the margin"]
+
+
+def figure_longer(table: lab.Rows, factors: Sequence[float], margin: float) -> lab.Figure:
+    """The share right at so many times the length trained on, of the models that recognise it at their own."""
+    asked = lab.Rows(
+        {**row, "factor": factor, "share": correct / row["strings"]}
+        for row in table.having("reach")
+        for factor, correct in zip(factors, row["correct"], strict=True)
+    )
+    caption = f"Models that recognise it at their own N. {_shares_text(margin)}"
+    shown = _panels(asked, table, "factor", "N / N trained on")
+    return lab.Figure("length-limits", "The same weights on longer strings", caption, shown, columns=3)
+
+
+def figure_anew(table: lab.Rows, margin: float) -> lab.Figure:
+    """The share right at the length trained on."""
+    shown = _panels(table, table, "length", "N trained on")
+    return lab.Figure("length-trained", "Trained anew at each length", _shares_text(margin), shown, columns=3)
+
+
+def _shares_text(margin: float) -> str:
+    """What the lines of a panel are."""
+    return f"Share of random strings right with margin {margin:g}: mean over models, band from least to largest."
+
+
+def _panels(rows: lab.Rows, table: lab.Rows, x: str, label: str) -> list[lab.Panel]:
+    """The share right of each language, with a line for each eps of the whole table."""
+    lines = partial(lab.lines, x=x, y="share", by="eps", label="eps = {:g}", centre="mean", order=table.values("eps"))
+    look: dict[str, Any] = {"y_range": (0, 1.05), "x_log": x == "length"}
+    languages = rows.each("language", table.values("language"))
+    return [lab.Panel(language.capitalize(), label, "share right", lines(own), **look) for language, own in languages]
