@@ -76,10 +76,7 @@ def model_strings(
     arguments: argparse.Namespace, length: int, f: BooleanFunction | None
 ) -> tuple[Bits, NDArray[np.float64] | None]:
     """The strings that were asked for, and the function's labels on them."""
-    if arguments.exhaustive:
-        strings = index_bits(0, 1 << length, length)
-    else:
-        strings = drawn_strings(arguments, length)
+    strings = index_bits(0, 1 << length, length) if arguments.exhaustive else drawn_strings(arguments, length)
     if f is None:
         return strings, None
     labels = f(strings).astype(np.float64)
