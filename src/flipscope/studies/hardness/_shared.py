@@ -189,6 +189,6 @@ def by_length(
     apart = table.where(kept=False).having(column)
     if apart:
         hover = [f"{row['function']}, seed {row['seed']}: error {row['error']:.2g}" for row in apart]
-        look = {"colour": len(FUNCTIONS), "hover": hover}
-        series.append(lab.Series("not kept", apart.column("length"), apart.column(column), "points", **look))
+        x, values = apart.column("length"), apart.column(column)
+        series.append(lab.Series("not kept", x, values, "points", colour=len(FUNCTIONS), hover=hover))
     return lab.Panel(title, "length n", y, series, y_log=y_log, rules=rules)

@@ -65,7 +65,7 @@ class NormBlowup(lab.Study):
     scales = lab.scales(
         "{parity} models of PARITY and {others} of the others, n in {lengths}, width {width}, {steps} steps of {batch} "
         "strings, weight decay and learning rate at random; {four} more of all four functions, n in {few}",
-        smoke=(0.1, {"parity": 4, "others": 3, "four": 2, "lengths": (3, 4), "few": (5,)}
+        smoke=(0.1, {"parity": 2, "others": 2, "four": 1, "lengths": (3, 4), "few": (5,)}
                | {"width": 8, "batch": 32, "steps": 20}),
         laptop=(25, {"parity": 60, "others": 30, "four": 0, "lengths": (4, 6, 8, 10), "few": ()}
                 | {"width": 64, "batch": 128, "steps": 3_000}),
