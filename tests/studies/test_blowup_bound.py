@@ -28,7 +28,7 @@ def table(*odd: Row, count: int = FEWEST, **columns: Any) -> Rows:
 
 @pytest.mark.parametrize("form", list(FORMS))
 def test_one_model_breaks_a_bound(form: str) -> None:
-    claim = next(claim for claim in STUDY.claims if claim.name == f"never exceeded: {FORMS[form][1]}")
+    claim = CLAIMS[f"{FORMS[form][0]}: never exceeded"]
     assert claim.judge(table()).verdict == "reproduced"
     assert claim.judge(table({form: -0.01})).verdict == "contradicted"
     assert claim.judge(table(count=5)).verdict == "undecided"
@@ -42,7 +42,7 @@ def test_how_loose() -> None:
         for mean, wide in ((1.0, 0.1), (7.0, 0.1), (2.0, 1.0))
     )
     assert [claim.judge(rows).verdict for rows in (close, far, spread)] == ["reproduced", "contradicted", "undecided"]
-    assert claim.judge(far).measured == pytest.approx(7.0)
+    assert claim.judge(far).measured == pytest.approx(7.0, abs=0.01)
 
 
 def test_the_gap() -> None:

@@ -7,8 +7,8 @@ import flipscope.lab as lab
 KINDS = ("random", "constructed", "adversarial", "trained")
 FORMS = {
     "product": ("Thm 4", "s(x, T) is at most C^2 Blowup(x)^2 J / 4"),
-    "layers": ("Thm 4", "the same, layer by layer"),
-    "focus": ("Thm 4", "the same, with the attention of the string"),
+    "layers": ("Thm 4, layer by layer", "the same, with what each norm does at each position"),
+    "focus": ("Thm 4, with attention", "the same, with the attention of the string"),
     "average": ("Cor 5", "as_n(T) is at most C^2 J E[Blowup^2] / 4"),
     "every": ("Fact 1", "for eps > 0 or without norms s(x, T) is bounded on every string"),
 }
@@ -68,7 +68,11 @@ def claims() -> tuple[lab.Claim, ...]:
     """All of them."""
     never = [
         lab.Claim(
-            f"never exceeded: {statement}", source, statement, "bound over measured, on every model tried", holds(form)
+            f"{source}: never exceeded",
+            source.partition(",")[0],
+            statement,
+            "bound over measured, on every model tried",
+            holds(form),
         )
         for form, (source, statement) in FORMS.items()
     ]

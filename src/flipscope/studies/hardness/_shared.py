@@ -55,8 +55,8 @@ class Training(lab.Trial):
 
     @property
     def cost(self) -> float:
-        """Of a step: some milliseconds whatever the size, and multiply-adds of 14 d + 3 n numbers each."""
-        return self.steps * (4e6 + self.batch * self.length * self.width * (14 * self.width + 3 * self.length))
+        """Of a step, in multiply-adds: some milliseconds whatever the size, matrices, and attention as measured."""
+        return self.steps * (1.2e8 + self.batch * self.length * (14.0 * self.width**2 + 600 * self.length))
 
 
 def recipe_of(trial: Training) -> Recipe:
