@@ -128,7 +128,7 @@ def our_training(width: int, steps: int) -> nn.Module:
 
 def end_to_end(repeats: int) -> None:
     """Steps and draws of both sides, and what they make of one model of the study."""
-    width, steps = 128, 50
+    width, steps = 128, 200
     generator = torch.Generator().manual_seed(0)
     bits = torch.randint(0, 2, (BATCH, LENGTH), generator=generator)
     model, plain = Transformer(hardness(LENGTH, width=width), seed=1).eval(), Plain(width).eval()

@@ -134,4 +134,4 @@ def _against(table: lab.Rows, form: str) -> lab.Panel:
     ]
     ends = [min(rows.column(place)), max(rows.column(place))]
     line = lab.Series("equal", ends, ends, dashed=True)
-    return lab.Panel(form, "log10 of s(x, T)", "log10 of its bound", [*series, line])
+    return lab.Panel(FORMS[form][0], "log10 of s(x, T)", "log10 of its bound", [*series, line])

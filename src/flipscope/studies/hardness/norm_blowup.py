@@ -125,7 +125,7 @@ class NormBlowup(lab.Study):
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:
         caption = "One point per kept model. Further right and further up is further out."
-        panels = [scatter(function, kept(rows)) for function, rows in table.each("function", FUNCTIONS) if kept(rows)]
+        panels = [scatter(function, rows) for function, rows in table.each("function", FUNCTIONS) if kept(rows)]
         return [lab.Figure("norm-blowup", self.title, caption, panels, where="Figs 2, 9, 10", same_axes=True)]
 
 
@@ -141,12 +141,12 @@ def drawn(
 
 
 def scatter(function: str, rows: lab.Rows) -> lab.Panel:
-    """Norm against blowup of one function's models, coloured by length."""
-    series = lab.Series(
-        function, rows.column("blowup"), rows.column("norm"), "points", values=rows.column("length"),
-        hover=[_said(row) for row in rows],
-    )  # fmt: skip
-    return lab.Panel(function, "blowup", "weight norm", [series], x_log=True, value_label="length n")
+    """Norm against blowup of one function's kept models, coloured by length."""
+    own = kept(rows)
+    hover, lengths = [_said(row) for row in own], own.column("length")
+    series = lab.Series(function, _logs(own, "blowup"), own.column("norm"), "points", hover=hover, values=lengths)
+    title = f"{function}: {len(own)} of {len(rows)} kept"
+    return lab.Panel(title, "log10 of the blowup", "weight norm", [series], value_label="length n")
 
 
 def _said(row: lab.Row) -> str:
