@@ -137,8 +137,10 @@ def test_growth_with_the_length(slope: float, expected: str) -> None:
         for n in (4, 6, 8)
         for name in ("post", *BOUNDED)
         for row in _rows(name, 8, n=n)
-        for wiggle in [0.03 * (-1) ** (row["seed"] + n // 2)]
+        for wiggle in [0.03 * n * (-1) ** row["seed"]]
     )
     assert BLOWUP.judge(rows).verdict == WEIGHTS.judge(rows).verdict == expected
+    flat = Rows({**row, "log10_beta": 1.0} for row in rows)
+    assert BLOWUP.judge(flat).verdict == "undecided"
     few = Rows({**row, "learned": row["seed"] < 2} for row in rows)
     assert BLOWUP.judge(few).verdict == WEIGHTS.judge(few).verdict == "undecided"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,7 +55,7 @@ def recipe_of(trial: Dynamics) -> Recipe:
     return hardness_recipe("parity", trial.length, trial.seed, log=log, **settings)
 
 
-def told(curves: Mapping[str, Sequence[float]]) -> lab.Row:
+def told(curves: lab.Outcome) -> lab.Row:
     """When a run converged, and how far from that its sharpness rose fastest; None where a run cannot tell.
 
     `risen` is the part of the largest level of sharpness that was gained within the window, `left` what is left of it

@@ -38,14 +38,14 @@ class ParityDynamics(lab.Study):
         "of {batch}; every {every} steps {draws} draws of the noise on one batch",
         smoke=(0.1, {"length": 2, "width": 8, "batch": 16, "seeds": 2, "runs": ((60, (MAIN,)),)}
                | {"lr": 1e-2, "every": 10, "draws": 4}),
-        laptop=(14, {"length": 12, "width": 64, "batch": 128, "seeds": 8, "runs": ((8_000, (MAIN,)),)}
+        laptop=(12, {"length": 12, "width": 64, "batch": 128, "seeds": 8, "runs": ((8_000, (MAIN,)),)}
                 | {"lr": 3e-4, "every": 100, "draws": 100}),
         paper=(2_000_000, {"length": 25, "width": 128, "batch": 1_024, "seeds": 101}
                | {"runs": ((20_000, (0.0, MAIN, 0.2, 0.3)), (100_000, (0.0, MAIN)))}
                | {"lr": 3e-4, "every": 100, "draws": 500}),
     )  # fmt: skip
     deviations = lab.deviations(
-        ("n, width (laptop)", "25 and 128", "12 and 64", "14 minutes"),
+        ("n, width (laptop)", "25 and 128", "12 and 64", "12 minutes"),
         ("batch, steps (laptop)", "1,024, 20,000", "128, 8,000", "the same; n = 12 converges early enough"),
         ("weight decay (laptop)", "0, 0.1, 0.2, 0.3", "0.1, that of the main figure", "the same"),
         ("draws (laptop)", "500", "100, the same ones at every measurement", "time; a curve without their noise"),
