@@ -121,7 +121,7 @@ def test_without_the_paper_variant_nothing_is_essential() -> None:
 
 
 def test_either() -> None:
-    said = {name: Judgement(name, name, 0.0, 0.0, 0.0) for name in ("reproduced", "contradicted", "undecided")}  # type: ignore[arg-type]
+    said = {name: Judgement(name, name, 0.0, 0.0, 0.0) for name in ("reproduced", "contradicted", "undecided")}
     for first, second, expected in (
         ("reproduced", "contradicted", "reproduced"),
         ("contradicted", "undecided", "undecided"),
@@ -140,7 +140,5 @@ def test_growth_with_the_length(slope: float, expected: str) -> None:
         for wiggle in [0.03 * n * (-1) ** row["seed"]]
     )
     assert BLOWUP.judge(rows).verdict == WEIGHTS.judge(rows).verdict == expected
-    flat = Rows({**row, "log10_beta": 1.0} for row in rows)
-    assert BLOWUP.judge(flat).verdict == "undecided"
     few = Rows({**row, "learned": row["seed"] < 2} for row in rows)
     assert BLOWUP.judge(few).verdict == WEIGHTS.judge(few).verdict == "undecided"

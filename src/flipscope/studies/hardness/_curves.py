@@ -46,10 +46,8 @@ def path(table: lab.Rows) -> lab.Panel:
     """Norm against blowup after convergence, coloured by the step: means over runs."""
     series = []
     for decay, own in table.by("weight_decay"):
-        norm, blowup = (
-            lab.line(aligned(own, column), "after", "value", "", centre, band=False)
-            for column, centre in (("norm", "mean"), ("blowup", "geometric"))
-        )
+        norm = lab.line(aligned(own, "norm"), "after", "value", "", "mean", band=False)
+        blowup = lab.line(aligned(own, "blowup"), "after", "value", "", "geometric", band=False)
         places = [place for place, after in enumerate(norm.x) if after is not None and after >= 0]
         x, y, steps = ([each[place] for place in places] for each in (blowup.y, norm.y, norm.x))
         if places:

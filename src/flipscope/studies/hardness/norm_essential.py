@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 
 import flipscope.lab as lab
 from flipscope.studies.hardness._norms import (
@@ -11,6 +10,7 @@ from flipscope.studies.hardness._norms import (
     LEARNED,
     RARE,
     VARIANTS,
+    Variant,
     Variation,
     judge_essential,
     judge_grows,
@@ -31,7 +31,7 @@ class NormEssential(lab.Study):
         "steps of {batch} strings",
         smoke=(0.1, {"lengths": (2, 3), "seeds": 1, "most": 1, "width": 8, "batch": 16, "steps": 20}),
         laptop=(20, {"lengths": (4, 6, 8, 10), "seeds": 3, "most": 8, "width": 64, "batch": 128, "steps": 4_000}),
-        paper=(300_000, {"lengths": (5, 10, 15, 20, 25), "seeds": 10, "most": 10}
+        paper=(5_000, {"lengths": (5, 10, 15, 20, 25), "seeds": 10, "most": 10}
                | {"width": 128, "batch": 1_024, "steps": 10_000}),
     )  # fmt: skip
     deviations = lab.deviations(
@@ -122,7 +122,7 @@ class NormEssential(lab.Study):
         return [lab.Figure("norm-essential", self.title, caption, panels, columns=3, where="Fact 1")]
 
 
-def _by_variant(table: lab.Rows) -> Sequence[tuple[str, lab.Rows]]:
+def _by_variant(table: lab.Rows) -> list[tuple[Variant, lab.Rows]]:
     return table.each("variant", VARIANTS)
 
 

@@ -34,14 +34,15 @@ class ParityDynamics(lab.Study):
     name, paper, figures = "parity-dynamics", "001", ("Fig 3", "Fig 12", "Fig 13", "Fig 14")
     title = "Loss, sharpness, blowup and weight norm while a transformer learns PARITY"
     scales = lab.scales(
-        "{seeds} trainings for each weight decay, (steps, weight decays) {runs}, n = {length}, width {width}, batches "
-        "of {batch}; every {every} steps {draws} draws of the noise on one batch",
+        "{seeds} trainings each of {said}; n = {length}, width {width}, batches of {batch}; every {every} steps "
+        "{draws} draws of the noise on one batch",
         smoke=(0.1, {"length": 2, "width": 8, "batch": 16, "seeds": 2, "runs": ((60, (MAIN,)),)}
-               | {"lr": 1e-2, "every": 10, "draws": 4}),
+               | {"said": "60 steps", "lr": 1e-2, "every": 10, "draws": 4}),
         laptop=(12, {"length": 12, "width": 64, "batch": 128, "seeds": 8, "runs": ((8_000, (MAIN,)),)}
-                | {"lr": 3e-4, "every": 100, "draws": 100}),
-        paper=(2_000_000, {"length": 25, "width": 128, "batch": 1_024, "seeds": 101}
+                | {"said": "8,000 steps", "lr": 3e-4, "every": 100, "draws": 100}),
+        paper=(240_000, {"length": 25, "width": 128, "batch": 1_024, "seeds": 101}
                | {"runs": ((20_000, (0.0, MAIN, 0.2, 0.3)), (100_000, (0.0, MAIN)))}
+               | {"said": "20,000 steps at weight decay 0, 0.1, 0.2, 0.3, and of 100,000 at 0, 0.1"}
                | {"lr": 3e-4, "every": 100, "draws": 500}),
     )  # fmt: skip
     deviations = lab.deviations(
