@@ -84,9 +84,8 @@ def told(curves: lab.Outcome) -> lab.Row:
 
 def judge_together(table: lab.Rows) -> lab.Judgement:
     """Sharpness rises fastest near convergence in most runs, and gains half of its largest level there."""
-    near = lab.share_where(
-        lambda row: abs(row["lag"]) <= WINDOW, lab.at_least, TOGETHER, "share of runs that rise fastest there"
-    )
+    name = "share of runs that rise fastest there"
+    near = lab.share_where(lambda row: abs(row["lag"]) <= WINDOW, lab.at_least, TOGETHER, name, unit="runs")
 
     def one(steps: int, rows: lab.Rows, confidence: float) -> lab.Judgement:
         place, told_of = f"{steps:,} steps", rows.having("risen")
