@@ -19,6 +19,7 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
 from flipscope.models.transformer import Transformer
 from flipscope.probes import blowup as blowups
+from flipscope.probes import sharpness as sharpnesses
 from flipscope.probes.sensitivity import sensitivity_profile
 from flipscope.training.fit import answered
 from flipscope.training.named import Around
@@ -72,12 +73,10 @@ def sensitivity(around: Around, strings: int = 200, seed: int = 0) -> Callable[[
 
 def sharpness(
     around: Around, strings: int = 256, std: float = 0.02, draws: int = 100, seed: int = 0
-) -> Callable[[nn.Module], Any]:
+) -> Callable[[nn.Module], Estimate]:
     """The average-direction sharpness of `flipscope.probes.sharpness`, on random strings."""
     inputs = _inputs(around, strings, seed)
-    from flipscope.probes.sharpness import sharpness as probe  # type: ignore[import-not-found,unused-ignore]
-
-    return lambda model: probe(model, inputs, std=std, draws=draws, seed=seed)
+    return lambda model: sharpnesses.sharpness(model, inputs, std=std, draws=draws, seed=seed).value
 
 
 def weights(model: nn.Module, positions: bool = False) -> list[nn.Parameter]:

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from studies.harness import run
+
+from flipscope.lab import Rows
+from flipscope.studies.hardness._curves import aligned
+from flipscope.studies.hardness._dynamics import Dynamics, recipe_of, told
+from flipscope.studies.hardness.parity_dynamics import STUDY
+
+TOGETHER, FALLS, STAYS, BLOWUP = STUDY.claims
+STEPS = np.arange(0, 8_001, 100)
+
+
+def _curves(
+    drop: int = 3_000, rise: int = 3_000, before: float = 0.05, peak: float = 1.0, end: float = 0.5
+) -> dict[str, Any]:
+    """A run whose loss falls at one step and whose sharpness jumps at another, and then goes to its end."""
+    steps = STEPS
+    later = np.clip((steps - rise) / (8_000 - rise), 0, 1)
+    sharpness = np.where(steps < rise, before, peak + (end - peak) * later)
+    loss = np.where(steps < drop, 0.25, 0.0001)
+    blowup = np.where(steps < drop, 1.0, 3.0)
+    return {"step": STEPS, "loss": loss, "sharpness": sharpness, "blowup": blowup, "norm": 20 + STEPS / 1_000}
+
+
+def _table(runs: int = 8, spread: float = 0.01, **curves: Any) -> Rows:
+    rows = []
+    for seed in range(runs):
+        found = _curves(**curves)
+        found["sharpness"] = found["sharpness"] * (1 + spread * (seed % 3) * STEPS / 8_000)
+        rows.append(STUDY.row(Dynamics(12, seed, 64, 128, 8_000, 0.1, 3e-4, 100, 100), found))
+    return Rows(rows)
+
+
+def _verdicts(table: Rows) -> list[str]:
+    return [claim.judge(table).verdict for claim in STUDY.claims]
+
+
+def test_what_a_run_tells() -> None:
+    found = told(_curves(drop=3_000, rise=3_200))
+    assert (found["converged"], found["lag"]) == (3_000, 150.0)
+    assert found["peak"] == pytest.approx(1 - 0.5 * 200 / 4_800, abs=1e-9)  # the mean of five measurements
+    assert found["final"] == pytest.approx(0.5 + 0.5 * 200 / 4_800, abs=1e-9)
+    assert found["risen"] == pytest.approx((1 - 0.5 * 300 / 4_800 - 0.05) / found["peak"])
+    assert found["left"] == found["final"] / found["peak"]
+    assert found["above"] == pytest.approx(found["left"] - 0.05 / found["peak"])
+    assert found["blowup_risen"] == pytest.approx(np.log(3))
+
+
+def test_a_run_that_cannot_tell_says_so() -> None:
+    assert told(_curves(drop=9_000)) == {"converged": None}
+    assert "left" not in told(_curves(drop=7_200, rise=7_200))  # too few steps after
+    assert "risen" in told(_curves(drop=7_200, rise=7_200))
+    assert not {"left", "risen"} & set(told(_curves(drop=300, rise=300)))  # too few before
+
+
+def test_all_as_in_the_paper() -> None:
+    assert _verdicts(_table()) == ["reproduced"] * 4
+
+
+def test_a_rise_elsewhere_contradicts() -> None:
+    assert TOGETHER.judge(_table(rise=5_000)).verdict == "contradicted"
+    assert TOGETHER.judge(_table(before=0.8)).verdict == "contradicted"  # at the right time, but by little
+    half = Rows([*_table(4), *_table(4, rise=5_000)])
+    assert TOGETHER.judge(half).verdict == "undecided"
+    assert TOGETHER.judge(_table(3)).verdict == "undecided"
+
+
+def test_what_comes_after() -> None:
+    assert FALLS.judge(_table(end=1.0)).verdict == "contradicted"
+    assert STAYS.judge(_table(end=0.0, before=0.0)).verdict == "contradicted"
+    assert STAYS.judge(_table(end=0.2, before=0.3)).verdict == "contradicted"  # not 0, but below what it was before
+    mixed = Rows([*_table(4, end=1.0), *_table(4, end=0.75)])
+    assert FALLS.judge(mixed).verdict == "undecided"
+    low = Rows([*_table(4, end=0.0), *_table(4, end=0.25)])
+    assert STAYS.judge(low).verdict == "undecided"
+    for claim in (FALLS, STAYS, BLOWUP):
+        assert claim.judge(_table(4)).verdict == "undecided"
+        assert claim.judge(_table(drop=9_000)).verdict == "undecided"
+
+
+def test_blowup() -> None:
+    fewer = Rows({**row, "blowup_risen": -row["blowup_risen"] - 0.01 * row["seed"]} for row in _table())
+    assert BLOWUP.judge(fewer).verdict == "contradicted"
+    mixed = Rows({**row, "blowup_risen": (-1) ** row["seed"]} for row in _table())
+    assert BLOWUP.judge(mixed).verdict == "undecided"
+
+
+def test_other_weight_decays_are_not_judged() -> None:
+    others = Rows({**row, "weight_decay": 0.0} for row in _table(rise=5_000))
+    assert _verdicts(Rows([*_table(), *others])) == ["reproduced"] * 4
+    assert set(_verdicts(others)) == {"undecided"}
+
+
+def test_runs_are_aligned_and_counted() -> None:
+    table = Rows([*_table(2), *_table(2, drop=4_000, rise=4_000), *_table(1, drop=9_000)])
+    rows = aligned(table, "loss")
+    assert {row["value"] for row in rows if row["after"] < 0} == {0.25}
+    assert {row["value"] for row in rows if row["after"] >= 0} == {0.0001}
+    assert (min(rows.column("after")), max(rows.column("after"))) == (-4_000, 5_000)  # half of the runs are enough
+    assert STUDY.provenance(table)[0].startswith("4 of 5 runs converged")
+    curves, path = STUDY.draw(table)
+    assert [panel.y_label for panel in curves.panels] == ["loss", "sharpness", "blowup", "weight norm"]
+    assert list(path.panels[0].series[0].values or ())[:2] == [0, 100]
+    assert list(STUDY.draw(_table(2, drop=9_000))) == []
+
+
+def test_the_laptop_recipe() -> None:
+    trial = STUDY.trials("laptop")[0]
+    recipe = recipe_of(trial)
+    assert [each.name for each in recipe.log] == ["validation", "sharpness", "blowup", "norm"]
+    assert dict(recipe.log[1].settings)["draws"] == 100
+    assert (recipe.protocol.batch, recipe.protocol.max_steps, recipe.model.width) == (128, 8_000, 64)
+
+
+def test_smoke() -> None:
+    table, judgements, _ = run(STUDY, "smoke")
+    assert [row["seed"] for row in table] == [0, 1]
+    for row in table:
+        assert row["step"] == list(range(0, 61, 10))
+        assert all(len(row[name]) == 7 for name in ("loss", "sharpness", "blowup", "norm"))
+        assert min(row["sharpness"] + row["blowup"]) > 0
+    assert {judgement.verdict for _, judgement in judgements} == {"undecided"}
