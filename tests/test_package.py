@@ -45,6 +45,18 @@ def test_every_public_name_resolves_to_its_home() -> None:
         assert getattr(flipscope, name) is not None
 
 
+@pytest.mark.parametrize("package", ["bounds.geometry", "bounds.hardness", "bounds.robustness", "lab", "models"])
+def test_names_stay_what_they_are_when_all_modules_are_loaded(package: str) -> None:
+    """A module becomes an attribute of its package when it is loaded: in the place of a function of the same name."""
+    code = f"""
+import importlib, pkgutil, types, flipscope.{package} as room
+for found in pkgutil.iter_modules(room.__path__):
+    importlib.import_module(room.__name__ + "." + found.name)
+print([name for name in room.__all__ if isinstance(getattr(room, name), types.ModuleType)])
+"""
+    assert run_python(code) == "[]"
+
+
 def test_the_readme_lists_every_public_name_and_no_other() -> None:
     rows = re.findall(r"^\| `([A-Za-z]\w*)[^`/]*` \| ", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(rows) == sorted(set(flipscope.__all__) - {"__version__"})

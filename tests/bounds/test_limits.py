@@ -25,7 +25,7 @@ from flipscope.bounds.geometry import (
     uniform_influence_bound,
 )
 from flipscope.bounds.geometry.limits import log_summable_from
-from flipscope.bounds.geometry.summary import _tail_from, summary
+from flipscope.bounds.geometry.overview import _tail_from, summary
 from flipscope.models import Transformer, encoder, fourier, initialise
 
 

@@ -33,11 +33,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Say of every bound what it is for this model, and whether it says something."""
     model, length = loaded(arguments)
 
-    from flipscope.bounds import hardness
-    from flipscope.bounds.geometry.summary import summary
+    from flipscope.bounds import geometry, hardness
 
-    strings = drawn_strings(arguments, length)
-    found = summary(model, length, strings, margin=arguments.margin, radius=arguments.radius, failure=arguments.failure)
+    strings, settings = drawn_strings(arguments, length), {"margin": arguments.margin, "failure": arguments.failure}
+    found = geometry.summary(model, length, strings, radius=arguments.radius, **settings)
     flips = hardness.summary(model, length, strings)
     if arguments.json:
         print_json(found.as_json() | {"hardness": flips.as_json()})

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from flipscope.basics.estimates import Estimate
 from flipscope.bounds.geometry import Summary
-from flipscope.bounds.geometry.summary import Row
+from flipscope.bounds.geometry.overview import Row
 from flipscope.bounds.hardness import Summary as HardnessSummary
 from flipscope.models.config import TransformerConfig
 from flipscope.probes.results import Measured, SensitivityProfile

@@ -61,8 +61,8 @@ if TYPE_CHECKING:
         uniform_influence_bound,
     )
     from flipscope.bounds.geometry.limits import TheoremStart, compact_tail, log_stable_from, theorem_from
+    from flipscope.bounds.geometry.overview import Summary, summary
     from flipscope.bounds.geometry.parameters import cube_diameter, lipschitz_bound, log2_function_count
-    from flipscope.bounds.geometry.summary import Summary, summary
     from flipscope.bounds.geometry.variance import (
         PAPER_HOLDS_FROM,
         blowup_level,
@@ -88,7 +88,7 @@ __getattr__, __dir__ = lazily(
         ),
         "bounds.geometry.limits": "TheoremStart compact_tail log_stable_from theorem_from",
         "bounds.geometry.parameters": "cube_diameter lipschitz_bound log2_function_count",
-        "bounds.geometry.summary": "Summary summary",
+        "bounds.geometry.overview": "Summary summary",
         "bounds.geometry.variance": (
             "PAPER_HOLDS_FROM blowup_level blowup_tail corrected_over_printed gaussian_blowup_tail "
             "gaussian_low_variance_bound low_variance_bound printed_low_variance_bound stable_logit_bound"

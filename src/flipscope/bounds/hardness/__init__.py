@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         sharpness_lower_bound,
     )
     from flipscope.bounds.hardness.layerwise import Measured, flip_changes, layerwise_bound, measure
+    from flipscope.bounds.hardness.overview import Summary, summary
     from flipscope.bounds.hardness.perturbation import (
         best_exponent,
         blowup_tail,
@@ -69,7 +70,6 @@ if TYPE_CHECKING:
         sensitivity_exponent,
         sphere_sigma,
     )
-    from flipscope.bounds.hardness.summary import Summary, summary
 
 __getattr__, __dir__ = lazily(
     __name__,
@@ -84,6 +84,6 @@ __getattr__, __dir__ = lazily(
         "bounds.hardness.perturbation": (
             "best_exponent blowup_tail expected_bound expected_sensitivity sensitivity_exponent sphere_sigma"
         ),
-        "bounds.hardness.summary": "Summary summary",
+        "bounds.hardness.overview": "Summary summary",
     },
 )

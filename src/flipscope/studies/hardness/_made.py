@@ -16,7 +16,7 @@ import flipscope.lab as lab
 from flipscope.basics.bits import Bits
 from flipscope.basics.errors import InputError
 from flipscope.bounds.hardness import Constants, measure, product_bound
-from flipscope.bounds.hardness.summary import string_sensitivities
+from flipscope.bounds.hardness.overview import string_sensitivities
 from flipscope.models.hooks import watching
 from flipscope.models.init import initialise
 from flipscope.models.presets import hardness

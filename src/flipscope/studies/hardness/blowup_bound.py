@@ -22,7 +22,7 @@ from flipscope.bounds.hardness import (
     product_bound,
     sharpness_lower_bound,
 )
-from flipscope.bounds.hardness.summary import string_sensitivities
+from flipscope.bounds.hardness.overview import string_sensitivities
 from flipscope.cube.spectrum import RealSpectrum
 from flipscope.models.transformer import Transformer
 from flipscope.probes.sharpness import sharpnesses

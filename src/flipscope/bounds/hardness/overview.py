@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from flipscope.basics.errors import InputError
-from flipscope.bounds.geometry.summary import Row
+from flipscope.bounds.geometry.overview import Row
 from flipscope.bounds.hardness.constants import Constants
 from flipscope.bounds.hardness.flips import (
     Bound,
