@@ -36,6 +36,7 @@ from flipscope.models import (
     save,
     vit_small,
 )
+from flipscope.models.parameters import weight_norm
 from flipscope.models.size import check_model
 from flipscope.probes.blowup import blowup
 from flipscope.probes.results import joined
@@ -427,6 +428,8 @@ def test_blowup_as_json(document: Flipscope, model: tuple[Transformer, str]) -> 
         assert norm["tau"]["largest"] == same.tau[:, column].max()
         assert norm["tau"]["smallest"] <= norm["tau"]["median"] <= norm["tau"]["largest"]
     assert found["beta"]["largest"] == same.beta.max() <= found["bound"] == same.bound
+    assert found["mean_beta"]["largest"] == same.mean_beta.max() < found["beta"]["largest"]
+    assert found["weight_norm"]["without_positions"] == weight_norm(made) <= found["weight_norm"]["with_positions"]
 
 
 def test_infinite_blowup_is_null(document: Flipscope, run: Flipscope, tmp_path: Path) -> None:

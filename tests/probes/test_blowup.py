@@ -571,9 +571,74 @@ def test_a_model_that_calls_other_norms_on_other_strings_is_refused() -> None:
 
 
 def test_the_proxy_refuses_models_it_is_not_about() -> None:
-    with pytest.raises(InputError, match="of flipscope's Transformer, not of a LayerNorm"):
-        hardness_proxy(nn.LayerNorm(3), draw())  # type: ignore[arg-type]
+    vectors = torch.rand(3, 2, 4)
+    with pytest.raises(InputError, match="and 0 is a RMSNorm"):
+        hardness_proxy(nn.Sequential(nn.RMSNorm(4)), vectors)
+    with pytest.raises(InputError, match="part='decoder' holds none of the norms 0"):
+        hardness_proxy(nn.Sequential(nn.LayerNorm(4)), vectors, part="decoder")
+    with pytest.raises(InputError, match="over='median'"):
+        hardness_proxy(nn.Sequential(nn.LayerNorm(4)), vectors, over="median")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"has no nn\.LayerNorm"):
+        hardness_proxy(nn.Sequential(nn.Linear(4, 1)), vectors)
     with pytest.raises(InputError, match="norm='none'"):
         hardness_proxy(Transformer(fourier(7, bit_width=4)), draw())
-    with pytest.raises(InputError, match="width=1"):
+    with pytest.raises(InputError, match=r"blocks\.0\.norm2 has width 1"):
         hardness_proxy(Transformer(recognizer(1, 1)), draw())
+
+
+# ---------------------------------------------------------------- means over positions, encoders and decoders
+
+
+def test_the_mean_over_positions_in_place_of_the_largest() -> None:
+    model = Transformer(encoder(8, 2, 2), seed=5, dtype=torch.float64)
+    found = blowup(model, draw())
+    means = np.stack([1 + each.mean(axis=1) for each in found.inverse_std], axis=1)
+    np.testing.assert_allclose(found.mean_tau, means, rtol=1e-12)
+    np.testing.assert_allclose(found.mean_beta, means.prod(axis=1), rtol=1e-12)
+    assert (found.mean_beta < found.beta).all()
+    # In the last layer one position is left, whose mean is itself.
+    std = [np.sqrt(each**-2 - 1e-5) * math.sqrt(8 / 7) for each in found.inverse_std]
+    by_definition = (1 / std[0]).mean(1) * (1 / std[1]).mean(1) / std[2][:, -1] / std[3][:, -1]
+    np.testing.assert_allclose(hardness_proxy(model, draw(), over="mean"), by_definition, rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("batch", [1, 3, 64])
+def test_all_norms_of_an_encoder_and_a_decoder(norm_first: bool, batch: int) -> None:
+    model = initialise(nn.Transformer(8, 2, 2, 2, 16, batch_first=True, norm_first=norm_first), seed=3).double()
+    stream = np.random.default_rng(0)
+    strings = tuple(torch.from_numpy(stream.standard_normal((7, length, 8))) for length in (5, 4))
+    seen: dict[str, Tensor] = {}
+    handles = [
+        module.register_forward_pre_hook(lambda _, given, name=name: seen.__setitem__(name, given[0]))
+        for name, module in model.named_modules()
+        if isinstance(module, nn.LayerNorm)
+    ]
+    model.train(False)
+    torch.backends.mha.set_fastpath_enabled(False)
+    model(*strings)
+    torch.backends.mha.set_fastpath_enabled(True)
+    for handle in handles:
+        handle.remove()
+    found = blowup(model, strings, batch=batch)
+    assert found.strings == 7
+    assert sorted(found.names) == sorted(seen)
+    assert [name for name in found.names if name.startswith("decoder.layers.1")] == [
+        *("decoder.layers.1.norm1", "decoder.layers.1.norm2", "decoder.layers.1.norm3")
+    ]
+    for name, values in zip(found.names, found.inverse_std, strict=True):
+        np.testing.assert_allclose(values, by_hand(seen[name], 1e-5), rtol=1e-9)
+    halves = [found.part(part) for part in ("encoder", "decoder")]
+    assert [len(half.names) for half in halves] == [2 * 2 + 1, 3 * 2 + 1]
+    np.testing.assert_allclose(halves[0].beta * halves[1].beta, found.beta, rtol=1e-12)
+    layers = [name for name in seen if name.startswith("decoder.layers.")]
+    proxy = np.prod([(1 / seen[name].detach().std(dim=-1)).amax(dim=1).numpy() for name in layers], axis=0)
+    np.testing.assert_allclose(hardness_proxy(model, strings, part="decoder.layers", batch=batch), proxy, rtol=1e-9)
+    with pytest.raises(InputError, match="part='decode' holds none"):
+        found.part("decode")
+
+
+def test_several_inputs_must_have_as_many_strings() -> None:
+    with pytest.raises(InputError, match="inputs hold 3 and 2 strings"):
+        blowup(nn.Transformer(8, 2, 1, 1, 16, batch_first=True), (torch.rand(3, 5, 8), torch.rand(2, 5, 8)))

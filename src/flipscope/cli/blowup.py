@@ -27,6 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure what the layer norms of a model do to random strings."""
     model, length = loaded(arguments)
 
+    from flipscope.models.parameters import weight_norm
     from flipscope.probes.blowup import blowup
 
     found = blowup(model, drawn_strings(arguments, length))
@@ -38,6 +39,11 @@ def run(arguments: argparse.Namespace) -> int:
             for column, (name, eps) in enumerate(zip(found.names, found.eps, strict=True))
         ],
         "beta": _spread(found.beta),
+        "mean_beta": _spread(found.mean_beta),
+        "weight_norm": {
+            "without_positions": weight_norm(model),
+            "with_positions": weight_norm(model, positions=True),
+        },
         "bound": _finite(found.bound),
         "infinite": found.infinite,
     }

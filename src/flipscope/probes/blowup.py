@@ -8,7 +8,8 @@ With d the vector that the norm of layer l normalises at position n of the strin
 
 The paper has one norm per layer; where a model has more, each of them is a factor. Neighbours of x are no part of the
 definition: Lem 2.9 multiplies beta(x) by beta(x with bit n flipped), and Lem 4.2 bounds tau on x and on its flips;
-`neighbourhood` measures these. `hardness_proxy` is another quantity, that of the hardness paper's code.
+`neighbourhood` measures these. `hardness_proxy` is another quantity, that of the hardness paper's code, which also has
+variants with the mean over positions in place of the largest: `Blowup.mean_tau` and `mean_beta`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -31,9 +32,12 @@ from flipscope.models.hooks import watching
 from flipscope.models.known import own_difference
 from flipscope.models.modes import eval_mode
 from flipscope.models.transformer import LayerNorm, Transformer
+from flipscope.probes.asking import Inputs, as_inputs
 
-Forward = Callable[[Tensor], object]
+Forward = Callable[..., object]
 Statistic = Callable[[nn.Module, Tensor], Tensor]  # a norm and its input -> one number per vector
+
+Over = Literal["max", "mean"]  # of the positions
 
 DEFAULT_BATCH = 64
 
@@ -54,7 +58,7 @@ class Blowup:
     @cached_property
     def tau(self) -> Float64[np.ndarray, "string norm"]:
         """The blowup of each norm (Eq 17)."""
-        return _largest(self.inverse_std, self.strings) + 1
+        return _over_positions(self.inverse_std, self.strings, "max") + 1
 
     @cached_property
     def cumulative(self) -> Float64[np.ndarray, "string norm"]:
@@ -66,6 +70,28 @@ class Blowup:
     def beta(self) -> Float64[np.ndarray, " string"]:
         """The blowup through all norms (Eq 18 for the last layer); 1 if there are none."""
         return _product(self.tau)
+
+    @cached_property
+    def mean_tau(self) -> Float64[np.ndarray, "string norm"]:
+        """1 + the mean of z over the positions, in place of the largest of Eq 17."""
+        return _over_positions(self.inverse_std, self.strings, "mean") + 1
+
+    @cached_property
+    def mean_beta(self) -> Float64[np.ndarray, " string"]:
+        """The product of `mean_tau` over all norms; at most beta."""
+        return _product(self.mean_tau)
+
+    def part(self, name: str) -> Blowup:
+        """The same of the norms inside one module, such as "encoder" or "decoder.layers"."""
+        kept = [index for index, own in enumerate(self.names) if _inside(own, name)]
+        if not kept:
+            raise InputError(f"part={name!r} holds none of the norms {', '.join(self.names)}")
+        return Blowup(
+            self.strings,
+            tuple(self.names[index] for index in kept),
+            tuple(self.eps[index] for index in kept),
+            tuple(self.inverse_std[index] for index in kept),
+        )
 
     @property
     def infinite(self) -> int:
@@ -94,13 +120,13 @@ class Neighbourhood:
 
 def blowup(
     model: nn.Module,
-    inputs: Tensor | np.ndarray,
+    inputs: Inputs,
     *,
     all_positions: bool = True,
     forward: Forward | None = None,
     batch: int = DEFAULT_BATCH,
 ) -> Blowup:
-    """The blowup of the model on the inputs, whose first axis is the string.
+    """The blowup of the model on the inputs, whose first axis is the string; a tuple where it reads several.
 
     Known norms are our `LayerNorm`, PyTorch's `nn.LayerNorm` and `nn.RMSNorm` (mean square in place of the variance),
     and other classes whose name ends in RMSNorm. Our transformer computes its last layer only where it is read; it is
@@ -117,7 +143,7 @@ def blowup(
     parts = list(_parts(model, inputs, _inverse_std, _forward(model, forward, all_positions), batch))
     columns = zip(*(part.values for part in parts), strict=True)
     joined = tuple(np.concatenate(column) for column in columns)  # of each norm [string, position]
-    return Blowup(len(inputs), parts[0].names, parts[0].eps, joined)
+    return Blowup(sum(part.strings for part in parts), parts[0].names, parts[0].eps, joined)
 
 
 def neighbourhood(
@@ -144,37 +170,57 @@ def neighbourhood(
     taus = []
     for part in _parts(model, everything, _inverse_std, _forward(model, forward, all_positions=True), batch):
         names = part.names
-        taus.append(_largest(part.values, part.strings) + 1)
+        taus.append(_over_positions(part.values, part.strings, "max") + 1)
     return Neighbourhood(chosen, names, np.concatenate(taus).reshape(len(bits), len(flips), len(names)))
 
 
 def hardness_proxy(
-    model: Transformer, inputs: Tensor | np.ndarray, *, batch: int = DEFAULT_BATCH
+    model: nn.Module,
+    inputs: Inputs,
+    *,
+    over: Over = "max",
+    part: str = "",
+    forward: Forward | None = None,
+    batch: int = DEFAULT_BATCH,
 ) -> Float64[np.ndarray, " string"]:
     """For each string the stand-in for blowup that the hardness paper's code computes; not Eq 18.
 
     The product, over the norms of the layers, of the largest 1 / std at a position: with the unbiased std (divisor
-    width - 1), without eps, without the 1 of Eq 17, and in the last layer at the last position only. The paper averages
-    it over strings. With two layers of two norms and width 4 the divisor alone makes it (3/4)^2 = 0.56 of the product
-    of the true 1 / std.
+    width - 1), without eps, without the 1 of Eq 17, and in the last layer of our transformer at the last position only.
+    The paper averages it over strings. With two layers of two norms and width 4 the divisor alone makes it
+    (3/4)^2 = 0.56 of the product of the true 1 / std. over="mean" takes the mean over positions, as the code also logs.
+
+    Of other modules every layer norm counts at every position, in a decoder also the third of each layer, which that
+    code leaves out; `part` takes the norms inside one module, such as "encoder.layers".
+
+    >>> model = nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
+    >>> strings = torch.rand(5, 3, 8), torch.rand(5, 2, 8)
+    >>> [hardness_proxy(model, strings, part=part).shape for part in ("encoder", "decoder")]
+    [(5,), (5,)]
     """
-    if not isinstance(model, Transformer):
-        raise InputError(f"the hardness proxy is of flipscope's Transformer, not of a {type(model).__name__}")
-    config = model.config
-    if config.norm == "none" or config.width < 2:
-        raise InputError(
-            "the hardness proxy needs layer norms of width 2 or more, but the model has "
-            f"norm={config.norm!r} and width={config.width}"
-        )
-    last = f"blocks.{config.layers - 1}."
+    if over not in ("max", "mean"):
+        raise InputError(f"over={over!r} is not one of max, mean")
+    last = None
+    if isinstance(model, Transformer):
+        if model.config.norm == "none":
+            raise InputError("the hardness proxy needs layer norms, but the model has norm='none'")
+        part, last = part or "blocks", f"blocks.{model.config.layers - 1}"
+    for name, module in model.named_modules() if isinstance(model, nn.Module) else ():
+        if isinstance(module, LayerNorm | nn.LayerNorm):
+            if _normalised_width(module) < 2:
+                raise InputError(f"the hardness proxy needs layer norms of width 2 or more, but {name} has width 1")
+        elif _is_norm(module):
+            raise InputError(f"the hardness proxy is of layer norms, and {name} is a {type(module).__name__}")
     products = []
-    for part in _parts(model, inputs, _unbiased_inverse_std, _forward(model, None, all_positions=True), batch):
-        largest = [
-            (values[:, -1:] if name.startswith(last) else values).max(axis=1)
-            for name, values in zip(part.names, part.values, strict=True)
-            if name.startswith("blocks.")
+    for each in _parts(model, inputs, _unbiased_inverse_std, _forward(model, forward, all_positions=True), batch):
+        kept = [
+            values[:, -1:] if last is not None and _inside(name, last) else values
+            for name, values in zip(each.names, each.values, strict=True)
+            if _inside(name, part)
         ]
-        products.append(_product(np.stack(largest, axis=1)))
+        if not kept:
+            raise InputError(f"part={part!r} holds none of the norms {', '.join(each.names)}")
+        products.append(_product(_over_positions(kept, each.strings, over)))
     return np.concatenate(products)
 
 
@@ -231,9 +277,19 @@ def _inverse_std(module: nn.Module, x: Tensor) -> Float64[Tensor, "*position"]:
     return 1 / torch.hypot(spread, torch.full_like(spread, math.sqrt(_eps(module, x))))
 
 
+def _normalised_width(module: nn.Module) -> int:
+    """How many numbers a layer norm takes together."""
+    return module.width if isinstance(module, LayerNorm) else math.prod(getattr(module, "normalized_shape", ()))
+
+
+def _inside(norm: str, part: str) -> bool:
+    """Whether the norm of this name is the module `part`, or in it; in "" are all."""
+    return not part or f"{norm.partition(' ')[0]}.".startswith(f"{part}.")
+
+
 def _unbiased_inverse_std(module: nn.Module, x: Tensor) -> Float64[Tensor, "*position"]:
     """1 / std of each vector, with the divisor width - 1 and no eps."""
-    width = x.shape[-1]
+    width = _normalised_width(module)
     return 1 / (_spread(module, x) * math.sqrt(width / (width - 1)))
 
 
@@ -259,20 +315,21 @@ class _Part:
     values: list[Float64[np.ndarray, "string position"]]
 
 
-def _parts(
-    model: nn.Module, inputs: Tensor | np.ndarray, statistic: Statistic, forward: Forward, batch: int
-) -> Iterator[_Part]:
+def _parts(model: nn.Module, inputs: Inputs, statistic: Statistic, forward: Forward, batch: int) -> Iterator[_Part]:
     """The batches of the inputs, one after the other; at least one."""
     check_count("batch", batch)
     strings = _checked_inputs(model, inputs)
+    total = len(strings[0])
     axes = None
-    if batch > 1 and len(strings) > 1:
-        axes = _string_axes(*(_visits(model, strings[:count], statistic, forward) for count in (1, 2)))
+    if batch > 1 and total > 1:
+        few = [tuple(each[:count] for each in strings) for count in (1, 2)]
+        axes = _string_axes(*(_visits(model, some, statistic, forward) for some in few))
     # Where strings cannot be told apart inside the model they are run one by one.
     step = 1 if axes is None else batch
     names: tuple[str, ...] | None = None
-    for start in range(0, len(strings), step):
-        chunk = strings[start : start + step]
+    for start in range(0, total, step):
+        chunk = tuple(each[start : start + step] for each in strings)
+        count = len(chunk[0])
         visits = _visits(model, chunk, statistic, forward)
         seen = tuple(visit.name for visit in visits)
         if names is not None and seen != names:
@@ -282,11 +339,11 @@ def _parts(
             )
         names = seen
         places = [None] * len(visits) if axes is None else axes
-        rows = [_by_string(visit, axis, len(chunk)) for visit, axis in zip(visits, places, strict=True)]
-        yield _Part(len(chunk), seen, tuple(visit.eps for visit in visits), rows)
+        rows = [_by_string(visit, axis, count) for visit, axis in zip(visits, places, strict=True)]
+        yield _Part(count, seen, tuple(visit.eps for visit in visits), rows)
 
 
-def _visits(model: nn.Module, strings: Tensor, statistic: Statistic, forward: Forward) -> list[_Visit]:
+def _visits(model: nn.Module, strings: tuple[Tensor, ...], statistic: Statistic, forward: Forward) -> list[_Visit]:
     """The calls of the model's norms on these strings, in order."""
     visits: list[_Visit] = []
     calls: dict[str, int] = {}
@@ -303,7 +360,7 @@ def _visits(model: nn.Module, strings: Tensor, statistic: Statistic, forward: Fo
     if not norms and not isinstance(model, Transformer):
         raise InputError(f"the {type(model).__name__} has no nn.LayerNorm or nn.RMSNorm to measure")
     with eval_mode(model), torch.no_grad(), watching(norms, inputs=visit):
-        forward(strings)
+        forward(*strings)
     if norms and not visits:
         raise InputError(
             f"none of the {len(norms)} norms of the {type(model).__name__} was called as a module: "
@@ -356,29 +413,22 @@ def _forward(model: nn.Module | Forward, forward: Forward | None, all_positions:
     return model if forward is None else forward
 
 
-def _checked_inputs(model: nn.Module, inputs: Tensor | np.ndarray) -> Tensor:
+def _checked_inputs(model: nn.Module, inputs: Inputs) -> tuple[Tensor, ...]:
     """The inputs where the model's parameters are."""
     if not isinstance(model, nn.Module):
         raise InputError(f"blowup is read inside an nn.Module, and {type(model).__name__} is none")
-    if not isinstance(inputs, Tensor | np.ndarray):
-        raise InputError(f"inputs must be a torch tensor or a numpy array, not {type(inputs).__name__}")
-    if inputs.ndim < 1 or len(inputs) == 0:
-        raise InputError(f"inputs of shape {tuple(inputs.shape)} hold no string: give one or more")
-    if isinstance(inputs, np.ndarray):
-        if inputs.dtype.kind not in "biuf":
-            raise InputError(f"inputs of type {inputs.dtype} must be numbers")
-        inputs = torch.from_numpy(np.array(inputs, order="C"))  # a copy: torch warns of arrays that are read-only
-    parameter = next(model.parameters(), inputs)
-    if parameter.is_meta:
+    if any(parameter.is_meta for parameter in model.parameters()):
         raise InputError("the model has shapes but no numbers: build it with a seed")
-    return inputs.to(parameter.device)
+    return as_inputs(model, inputs)
 
 
-def _largest(
-    values: Sequence[Float64[np.ndarray, "string position"]], strings: int
+def _over_positions(
+    values: Sequence[Float64[np.ndarray, "string position"]], strings: int, over: Over
 ) -> Float64[np.ndarray, "string norm"]:
-    """The largest value over the positions, one column per norm."""
-    return np.stack([one.max(axis=1) for one in values], axis=1) if values else np.empty((strings, 0))
+    """The largest value over the positions or their mean, one column per norm."""
+    if not values:
+        return np.empty((strings, 0))
+    return np.stack([one.max(axis=1) if over == "max" else one.mean(axis=1) for one in values], axis=1)
 
 
 def _product(factors: Float64[np.ndarray, "*string norm"]) -> Float64[np.ndarray, "*string"]:

@@ -71,9 +71,12 @@ def blowup_page(name: str, document: dict[str, Any]) -> RenderableType:
     for norm in document["norms"]:
         table.add_row(norm["name"], f"{norm['eps']:g}", *_ends(norm["tau"]))
     table.add_row("all, beta", "", *_ends(document["beta"]))
+    table.add_row("all, mean over positions", "", *_ends(document["mean_beta"]))
     parts: list[RenderableType] = [table, Text()]
     bound = "nothing bounds it" if document["bound"] is None else f"beta cannot exceed {document['bound']:.4g}"
     parts.append(note(f"From {document['strings']:,} random strings of length {document['length']:,}; {bound}."))
+    without, with_positions = (document["weight_norm"][key] for key in ("without_positions", "with_positions"))
+    parts.append(note(f"The weights have norm {without:.4g}, with learned positions {with_positions:.4g}."))
     if document["infinite"]:
         parts.append(note(f"{document['infinite']:,} vectors of zero variance met a norm with eps 0."))
     return panel(name, parts)
