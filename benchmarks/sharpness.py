@@ -5,9 +5,12 @@
   forward  a deep copy per draw, but the model's own forward, which computes the last layer only where it is read
   ours     `flipscope.sharpness`: noise into one flat tensor, the first layer from a table, the last without keys
 
-One thread each side, wall seconds per draw, medians of turns within one run, so that only ratios are to be compared. The
-model is that of the hardness paper: two layers, two heads, learned positions, strings of 12 bits.
-Run with: make bench, or python benchmarks/sharpness.py [--quick]
+One thread each side, wall seconds per draw, medians of turns within one run, so that only ratios are to be compared.
+The model is that of the hardness paper: two layers, two heads, learned positions, strings of 12 bits.
+
+--part end-to-end: one model of the study sharpness-by-length at laptop scale, 4000 steps of 128 strings and then 100
+draws, as one writes it with PyTorch's own modules against ours; from steps and draws timed by themselves.
+Run with: make bench, or python benchmarks/sharpness.py [--quick] [--part end-to-end]
 """
 
 from __future__ import annotations
@@ -25,9 +28,11 @@ from torch import Tensor, nn
 
 from flipscope import sharpness
 from flipscope.models import Transformer, hardness
+from flipscope.training.protocols import hardness_recipe
 
 LENGTH, BATCH, STD = 12, 1024, 0.02
 DRAWS = 4  # of one timed run
+TRAINING_BATCH, STUDY_STEPS, STUDY_DRAWS = 128, 4_000, 100  # of sharpness-by-length at laptop scale
 
 
 class Plain(nn.Module):
@@ -101,6 +106,51 @@ def draws(widths: tuple[int, ...], repeats: int) -> None:
         )
 
 
+def plain_training(width: int, steps: int) -> Plain:
+    """The training of a model of PARITY as one writes it."""
+    torch.manual_seed(0)
+    model = Plain(width)
+    stepper = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1)
+    for _ in range(steps):
+        bits = torch.randint(0, 2, (TRAINING_BATCH, LENGTH))
+        labels = (bits.sum(dim=1) % 2).float()
+        stepper.zero_grad()
+        nn.functional.mse_loss(model(bits), labels).backward()
+        stepper.step()
+    return model.eval()
+
+
+def our_training(width: int, steps: int) -> nn.Module:
+    """The same by a recipe; the validation set is asked as often as in the study, at the end of these steps."""
+    recipe = hardness_recipe("parity", LENGTH, 0, width=width, batch=TRAINING_BATCH, steps=steps)
+    return recipe.train().model
+
+
+def end_to_end(repeats: int) -> None:
+    """Steps and draws of both sides, and what they make of one model of the study."""
+    width, steps = 128, 50
+    generator = torch.Generator().manual_seed(0)
+    bits = torch.randint(0, 2, (BATCH, LENGTH), generator=generator)
+    model, plain = Transformer(hardness(LENGTH, width=width), seed=1).eval(), Plain(width).eval()
+    seconds = medians(
+        {
+            "plain steps": lambda: plain_training(width, steps),
+            "our steps": lambda: our_training(width, steps),
+            "plain draws": lambda: by_copies(plain, bits, called),
+            "our draws": lambda: sharpness(model, bits, std=STD, draws=DRAWS),
+        },
+        repeats,
+    )
+    whole = {}
+    for side in ("plain", "our"):
+        step, draw = seconds[f"{side} steps"] / steps, seconds[f"{side} draws"] / DRAWS
+        whole[side] = STUDY_STEPS * step + STUDY_DRAWS * draw
+        print(
+            f"{side:>6}: {milliseconds(step)} a step, {milliseconds(draw)} a draw, {whole[side] / 60:.2f} min a model"
+        )
+    print(f"plain/ours end to end: {whole['plain'] / whole['our']:.2f}")
+
+
 def machine() -> str:
     """The processor, and how busy it is with other things."""
     cpu = Path("/proc/cpuinfo")
@@ -124,6 +174,7 @@ def main() -> None:
 
 PARTS: dict[str, Callable[[bool], None]] = {
     "draws": lambda quick: draws((64, 128), 1 if quick else 5),
+    "end-to-end": lambda quick: end_to_end(1 if quick else 5),
 }
 
 

@@ -29,6 +29,7 @@ from flipscope.models import (
     encoder,
     fourier,
     gpt2,
+    hardness,
     mingpt,
     random_shape,
     recognizer,
@@ -492,3 +493,25 @@ def test_bounds_of_any_model_say_what_holds(config: object, tmp_path: Path, caps
     assert "Lem 3.2" in capsys.readouterr().out
     assert main(["bounds", path, "--length", "9", "--margin", "0"]) == 2
     assert "margin" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("config", [hardness(6, 8), encoder(8, 1, 2), fourier(6, 4), recognizer(8, 1, 1)])
+def test_bounds_of_the_hardness_paper(config: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "model.safetensors")
+    save(Transformer(config, seed=1), path)  # type: ignore[arg-type]
+    assert main(["bounds", path, "--length", "6", "--strings", "4", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["hardness"]
+    assert main(["bounds", path, "--length", "6", "--strings", "4"]) == 0
+    out = capsys.readouterr().out
+    if config == recognizer(8, 1, 1):
+        assert "block='sum'" in found["assumption_that_fails"]
+        assert not found["bounds"]
+        assert "hardness paper does not apply" in out
+        return
+    assert found["assumption_that_fails"] is None
+    rows = [row for row in found["bounds"] if row["what"].startswith("s(x, T)") or "layer by layer" in row["what"]]
+    assert len(rows) == 3
+    for row in rows:
+        assert 10 ** row["log10"] >= found["measured_sensitivity"]["largest"] >= found["measured_sensitivity"]["mean"]
+    assert {row["result"] for row in found["bounds"]} == {"Fact 1", "Thm 4", "Cor 5", "Thm 7"}
+    assert "powers of ten" in out

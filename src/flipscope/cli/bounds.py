@@ -1,4 +1,4 @@
-"""flipscope bounds: every constant and bound of the geometry paper for a saved transformer."""
+"""flipscope bounds: every constant and bound of the geometry and the hardness paper for a saved transformer."""
 
 from __future__ import annotations
 
@@ -33,15 +33,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Say of every bound what it is for this model, and whether it says something."""
     model, length = loaded(arguments)
 
+    from flipscope.bounds import hardness
     from flipscope.bounds.geometry.summary import summary
 
     strings = drawn_strings(arguments, length)
     found = summary(model, length, strings, margin=arguments.margin, radius=arguments.radius, failure=arguments.failure)
+    flips = hardness.summary(model, length, strings)
     if arguments.json:
-        print_json(found.as_json())
+        print_json(found.as_json() | {"hardness": flips.as_json()})
         return 0
     from flipscope.report import models as pages
     from flipscope.report.terminal import show
 
-    show(pages.bounds_page(arguments.model, found))
+    show(pages.bounds_page(arguments.model, found, flips))
     return 0

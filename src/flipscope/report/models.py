@@ -14,6 +14,8 @@ from rich.text import Text
 
 from flipscope.basics.estimates import Estimate
 from flipscope.bounds.geometry import Summary
+from flipscope.bounds.geometry.summary import Row
+from flipscope.bounds.hardness import Summary as HardnessSummary
 from flipscope.models.config import TransformerConfig
 from flipscope.probes.results import Measured, SensitivityProfile
 from flipscope.report.terminal import histogram, number
@@ -112,13 +114,22 @@ def sharpness_page(name: str, document: dict[str, Any]) -> RenderableType:
     return panel(name, [facts(rows), Text(), table, Text(), told])
 
 
-def bounds_page(name: str, found: Summary) -> RenderableType:
+def bounds_page(name: str, found: Summary, flips: HardnessSummary) -> RenderableType:
     """The page of ``flipscope bounds``."""
     cube = "" if found.radius is None else f", Theta = [-{found.radius:.4g}, {found.radius:.4g}]^{found.parameters}"
     shape = f"N = {found.length:,}, D = {found.width}, L = {found.layers}"
     parts: list[RenderableType] = [note(f"{shape}, eps = {found.eps:g}, xi = {found.margin:g}{cube}"), Text()]
     if found.fails is not None:
-        parts += [Text(f"Most of the paper does not apply: {found.fails}."), Text()]
+        parts += [Text(f"Most of the geometry paper does not apply: {found.fails}."), Text()]
+    parts += [_bounds_table(found.rows), Text()]
+    if flips.fails is not None:
+        return panel(name, [*parts, Text(f"The hardness paper does not apply: {flips.fails}.")])
+    seen = f"largest {flips.measured:.4g}, mean {flips.measured_mean:.4g}"
+    told = f"Hardness paper: outputs differ by {flips.span:.4g} at most; measured s(x, T) of the strings: {seen}"
+    return panel(name, [*parts, note(told), Text(), _bounds_table(flips.rows)])
+
+
+def _bounds_table(rows: Sequence[Row]) -> Table:
     table = Table(box=None, padding=(0, 1), header_style="bold")
     for heading, side in (
         ("result", "left"),
@@ -128,12 +139,12 @@ def bounds_page(name: str, found: Summary) -> RenderableType:
         ("from N", "right"),
     ):
         table.add_column(heading, justify=side, no_wrap=heading != "bound")  # type: ignore[arg-type]
-    for row in (each.as_json() for each in found.rows):
+    for row in (each.as_json() for each in rows):
         says = {True: Text("says something", style="green"), False: Text("is vacuous", style="yellow")}
         told = says.get(row["says_something"], Text("does not apply", style="dim"))
         table.add_row(row["result"], row["what"], _size(row["value"], row["log10"]), told, _length(row))
         table.add_row("", Text(row["note"], style="italic dim"), "", "", "")
-    return panel(name, [*parts, table])
+    return table
 
 
 def _size(value: float | None, log10: float | None) -> str:

@@ -1,0 +1,260 @@
+"""What one flipped bit can change in a transformer: A4 and A5, Theorem 4 and Corollary 5 of paper 001 re-derived.
+
+Everything is in natural logarithms, since the constants of models of ordinary size are far beyond floats. With x^i the
+string x with bit i flipped, M positions, and tau_k(x) = 1 + the largest 1 / sqrt(variance + eps) at norm k,
+
+    |T(x) - T(x^i)| <= C Blowup(x) (1/M + [i is read]),       Blowup(x) = product of all tau_k(x)             (5)
+    s(x, T) <= C^2 Blowup(x)^2 J / 4,     J = 1 + 3/n, or n / M^2 where a marker is read                      (6)
+    as_n(T) <= C^2 J E[Blowup^2] / 4                                                                          (7)
+
+and on every string, with 1/sqrt(eps) for each norm, |T(x) - T(x^i)| <= C'/M where i is not read              (8)
+
+The derivation and the equations are in docs/hardness-bounds.md. `layerwise` has the same without the rounding up.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from flipscope.basics.errors import InputError
+from flipscope.bounds.hardness.constants import Constants, Step
+
+Numbers = NDArray[np.float64] | np.float64  # what has no dimension becomes a scalar on the way
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound on a sensitivity, in logarithms, beside the one that holds for every model of these weights' range."""
+
+    log: float  # of the bound
+    log_trivial: float  # of n span^2 / 4, which holds anyway
+
+    @property
+    def value(self) -> float:
+        """The bound itself; infinite where floats end."""
+        return math.exp(self.log) if self.log < 709 else math.inf
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether it says no more than the trivial bound."""
+        return self.log >= self.log_trivial - _ROUNDING
+
+    @property
+    def orders(self) -> float:
+        """By how many powers of ten it is above the trivial bound; negative where it says something."""
+        same = self.log == self.log_trivial or abs(self.log - self.log_trivial) < _ROUNDING
+        return 0.0 if same else (self.log - self.log_trivial) / math.log(10)
+
+    def as_json(self) -> dict[str, float | bool | None]:
+        """Its numbers for a JSON document."""
+        numbers = {"log10": self.log / math.log(10), "orders_above_trivial": self.orders}
+        return {name: value if math.isfinite(value) else None for name, value in numbers.items()} | {
+            "vacuous": self.vacuous
+        }
+
+
+def log_constant(constants: Constants, *, every_length: bool = False) -> float:
+    """ln C of Eq 5; -inf where both bits have the same vector or nothing is read.
+
+    C holds at the constants' length; with ``every_length`` the bound exp(r) replaces M g, and C holds at all lengths at
+    which the vectors of the positions are no larger.
+    """
+    log = _log(constants.readout) + _log(constants.gap)
+    for step in constants.steps:
+        stay, _, spread = _factors(step, constants, every_length)
+        branch = _add(stay, spread)
+        if step.norm == "before":
+            log += max(_log(step.keep), math.log(2) + branch)
+        else:
+            log += _add(_log(step.keep), branch) + (math.log(2) if step.norm == "after" else 0.0)
+    return log
+
+
+def log_places(constants: Constants) -> float:
+    """ln J of Eq 6: the sum over i of (1/M + [i is read])^2."""
+    n, m = constants.length, constants.positions
+    return math.log((n - 1) / m**2 + (1 + 1 / m) ** 2 if constants.reads_bit else n / m**2)
+
+
+def log_trivial(constants: Constants) -> float:
+    """ln of n span^2 / 4, which no s(x, T) exceeds, by what the weights let T(x) be."""
+    return math.log(constants.length) + 2 * _log(constants.span) - math.log(4)
+
+
+def product_bound(constants: Constants, log_blowup: float) -> Bound:
+    """Eq 6: what s(x, T) cannot exceed, from the logarithm of Blowup(x) alone; 0 for a model without norms.
+
+    >>> from flipscope.models import Transformer, hardness
+    >>> own = Constants.of(Transformer(hardness(6, width=8)), 6)
+    >>> product_bound(own, math.log(10.0)).vacuous
+    True
+    """
+    log = 2 * (log_constant(constants) + _blowups(log_blowup).item()) + log_places(constants) - math.log(4)
+    return Bound(log, log_trivial(constants))
+
+
+def average_bound(constants: Constants, log_blowups: ArrayLike) -> Bound:
+    """Eq 7: what as_n(T) cannot exceed, from the logarithms of the blowups of all strings.
+
+    Of some strings drawn at random it is an estimate of the bound, and no more.
+    """
+    return product_bound(constants, log_mean_square(log_blowups) / 2)
+
+
+def log_mean_square(log_blowups: ArrayLike) -> float:
+    """ln E[Blowup^2] over the strings whose ln Blowup these are."""
+    logs = _blowups(log_blowups).ravel()
+    return max(0.0, float(np.logaddexp.reduce(2 * logs)) - math.log(len(logs)))  # below 0 by rounding only
+
+
+def log_least_blowup(constants: Constants, sensitivity: float) -> float:
+    """The least ln Blowup(x) with which these weights can have s(x, T) = ``sensitivity``, by Eq 6.
+
+    Given as_n(T) instead, it is the least ln of sqrt(E[Blowup^2]), by Eq 7. Below 0, which ln Blowup never is, the
+    bound asks for nothing; it is infinite where no blowup is enough.
+
+    >>> from flipscope.models import Transformer, hardness
+    >>> own = Constants.of(Transformer(hardness(6, width=8)), 6)
+    >>> bound = product_bound(own, 3.0)
+    >>> round(log_least_blowup(own, bound.value), 6)
+    3.0
+    """
+    if not (math.isfinite(sensitivity) and sensitivity >= 0):
+        raise InputError(f"sensitivity={sensitivity} must be a number of at least 0")
+    if not sensitivity:
+        return -math.inf
+    constant = log_constant(constants)
+    if constant == -math.inf:
+        return math.inf
+    return (math.log(4 * sensitivity) - log_places(constants)) / 2 - constant
+
+
+@dataclass(frozen=True)
+class FlipBound:
+    """Eq 8: what |T(x) - T(x^i)| cannot exceed on any string, in logarithms."""
+
+    log_other: float  # where bit i is not read
+    log_read: float  # where it is; -inf if a marker is read
+    log_constant: float  # ln C': the first is at most C'/M, at every length
+    log_span: float  # of what it cannot exceed anyway
+    sensitivity: Bound  # what s(x, T) cannot exceed on any string
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether a bit that is not read may change the output all the same, for all the bound says."""
+        return self.log_other >= self.log_span
+
+
+def flip_bound(constants: Constants) -> FlipBound:
+    """A4: the O(1/n) bound on |T(x) - T(x^i)| of a model without norms, or with eps > 0; infinite for eps = 0.
+
+    >>> import dataclasses
+    >>> from flipscope.models import Transformer, hardness
+    >>> bare = dataclasses.replace(hardness(100, width=8), norm="none")
+    >>> found = flip_bound(Constants.of(Transformer(bare, scheme="gaussian"), 100))
+    >>> found.log_other <= found.log_constant - math.log(100)
+    True
+    """
+    with_norms = -math.log(constants.eps) / 2 if constants.eps else math.inf
+    own, other = _through(constants, with_norms)
+    _, limit = _through(constants, with_norms, every_length=True)
+    n, m = constants.length, constants.positions
+    readout = _log(constants.readout)
+    log_other = readout + other - math.log(m)
+    log_read = readout + _add(own, other - math.log(m)) if constants.reads_bit else -math.inf
+    rest = n - constants.reads_bit
+    total = _add(2 * log_other + math.log(rest) if rest else -math.inf, 2 * log_read) - math.log(4)
+    bound = Bound(total, log_trivial(constants))
+    return FlipBound(log_other, log_read, readout + limit, _log(constants.span), bound)
+
+
+def head_change(step: Step, head: int, positions: int, own: float, other: float, *, same: bool) -> float:
+    """Lemma 9's role: what the output of one head at one row cannot move by more than, when one bit is flipped (Eq 4).
+
+    ``own`` bounds the change of the head's input z at the flipped position, ``other`` that at every other; ``same``
+    says whether the row is the flipped one. In a first layer without norm before attention own = gap and other = 0, and
+    the change is O(1/M) unless ``same``.
+    """
+    one = step.heads[head]
+    reach, most = step.reach(one), max(own, other)
+    top = share(reach, positions)
+    total = own + (positions - 1) * other
+    # The mean of the changes under weights of at most g that sum to 1: the larger ones come first.
+    mean = min(most, other + top * (own - other)) if own >= other else min(most, top * (total - own) + own)
+    bent = min(mean, bend(top) * total)
+    moved = mean + reach * bent + step.radius**2 * one.score * (own if same else other)
+    return one.weight * min(moved, 2 * step.radius)
+
+
+def share(reach: float, positions: int) -> float:
+    """g: the most attention that one of M positions gets where logits are within ``reach`` of each other."""
+    return 1 / (1 + (positions - 1) * math.exp(-reach))
+
+
+def bend(top: float) -> float:
+    """The largest a (1 - a) of any weight a <= top."""
+    return top * (1 - top) if top < 0.5 else 0.25
+
+
+# ---------------------------------------------------------------- one sub-layer after the other
+
+
+def _factors(step: Step, constants: Constants, every_length: bool) -> tuple[float, float, float]:
+    """Logarithms of p, q and q* of Eq 4, summed over the heads; of the Lipschitz constant and nothing for an MLP."""
+    if not step.heads:
+        return _log(step.branch), -math.inf, -math.inf
+    m = constants.positions
+    stay = math.fsum(head.weight * step.radius**2 * head.score for head in step.heads)
+    even, spread = [], []
+    for head in step.heads:
+        reach = step.reach(head)
+        even.append(_log(head.weight * (1 + reach)))
+        top = share(reach, m)
+        at_length = _log(head.weight * m * (top + reach * bend(top)))
+        spread.append(even[-1] + reach if every_length else max(at_length, even[-1]))
+    return _log(stay), float(np.logaddexp.reduce(even)), float(np.logaddexp.reduce(spread))
+
+
+def _through(constants: Constants, log_norm: float, *, every_length: bool = False) -> tuple[float, float]:
+    """Logarithms of t and u after the last step: a change is at most t + u/M where the bit was flipped, else u/M."""
+    own, other = _log(constants.gap), -math.inf
+    for step in constants.steps:
+        stay, even, spread = _factors(step, constants, every_length)
+        keep = _log(step.keep)
+        before = log_norm if step.norm == "before" else 0.0
+        after = log_norm if step.norm == "after" else 0.0
+        even = _scaled(before, _add(stay, even))
+        moved = _add(_scaled(_add(keep, even), other), _scaled(_scaled(before, spread), own))
+        own = _scaled(after, _scaled(_add(keep, _scaled(before, stay)), own))
+        other = _scaled(after, moved)
+    return own, other
+
+
+def _scaled(factor: float, change: float) -> float:
+    """The logarithm of a product, where no change at all stays none also under an infinite factor."""
+    return -math.inf if change == -math.inf or factor == -math.inf else factor + change
+
+
+def _add(a: float, b: float) -> float:
+    """The logarithm of a sum."""
+    if a == math.inf or b == math.inf:
+        return math.inf
+    return float(np.logaddexp(a, b))
+
+
+def _log(value: float) -> float:
+    return math.log(value) if value else -math.inf
+
+
+def _blowups(log_blowups: ArrayLike) -> NDArray[np.float64]:
+    """The numbers as floats, after making sure that they can be logarithms of blowups."""
+    logs = np.asarray(log_blowups, dtype=np.float64)
+    if logs.size == 0 or not (logs >= 0).all():
+        raise InputError("the logarithms of blowups must be numbers of at least 0, one or more: a blowup is at least 1")
+    return logs

@@ -1,0 +1,133 @@
+"""Claims and figures of the bounds of paper 001: never broken, how loose, and Theorem 6 at finite n."""
+
+from __future__ import annotations
+
+import flipscope.lab as lab
+
+KINDS = ("random", "constructed", "adversarial", "trained")
+FORMS = {
+    "product": ("Thm 4", "s(x, T) is at most C^2 Blowup(x)^2 J / 4"),
+    "layers": ("Thm 4", "the same, layer by layer"),
+    "focus": ("Thm 4", "the same, with the attention of the string"),
+    "average": ("Cor 5", "as_n(T) is at most C^2 J E[Blowup^2] / 4"),
+    "every": ("Fact 1", "for eps > 0 or without norms s(x, T) is bounded on every string"),
+}
+ROUNDING = 1e-6  # of log10
+FEWEST = 100  # models, before never is said of all
+CLOSE = 2.0  # powers of ten
+TIGHT = 0.5  # of the sharpness measured
+
+
+def holds(form: str) -> lab.Judge:
+    """A judge: no model is above the bound."""
+
+    def judge(table: lab.Rows) -> lab.Judgement:
+        rows = table.having(form)
+        if not rows:
+            return lab.Judgement.without("no model has this bound")
+        tightest = min(rows, key=lambda row: row[form])
+        broken = sum(row[form] < -ROUNDING for row in rows)
+        note = f"nearest: 10^{tightest[form]:.2g} above what is measured, a {tightest['kind']} model"
+        found = lab.never(broken, len(rows), "share of models above the bound", note)
+        return lab.unless_few(found, len(rows), FEWEST, "models")
+
+    return judge
+
+
+def loose(form: str) -> lab.Judge:
+    """A judge: by how many powers of ten the bound exceeds what is measured, on average, for each kind of model."""
+    judge = lab.mean_of(form, lab.at_most, CLOSE, f"log10 of bound over s(x, T), {form}", within=None, fewest=5)
+    return lambda table: lab.for_each(
+        [(kind, rows.having(form)) for kind, rows in table.each("kind", KINDS)], judge, what="kinds", sort=True
+    )
+
+
+def judge_gap(table: lab.Rows) -> lab.Judgement:
+    """No sharpness below its Fourier gap."""
+    rows = table.having("gap")
+    if not rows:
+        return lab.Judgement.without("no trained model was perturbed")
+    broken = sum(row["sharpness"] < row["gap"] * (1 - ROUNDING) - 1e-9 for row in rows)
+    found = lab.never(broken, len(rows), "share of models flatter than the Fourier gap allows")
+    return lab.unless_few(found, len(rows), FEWEST, "models")
+
+
+def judge_tight(table: lab.Rows) -> lab.Judgement:
+    """Of PARITY at the longest strings, how much of the sharpness the gap explains."""
+    rows = table.having("gap").where(lambda row: row["sharpness"] > 0, function="parity")
+    learned = rows.where(lambda row: row["as"] > row["length"] / 2)
+    if not learned:
+        return lab.Judgement.without("no model of PARITY was perturbed", "the scale laptop")
+    longest = max(learned.column("length"))
+    shares = [{"share": row["gap"] / row["sharpness"]} for row in learned.where(length=longest)]
+    judge = lab.mean_of("share", lab.at_least, TIGHT, "gap over sharpness of parity", within=None)
+    return lab.for_each([(f"n = {longest}", lab.Rows(shares))], judge)
+
+
+def claims() -> tuple[lab.Claim, ...]:
+    """All of them."""
+    never = [
+        lab.Claim(
+            f"never exceeded: {statement}", source, statement, "bound over measured, on every model tried", holds(form)
+        )
+        for form, (source, statement) in FORMS.items()
+    ]
+    far = [
+        lab.Claim(
+            f"the bound is close, {form}",
+            "none: the paper has no constants",
+            "the bound is within two powers of ten of what is measured",
+            f"mean log10 of bound over s(x, T) at the nearest string, for each kind of model: at most {CLOSE:g}",
+            loose(form),
+            exploratory=True,
+        )
+        for form in ("product", "focus")
+    ]
+    gaps = (
+        lab.Claim(
+            "sharpness is never below the Fourier gap",
+            "Thm 6",
+            "a model whose perturbations have low average sensitivity is at least as sharp as its distance from these",
+            "measured sharpness over Eq 11 at the measured mean as_n of the perturbed models",
+            judge_gap,
+        ),
+        lab.Claim(
+            "the gap explains PARITY's sharpness",
+            "Thm 6",
+            "it is the loss of sensitivity under perturbations that makes PARITY sharp",
+            f"Eq 11 over measured sharpness, models of PARITY at the longest n: at least {TIGHT}",
+            judge_tight,
+            exploratory=True,
+        ),
+    )
+    return (*never, *far, *gaps)
+
+
+def panels(table: lab.Rows, title: str) -> list[lab.Figure]:
+    """What is measured against each bound, and sharpness against the gap."""
+    shown = [_against(table, form) for form in ("product", "focus") if table.having(form)]
+    gaps = table.having("gap")
+    caption = "One point per model, at the string nearest to its bound. Nothing may be below the line."
+    figures = [lab.Figure("blowup-bound", title, caption, shown, where="Thm 4")] if shown else []
+    if not gaps:
+        return figures
+    points = lab.points(gaps, "gap", "sharpness", "function", lambda row: f"{row['function']}, n = {row['length']}")
+    ends = [0.0, max(gaps.column("gap"))]
+    panel = lab.Panel("", "Fourier gap", "sharpness", [*points, lab.Series("equal", ends, ends, dashed=True)])
+    text = "One point per trained model: sharpness, and the least that the sensitivity of its perturbations allows."
+    return [
+        *figures,
+        lab.Figure("fourier-gap", "Sharpness and the Fourier gap", text, [panel], columns=1, where="Thm 6"),
+    ]
+
+
+def _against(table: lab.Rows, form: str) -> lab.Panel:
+    rows, place = table.having(form), f"{form}_at"
+    series = [
+        lab.Series(kind, own.column(place), [row[place] + row[form] for row in own], "points", colour=number)
+        for number, (kind, own) in enumerate(rows.each("kind", KINDS))
+        if own
+    ]
+    ends = [min(rows.column(place)), max(rows.column(place))]
+    line = lab.Series("equal", ends, ends, dashed=True)
+    return lab.Panel(form, "log10 of s(x, T)", "log10 of its bound", [*series, line])
