@@ -1,0 +1,75 @@
+"""Models asked on strings longer than those of their training: tasks, claims on them, panels."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Literal
+
+import flipscope.lab as lab
+from flipscope.studies.hardness._shared import FUNCTIONS, Name, kept
+from flipscope.training.protocols import Positions, tested_lengths
+
+Task = Name | Literal["scratchpad"]
+TASKS: tuple[Task, ...] = (*FUNCTIONS, "scratchpad")
+JUDGED = 2.0  # how much longer than any string of the training those are on which claims are judged
+CHANCE, GENERAL = 0.6, 0.9  # accuracy up to which a function is lost, and from which on it is had
+FEWEST = 3  # kept models
+
+
+def judged_at(row: lab.Row) -> int:
+    """Where the length at which a model is judged stands among those it was asked at."""
+    return int(row["lengths"].index(tested_lengths(row["longest"], [JUDGED])[0]))
+
+
+def judge(table: lab.Rows, task: Task, positions: Positions, fails: bool) -> lab.Judgement:
+    """Whether every kept model of a task fails, or does not, on strings that are longer by the judged factor."""
+
+    def one(row: lab.Row, confidence: float) -> lab.Judgement:
+        place = judged_at(row)
+        found = lab.share(row["right"][place], row["asked"][place], confidence)
+        says, limit = (lab.at_most, CHANCE) if fails else (lab.at_least, GENERAL)
+        name = f"accuracy at {row['lengths'][place]} bits, {row['positions']} positions, seed {row['seed']}"
+        return says(found, limit, name, f"trained on {row['shortest']} to {row['longest']} bits", "strings")
+
+    own = table.where(task=task, positions=positions)
+    if not kept(own):
+        missing = f"{task}: none of {len(own)} models learned the lengths it was trained on"
+        return lab.Judgement.without(missing, "more steps")
+    return lab.for_every(kept(own), one, sort=True, fewest=FEWEST, what="models")
+
+
+def claim(task: Task, positions: Positions, fails: bool) -> lab.Claim:
+    """That a task fails on longer strings, or does not."""
+    name = task.upper() if task != "scratchpad" else "PARITY with a scratchpad"
+    limit = f"at most {CHANCE}" if fails else f"at least {GENERAL}"
+    plain = task in ("parity", "majority", "first")
+    return lab.Claim(
+        f"{name} {'fails' if fails else 'does not fail'} on longer strings, {positions} positions",
+        "abstract" if plain else "none: left open",
+        "difficulty in length generalization is PARITY's" if plain else "whether what is written down carries over",
+        f"accuracy at {JUDGED:g} times the longest length of the training: {limit} in every kept model",
+        functools.partial(judge, task=task, positions=positions, fails=fails),
+        exploratory=not plain,
+    )
+
+
+def panels_of(table: lab.Rows, column: str, y: str, rules: Sequence[lab.Rule] = ()) -> list[lab.Panel]:
+    """A column of lists against the length, a panel for each kind of positions, models that are not kept apart."""
+    panels = []
+    for positions, rows in table.by("positions"):
+        spread = lab.Rows(
+            {**row, "length": length, "value": value}
+            for row in rows
+            for length, value in zip(row["lengths"], row[column], strict=True)
+            if value is not None
+        )
+        series = []
+        for colour, task in enumerate(TASKS):
+            for keep, said in ((True, task), (False, f"{task}, not kept")):
+                if own := spread.where(task=task, kept=keep):
+                    series.append(lab.line(own, "length", "value", said, "mean", colour=colour, dashed=not keep))
+        ends = [lab.Rule(length, "longest of the training", "x") for length in rows.values("longest")]
+        title = f"{positions} positions"
+        panels.append(lab.Panel(title, "length n", y, series, rules=[*rules, *ends], y_log=column == "relative"))
+    return panels
