@@ -8,7 +8,7 @@ from typing import Literal
 
 import flipscope.lab as lab
 from flipscope.studies.hardness._shared import FUNCTIONS, Name, kept
-from flipscope.training.protocols import Positions, tested_lengths
+from flipscope.training.protocols import Positions, longer_lengths
 
 Task = Name | Literal["scratchpad"]
 TASKS: tuple[Task, ...] = (*FUNCTIONS, "scratchpad")
@@ -19,7 +19,7 @@ FEWEST = 3  # kept models
 
 def judged_at(row: lab.Row) -> int:
     """Where the length at which a model is judged stands among those it was asked at."""
-    return int(row["lengths"].index(tested_lengths(row["longest"], [JUDGED])[0]))
+    return int(row["lengths"].index(longer_lengths(row["longest"], [JUDGED])[0]))
 
 
 def judge(table: lab.Rows, task: Task, positions: Positions, fails: bool) -> lab.Judgement:

@@ -19,8 +19,8 @@ from flipscope.training.protocols import (
     Positions,
     final,
     lengths_recipe,
+    longer_lengths,
     scratchpad_recipe,
-    tested_lengths,
     written,
 )
 from flipscope.training.recipe import Recipe
@@ -56,7 +56,7 @@ def recipe_of(trial: Lengths) -> Recipe:
     """The training of a trial."""
     options: dict[str, Any] = {"shortest": trial.shortest, "batch": trial.batch, "steps": trial.steps}
     if trial.task == "scratchpad":
-        most = max(tested_lengths(trial.longest, FACTORS))
+        most = max(longer_lengths(trial.longest, FACTORS))
         return scratchpad_recipe(trial.longest, trial.seed, longest=most, **options)
     options |= {"factors": FACTORS, "positions": trial.positions, "width": trial.width}
     return lengths_recipe(trial.task, trial.longest, trial.seed, **options)
@@ -100,7 +100,7 @@ class LengthGeneralization(lab.Study):
     def measure(self, trial: Lengths, progress: lab.Progress) -> lab.Outcome:
         recipe = recipe_of(trial)
         model = lab.trained(recipe, progress).model
-        lengths = [*range(trial.shortest, trial.longest + 1), *tested_lengths(trial.longest, FACTORS)]
+        lengths = [*range(trial.shortest, trial.longest + 1), *longer_lengths(trial.longest, FACTORS)]
         trained = np.array(lengths) <= trial.longest
         options = {"strings": trial.strings, "seed": trial.seed}
         shares: list[Estimate | None]
