@@ -66,9 +66,12 @@ def panels_of(table: lab.Rows, column: str, y: str, rules: Sequence[lab.Rule] = 
         )
         series = []
         for colour, task in enumerate(TASKS):
-            for keep, said in ((True, task), (False, f"{task}, not kept")):
-                if own := spread.where(task=task, kept=keep):
-                    series.append(lab.line(own, "length", "value", said, "mean", colour=colour, dashed=not keep))
+            own, apart = (spread.where(task=task, kept=kept) for kept in (True, False))
+            if own:
+                series.append(lab.line(own, "length", "value", task, "mean", colour=colour))
+            if apart:
+                places = (apart.column("length"), apart.column("value"))
+                series.append(lab.Series(f"{task}, not kept", *places, "points", colour=colour))
         ends = [lab.Rule(length, "longest of the training", "x") for length in rows.values("longest")]
         title = f"{positions} positions"
         panels.append(lab.Panel(title, "length n", y, series, rules=[*rules, *ends], y_log=column == "relative"))

@@ -97,7 +97,7 @@ class WithScratchpad(lab.Study):
     scales = lab.scales(
         "encoder-decoders of width 32, n in {lengths}, {seeds} seeds, {steps} steps",
         smoke=(0.2, {"lengths": (2, 3, 4), "seeds": 2, "steps": 100, "strings": 64, **QUICK}),
-        laptop=(12, LAPTOP),
+        laptop=(10, LAPTOP),
         paper=(60_000, {**PAPER, "steps": 10_000}),
     )
     deviations = lab.deviations(
