@@ -44,10 +44,11 @@ def claim(task: Task, positions: Positions, fails: bool) -> lab.Claim:
     name = task.upper() if task != "scratchpad" else "PARITY with a scratchpad"
     limit = f"at most {CHANCE}" if fails else f"at least {GENERAL}"
     plain = task in ("parity", "majority", "first")
+    statement = "what is learned does not carry over" if fails else "what is learned carries over"
     return lab.Claim(
         f"{name} {'fails' if fails else 'does not fail'} on longer strings, {positions} positions",
         "abstract" if plain else "none: left open",
-        "difficulty in length generalization is PARITY's" if plain else "whether what is written down carries over",
+        statement,
         f"accuracy at {JUDGED:g} times the longest length of the training: {limit} in every kept model",
         functools.partial(judge, task=task, positions=positions, fails=fails),
         exploratory=not plain,

@@ -76,13 +76,28 @@ class LengthGeneralization(lab.Study):
         paper=(20_000, PAPER),
     )
     deviations = lab.deviations(
-        ("experiment", "told in the abstract; the release has no such sweep", "ours in all it is", "nothing to copy"),
+        (
+            "experiment",
+            "told in the abstract; the release has no such sweep",
+            "a design of our own",
+            "there is none to copy",
+        ),
         ("positions", "learned, in all of its code", "sinusoidal beside them", "learned ones end with the training"),
         ("lengths of a batch", "mixed where lengths are", "one length a batch, drawn anew", "nothing is padded"),
         ("width, batch (laptop)", "128, 1024", "64, 128", "time"),
         ("steps (laptop)", "10,000", "4,000; PARITY 10,000", "after 4,000 it has learned 12 bits by 94 % only"),
-        ("kept", f"error below {KEPT_BELOW} at one length", "their mean over all lengths of the training", "many"),
-        ("fails, does not fail", "silent", f"accuracy at most {CHANCE}, at least {GENERAL}, at factor 2", "no number"),
+        (
+            "kept",
+            f"error below {KEPT_BELOW} at one length",
+            "its mean over all lengths of the training",
+            "there are many",
+        ),
+        (
+            "fails, does not fail",
+            "silent",
+            f"accuracy at most {CHANCE}, at least {GENERAL}, at factor 2",
+            "there is no number",
+        ),
     )
     claims = (
         *(
