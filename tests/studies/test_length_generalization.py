@@ -9,7 +9,7 @@ from studies.harness import run
 
 from flipscope.lab import Claim, Rows
 from flipscope.studies.hardness._beyond import judged_at
-from flipscope.studies.hardness.length_generalization import SMOKE, STUDY, Lengths, recipe_of
+from flipscope.studies.hardness.length_generalization import STUDY, Lengths, recipe_of
 
 PLAN = {"shortest": 4, "longest": 12, "width": 64, "batch": 128, "steps": 100, "strings": 1000}
 LENGTHS = [*range(4, 13), 16, 24, 32]
@@ -71,7 +71,7 @@ def test_smoke() -> None:
 
 
 def test_numbers_are_those_of_the_model() -> None:
-    trial = Lengths("majority", "sinusoidal", 0, **{name: SMOKE[name] for name in SMOKE if name != "seeds"})
+    [trial] = [each for each in STUDY.trials("smoke") if (each.task, each.positions) == ("majority", "sinusoidal")]
     found = STUDY.measure(trial, lambda done, total: None)
     model = recipe_of(trial).train().model
     bits = np.array([[index >> place & 1 for place in range(6)] for index in range(64)], np.uint8)

@@ -10,7 +10,8 @@ from studies.harness import run
 from flipscope.basics.seeds import generators
 from flipscope.lab import Rows
 from flipscope.models.seq2seq import Seq2Seq
-from flipscope.studies.hardness.scratchpad import MEASURED, STUDY, Scratchpad, recipe_of
+from flipscope.studies.hardness._growth import MEASURED
+from flipscope.studies.hardness.scratchpad import STUDY, Scratchpad, recipe_of
 from flipscope.training.sets import LengthsData
 
 SHARPNESS, ENCODER, DECODER, NORM = STUDY.claims

@@ -44,10 +44,11 @@ def claim(task: Task, positions: Positions, fails: bool) -> lab.Claim:
     name = task.upper() if task != "scratchpad" else "PARITY with a scratchpad"
     limit = f"at most {CHANCE}" if fails else f"at least {GENERAL}"
     plain = task in ("parity", "majority", "first")
+    statement = "what is learned does not carry over" if fails else "what is learned carries over"
     return lab.Claim(
         f"{name} {'fails' if fails else 'does not fail'} on longer strings, {positions} positions",
         "abstract" if plain else "none: left open",
-        "difficulty in length generalization is PARITY's" if plain else "whether what is written down carries over",
+        statement,
         f"accuracy at {JUDGED:g} times the longest length of the training: {limit} in every kept model",
         functools.partial(judge, task=task, positions=positions, fails=fails),
         exploratory=not plain,
@@ -66,9 +67,12 @@ def panels_of(table: lab.Rows, column: str, y: str, rules: Sequence[lab.Rule] = 
         )
         series = []
         for colour, task in enumerate(TASKS):
-            for keep, said in ((True, task), (False, f"{task}, not kept")):
-                if own := spread.where(task=task, kept=keep):
-                    series.append(lab.line(own, "length", "value", said, "mean", colour=colour, dashed=not keep))
+            own, apart = (spread.where(task=task, kept=kept) for kept in (True, False))
+            if own:
+                series.append(lab.line(own, "length", "value", task, "mean", colour=colour))
+            if apart:
+                places = (apart.column("length"), apart.column("value"))
+                series.append(lab.Series(f"{task}, not kept", *places, "points", colour=colour))
         ends = [lab.Rule(length, "longest of the training", "x") for length in rows.values("longest")]
         title = f"{positions} positions"
         panels.append(lab.Panel(title, "length n", y, series, rules=[*rules, *ends], y_log=column == "relative"))

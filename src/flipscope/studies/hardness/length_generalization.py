@@ -27,9 +27,10 @@ from flipscope.training.recipe import Recipe
 
 POSITIONS: tuple[Positions, ...] = ("sinusoidal", "learned")
 FACTORS = (4 / 3, 2.0, 8 / 3)
-PLAN = {"shortest": 4, "longest": 12, "seeds": 3, "width": 64, "batch": 128, "steps": 4_000, "strings": 4_096}
-PAPER = {**PLAN, "longest": 30, "seeds": 10, "width": 128, "batch": 1_024, "steps": 10_000, "strings": 100_000}
-SMOKE = {"shortest": 2, "longest": 3, "seeds": 1, "width": 16, "batch": 32, "steps": 30, "strings": 200}
+# `steps` are those of PARITY, and of the others.
+PLAN = {"shortest": 4, "longest": 12, "seeds": 3, "width": 64, "batch": 128, "steps": (10_000, 4_000), "strings": 4_096}
+PAPER = {**PLAN, "longest": 30, "seeds": 10, "width": 128, "batch": 1_024, "steps": (10_000,) * 2, "strings": 100_000}
+SMOKE = {**PLAN, "shortest": 2, "longest": 3, "seeds": 1, "width": 16, "batch": 32, "steps": (30, 30), "strings": 200}
 
 
 @dataclass(frozen=True)
@@ -69,18 +70,34 @@ class LengthGeneralization(lab.Study):
     title = "Trained on short strings, asked on longer ones"
     scales = lab.scales(
         "trained on {shortest} to {longest} bits, asked at 4/3, 2 and 8/3 times that; {seeds} seeds of the four "
-        "functions with sinusoidal and learned positions, and of PARITY with a scratchpad; {steps} steps",
+        "functions with sinusoidal and learned positions, and of PARITY with a scratchpad",
         smoke=(0.2, SMOKE),
-        laptop=(15, PLAN),
+        laptop=(18, PLAN),
         paper=(20_000, PAPER),
     )
     deviations = lab.deviations(
-        ("experiment", "told in the abstract; the release has no such sweep", "ours in all it is", "nothing to copy"),
+        (
+            "experiment",
+            "told in the abstract; the release has no such sweep",
+            "a design of our own",
+            "there is none to copy",
+        ),
         ("positions", "learned, in all of its code", "sinusoidal beside them", "learned ones end with the training"),
         ("lengths of a batch", "mixed where lengths are", "one length a batch, drawn anew", "nothing is padded"),
-        ("width, batch, steps (laptop)", "128, 1024, 10,000", "64, 128, 4,000", "time"),
-        ("kept", f"error below {KEPT_BELOW} at one length", "their mean over all lengths of the training", "many"),
-        ("fails, does not fail", "silent", f"accuracy at most {CHANCE}, at least {GENERAL}, at factor 2", "no number"),
+        ("width, batch (laptop)", "128, 1024", "64, 128", "time"),
+        ("steps (laptop)", "10,000", "4,000; PARITY 10,000", "after 4,000 it has learned 12 bits by 94 % only"),
+        (
+            "kept",
+            f"error below {KEPT_BELOW} at one length",
+            "its mean over all lengths of the training",
+            "there are many",
+        ),
+        (
+            "fails, does not fail",
+            "silent",
+            f"accuracy at most {CHANCE}, at least {GENERAL}, at factor 2",
+            "there is no number",
+        ),
     )
     claims = (
         *(
@@ -94,8 +111,12 @@ class LengthGeneralization(lab.Study):
     def trials(self, scale: str) -> list[Lengths]:
         plan = self.scales[scale].settings
         kinds: list[tuple[Task, Positions]] = [*itertools.product(FUNCTIONS, POSITIONS), ("scratchpad", "learned")]
-        seeds, rest = plan["seeds"], {name: value for name, value in plan.items() if name != "seeds"}
-        return [Lengths(task, positions, seed, **rest) for task, positions in kinds for seed in range(seeds)]
+        same = {name: plan[name] for name in ("shortest", "longest", "width", "batch", "strings")}
+        return [
+            Lengths(task, positions, seed, steps=plan["steps"][task != "parity"], **same)
+            for task, positions in kinds
+            for seed in range(plan["seeds"])
+        ]
 
     def measure(self, trial: Lengths, progress: lab.Progress) -> lab.Outcome:
         recipe = recipe_of(trial)
@@ -141,8 +162,8 @@ class LengthGeneralization(lab.Study):
             *panels_of(table.having("relative"), "relative", "squared error / variance"),
         ]
         caption = (
-            "Mean of the models at each length, with a band from the least to the largest; dashed are models that did "
-            "not learn the lengths of their training. A scratchpad is right if the last bit that it writes is."
+            "Mean of the models at each length, with a band from the least to the largest; points alone are models "
+            "that did not learn the lengths of their training. A scratchpad is right if the last bit that it writes is."
         )
         return [lab.Figure("length-generalization", self.title, caption, panels)]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 import flipscope.lab as lab
@@ -14,23 +13,17 @@ from flipscope.models.parameters import weight_norm
 from flipscope.models.seq2seq import Seq2Seq
 from flipscope.probes.blowup import hardness_proxy
 from flipscope.probes.sharpness import sharpness
-from flipscope.studies.hardness._shared import DRAWS, SIGNS, STD, kept, slope
+from flipscope.studies.hardness._growth import MEASURED, grows, panel
+from flipscope.studies.hardness._shared import DRAWS, SIGNS, STD, kept
 from flipscope.training.protocols import KEPT_ABOVE, scratchpad_recipe, written
 from flipscope.training.recipe import Recipe
 from flipscope.training.sets import LengthsData
 
 RISE = 0.1  # of sharpness over all lengths: a tenth of the 1 that PARITY's must reach without a scratchpad
 EXPONENT = 0.1  # of n in a blowup or a norm: without a scratchpad C * blowup is at least 2 sqrt(n), an exponent of 1/2
-FEWEST = 3  # lengths with kept models, for a line through them
 QUICK = {"lr": 3e-3, "batch": 32, "draws": 20}
 LAPTOP = {"lengths": (4, 8, 16, 24, 32), "seeds": 3, "steps": 1_500, "strings": 512}
 PAPER = {"lengths": tuple(round(4 + step * 1_020 / 29) for step in range(30)), "seeds": 10, "strings": 1_024}
-MEASURED = {
-    "sharpness": "average-direction sharpness (× 4)",
-    "encoder": "blowup of the encoder",
-    "decoder": "blowup of the decoder",
-    "norm": "weight norm",
-}
 
 
 @dataclass(frozen=True)
@@ -56,39 +49,6 @@ def recipe_of(trial: Scratchpad) -> Recipe:
     return scratchpad_recipe(trial.length, trial.seed, batch=trial.batch, steps=trial.steps, lr=trial.lr)
 
 
-def grows(column: str, limit: float, quantity: str, *, power: bool = True) -> lab.Judge:
-    """A judge of the line through a column of all kept models: its exponent of n, or its rise over all lengths."""
-
-    def judge(table: lab.Rows) -> lab.Judgement:
-        rows = kept(table).having(column)
-        lengths = rows.values("length") if rows else []
-        x, y = rows.column("length"), rows.column(column)
-        found = (
-            (slope(np.log(y).tolist(), np.log(x).tolist()) if power else slope(y, x))
-            if len(lengths) >= FEWEST
-            else None
-        )
-        if found is None:
-            said = f"{len(rows)} of {len(table)} models are kept, at {len(lengths)} lengths: too few for a line"
-            return lab.Judgement.without(said, f"more steps or seeds, until {FEWEST} lengths are learned")
-        said = f"n from {lengths[0]} to {lengths[-1]}, {len(rows)} of {len(table)} models kept"
-        return lab.at_most(found if power else found.scaled(lengths[-1] - lengths[0]), limit, quantity, said, "models")
-
-    return judge
-
-
-def _panel(table: lab.Rows, column: str) -> lab.Panel:
-    rows, apart = kept(table).having(column), table.where(kept=False).having(column)
-    series = [lab.line(rows, "length", column, "kept: mean, least and largest", "mean", colour=0)] if rows else []
-    if apart:
-        hover = [f"seed {row['seed']}: {row['tokens']:.3f} of the bits right" for row in apart]
-        places = (apart.column("length"), apart.column(column))
-        series.append(lab.Series("not kept", *places, "points", colour=1, hover=hover))
-    rules = (lab.Rule(1, "PARITY without a scratchpad, n → ∞ (Thm 6)"),) if column == "sharpness" else ()
-    log = column in ("encoder", "decoder")
-    return lab.Panel("", "length n", MEASURED[column], series, y_log=log, rules=rules)
-
-
 class WithScratchpad(lab.Study):
     """Whether PARITY is no longer sharp once it is written down step by step."""
 
@@ -97,7 +57,7 @@ class WithScratchpad(lab.Study):
     scales = lab.scales(
         "encoder-decoders of width 32, n in {lengths}, {seeds} seeds, {steps} steps",
         smoke=(0.2, {"lengths": (2, 3, 4), "seeds": 2, "steps": 100, "strings": 64, **QUICK}),
-        laptop=(12, LAPTOP),
+        laptop=(10, LAPTOP),
         paper=(60_000, {**PAPER, "steps": 10_000}),
     )
     deviations = lab.deviations(
@@ -168,7 +128,7 @@ class WithScratchpad(lab.Study):
             "Each against the length n, of models that write PARITY down; blowup is the product over the norms of the "
             "largest 1 / std at a position, averaged over strings."
         )
-        panels = [_panel(table, column) for column in MEASURED]
+        panels = [panel(table, column) for column in MEASURED]
         return [lab.Figure("scratchpad", self.title, caption, panels, where="Fig 11")]
 
 
