@@ -275,13 +275,19 @@ def test_a_faster_engine_keeps_results_until_its_revision_is_raised(monkeypatch:
     monkeypatch.undo()
     version.clear_caches()
     assert changed == {
+        "blowup-bound",
         "function-count",
         "influence-decay",
         "median-threshold",
+        "norm-blowup",
         "prior-volume",
         "random-functions",
         "random-init",
         "random-languages",
+        "random-sensitivity",
+        "reduced-sensitivity",
+        "scratchpad",
+        "sharpness-by-length",
         "sparse-profiles",
         "trained-profiles",
         "zero-strings",
