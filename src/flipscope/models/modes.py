@@ -1,11 +1,32 @@
-"""Modules in evaluation mode for a while, each left as it was: some may be frozen in a mode of their own."""
+"""Modules in evaluation mode for a while, each left as it was: some may be frozen in a mode of their own.
+
+And forwards that are differentiated once only, which may take shorter ways.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from contextvars import ContextVar
 
 from torch import nn
+
+_first_only: ContextVar[bool] = ContextVar("first_only", default=False)
+
+
+@contextlib.contextmanager
+def first_derivatives() -> Iterator[None]:
+    """Forwards inside are differentiated at most once, as a training does."""
+    before = _first_only.set(True)
+    try:
+        yield
+    finally:
+        _first_only.reset(before)
+
+
+def differentiated_once() -> bool:
+    """Whether no second derivatives will be asked for."""
+    return _first_only.get()
 
 
 @contextlib.contextmanager

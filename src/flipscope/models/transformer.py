@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from flipscope.basics.errors import InputError
 from flipscope.models.config import TransformerConfig
 from flipscope.models.init import Linear, Lookup, Projection, Scheme, initialise
+from flipscope.models.modes import differentiated_once
 from flipscope.models.size import check_attention, check_model
 
 Rows = slice | Tensor | None  # positions to compute; None is all of them
@@ -66,7 +67,7 @@ class LayerNorm(nn.Module):
         """The normalised vectors (Eq 13)."""
         if self.eps == 0:
             y = _normalise_exactly(x)
-        elif torch.is_grad_enabled():
+        elif torch.is_grad_enabled() and not differentiated_once():
             # Step by step: torch.func gets second derivatives of F.layer_norm wrong without a word.
             centred = x - x.mean(dim=-1, keepdim=True)
             y = centred * torch.rsqrt(centred.square().mean(dim=-1, keepdim=True) + self.eps)

@@ -23,7 +23,7 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, proportions
 from flipscope.basics.seeds import generators
-from flipscope.models.modes import eval_mode, modes_kept
+from flipscope.models.modes import eval_mode, first_derivatives, modes_kept
 from flipscope.models.readout import logits_for
 from flipscope.training.batches import INPUTS, Batch, Inputs, Labelled, Shuffled, checked
 from flipscope.training.checkpoints import Keeper
@@ -385,12 +385,15 @@ class _Run:
         part = len(inputs) if self.whole else _part(inputs)
         self.stepper.zero_grad()
         mean = 0.0
-        for some, wanted in zip(inputs.split(part), targets.split(part), strict=True):
-            outputs = self.logits(some)
-            value = self.task.aim.total(outputs, wanted) / len(inputs)
-            with_terms = self._with_terms(value, (some, wanted), outputs, len(some) / len(inputs))
-            with_terms.backward()
-            mean += value.item() if with_terms is value or math.isfinite(with_terms.item()) else math.nan
+        # A term may be made of derivatives, which are then differentiated again.
+        once = contextlib.nullcontext() if self.task.terms else first_derivatives()
+        with once:
+            for some, wanted in zip(inputs.split(part), targets.split(part), strict=True):
+                outputs = self.logits(some)
+                value = self.task.aim.total(outputs, wanted) / len(inputs)
+                with_terms = self._with_terms(value, (some, wanted), outputs, len(some) / len(inputs))
+                with_terms.backward()
+                mean += value.item() if with_terms is value or math.isfinite(with_terms.item()) else math.nan
         if math.isfinite(mean):
             if self.task.clip is not None:
                 nn.utils.clip_grad_norm_(self.model.parameters(), self.task.clip)
