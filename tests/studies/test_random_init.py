@@ -50,6 +50,12 @@ def _verdict(claim: Claim, table: Rows) -> str:
     return claim.judge(table).verdict
 
 
+@pytest.mark.parametrize("scale", ["smoke", "demo", "laptop"])
+def test_the_note_of_a_scale_says_how_many_are_screened(scale: str) -> None:
+    models = {(trial.init, trial.data_set, trial.model): trial.screened for trial in STUDY.trials(scale)}
+    assert STUDY.scales[scale].note.endswith(f"which are {sum(models.values()):,} in all")
+
+
 def test_smoke_gives_one_row_a_model_and_honest_verdicts() -> None:
     table, judgements, figures = run(STUDY, "smoke")
     assert [row["init"] for row in table] == [init for init in INITS for _ in range(3)]

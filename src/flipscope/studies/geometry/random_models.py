@@ -116,6 +116,7 @@ class Plan:
     seconds: float  # a model is given as many strings as take so long without the screen; dearer ones are screened
     piece: tuple[int, float]  # one trial: at least so many strings, and more only if they take at most so long
     widest: int = WIDEST
+    screened: int = 0  # models of all initialisations that are too dear, as the random shapes have it
 
     def draws(self, init: Init, data_set: int, model: int, screen: bool = True) -> list[Draw]:
         """The trials of one model; without `screen` also dear ones are computed flip by flip."""
