@@ -169,6 +169,15 @@ def test_ticks_are_said_as_people_write_them(value: float, log: bool, text: str)
     assert f">{text}<" in vl_convert.vegalite_to_svg(spec)
 
 
+@pytest.mark.parametrize("ends", [(5.4, 9.3), (1.01, 1.9), (1e-7, 1.3e-7), (6e200, 8e200), (0.9, 11), (3.0, 3.00001)])
+def test_a_logarithmic_axis_has_ticks_however_short(ends: tuple[float, float]) -> None:
+    short = panel(Series("a", [1.0, 2.0], list(ends), "points"), y_log=True)
+    axes = [layer["encoding"]["y"].get("axis") or {} for layer in layers(figure(short)) if "y" in layer["encoding"]]
+    [ticks] = [axis["values"] for axis in axes if "values" in axis]
+    assert 3 <= len(ticks) == len(set(ticks)) <= 8
+    assert ends[0] / 1.2 <= min(ticks) < max(ticks) <= ends[1] * 1.2
+
+
 def test_colours_differ_for_every_eye_and_from_the_ground() -> None:
     grounds = {"paper": "#ffffff", "light": "#ffffff", "dark": "#14181d"}
     for place, palette in PALETTES.items():

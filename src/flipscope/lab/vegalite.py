@@ -235,7 +235,17 @@ def _ticks(ends: tuple[float, float], log: bool) -> Spec:
     parts = (1, 2, 5) if high - low <= 2 else (1,)
     values = [part * 10.0**power for power in powers[::step] if abs(power) < 300 for part in parts]
     inside = [float(f"{value:.3g}") for value in values if ends[0] <= value <= ends[1]]
-    return {"values": inside, "labelExpr": number_text(True)}
+    few = len(inside) < 3 and high - low < 1
+    return {"values": _even_ticks(*ends) if few else inside, "labelExpr": number_text(True)}
+
+
+def _even_ticks(low: float, high: float) -> list[float]:
+    """Round numbers at equal distances between the ends, three to seven of them."""
+    span = high - low
+    unit = 10.0 ** math.floor(math.log10(span / 3))
+    step = next(part * unit for part in (5, 2, 1) if part * unit <= span / 3)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [float(f"{number * step:.12g}") for number in range(first, last + 1)]
 
 
 def _drawn(axes: Axes, keys: Keys, dashed: Collection[str], legend: Spec | None) -> list[Spec]:

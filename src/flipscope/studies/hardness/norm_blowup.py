@@ -73,12 +73,7 @@ class NormBlowup(lab.Study):
                | {"few": (5, 10, 15, 20), "width": 128, "batch": 1_024, "steps": 10_000}),
     )  # fmt: skip
     deviations = KEEP_RULE + lab.deviations(
-        (
-            "frontier",
-            "seen in the figure",
-            "log10 blowup per bit at equal norm, by regression",
-            "a hull has no interval",
-        ),
+        ("frontier", "seen in the figure", "regression of log10 blowup on n and norm", "a hull has no interval"),
         ("not moving", "seen in the figure", f"within {STILL:.2g} per bit of 0", "silent on a limit"),
         ("blowup", "the stand-in of the released code", "the same", "Eq 18 is in the table as log10_beta"),
     )
@@ -143,14 +138,11 @@ def drawn(
 def scatter(function: str, rows: lab.Rows) -> lab.Panel:
     """Norm against blowup of one function's kept models, coloured by length."""
     own = kept(rows)
-    hover, lengths = [_said(row) for row in own], own.column("length")
-    series = lab.Series(function, _logs(own, "blowup"), own.column("norm"), "points", hover=hover, values=lengths)
+    said = "n = {length}, lr {lr:.2g}, decay {weight_decay:.2g}, error {error:.1g}"
+    hover, lengths, norms = [said.format(**row) for row in own], own.column("length"), own.column("norm")
+    series = lab.Series(function, own.column("blowup"), norms, "points", hover=hover, values=lengths)
     title = f"{function}: {len(own)} of {len(rows)} kept"
-    return lab.Panel(title, "log10 of the blowup", "weight norm", [series], value_label="length n")
-
-
-def _said(row: lab.Row) -> str:
-    return f"n = {row['length']}, lr {row['lr']:.2g}, decay {row['weight_decay']:.2g}, error {row['error']:.1g}"
+    return lab.Panel(title, "blowup", "weight norm", [series], x_log=True, value_label="length n")
 
 
 STUDY = NormBlowup()
