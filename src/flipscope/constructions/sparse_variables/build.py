@@ -209,7 +209,7 @@ def construct(
         )
     lemma = "ours" if route in ("powers", "bag-select") else _LEMMAS[mapping]
     lemma += {True: " + B.5", False: " + B.6"}[found.target.shape[1] == 1 and route != "powers"] if net else ""
-    norms = _norms(model, found, net, float(abs(2.0 * sparse.values - 1).max()))
+    norms = _norms(model, found, net, gamma if as_printed else found.spacing, as_printed)
     return Construction(model, sparse, found, route, lemma, float(gamma), as_printed, certificate, norms)
 
 
@@ -264,7 +264,7 @@ def fill(module: nn.Module, **arrays: np.ndarray) -> None:
             tensor.copy_(torch.from_numpy(np.array(array)))
 
 
-def _norms(model: AttentionNetwork, heads: Heads, net: MLP | None, largest: float) -> tuple[Norm, ...]:
+def _norms(model: AttentionNetwork, heads: Heads, net: MLP | None, gamma: float, as_printed: bool) -> tuple[Norm, ...]:
     """Every norm that the lemmas promise something of; of heads the largest."""
     places = {"W_Q": "query", "W_K": "key", "W_V": "value", "W_C": "mix"}
     actual = {
@@ -275,16 +275,18 @@ def _norms(model: AttentionNetwork, heads: Heads, net: MLP | None, largest: floa
         actual["P"] = float(model.inputs.positions.detach().norm(dim=1).sum())
     promises = dict(heads.promises)
     if net is not None:
-        s, gamma = round(math.log2(len(heads.target))), heads.spacing
+        s = round(math.log2(len(heads.target)))
         first = 8 * max(1.0, heads.bound) / gamma
         for name, matrix, bound in (
             ("W_1", net.layers[0], first),
             ("W_2", net.layers[-1] if len(net.layers) == 2 else None, 8 * s / gamma),
-            ("w", net.output, largest),
+            ("w", net.output, 1.0),  # the largest |f|
         ):
             if matrix is not None:
                 actual[name] = float(abs(matrix).max())
                 promises[name] = Promise(bound, bound if len(net.layers) == 2 else None)
+    if as_printed:
+        promises = {name: Promise(each.printed or each.bound, each.printed) for name, each in promises.items()}
     return tuple(Norm(name, actual[name], each.bound, each.printed) for name, each in promises.items())
 
 
