@@ -189,6 +189,8 @@ def construct(
     route = _route(mapping, heads == 1, symmetric if general is None else symmetric and not general, s)
     if route in ("select", "bag-select", "bag-vector") and s > MOST_SELECTED:
         raise InputError(f"the function depends on {s} bits, and {route} has up to {MOST_SELECTED}: give fewer")
+    if as_printed and route in ("powers", "bag-select"):
+        raise InputError("the paper prints no such heads: leave out as_printed, or give heads that a lemma has")
     gamma = usual_gamma(route, s) if gamma is None else gamma
     if not (isinstance(gamma, int | float) and 0 < gamma <= 1):
         raise InputError(f"gamma={gamma} must be above 0 and at most 1")
@@ -241,7 +243,9 @@ def _model(heads: Heads, mapping: InputMapping, length: int, net: MLP | None) ->
     )
     if net is not None:
         config = replace(config, hidden=net.hidden, features=heads.target.shape[1])
-    model = AttentionNetwork(config, dtype=torch.float64)
+    # Drawn by nobody, since every number is written.
+    config.check_fits(number=8)
+    model = AttentionNetwork(config, seed=None, dtype=torch.float64).to_empty(device="cpu")
     fill(model.inputs, symbols=heads.vectors.symbols, positions=heads.vectors.positions, marker=heads.vectors.marker)
     for place, head in enumerate(model.heads(0)):
         fill(head, **{name: getattr(heads, name)[place] for name in ("query", "key", "value", "mix")})

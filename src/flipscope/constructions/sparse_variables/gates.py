@@ -94,7 +94,8 @@ def _network(length: int, vectors: FixedVectors, layers: list[list[_Head]]) -> A
         activation="relu",
         basis="given",
     )
-    model = AttentionNetwork(config, dtype=torch.float64)
+    config.check_fits(number=8)
+    model = AttentionNetwork(config, seed=None, dtype=torch.float64).to_empty(device="cpu")
     fill(model.inputs, symbols=vectors.symbols, positions=vectors.positions, marker=vectors.marker)
     first = np.eye(size)[0]
     for place, layer in enumerate(layers):
