@@ -33,7 +33,7 @@ def construction_page(name: str, document: dict[str, Any]) -> RenderableType:
         said = "exact" if document["exact"] else "NOT exact"
         rows += [
             ("hidden widths", widths),
-            ("after the MLP", f"{said}: {document['answer_error']:.2g} from f at the strings farthest from the target"),
+            ("after the MLP", f"{said}: {document['answer_error']:.2g} from f at the strings that tell most"),
         ]
     if "check" in document:
         rows.append(("all strings", _checked(document["check"])))

@@ -16,7 +16,12 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.constructions.sparse_variables.bases import Matrix, fixed_vectors
 from flipscope.constructions.sparse_variables.certify import Certificate, certify
-from flipscope.constructions.sparse_variables.functions import SparseFunction, is_symmetric, sparse_function
+from flipscope.constructions.sparse_variables.functions import (
+    SparseFunction,
+    is_symmetric,
+    patterns,
+    sparse_function,
+)
 from flipscope.constructions.sparse_variables.heads import (
     Heads,
     Promise,
@@ -92,11 +97,23 @@ class Construction:
         return 2.0 * self.function.values - 1
 
     def answer_error(self, strings: Bits | None = None) -> float | None:
-        """The largest |model(x) - f(x)| on strings, by default those farthest from the target; None without an MLP."""
+        """The largest |model(x) - f(x)| on strings, by default `telling_strings`; None without an MLP."""
         if not self.hidden:
             return None
-        asked = self.certificate.strings if strings is None else strings
-        return float(abs(_ask(self.model, asked) - self.answers[self._patterns(asked)]).max())
+        asked = self.telling_strings() if strings is None else strings
+        wrong = [
+            abs(_ask(self.model, some) - self.answers[self._patterns(some)]).max()
+            for some in np.array_split(asked, math.ceil(len(asked) / _CHUNK))
+        ]
+        return float(max(wrong))
+
+    def telling_strings(self) -> Bits:
+        """Strings farthest from the target, and each pattern of relevant bits with all others 0 and all others 1."""
+        own = patterns(self.function.sparsity)
+        others = np.repeat(np.arange(2, dtype=np.uint8), len(own))[:, None]
+        strings = np.broadcast_to(others, (len(others), self.function.length)).copy()
+        strings[:, list(self.function.positions)] = np.concatenate([own, own])
+        return np.concatenate([self.certificate.strings, strings])
 
     def enumerate(self) -> Enumeration:
         """All 2^T strings, asked one by one: what `error` says without."""

@@ -27,7 +27,7 @@ def _ours(table: lab.Rows) -> lab.Rows:
 def judged(column: str, limit: str, what: str) -> lab.Judge:
     """A judge: of our constructions none has the column above that of its limit."""
     judge = lab.never_exceeds(column, limit, what, fewest=FEWEST)
-    return lambda table: judge(_ours(table))
+    return lambda table: judge(_ours(table).having(column))
 
 
 def judge_printed(table: lab.Rows) -> lab.Judgement:

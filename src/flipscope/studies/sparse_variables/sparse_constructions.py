@@ -52,8 +52,8 @@ class SparseConstructions(lab.Study):
             "exact after the MLP",
             "Lemmas B.5, B.6, B.8",
             "an MLP of the promised widths makes of this the function itself, on all strings",
-            "share of constructions that are farther than 1e-9 from f on all strings (T up to 12) or on the strings "
-            f"that are farthest from the target: never, of {FEWEST} or more",
+            "share of constructions over 1e-9 from f on all strings (T up to 12), or on those farthest from the "
+            f"target and on every pattern of relevant bits with the others 0 and 1: never, of {FEWEST} or more",
             judged("answer_error", "exact_limit", "share of constructions that are not exact"),
         ),
         lab.Claim(
