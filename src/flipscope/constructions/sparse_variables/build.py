@@ -24,13 +24,12 @@ from flipscope.constructions.sparse_variables.functions import (
 )
 from flipscope.constructions.sparse_variables.heads import (
     Heads,
-    Promise,
-    Route,
     bag_heads,
     positional_heads,
     usual_gamma,
 )
 from flipscope.constructions.sparse_variables.mlp import MLP, value_network
+from flipscope.constructions.sparse_variables.promises import Promise, Route
 from flipscope.cube.functions import BooleanFunction
 from flipscope.models.attention_network import AttentionNetwork
 from flipscope.models.attention_network_config import AttentionNetworkConfig, InputMapping

@@ -17,8 +17,9 @@ from flipscope.basics.errors import InputError
 from flipscope.constructions.sparse_variables.bases import Matrix, fixed_vectors
 from flipscope.constructions.sparse_variables.build import fill
 from flipscope.constructions.sparse_variables.functions import is_symmetric, patterns, sparse_function
-from flipscope.constructions.sparse_variables.heads import Route, Vector, positional_heads, usual_gamma
+from flipscope.constructions.sparse_variables.heads import Vector, positional_heads, usual_gamma
 from flipscope.constructions.sparse_variables.mlp import MLP, value_network
+from flipscope.constructions.sparse_variables.promises import Route
 from flipscope.cube.functions import BooleanFunction
 from flipscope.models.attention_network import AttentionNetwork
 from flipscope.models.attention_network_config import AttentionNetworkConfig, FixedVectors
