@@ -1,6 +1,6 @@
 """What is promised of the norms of heads: by the paper, and where that is wrong by what follows from Delta.
 
-Delta is the largest product of two of the vectors. With (2s - 1) Delta < 1 everything follows from it: the products G of
+Delta is the largest product of two of the vectors. With (2s - 1) Delta < 1 all follows from it: the products G of
 the relevant vectors have an inverse whose rows sum to 1/(1 - (s-1) Delta) at most, so that a dual vector's product with
 any other vector is Delta times that at most, and the gap at least (1 - (2s-1) Delta)/(1 - (s-1) Delta). Beyond that,
 what is measured of the basis takes its place.
