@@ -95,7 +95,7 @@ def _network(length: int, vectors: FixedVectors, layers: list[list[_Head]]) -> A
         activation="relu",
         basis="given",
     )
-    config.check_fits(number=8)
+    config.check_size(number=8)
     model = AttentionNetwork(config, seed=None, dtype=torch.float64).to_empty(device="cpu")
     fill(model.inputs, symbols=vectors.symbols, positions=vectors.positions, marker=vectors.marker)
     first = np.eye(size)[0]
