@@ -10,7 +10,7 @@ from jaxtyping import Float64
 from flipscope.basics.errors import InputError
 from flipscope.models.attention_network_config import AttentionNetworkConfig, FixedVectors, InputMapping
 
-Matrix: TypeAlias = Float64[np.ndarray, "rows columns"]
+Matrix: TypeAlias = Float64[np.ndarray, "_ _"]  # of any sizes
 RANDOM_ROOM = 64  # coordinates of random positions, unless told otherwise
 _UNIT = 1e-9
 

@@ -19,7 +19,7 @@ from flipscope.constructions.sparse_variables.functions import patterns
 from flipscope.constructions.sparse_variables.promises import Promise, Route, bag_promises, positional_promises
 from flipscope.models.attention_network_config import FixedVectors, InputMapping
 
-Vector = Float64[np.ndarray, " number"]
+Vector = Float64[np.ndarray, " _"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,8 +19,8 @@ _PRINTED = ((1, 2, 1), (1, 1, -1), (-1, 2, -1), (-1, 1, 1))  # (u+2)_+ - (u+1)_+
 class MLP:
     """Weights [inputs, outputs] with the biases in a last row, as the paper has them; `output` has none."""
 
-    layers: tuple[Float64[np.ndarray, "inputs outputs"], ...]
-    output: Float64[np.ndarray, " inputs"]
+    layers: tuple[Float64[np.ndarray, "_ _"], ...]
+    output: Float64[np.ndarray, " hidden"]
 
     @property
     def hidden(self) -> tuple[int, ...]:
