@@ -5,8 +5,8 @@ Each function is the right side of an inequality. The paper's constant of softma
     ||softmax(a) - softmax(b)||_1 <= C ||a - b||_inf
 
 C = 1 holds, too, and is sharp: the Jacobian takes h to p_i (h_i - p.h), and the l1 norm of that is the mean absolute
-deviation of h under p, which is 1 at most where ||h||_inf is. Rows of Z have norms up to r, which is 1 in the paper; with
-other radii C r^2 stands where it has C.
+deviation of h under p, which is 1 at most where ||h||_inf is. Rows of Z have norms up to r, which is 1 in the paper;
+with other radii C r^2 stands where it has C.
 """
 
 from __future__ import annotations
