@@ -93,7 +93,9 @@ def test_the_print_of_theorem_a_17_swaps_the_layers():
         right = network_cover(NetworkNorms(((first,), (second,)))).log_order()
         swapped = network_cover(NetworkNorms(((second,), (first,))), as_printed=True).log_order()
         assert right == pytest.approx(swapped)  # of equal rows, so that only the spectral norms differ
-    readouts = [network_cover(NetworkNorms(((one,),), readout=3.0), as_printed=which).log_order() for which in (0, 1)]
+    readouts = [
+        network_cover(NetworkNorms(((one,),), readout=3.0), as_printed=which).log_order() for which in (False, True)
+    ]
     assert readouts[0] == pytest.approx(2 * math.log(3) + network_cover(NetworkNorms(((one,),))).log_order())
     assert readouts[1] < readouts[0]
 

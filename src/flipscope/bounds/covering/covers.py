@@ -41,11 +41,11 @@ class Map:
         """ln alpha: its ln N is alpha / x^2 at distance x, but for a logarithm of x."""
         return math.log(ROW if form == "rows" else SUM) + 2 * self.log_norm(form)
 
-    def log_size(self, form: Form, log_distance: Logs, log_samples: float, log_vectors: float) -> Logs:
+    def log_size(self, form: Form, log_distance: ArrayLike, log_samples: float, log_vectors: float) -> Logs:
         """ln ln N at these distances, by Lem 4.5."""
         norm = self.norms.largest if form == "rows" else self.norms.total
         count = log_samples if self.once else log_vectors
-        return log_matrix_cover(form, self.norms.outputs, log(norm) + self.log_radius - log_distance, count)
+        return log_matrix_cover(form, self.norms.outputs, log(norm) + self.log_radius - np.asarray(log_distance), count)
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,8 @@ def expm(log: float) -> float:
 
 def _counted(log_ratio: Logs, factor: float, log_count: ArrayLike) -> Logs:
     """ln(2 ceil(factor r + 2) N + 1)."""
-    small = np.log(np.ceil(factor * np.exp(np.minimum(log_ratio, _LARGE)) + 2))
+    # A whole number that comes out of logarithms a little larger is still that number.
+    small = np.log(np.ceil((factor * np.exp(np.minimum(log_ratio, _LARGE)) + 2) * (1 - 1e-12)))
     pieces = np.where(log_ratio < _LARGE, small, math.log(factor) + log_ratio)
     return np.asarray(np.logaddexp(math.log(2) + pieces + np.asarray(log_count), 0.0))
 
