@@ -125,9 +125,9 @@ def perturbed(trial: Perturbed) -> dict[str, float]:
     config = AttentionNetworkConfig(
         length=TOKENS, width=PERTURBED_WIDTH, layers=2, activation="relu", normalise=True, mapping="bag", basis="random"
     )
+    ours, theirs = (AttentionNetwork(config, dtype=torch.float64) for _ in range(2))
     over: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(trial.pairs):
-        ours, theirs = (AttentionNetwork(config, dtype=torch.float64) for _ in range(2))
         for layer in range(2):
             size, step = 10 ** rng.uniform(-1, 1), 10 ** rng.uniform(-3, 0)
             for name in ("query", "key", "value", "mix"):

@@ -42,12 +42,13 @@ class Capacity(lab.Study):
         laptop=(
             8,
             {"log_length": 17, "pairs": 4_000, "length": (20, 50, 100, 200), "samples": (50, 100, 200, 400),
-             "width": (16, 32, 64), "layers": (1, 2, 3), "seeds": 8, "steps": 500},
+             "width": (16, 32, 64), "layers": (1, 2, 3), "seeds": 6, "steps": 500},
         ),
         paper=(
             3_000,
             {"log_length": 20, "pairs": 40_000, "length": (50, 100, 200, 400, 800),
-             "samples": (50, 100, 200, 500, 1_000), "width": (16, 32, 64, 128), "layers": (1, 2, 3, 4), "seeds": 50, "steps": 5_000},
+             "samples": (50, 100, 200, 500, 1_000), "width": (16, 32, 64, 128), "layers": (1, 2, 3, 4),
+             "seeds": 50, "steps": 5_000},
         ),
     )  # fmt: skip
     deviations = lab.deviations(

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from studies.harness import run
+
+from flipscope.bounds.covering import HeadNorms
+from flipscope.lab import Rows
+from flipscope.studies.sparse_variables._capacities import (
+    MAPPINGS,
+    RESULTS,
+    Formula,
+    Perturbed,
+    constructed_head,
+    formula,
+    perturbed,
+)
+from flipscope.studies.sparse_variables._capacity_claims import FEWEST_MODELS
+from flipscope.studies.sparse_variables.capacity import STUDY
+
+CLAIMS = {claim.name: claim for claim in STUDY.claims}
+LENGTHS = (16, 256, 4096)
+
+
+def verdict(name: str, rows: Any) -> str:
+    return CLAIMS[name].judge(Rows.of(rows)).verdict
+
+
+def lengths(size, results=RESULTS, over=LENGTHS) -> list[dict[str, Any]]:
+    common = {"kind": "formula", "layers": 1}
+    return [
+        {**common, "result": result, "length": length, "log_size": math.log(size(length))}
+        for result in results
+        for length in over
+    ]
+
+
+def test_growth_with_the_length() -> None:
+    name = "log T at fixed norms"
+    assert verdict(name, lengths(lambda length: 1e6 * math.log(1e3 * length))) == "reproduced"
+    assert verdict(name, lengths(lambda length: length**0.5)) == "contradicted"
+    odd = [*lengths(math.log, RESULTS[1:]), *lengths(lambda length: length, RESULTS[:1])]
+    assert verdict(name, odd) == "contradicted"
+    assert verdict(name, lengths(lambda length: 1e6 * math.log(1e3 * length), over=LENGTHS[:2])) == "undecided"
+    assert verdict(name, lengths(lambda length: 1e6 * math.log(1e3 * length), RESULTS[1:])) == "undecided"
+
+
+def made(size, relevant=(2, 3, 4), mappings=MAPPINGS) -> list[dict[str, Any]]:
+    return [
+        {"kind": "constructed", "mapping": mapping, "length": length, "relevant": bits}
+        | {name: math.log(size(length, bits)) for name in ("log_sums", "log_rows")}
+        for mapping in mappings
+        for length in LENGTHS
+        for bits in relevant
+    ]
+
+
+def test_growth_of_the_constructions() -> None:
+    once, cubed, square = "log T for the constructions", "ln^3 T for the constructions", "Lem 4.5 as printed keeps that"
+    square = next(name for name in CLAIMS if name.startswith(square))
+    by_log, by_cube = made(lambda length, _: math.log(length)), made(lambda length, s: s * math.log(length) ** 2.9)
+    mixed = made(lambda length, s: math.log(length) ** (0.5 if s == 2 else 1.5))
+    assert [verdict(once, rows) for rows in (by_log, by_cube, mixed)] == ["reproduced", "contradicted", "undecided"]
+    wild = made(lambda length, _: length**2.0)
+    mixed = made(lambda length, s: math.log(length) ** (1 + s))
+    assert [verdict(cubed, rows) for rows in (by_cube, wild, mixed)] == ["reproduced", "contradicted", "undecided"]
+    mixed = made(lambda length, s: length ** (s / 5))
+    assert [verdict(square, rows) for rows in (by_log, wild, mixed)] == ["reproduced", "contradicted", "undecided"]
+    for name in (once, cubed, square):
+        assert verdict(name, made(lambda length, _: length, relevant=(2,))) == "undecided"
+        assert verdict(name, made(lambda length, _: math.log(length), mappings=MAPPINGS[:1])) == "undecided"
+        assert verdict(name, [{"kind": "formula"}]) == "undecided"
+
+
+def test_growth_with_depth() -> None:
+    name = "norms of at most 1 avoid exponential depth"
+
+    def deep(order, most=5):
+        own = {"kind": "formula", "result": "Thm A.17", "length": 16}
+        return [{**own, "layers": layers, "log_order": order(layers)} for layers in range(1, most + 1)]
+
+    assert verdict(name, deep(lambda layers: 2 * math.log(layers))) == "reproduced"
+    assert verdict(name, deep(lambda layers: layers * math.log(25))) == "contradicted"
+    assert verdict(name, deep(lambda layers: layers * math.log(25), most=2)) == "undecided"
+    ours = [
+        {"kind": "formula", **t.content(), **formula(t)} for t in (Formula("Thm A.17", 16, n) for n in (1, 2, 3, 4))
+    ]
+    judged = CLAIMS[name].judge(Rows(ours))
+    assert judged.verdict == "contradicted"
+    assert judged.note == "ratios to L = 1: 1, 58, 1,851, 50,037"
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [("errors pass the layers before, as printed", "broken_printed"), ("errors pass the layers after", "broken")],
+)
+def test_perturbations(name: str, column: str) -> None:
+    def rows(broken: int, pairs: int) -> list[dict[str, Any]]:
+        counts = {"broken": 0, "broken_printed": 0, "worst": 0.5, "worst_printed": 2.0} | {column: broken}
+        return [{"kind": "perturbed", "pairs": pairs, **counts}]
+
+    assert verdict(name, rows(0, 4_000)) == "reproduced"
+    assert verdict(name, rows(1, 4_000)) == "contradicted"
+    assert verdict(name, rows(0, 100)) == "undecided"
+    assert verdict(name, [{"kind": "formula"}]) == "undecided"
+
+
+def models(count: int = 30, **odd: Any) -> list[dict[str, Any]]:
+    usual = {"kind": "trained", "length": 50, "samples": 100, "width": 32, "layers": 1, "log10_needed": 16.0}
+    return [{**usual, "seed": seed, "gap": 0.4, "bound": 0.9, "range": 2.0, **odd} for seed in range(count)]
+
+
+def test_gaps_and_bounds() -> None:
+    name = "no gap above its bound"
+    assert verdict(name, models()) == "reproduced"
+    assert verdict(name, [*models(), *models(1, gap=-1.0)]) == "contradicted"
+    assert verdict(name, models(gap=1.0)) == "contradicted"
+    assert verdict(name, models(FEWEST_MODELS - 1)) == "undecided"
+    assert verdict(name, models(bound=90.0)) == "undecided"  # it says nothing
+    assert verdict(name, [{"kind": "formula"}]) == "undecided"
+    name = "the bound says something of trained networks"
+    assert verdict(name, models()) == "reproduced"
+    assert verdict(name, models(bound=90.0)) == "contradicted"
+    assert verdict(name, models(2, bound=90.0)) == "undecided"
+    assert verdict(name, [*models(), *models(bound=90.0)]) == "undecided"
+    judged = CLAIMS[name].judge(Rows(models(bound=90.0)))
+    assert "bound over gap 225" in judged.note
+    assert "10^16" in judged.note
+
+
+def test_the_gap_by_length() -> None:
+    name = "the measured gap hardly grows with T"
+
+    def by_length(power: float, spread: float = 0.0, seeds: int = 6) -> list[dict[str, Any]]:
+        rng = np.random.default_rng(0)
+        return [
+            {**row, "length": length, "gap": 0.1 * length ** (power + spread * float(rng.normal()))}
+            for length in (20, 50, 100, 200)
+            for row in models(seeds)
+        ]
+
+    assert verdict(name, by_length(0.1)) == "reproduced"
+    assert verdict(name, by_length(1.0)) == "contradicted"
+    assert verdict(name, by_length(0.5, 0.3)) == "undecided"
+    assert verdict(name, by_length(0.1, seeds=3)) == "undecided"
+
+
+def test_perturbations_break_the_printed_product_only() -> None:
+    found = [perturbed(Perturbed(seed, 100)) for seed in range(6)]
+    assert sum(each["broken"] for each in found) == 0
+    assert sum(each["broken_printed"] for each in found) > 0
+    assert max(each["worst_printed"] for each in found) > 1 > max(each["worst"] for each in found)
+
+
+def test_norms_of_the_constructions_are_those_of_their_matrices() -> None:
+    length, bits = 9, 3
+    basis = np.eye(length + 3)
+    positions, zero, one, marker = basis[:length], basis[-3], basis[-2], basis[-1]
+    reach = math.log(8 * length / (2 / 3))
+    first = np.eye(length + 3)[0]
+    value = np.outer(one - zero, first)
+    head = HeadNorms.of(reach * np.outer(marker, first), np.outer(positions[:bits].sum(axis=0), first), value)
+    ours, radius = constructed_head("deterministic", length, bits)
+    assert (ours.score.spectral, ours.score.largest, ours.score.total) == pytest.approx(
+        (head.score.spectral, head.score.largest, head.score.total)
+    )
+    assert (ours.value.spectral, ours.value.largest, ours.value.total) == pytest.approx(
+        (head.value.spectral, head.value.largest, head.value.total)
+    )
+    assert radius == pytest.approx(np.linalg.norm(positions[0] + one))
+    reach = math.log(8 * length * bits / (1 / bits))
+    pulls = positions[:bits].sum(axis=0) + marker
+    value = np.outer((positions[:bits] - marker).sum(axis=0), first)
+    bag = HeadNorms.of(reach * np.outer(marker, first), np.outer(pulls, first), value)
+    ours, radius = constructed_head("bag", length, bits)
+    assert ours.score.total == pytest.approx(bag.score.total)
+    assert ours.value.spectral == pytest.approx(bag.value.spectral)
+    assert radius == 1.0
+
+
+def test_smoke_run() -> None:
+    table, judged, figures = run(STUDY, "smoke")
+    verdicts = {claim.name: judgement.verdict for claim, judgement in judged}
+    assert verdicts["log T at fixed norms"] == "reproduced"
+    assert verdicts["log T for the constructions"] == "contradicted"
+    assert verdicts["ln^3 T for the constructions"] == "reproduced"
+    assert verdicts["norms of at most 1 avoid exponential depth"] == "contradicted"
+    assert verdicts["no gap above its bound"] == "undecided"
+    trained = table.where(kind="trained")
+    assert all(row["gap"] == pytest.approx(row["test_loss"] - row["train_loss"]) for row in trained)
+    assert all(row["bound"] > row["range"] > 0 for row in trained)
+    assert [figure.name for figure in figures] == ["capacity", "capacity-constructed", "capacity-gap"]
+
+
+def test_the_scales_share_their_trials() -> None:
+    laptop, paper = STUDY.checked_trials("laptop"), STUDY.checked_trials("paper")
+    assert len(paper) > 1_000
+    assert {type(trial) for trial in laptop} == {type(trial) for trial in paper}
