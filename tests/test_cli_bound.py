@@ -67,7 +67,7 @@ def test_bad_input(arguments: list[str], sentence: str, network: str, capsys: py
 
 def test_images_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "images.safetensors")
-    save(Transformer(vit_small(32, 8)), path)
+    save(Transformer(vit_small(image_size=8, width=8, layers=1, heads=1)), path)
     assert main(["bound", "covering", path]) == 2
     assert "patches" in capsys.readouterr().err
 

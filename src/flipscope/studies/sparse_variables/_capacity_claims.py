@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 import flipscope.lab as lab
 from flipscope.basics.estimates import Estimate
@@ -27,7 +27,7 @@ def exact(value: float, count: int) -> Estimate:
     return Estimate(value, value, value, 1.0, count)
 
 
-def slope(x: Sequence[float], y: Sequence[float]) -> float:
+def slope(x: ArrayLike, y: ArrayLike) -> float:
     """Of the straight line through points."""
     return float(straight_line(np.asarray(x, np.float64), np.asarray(y, np.float64))[0])
 
@@ -39,7 +39,7 @@ def judge_lengths(table: lab.Rows) -> lab.Judgement:
         shallow = rows.where(layers=1)
         if len(shallow) < FEWEST:
             return lab.Judgement.without(f"{result}: {len(shallow)} lengths", f"at least {FEWEST} lengths")
-        found = slope(np.log(shallow.column("length")), shallow.column("log_size"))  # type: ignore[arg-type]
+        found = slope(np.log(shallow.column("length")), shallow.column("log_size"))
         return lab.at_most(exact(found, len(shallow)), POWER, f"power of T in ln N, {result}", unit="lengths")
 
     return lab.for_each(
@@ -56,13 +56,13 @@ def judge_construction(table: lab.Rows, *, form: str, most: float, log: bool) ->
         for _, own in rows.by("relevant"):
             if len(own) >= FEWEST:
                 logs = np.log(own.column("length"))
-                powers.append(slope(np.log(logs) if log else logs, own.column(form)))  # type: ignore[arg-type]
+                powers.append(slope(np.log(logs) if log else logs, own.column(form)))
         if len(powers) < FEWEST:
             return lab.Judgement.without(
                 f"{mapping}: {len(powers)} constructions at {FEWEST} lengths", f"at least {FEWEST} constructions"
             )
         low, high = min(powers), max(powers)
-        found = Estimate(float(np.mean(powers)), low, high, 1.0, len(powers))
+        found = Estimate(float(np.clip(np.mean(powers), low, high)), low, high, 1.0, len(powers))
         note = "interval: least and largest of all numbers of relevant bits"
         return lab.at_most(found, most, f"power of {what} in ln N, {mapping}", note, unit="constructions")
 
