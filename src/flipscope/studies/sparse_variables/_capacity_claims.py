@@ -251,7 +251,7 @@ def _construction(rows: lab.Rows, title: str) -> lab.Panel:
 def _gaps(rows: lab.Rows, axis: str) -> lab.Panel:
     labels = {"gap": "measured gap", "bound": "bound", "range": "range of the loss"}
     series = [
-        lab.line(rows.where(lambda row, own=name: row[own] > 0), axis, name, label, colour=number)
+        lab.line(lab.Rows(row for row in rows if row[name] > 0), axis, name, label, colour=number)
         for number, (name, label) in enumerate(labels.items())
     ]
     return lab.Panel("", AXES[axis], "loss", series, x_log=axis != "layers", y_log=True)

@@ -36,13 +36,13 @@ class Capacity(lab.Study):
         "L = {layers}, one choice at a time, {seeds} seeds of {steps} steps",
         smoke=(
             0.05,
-            {"log_length": 8, "pairs": 10, "length": (10,), "samples": (20,), "width": (16,), "layers": (1,),
+            {"log_length": 8, "pairs": 10, "length": (20,), "samples": (20,), "width": (16,), "layers": (1,),
              "seeds": 1, "steps": 3},
         ),
         laptop=(
-            8,
+            6,
             {"log_length": 17, "pairs": 4_000, "length": (20, 50, 100, 200), "samples": (50, 100, 200, 400),
-             "width": (16, 32, 64), "layers": (1, 2, 3), "seeds": 6, "steps": 500},
+             "width": (16, 32, 64), "layers": (1, 2, 3), "seeds": 8, "steps": 500},
         ),
         paper=(
             3_000,
