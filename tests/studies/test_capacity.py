@@ -12,6 +12,7 @@ from flipscope.lab import Rows
 from flipscope.studies.sparse_variables._capacities import (
     MAPPINGS,
     RESULTS,
+    SAMPLES,
     Formula,
     Perturbed,
     constructed_head,
@@ -50,7 +51,7 @@ def test_growth_with_the_length() -> None:
 
 def made(size, relevant=(2, 3, 4), mappings=MAPPINGS) -> list[dict[str, Any]]:
     return [
-        {"kind": "constructed", "mapping": mapping, "length": length, "relevant": bits}
+        {"kind": "constructed", "mapping": mapping, "length": length, "relevant": bits, "score_norm": math.log(length)}
         | {name: math.log(size(length, bits)) for name in ("log_sums", "log_rows")}
         for mapping in mappings
         for length in LENGTHS
@@ -58,23 +59,24 @@ def made(size, relevant=(2, 3, 4), mappings=MAPPINGS) -> list[dict[str, Any]]:
     ]
 
 
+def cube(length: int) -> float:
+    """The law with R = ln T."""
+    return math.log(length) ** 2 * math.log(SAMPLES * (length + 1))
+
+
 def test_growth_of_the_constructions() -> None:
-    once, cubed, square = "log T for the constructions", "ln^3 T for the constructions", "Lem 4.5 as printed keeps that"
-    square = next(name for name in CLAIMS if name.startswith(square))
-    by_log, by_cube = (
-        made(lambda length, _: math.log(length) ** 0.9),
-        made(lambda length, s: s * math.log(length) ** 2.9),
-    )
-    mixed = made(lambda length, s: math.log(length) ** (0.5 if s == 2 else 1.5))
-    assert [verdict(once, rows) for rows in (by_log, by_cube, mixed)] == ["reproduced", "contradicted", "undecided"]
-    wild = made(lambda length, _: length**2.0)
-    mixed = made(lambda length, s: math.log(length) ** (1 + s))
-    assert [verdict(cubed, rows) for rows in (by_cube, wild, mixed)] == ["reproduced", "contradicted", "undecided"]
-    mixed = made(lambda length, s: length ** (s / 5))
-    assert [verdict(square, rows) for rows in (by_log, wild, mixed)] == ["reproduced", "contradicted", "undecided"]
-    for name in (once, cubed, square):
+    once, cubed, kept = (next(n for n in CLAIMS if n.startswith(s)) for s in ("log T for", "ln^3 T", "Lem 4.5 as"))
+    by_log, by_cube = made(lambda length, _: math.log(length) ** 0.9), made(lambda length, s: s * cube(length))
+    wild, unsure = made(lambda length, _: length**2.0), made(lambda length, s: math.log(length) ** (s / 2.5))
+    assert [verdict(once, rows) for rows in (by_log, by_cube, unsure)] == ["reproduced", "contradicted", "undecided"]
+    unsure = made(lambda length, s: cube(length) ** (s / 3))
+    assert [verdict(cubed, rows) for rows in (by_cube, wild, unsure)] == ["reproduced", "contradicted", "undecided"]
+    assert verdict(cubed, by_log) == "contradicted"
+    unsure = made(lambda length, s: length ** (s / 5))
+    assert [verdict(kept, rows) for rows in (by_log, wild, unsure)] == ["reproduced", "contradicted", "undecided"]
+    for name in (once, cubed, kept):
         assert verdict(name, made(lambda length, _: length, relevant=(2,))) == "undecided"
-        assert verdict(name, made(lambda length, _: math.log(length), mappings=MAPPINGS[:1])) == "undecided"
+        assert verdict(name, made(lambda length, _: cube(length) ** 0.3, mappings=MAPPINGS[:1])) != "reproduced"
         assert verdict(name, [{"kind": "formula"}]) == "undecided"
 
 
@@ -195,7 +197,12 @@ def test_smoke_run() -> None:
     trained = table.where(kind="trained")
     assert all(row["gap"] == pytest.approx(row["test_loss"] - row["train_loss"]) for row in trained)
     assert all(row["bound"] > row["range"] > 0 for row in trained)
-    assert [figure.name for figure in figures] == ["capacity", "capacity-constructed", "capacity-gap"]
+    assert [figure.name for figure in figures] == [
+        "capacity",
+        "capacity-constructed",
+        "capacity-gap",
+        "capacity-needed",
+    ]
 
 
 def test_the_scales_share_their_trials() -> None:
