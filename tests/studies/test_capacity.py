@@ -12,11 +12,12 @@ from flipscope.lab import Rows
 from flipscope.studies.sparse_variables._capacities import (
     MAPPINGS,
     RESULTS,
-    SAMPLES,
     Formula,
+    Limit,
     Perturbed,
     constructed_head,
     formula,
+    limit,
     perturbed,
 )
 from flipscope.studies.sparse_variables._capacity_claims import FEWEST_MODELS
@@ -51,7 +52,7 @@ def test_growth_with_the_length() -> None:
 
 def made(size, relevant=(2, 3, 4), mappings=MAPPINGS) -> list[dict[str, Any]]:
     return [
-        {"kind": "constructed", "mapping": mapping, "length": length, "relevant": bits, "score_norm": math.log(length)}
+        {"kind": "constructed", "mapping": mapping, "length": length, "relevant": bits}
         | {name: math.log(size(length, bits)) for name in ("log_sums", "log_rows")}
         for mapping in mappings
         for length in LENGTHS
@@ -59,25 +60,31 @@ def made(size, relevant=(2, 3, 4), mappings=MAPPINGS) -> list[dict[str, Any]]:
     ]
 
 
-def cube(length: int) -> float:
-    """The law with R = ln T."""
-    return math.log(length) ** 2 * math.log(SAMPLES * (length + 1))
-
-
 def test_growth_of_the_constructions() -> None:
-    once, cubed, kept = (next(n for n in CLAIMS if n.startswith(s)) for s in ("log T for", "ln^3 T", "Lem 4.5 as"))
-    by_log, by_cube = made(lambda length, _: math.log(length) ** 0.9), made(lambda length, s: s * cube(length))
+    once, kept = (next(n for n in CLAIMS if n.startswith(start)) for start in ("log T for", "Lem 4.5 as"))
+    by_log, by_cube = made(lambda length, _: math.log(length) ** 0.9), made(lambda length, s: s * math.log(length) ** 3)
     wild, unsure = made(lambda length, _: length**2.0), made(lambda length, s: math.log(length) ** (s / 2.5))
     assert [verdict(once, rows) for rows in (by_log, by_cube, unsure)] == ["reproduced", "contradicted", "undecided"]
-    unsure = made(lambda length, s: cube(length) ** (s / 3))
-    assert [verdict(cubed, rows) for rows in (by_cube, wild, unsure)] == ["reproduced", "contradicted", "undecided"]
-    assert verdict(cubed, by_log) == "contradicted"
     unsure = made(lambda length, s: length ** (s / 5))
     assert [verdict(kept, rows) for rows in (by_log, wild, unsure)] == ["reproduced", "contradicted", "undecided"]
-    for name in (once, cubed, kept):
+    for name in (once, kept):
         assert verdict(name, made(lambda length, _: length, relevant=(2,))) == "undecided"
-        assert verdict(name, made(lambda length, _: cube(length) ** 0.3, mappings=MAPPINGS[:1])) != "reproduced"
+        assert verdict(name, made(lambda length, _: math.log(length) ** 0.9, mappings=MAPPINGS[:1])) == "undecided"
         assert verdict(name, [{"kind": "formula"}]) == "undecided"
+
+
+def test_growth_in_the_limit() -> None:
+    name = "ln^3 T for the constructions"
+
+    def rows(*powers: float) -> list[dict[str, Any]]:
+        return [{"kind": "limit", "mapping": mapping, "power": power} for mapping in MAPPINGS for power in powers]
+
+    assert verdict(name, rows(2.95, 3.0, 3.05)) == "reproduced"
+    assert verdict(name, rows(1.0, 1.1, 1.0)) == verdict(name, rows(3.3, 3.2, 3.4)) == "contradicted"
+    assert verdict(name, rows(2.8, 3.0, 3.0)) == verdict(name, rows(3.0, 3.0)) == "undecided"
+    assert verdict(name, [{"kind": "formula"}]) == "undecided"
+    for mapping in MAPPINGS:
+        assert limit(Limit(mapping, 3))["power"] == pytest.approx(3, abs=0.1)
 
 
 def test_growth_with_depth() -> None:
@@ -168,7 +175,7 @@ def test_norms_of_the_constructions_are_those_of_their_matrices() -> None:
     first = np.eye(length + 3)[0]
     value = np.outer(one - zero, first)
     head = HeadNorms.of(reach * np.outer(marker, first), np.outer(positions[:bits].sum(axis=0), first), value)
-    ours, radius = constructed_head("deterministic", length, bits)
+    ours, radius = constructed_head("deterministic", math.log(length), length + 3, bits)
     assert (ours.score.spectral, ours.score.largest, ours.score.total) == pytest.approx(
         (head.score.spectral, head.score.largest, head.score.total)
     )
@@ -180,7 +187,7 @@ def test_norms_of_the_constructions_are_those_of_their_matrices() -> None:
     pulls = positions[:bits].sum(axis=0) + marker
     value = np.outer((positions[:bits] - marker).sum(axis=0), first)
     bag = HeadNorms.of(reach * np.outer(marker, first), np.outer(pulls, first), value)
-    ours, radius = constructed_head("bag", length, bits)
+    ours, radius = constructed_head("bag", math.log(length), length + 1, bits)
     assert ours.score.total == pytest.approx(bag.score.total)
     assert ours.value.spectral == pytest.approx(bag.value.spectral)
     assert radius == 1.0

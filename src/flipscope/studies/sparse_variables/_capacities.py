@@ -60,6 +60,14 @@ class Constructed(lab.Trial):
 
 
 @dataclass(frozen=True)
+class Limit(lab.Trial):
+    """The same head at lengths beyond all bounds, where constants do not count: T = 2^512 and 2^1024."""
+
+    mapping: Mapping
+    relevant: int
+
+
+@dataclass(frozen=True)
 class Perturbed(lab.Trial):
     """Pairs of networks of two layers."""
 
@@ -100,23 +108,34 @@ def formula(trial: Formula) -> dict[str, float]:
     return {"log_size": size, "log_order": found.log_order()}
 
 
-def constructed_head(mapping: Mapping, length: int, relevant: int) -> tuple[HeadNorms, float]:
+def constructed_head(mapping: Mapping, log_length: float, width: int, relevant: int) -> tuple[HeadNorms, float]:
     """The norms of B.2 and B.4, one head with W_C joined to W_V, and B_X: all matrices have rank 1."""
     if mapping == "deterministic":  # R v_CLS (sum of v_i)', E_1 - E_0
-        reach, size, radius = math.log(8 * length / min(1.0, 2 / relevant)), math.sqrt(2), math.sqrt(2)
-        score, width = reach * math.sqrt(relevant), length + 3
+        reach, size, radius = log_length + math.log(8 / min(1.0, 2 / relevant)), math.sqrt(2), math.sqrt(2)
+        score = reach * math.sqrt(relevant)
     else:  # R v_CLS (sum of v_i + v_CLS)', sum of v_i - v_CLS
-        reach, size, radius = math.log(8 * length * relevant**2), math.sqrt(relevant + relevant**2), 1.0
-        score, width = reach * math.sqrt(relevant + 1), length + 1
+        reach, size, radius = log_length + math.log(8 * relevant**2), math.sqrt(relevant + relevant**2), 1.0
+        score = reach * math.sqrt(relevant + 1)
     return HeadNorms(MatrixNorms(width, *[score] * 3), MatrixNorms(1, *[size] * 3)), radius
 
 
 def constructed(trial: Constructed) -> dict[str, float]:
     """ln N of the class that holds the construction, at eps = 1, by both forms of Lem 4.5."""
-    head, radius = constructed_head(trial.mapping, trial.length, trial.relevant)
+    width = trial.length + (3 if trial.mapping == "deterministic" else 1)
+    head, radius = constructed_head(trial.mapping, math.log(trial.length), width, trial.relevant)
     cover = heads_cover([head], radius=radius)
     sizes = {form: cover.log_size(0.0, math.log(SAMPLES), trial.length, form).item() for form in ("rows", "sums")}
-    return {"log_rows": sizes["rows"], "log_sums": sizes["sums"], "score_norm": head.score.spectral}
+    return {"log_rows": sizes["rows"], "log_sums": sizes["sums"]}
+
+
+def limit(trial: Limit) -> dict[str, float]:
+    """The power of ln T in the order of ln N by sums of norms, between the two lengths."""
+    logs, orders = [512 * math.log(2), 1024 * math.log(2)], []
+    for log_length in logs:
+        head, radius = constructed_head(trial.mapping, log_length, 1, trial.relevant)  # rows do not count in sums
+        order = heads_cover([head], radius=radius).log_order("sums")
+        orders.append(order + math.log(math.log(SAMPLES) + log_length))
+    return {"power": (orders[1] - orders[0]) / math.log(logs[1] / logs[0])}
 
 
 def perturbed(trial: Perturbed) -> dict[str, float]:
