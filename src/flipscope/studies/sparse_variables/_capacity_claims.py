@@ -283,6 +283,5 @@ def _gaps(rows: lab.Rows, axis: str) -> lab.Panel:
 
 
 def _needed(rows: lab.Rows, axis: str) -> lab.Panel:
-    known = lab.Rows({**row, "needed": 10.0 ** row["log10_needed"]} for row in rows.having("log10_needed"))
-    series = [lab.line(known, axis, "needed", "needed", colour=1)]
-    return lab.Panel("", AXES[axis], "training strings", series, x_log=axis != "layers", y_log=True)
+    series = [lab.line(rows.having("log10_needed"), axis, "log10_needed", "needed", "mean", colour=1)]
+    return lab.Panel("", AXES[axis], "log10 of training strings", series, x_log=axis != "layers")
