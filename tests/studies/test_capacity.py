@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -7,7 +8,6 @@ import numpy as np
 import pytest
 from studies.harness import run
 
-from flipscope.bounds.covering import HeadNorms
 from flipscope.lab import Rows
 from flipscope.studies.sparse_variables._capacities import (
     MAPPINGS,
@@ -15,6 +15,7 @@ from flipscope.studies.sparse_variables._capacities import (
     Formula,
     Limit,
     Perturbed,
+    built_head,
     constructed_head,
     formula,
     limit,
@@ -167,30 +168,14 @@ def test_perturbations_break_the_printed_product_only() -> None:
     assert max(each["worst_printed"] for each in found) > 1 > max(each["worst"] for each in found)
 
 
-def test_norms_of_the_constructions_are_those_of_their_matrices() -> None:
-    length, bits = 9, 3
-    basis = np.eye(length + 3)
-    positions, zero, one, marker = basis[:length], basis[-3], basis[-2], basis[-1]
-    reach = math.log(8 * length / (2 / 3))
-    first = np.eye(length + 3)[0]
-    value = np.outer(one - zero, first)
-    head = HeadNorms.of(reach * np.outer(marker, first), np.outer(positions[:bits].sum(axis=0), first), value)
-    ours, radius = constructed_head("deterministic", math.log(length), length + 3, bits)
-    assert (ours.score.spectral, ours.score.largest, ours.score.total) == pytest.approx(
-        (head.score.spectral, head.score.largest, head.score.total)
-    )
-    assert (ours.value.spectral, ours.value.largest, ours.value.total) == pytest.approx(
-        (head.value.spectral, head.value.largest, head.value.total)
-    )
-    assert radius == pytest.approx(np.linalg.norm(positions[0] + one))
-    reach = math.log(8 * length * bits / (1 / bits))
-    pulls = positions[:bits].sum(axis=0) + marker
-    value = np.outer((positions[:bits] - marker).sum(axis=0), first)
-    bag = HeadNorms.of(reach * np.outer(marker, first), np.outer(pulls, first), value)
-    ours, radius = constructed_head("bag", math.log(length), length + 1, bits)
-    assert ours.score.total == pytest.approx(bag.score.total)
-    assert ours.value.spectral == pytest.approx(bag.value.spectral)
-    assert radius == 1.0
+@pytest.mark.parametrize("relevant", [2, 3, 5])
+@pytest.mark.parametrize(("mapping", "more"), [("deterministic", 3), ("bag", 1)])
+def test_norms_of_the_constructions_are_those_of_their_weights(mapping, more: int, relevant: int) -> None:
+    known, radius = constructed_head(mapping, math.log(12), 12 + more, relevant)
+    built, own = built_head(mapping, 12, relevant)
+    assert radius == pytest.approx(own)
+    assert dataclasses.astuple(known.score) == pytest.approx(dataclasses.astuple(built.score))
+    assert dataclasses.astuple(known.value) == pytest.approx(dataclasses.astuple(built.value))
 
 
 def test_smoke_run() -> None:

@@ -24,6 +24,7 @@ from flipscope.bounds.covering import (
     norms_of,
     summary,
 )
+from flipscope.constructions.sparse_variables import construct
 from flipscope.cube.expression import parse
 from flipscope.data.languages import LabelledStrings, draw
 from flipscope.models.attention_network import AttentionNetwork
@@ -39,6 +40,7 @@ FUNCTION = "x1 & x2 & x3"
 TEST = 4_000  # strings on which the loss of a trained network is measured
 RATE = 0.01
 PERTURBED_WIDTH, TOKENS = 3, 4
+LONGEST_BUILT = 256  # bits, beyond which norms of constructions are known without their matrices
 
 
 @dataclass(frozen=True)
@@ -119,10 +121,23 @@ def constructed_head(mapping: Mapping, log_length: float, width: int, relevant: 
     return HeadNorms(MatrixNorms(width, *[score] * 3), MatrixNorms(1, *[size] * 3)), radius
 
 
+def built_head(mapping: Mapping, length: int, relevant: int) -> tuple[HeadNorms, float]:
+    """The same from the weights of the network that is written down for an AND."""
+    function = " & ".join(f"x{place + 1}" for place in range(relevant))
+    model = construct(parse(function, length), mapping, mlp=False).model
+    (head,) = model.heads(0)
+    query, key, value, mix = (part.detach().numpy() for part in (head.query, head.key, head.value, head.mix))
+    joined = (value @ mix)[:, :1]  # the others are 0, and w reads the first
+    return HeadNorms.of(query, key, joined), norms_of(model, length).radius
+
+
 def constructed(trial: Constructed) -> dict[str, float]:
     """ln N of the class that holds the construction, at eps = 1, by both forms of Lem 4.5."""
-    width = trial.length + (3 if trial.mapping == "deterministic" else 1)
-    head, radius = constructed_head(trial.mapping, math.log(trial.length), width, trial.relevant)
+    if trial.length <= LONGEST_BUILT:
+        head, radius = built_head(trial.mapping, trial.length, trial.relevant)
+    else:
+        width = trial.length + (3 if trial.mapping == "deterministic" else 1)
+        head, radius = constructed_head(trial.mapping, math.log(trial.length), width, trial.relevant)
     cover = heads_cover([head], radius=radius)
     sizes = {form: cover.log_size(0.0, math.log(SAMPLES), trial.length, form).item() for form in ("rows", "sums")}
     return {"log_rows": sizes["rows"], "log_sums": sizes["sums"]}
