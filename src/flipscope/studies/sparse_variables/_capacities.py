@@ -38,6 +38,7 @@ MAPPINGS: tuple[Mapping, ...] = ("deterministic", "bag")
 WIDTH, SAMPLES, HEADS = 64, 100, 4
 FUNCTION = "x1 & x2 & x3"
 TEST = 4_000  # strings on which the loss of a trained network is measured
+STRINGS = 500  # of these that are asked together
 RATE = 0.01
 PERTURBED_WIDTH, TOKENS = 3, 4
 LONGEST_BUILT = 256  # bits, beyond which norms of constructions are known without their matrices
@@ -250,7 +251,8 @@ def trained(trial: Trained) -> dict[str, float | None]:
 
 @torch.no_grad()
 def _losses(model: AttentionNetwork, strings: LabelledStrings) -> tuple[float, float]:
-    logits = model(torch.from_numpy(strings.bits.copy())).double()
+    parts = torch.from_numpy(strings.bits.copy()).split(STRINGS)
+    logits = torch.cat([model(part) for part in parts]).double()
     labels = torch.from_numpy(strings.labels.astype(np.float64))
     loss = binary_cross_entropy_with_logits(logits, labels)
     return float(loss), float(((logits > 0) == (labels > 0)).double().mean())
