@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flipscope.basics.estimates import Estimate
+from flipscope.bounds.covering import Summary as CoveringSummary
 from flipscope.bounds.geometry import Summary
 from flipscope.bounds.geometry.overview import Row
 from flipscope.bounds.hardness import Summary as HardnessSummary
@@ -127,6 +128,34 @@ def bounds_page(name: str, found: Summary, flips: HardnessSummary) -> Renderable
     seen = f"largest {flips.measured:.4g}, mean {flips.measured_mean:.4g}"
     told = f"Hardness paper: outputs differ by {flips.span:.4g} at most; measured s(x, T) of the strings: {seen}"
     return panel(name, [*parts, note(told), Text(), _bounds_table(flips.rows)])
+
+
+def covering_page(name: str, found: CoveringSummary) -> RenderableType:
+    """The page of ``flipscope bound covering``."""
+    kind = Text(found.kind[0].upper() + found.kind[1:], style="bold green" if found.is_bound else "bold yellow")
+    said = (
+        f"gap of the logistic loss, m = {found.samples:,} strings of length {found.length:,}, delta = {found.delta:g}"
+    )
+    parts: list[RenderableType] = [kind + Text(f": {said}", style="not bold default"), Text()]
+    if found.broken:
+        listed = [Text(f"- {each}") for each in found.broken]
+        parts += [Text("The theorem does not speak of this model, which has"), *listed, Text()]
+    names = ("gap at most", "holds anyway", "here it") if found.is_bound else ("score", "of at most", "as a bound it")
+    table = Table(box=None, padding=(0, 1), header_style="bold")
+    for heading in ("form", "ln N at eps 1", *names, "not vacuous from m"):
+        left = heading in ("form", names[2])
+        table.add_column(heading, justify="left" if left else "right", no_wrap=heading != "form")
+    verb = "" if found.is_bound else "would be "
+    for row in (each.as_json() for each in found.bounds):
+        says = Text(f"{verb or 'is '}vacuous", style="yellow")
+        if not row["vacuous"]:
+            says = Text("says something", style="green") if found.is_bound else Text("would say something")
+        needed = row["log10_samples_needed"]
+        capacity, told = _size(None, row["log10_capacity"]), "never" if needed is None else f"10^{needed:.3g}"
+        table.add_row(row["what"], capacity, f"{row['gap']:.4g}", f"{row['trivial']:.4g}", says, told)
+    norms = f"||w|| = {found.norms.readout:.4g}, inputs of norm {found.norms.radius:.4g} at most"
+    parts += [table, Text(), note(f"{norms}; norms are rounded up, since they were not fixed before training.")]
+    return panel(name, parts)
 
 
 def _bounds_table(rows: Sequence[Row]) -> Table:
