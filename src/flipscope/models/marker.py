@@ -2,12 +2,13 @@
 
 The marker is the same in every string, so its query is one constant, and the logit of attention at a position takes two
 values, one per bit. Numerator and denominator of the softmax are sums over positions of a term that depends on that
-position's bit: linear in the bits. All strings are one product [string, 2 * position] x [2 * position, head * (size + 1)].
+position's bit: linear in the bits. All strings are one product of [string, 2 * position] and [2 * position, head *
+(size + 1)].
 
-Dropout while training draws another mask for every coordinate of every position of every string, and linearity is gone.
-What is left to gain, with norm="pre": neither keys nor values are needed, and nor is the normalised input, since a layer
-norm is a factor per position once the mean is taken out. `_NoisyMix` does that with a gradient written down. Its masks
-have the law of `nn.Dropout`, from PyTorch's generator, but are not those that `nn.Dropout` would draw.
+Dropout while training draws a mask for every coordinate of every position of every string, and linearity is gone. What
+is left to gain, with norm="pre": keys, values and the normalised input need not be computed, since a layer norm is a
+factor per position once the mean is taken out. `_NoisyMix` does that with a gradient written down. Its masks have the
+law of `nn.Dropout`, from PyTorch's generator, but are not those that `nn.Dropout` would draw.
 """
 
 from __future__ import annotations
@@ -210,7 +211,7 @@ class _NoisyMix(torch.autograd.Function):
 def dropout_mask(shape: tuple[int, ...], rate: float, like: Tensor) -> Tensor:
     """0 with probability `rate`, else 1 / (1 - rate), each number by itself: what `nn.Dropout` multiplies by.
 
-    A random byte decides but for one of its 256 values, which has a number of its own decide: that is `rate` to the last
+    A random byte decides, but for one of its 256 values, where another random number does: that is `rate` to the last
     digit, from an eighth of the random words that one number per entry takes.
 
     >>> _ = torch.manual_seed(0)
