@@ -10,7 +10,7 @@ from studies.harness import run
 
 from flipscope.basics.errors import InputError
 from flipscope.lab import Rows
-from flipscope.studies.sparse_variables import _chain
+from flipscope.studies.sparse_variables import _chain, _critical
 from flipscope.studies.sparse_variables._chain import (
     Chain,
     Learner,
@@ -27,6 +27,11 @@ from flipscope.studies.sparse_variables.sparse_and import STUDY
 
 SUBLINEAR, LOG, POWER, FITS = STUDY.claims
 LENGTHS = (50, 100, 200, 400)
+
+
+@pytest.fixture(autouse=True)
+def _few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_critical, "RESAMPLES", 60)
 
 
 def _table(

@@ -1,4 +1,4 @@
-"""Measurements of a training on a planted sparse function, for its log: the training set, and attention to hidden bits."""
+"""Measurements of a training on a planted sparse function: the training set, and attention to the hidden bits."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The trainings of the sparse-variable paper as recipes (App. C), and what can be logged on the way.
 
-The model is minGPT with one layer, width 64, 16 heads and dropout 0.1, from Gaussian weights of standard deviation 0.02.
-The optimiser is Adam at a constant rate of 1e-3 with weight decay 1e-4; what the paper leaves to minGPT is minGPT's: the
-decay is decoupled and spares biases, norms and embeddings, and gradients have norm 1 at most.
+The model is minGPT with one layer, width 64, 16 heads and dropout 0.1, from Gaussian weights of standard deviation
+0.02. The optimiser is Adam at a constant rate of 1e-3 with weight decay 1e-4; what the paper leaves to minGPT is
+minGPT's: the decay is decoupled and spares biases, norms and embeddings, and gradients have norm 1 at most.
 
     sparse_recipe    a gate of few hidden bits: all of m strings in every step, or fresh ones
     sparse_data      the strings of it
@@ -81,9 +81,9 @@ def sparse_recipe(
 ) -> Recipe:
     """The training of C.1 with `samples` strings, all of them in every step, or of C.2 with fresh batches.
 
-    `gate` is "and", "or", "majority", "parity" or an expression of `relevant` bits. The validation set is asked every 10
-    steps; with `stop` the training ends at the first accuracy above 0.99, which decides the paper's question, whether
-    the largest accuracy within all steps is above it. The seed gives hidden positions, strings, weights and masks.
+    `gate` is "and", "or", "majority", "parity" or an expression of `relevant` bits. The validation set is asked every
+    10 steps; with `stop` the training ends at the first accuracy above 0.99, which decides the paper's question:
+    whether the largest accuracy within all steps is above it. The seed gives hidden positions, strings, weights and masks.
 
     >>> recipe = sparse_recipe("and", 100, 0, samples=70)
     >>> recipe.protocol.batch, recipe.protocol.goal, recipe.model.dropout

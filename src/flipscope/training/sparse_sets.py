@@ -1,4 +1,4 @@
-"""Planted sparse functions: a gate of a few hidden bits among many, as the sparse-variable paper probes transformers."""
+"""Planted sparse functions: a gate of a few hidden bits among many, the probe of the sparse-variable paper."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def success_panel(table: lab.Rows) -> lab.Panel:
 
 
 def critical_panel(table: lab.Rows) -> lab.Panel:
-    """The critical number of strings by length: measured, by three laws, the floor, and a learner that keeps every triple."""
+    """The critical number of strings by length: measured, by three laws, a floor, and the learner of triples."""
     found, rows = growth_of(table), table.where(kind="training")
     lengths = rows.values("length")
     series = []

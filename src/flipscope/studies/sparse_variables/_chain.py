@@ -1,4 +1,4 @@
-"""Trainings on a hidden gate as chains of a staircase in the number of strings, and a learner that keeps every triple."""
+"""Trainings on a hidden gate as chains of a staircase in the number of strings; a learner that keeps every triple."""
 
 from __future__ import annotations
 

@@ -1,21 +1,21 @@
 """The number of strings at which half of the trainings succeed, by length, and laws of its growth, with uncertainty.
 
-A training succeeds with probability 1 / (1 + exp(-b (ln m - ln g(T)))). The critical number g is free at each length, or
-follows a law of two parameters, so that log-likelihoods compare laws as AIC does:
+A training succeeds with probability 1 / (1 + exp(-b (ln m - ln g(T)))). The critical number g is free at each length,
+or follows a law of two parameters, so that log-likelihoods compare laws as AIC does:
 
     log      g = a (1 + r ln(T / T_0))
     linear   g = a (1 + r (T / T_0 - 1))
     power    g = a T^alpha
 
-Chains are drawn again to tell the uncertainty, since the trainings of a chain are not independent; that the staircase chose
-m by what came before is no part of the likelihood, and need not be: it depends on the outcomes only.
+Chains are drawn again to tell the uncertainty. That a staircase chooses m by what came before is no part of the
+likelihood, and need not be: the choice depends on outcomes only, and not on g.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,7 @@ from flipscope.basics.estimates import Estimate
 
 FEWEST_LENGTHS, FEWEST_CHAINS = 3, 2
 FEWEST_EACH = 3  # successes, and failures, at every length: else its critical number is anywhere
-RESAMPLES = 300
+RESAMPLES = 200
 _RATES = np.concatenate([[0.0], np.geomspace(0.05, 20, 60)])  # r of the laws
 _RIDGE = 1e-3  # keeps a separated likelihood finite
 _LARGEST = 30.0
@@ -69,7 +69,8 @@ def _growth(trainings: Trainings) -> Growth | None:
     each = min((min(sum(own), len(own) - sum(own)) for own in outcomes.values()), default=0)
     if len(lengths) < FEWEST_LENGTHS or fewest < FEWEST_CHAINS or each < FEWEST_EACH:
         return None
-    whole = _numbers([row for own in chains.values() for chain in own.values() for row in chain], lengths)
+    fits = _fits([row for own in chains.values() for chain in own.values() for row in chain], lengths)
+    whole = _numbers(fits)
     if not np.isfinite(whole).all():
         return None
     stream = np.random.default_rng(0)
@@ -79,7 +80,7 @@ def _growth(trainings: Trainings) -> Growth | None:
         for own in chains.values():
             names = list(own)
             rows += [row for place in stream.integers(0, len(names), len(names)) for row in own[names[place]]]
-        drawn.append(_numbers(rows, lengths))
+        drawn.append(_numbers(_fits(rows, lengths, fits)))
     numbers = np.array(drawn)
     numbers = numbers[np.isfinite(numbers).all(axis=1)]
     if len(numbers) < 0.9 * RESAMPLES:
@@ -96,11 +97,11 @@ def _growth(trainings: Trainings) -> Growth | None:
         length: Estimate(*(math.exp(x) for x in (each.value, each.low, each.high)), 0.95, len(chains))
         for length, each in zip(lengths, found[3:], strict=True)
     }
-    laws, width = _laws([row for own in chains.values() for chain in own.values() for row in chain], lengths)
-    return Growth(critical, found[0], found[1], found[2], laws, width)
+    width = 1 / float(fits["free"][0][0, -1])
+    return Growth(critical, found[0], found[1], found[2], _laws(fits, lengths), width)
 
 
-def _counts(rows: list[tuple[int, int, bool]]) -> tuple[np.ndarray, ...]:
+def _counts(rows: Sequence[tuple[int, int, bool]]) -> tuple[np.ndarray, ...]:
     """Lengths, strings, trainings and successes, of each length and number of strings."""
     groups: dict[tuple[int, int], list[bool]] = {}
     for length, samples, success in rows:
@@ -110,64 +111,65 @@ def _counts(rows: list[tuple[int, int, bool]]) -> tuple[np.ndarray, ...]:
     return places[:, 0], places[:, 1], np.array([len(own) for own in groups.values()], np.float64), hits
 
 
-def _numbers(rows: list[tuple[int, int, bool]], lengths: list[int]) -> np.ndarray:
-    """The exponent, both differences of log-likelihoods, and ln of the critical number at each length; NaN if none."""
+Fits = Mapping[str, tuple[np.ndarray, np.ndarray]]  # coefficients [fit, column] and log-likelihoods [fit], by law
+
+
+def _fits(rows: Sequence[tuple[int, int, bool]], lengths: Sequence[int], near: Fits | None = None) -> Fits:
+    """The fits with a critical number that is free at each length, and by each law at each of its rates."""
     length, samples, trials, hits = _counts(rows)
     x = np.log(samples / _UNIT)
-    free, _ = logistic(
-        np.column_stack([length[:, None] == np.array(lengths), x])[None].astype(np.float64), trials, hits
-    )
-    power, of_power = logistic(np.stack([np.ones_like(x), np.log(length / _UNIT), x], axis=1)[None], trials, hits)
+    columns = {
+        "free": np.column_stack([length[:, None] == np.array(lengths), x])[None].astype(np.float64),
+        "power": np.stack([np.ones_like(x), np.log(length / _UNIT), x], axis=1)[None],
+    }
+    for law in ("log", "linear"):
+        shape = np.log1p(_RATES[:, None] * _rise(law, length, lengths[0]))
+        columns[law] = np.stack([np.ones_like(shape), x - shape], axis=2)
+    return {law: logistic(each, trials, hits, None if near is None else near[law][0]) for law, each in columns.items()}
+
+
+def _rise(law: str, length: np.ndarray, first: float) -> np.ndarray:
+    return np.log(length / first) if law == "log" else length / first - 1
+
+
+def _numbers(fits: Fits) -> np.ndarray:
+    """The exponent, both differences of log-likelihoods, and ln of the critical number at each length; NaN if none."""
+    (free, _), (power, _) = fits["free"], fits["power"]
     if free[0, -1] <= 0 or power[0, -1] <= 0:
-        return np.full(3 + len(lengths), np.nan)
-    of_log, of_linear = (float(_law(kind, length, x, trials, hits)[1].max()) for kind in ("log", "linear"))
-    compared = [-power[0, 1] / power[0, 2], of_log - of_linear, of_log - float(of_power[0])]
+        return np.full(2 + free.shape[1], np.nan)
+    log, linear, of_power = (float(fits[law][1].max()) for law in ("log", "linear", "power"))
+    compared = [-power[0, 1] / power[0, 2], log - linear, log - of_power]
     return np.array([*compared, *(math.log(_UNIT) - free[0, :-1] / free[0, -1])])
 
 
-def _law(
-    kind: str, length: np.ndarray, x: np.ndarray, trials: np.ndarray, hits: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients and log-likelihoods of a law at each of its rates."""
-    shape = np.log1p(_RATES[:, None] * _rise(kind, length, float(length.min())))
-    return logistic(np.stack([np.ones_like(shape), x - shape], axis=2), trials, hits)
-
-
-def _rise(kind: str, length: np.ndarray, first: float) -> np.ndarray:
-    return np.log(length / first) if kind == "log" else length / first - 1
-
-
-def _laws(rows: list[tuple[int, int, bool]], lengths: list[int]) -> tuple[dict[str, tuple[float, ...]], float]:
-    """The critical numbers by each law, and the width of the rise by the free fit."""
-    length, samples, trials, hits = _counts(rows)
-    x, wanted = np.log(samples / _UNIT), np.array(lengths, np.float64)
+def _laws(fits: Fits, lengths: Sequence[int]) -> dict[str, tuple[float, ...]]:
+    """The critical numbers by each law."""
+    wanted = np.array(lengths, np.float64)
     found: dict[str, tuple[float, ...]] = {}
-    for kind in ("log", "linear"):
-        coefficients, fits = _law(kind, length, x, trials, hits)
-        best = int(np.argmax(fits))
-        start, slope = coefficients[best]
-        found[kind] = tuple(
-            (_UNIT * math.exp(-start / slope) * (1 + _RATES[best] * _rise(kind, wanted, wanted[0]))).tolist()
-        )
-    power, _ = logistic(np.stack([np.ones_like(x), np.log(length / _UNIT), x], axis=1)[None], trials, hits)
-    found["power"] = tuple(
-        (_UNIT * np.exp(-(power[0, 0] + power[0, 1] * np.log(wanted / _UNIT)) / power[0, 2])).tolist()
-    )
-    free, _ = logistic(np.column_stack([length[:, None] == wanted, x])[None].astype(np.float64), trials, hits)
-    return found, 1 / float(free[0, -1])
+    for law in ("log", "linear"):
+        best = int(np.argmax(fits[law][1]))
+        start, slope = fits[law][0][best]
+        rise = 1 + _RATES[best] * _rise(law, wanted, wanted[0])
+        found[law] = tuple((_UNIT * math.exp(-start / slope) * rise).tolist())
+    start, rise, slope = fits["power"][0][0]
+    found["power"] = tuple((_UNIT * np.exp(-(start + rise * np.log(wanted / _UNIT)) / slope)).tolist())
+    return found
 
 
-def logistic(columns: np.ndarray, trials: np.ndarray, hits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def logistic(
+    columns: np.ndarray, trials: np.ndarray, hits: np.ndarray, start: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Logistic regressions side by side: coefficients [fit, column] and log-likelihoods [fit], by Newton's method.
 
-    A small ridge keeps the answer finite where successes and failures are separated.
+    A small ridge keeps the answer finite where successes and failures are separated. A start near the answer, such as
+    that of the whole data for a part of it, saves steps.
 
     >>> x = np.array([[1.0, -1.0], [1.0, 1.0]])
     >>> found, _ = logistic(x[None], np.array([1000.0, 1000.0]), np.array([250.0, 750.0]))
     >>> found.round(2).tolist()  # ln 3
     [[0.0, 1.1]]
     """
-    beta = np.zeros((len(columns), columns.shape[2]))
+    beta = np.zeros((len(columns), columns.shape[2])) if start is None else start.copy()
     ridge = _RIDGE * np.eye(columns.shape[2])
     turned = columns.transpose(0, 2, 1)
     for _ in range(40):
@@ -176,7 +178,7 @@ def logistic(columns: np.ndarray, trials: np.ndarray, hits: np.ndarray) -> tuple
         weights = trials * chance * (1 - chance) + 1e-9
         step = np.linalg.solve((turned * weights[:, None]) @ columns + ridge, slope)[..., 0]
         beta += np.clip(step, -3, 3)
-        if np.abs(step).max() < 1e-6:
+        if np.abs(step).max() < 1e-5:
             break
     eta = np.clip((columns @ beta[..., None])[..., 0], -_LARGEST, _LARGEST)
     fits = (hits * eta - trials * np.logaddexp(0, eta)).sum(axis=1)
@@ -184,7 +186,7 @@ def logistic(columns: np.ndarray, trials: np.ndarray, hits: np.ndarray) -> tuple
 
 
 def smallest_above_half(rows: lab.Rows, seed: int = 0) -> Estimate | None:
-    """The paper's rule: the least m at which more than half succeed, plus and minus a standard error of 50 resamples."""
+    """The paper's rule: the least m at which more than half succeed, and a standard error of 50 resamples around it."""
     groups = [(m, np.array(own.column("success"), bool)) for m, own in rows.by("samples")]
     value = next((m for m, won in groups if won.mean() > 0.5), None)
     if value is None:

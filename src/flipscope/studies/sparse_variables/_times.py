@@ -1,4 +1,4 @@
-"""Steps until a parity is learned, where some trainings end before: one training, the transition, censored statistics."""
+"""Steps until a parity is learned, where some trainings end before: one training, its transition, censored times."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class SparseAnd(lab.Study):
         ("T (laptop)", "100 to 400, 500 to 800", "50, 100, 200, 400", "65 minutes"),
         ("m (laptop)", "50, 60 … 200, 50 trainings each", "staircases, x 1.1 after a failure, / 1.1 after a success",
          "trainings are spent where about half succeed"),
-        ("stop", "after 1,000 steps", "at the first validation accuracy above 0.99", "success is decided; same verdict"),
+        ("stop", "after 1,000 steps", "at the first validation accuracy above 0.99", "success is decided then"),
         ("critical m", "least m with more than half successes", "logistic fit in ln m, the paper's rule beside it",
          "the rule needs many trainings at each m"),
         ("uncertainty", "50 bootstrap samples", "chains drawn again, Student's reach", "a chain's trainings depend"),
@@ -121,7 +121,9 @@ class SparseAnd(lab.Study):
         said = (
             "Bars: 68 % intervals, as the paper's standard errors. Lines: one logistic curve in ln m for all lengths."
         )
-        both = "Bars: 95 % intervals over chains, of the rule ± one standard error. One triple: half of all sets of m strings."
+        both = (
+            "Bars: 95 % intervals over chains, one standard error of the rule. One triple is left by half of all sets."
+        )
         figures = []
         if table.where(kind="training"):
             figures = [

@@ -47,7 +47,7 @@ class SparseParity(lab.Study):
             "parity is learned abruptly",
             "Fig 3",
             "a training stays at chance for long and then goes to perfect answers at once",
-            f"steps from an accuracy of {CHANCE:g} to one of {NEARLY:g}, as a part of all until then, averaged over the "
+            f"steps from an accuracy of {CHANCE:g} to one of {NEARLY:g}, as a part of all until then, averaged over "
             f"trainings that learn: at most {ABRUPT:g}",
             judge_abrupt,
         ),
@@ -55,7 +55,7 @@ class SparseParity(lab.Study):
             "longer strings take more steps",
             "Fig 3",
             "the moment of the transition comes later when there are more bits to choose from",
-            "log-rank statistic of the steps until learned, for growing T, with trainings that did not censored: above 0",
+            "log-rank statistic of the steps until learned, for growing T, those that did not censored: above 0",
             judge_later,
         ),
         lab.Claim(
@@ -103,7 +103,7 @@ class SparseParity(lab.Study):
             x, y, low, high = kaplan_meier(rows.column("taken"), [row["learned"] is not None for row in rows])
             waiting.append(lab.Series(f"T = {length}", x, y, "steps", low, high, colour=colour))
         said = "One line per training, up to the step at which it has learned its parity."
-        heads = "Of the head that pays most to them, averaged over strings; the rule is what attention without a choice pays."
+        heads = "Of the head that pays most to them, averaged over strings; the rule: attention spread evenly."
         censored = (
             "Kaplan and Meier's estimate with 95 % intervals: trainings that end before count as long as they last."
         )
