@@ -83,7 +83,8 @@ def sparse_recipe(
 
     `gate` is "and", "or", "majority", "parity" or an expression of `relevant` bits. The validation set is asked every
     10 steps; with `stop` the training ends at the first accuracy above 0.99, which decides the paper's question:
-    whether the largest accuracy within all steps is above it. The seed gives hidden positions, strings, weights and masks.
+    whether the largest accuracy within all steps is above it. The seed gives hidden
+    positions, strings, weights and masks.
 
     >>> recipe = sparse_recipe("and", 100, 0, samples=70)
     >>> recipe.protocol.batch, recipe.protocol.goal, recipe.model.dropout

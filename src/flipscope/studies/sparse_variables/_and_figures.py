@@ -23,7 +23,7 @@ def success_panel(table: lab.Rows) -> lab.Panel:
         places = [m for m, _ in groups]
         series.append(lab.estimates(f"T = {length}", places, shares, "points", colour=colour, hover=hover))
         if found is not None:
-            x = np.geomspace(min(places), max(places), 40)
+            x = np.geomspace(min(places), max(places), 100)
             middle = found.critical[length].value
             y = 1 / (1 + np.exp(-(np.log(x) - math.log(middle)) / found.width))
             series.append(lab.Series(f"T = {length}", x.tolist(), y.tolist(), colour=colour))

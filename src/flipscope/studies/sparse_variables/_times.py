@@ -108,6 +108,16 @@ def kaplan_meier(
     return x, y, low, high
 
 
+def stairs(values: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Places and what holds from each of them on, as the corners of a line.
+
+    >>> stairs([[0, 5], [1.0, 0.5]])
+    [[0, 5, 5], [1.0, 1.0, 0.5]]
+    """
+    x, *others = values
+    return [[x[0], *(each for each in x[1:] for _ in range(2))], *([*np.repeat(y, 2).tolist()][:-1] for y in others)]
+
+
 def trend(times: Sequence[float], seen: Sequence[bool], covariate: Sequence[float]) -> float | None:
     """How many standard errors later those with a larger covariate are: the log-rank test, for any number of groups.
 

@@ -121,9 +121,7 @@ class SparseAnd(lab.Study):
         said = (
             "Bars: 68 % intervals, as the paper's standard errors. Lines: one logistic curve in ln m for all lengths."
         )
-        both = (
-            "Bars: 95 % intervals over chains, one standard error of the rule. One triple is left by half of all sets."
-        )
+        both = "Bars: 95 % intervals over chains, one standard error of the rule. One triple: left by half of all sets."
         figures = []
         if table.where(kind="training"):
             figures = [

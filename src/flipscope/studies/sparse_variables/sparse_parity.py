@@ -15,6 +15,7 @@ from flipscope.studies.sparse_variables._times import (
     judge_later,
     judge_long,
     kaplan_meier,
+    stairs,
     told,
     watch,
 )
@@ -100,8 +101,8 @@ class SparseParity(lab.Study):
             ]
             even = [lab.Rule(RELEVANT / (length + 1), "evenly spread")]
             attention.append(lab.Panel(f"T = {length}", "steps", "attention to hidden bits", paid, rules=even))
-            x, y, low, high = kaplan_meier(rows.column("taken"), [row["learned"] is not None for row in rows])
-            waiting.append(lab.Series(f"T = {length}", x, y, "steps", low, high, colour=colour))
+            x, y, low, high = stairs(kaplan_meier(rows.column("taken"), [row["learned"] is not None for row in rows]))
+            waiting.append(lab.Series(f"T = {length}", x, y, "line", low, high, colour=colour))
         said = "One line per training, up to the step at which it has learned its parity."
         heads = "Of the head that pays most to them, averaged over strings; the rule: attention spread evenly."
         censored = (
