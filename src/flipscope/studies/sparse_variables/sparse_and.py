@@ -39,7 +39,7 @@ class SparseAnd(lab.Study):
         laptop=(65, {"starts": ((50, 47), (100, 64), (200, 105), (400, 125)), "chains": 4, "trainings": 16}
                 | {"steps": STEPS, "ratio": 1.1, "curves": ((400, 100), (400, 200)), "draws": 2_000}
                 | {"shape": (10_000, 64, 16)}),
-        paper=(9_000, {"starts": tuple((t, m) for t in (*range(100, 401, 50), 500, 600, 700, 800)
+        paper=(4_000, {"starts": tuple((t, m) for t in (*range(100, 401, 50), 500, 600, 700, 800)
                                        for m in range(50, 201, 10)), "chains": 5, "trainings": 10}
                | {"steps": STEPS, "ratio": 1.0, "curves": ((400, 100), (400, 200)), "draws": 2_000}
                | {"shape": (10_000, 64, 16)}),

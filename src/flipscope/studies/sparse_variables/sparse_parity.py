@@ -30,7 +30,7 @@ class SparseParity(lab.Study):
         "{seeds} trainings each at T in {lengths}, at most {steps} steps of {batch} fresh strings",
         smoke=(0.1, {"lengths": (4, 5), "seeds": 2, "steps": 20, "batch": 32, "width": 8, "heads": 2}),
         laptop=(24, {"lengths": (10, 15), "seeds": 4, "steps": 3_000, "batch": 2_048, "width": 64, "heads": 16}),
-        paper=(2_200, {"lengths": (10, 15, 20, 60), "seeds": 10, "steps": BUDGET, "batch": 2_048}
+        paper=(500, {"lengths": (10, 15, 20, 60), "seeds": 10, "steps": BUDGET, "batch": 2_048}
                | {"width": 64, "heads": 16}),
     )  # fmt: skip
     deviations = lab.deviations(
