@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -109,7 +110,7 @@ def test_trainings_that_do_not_fit() -> None:
     assert "0.3" in FITS.judge(broken).note
     early = Rows({**row, "taken": 300, "fits": False} for row in table)
     assert FITS.judge(early).verdict == "undecided"  # they were stopped
-    assert FITS.judge(table.where(success=False)[:5] and Rows(table.where(success=False)[:5])).verdict == "undecided"
+    assert FITS.judge(Rows(table.where(success=False)[:5])).verdict == "undecided"
 
 
 def test_the_papers_rule() -> None:
@@ -164,8 +165,6 @@ def test_recipes_take_other_gates_noise_and_balance() -> None:
 
 
 def _brute_force(length: int, samples: int, stream: np.random.Generator) -> bool:
-    import itertools
-
     bits = stream.integers(0, 2, (samples, length))
     labels = bits[:, :3].all(axis=1)
     agree = [t for t in itertools.combinations(range(length), 3) if (bits[:, t].all(axis=1) == labels).all()]

@@ -74,8 +74,6 @@ def test_the_papers_protocol() -> None:
     protocol = recipe.protocol
     assert (protocol.clip, protocol.decay_on, protocol.max_steps, protocol.epoch_steps) == (1.0, "matrices", 1_000, 10)
     assert Recipe.from_json(recipe.as_json()) == recipe
-    weights = recipe.train.__self__.data.strings()  # type: ignore[union-attr]
-    assert weights.bits.shape == (70, 100)
 
 
 def test_success_is_above_and_not_at_the_limit() -> None:
