@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 import flipscope.lab as lab
@@ -118,7 +119,7 @@ def stairs(values: Sequence[Sequence[float]]) -> list[list[float]]:
     return [[x[0], *(each for each in x[1:] for _ in range(2))], *([*np.repeat(y, 2).tolist()][:-1] for y in others)]
 
 
-def trend(times: Sequence[float], seen: Sequence[bool], covariate: Sequence[float]) -> float | None:
+def trend(times: ArrayLike, seen: ArrayLike, covariate: ArrayLike) -> float | None:
     """How many standard errors later those with a larger covariate are: the log-rank test, for any number of groups.
 
     At each event the covariate is compared with its mean among all that were still waiting (the score of Cox's model at
