@@ -190,7 +190,7 @@ class _NoisyMix(torch.autograd.Function):
         return mixed, dropped.sum(dim=-1)
 
     @staticmethod
-    def backward(ctx: Any, grad_mixed: Tensor, grad_total: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad_mixed: Tensor, grad_total: Tensor) -> tuple[Tensor | None, ...]:
         asked, places, noise, kept, x, factor, raw, weights, dropped = ctx.saved_tensors
         width = x.shape[-1]
         by_scaled = grad_mixed @ x.transpose(1, 2)  # of dropped * factor

@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 import flipscope.lab as lab
-from flipscope.studies.sparse_variables._chain import FITTED, SUCCESS, floor, halfway
+from flipscope.studies.sparse_variables._chain import FITTED, floor, halfway
 from flipscope.studies.sparse_variables._critical import growth_of, smallest_above_half
+from flipscope.training.sparse_protocols import SUCCESS
 
 LAWS = {"log": "a + b log T", "power": "power of T", "linear": "a + b T"}
 

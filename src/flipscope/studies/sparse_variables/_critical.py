@@ -94,8 +94,8 @@ def _growth(trainings: Trainings) -> Growth | None:
         for value, r in zip(whole.tolist(), reach.tolist(), strict=True)
     ]
     critical = {
-        length: Estimate(*(math.exp(x) for x in (each.value, each.low, each.high)), 0.95, len(chains))
-        for length, each in zip(lengths, found[3:], strict=True)
+        length: Estimate(math.exp(log.value), math.exp(log.low), math.exp(log.high), log.confidence, log.samples)
+        for length, log in zip(lengths, found[3:], strict=True)
     }
     width = 1 / float(fits["free"][0][0, -1])
     return Growth(critical, found[0], found[1], found[2], _laws(fits, lengths), width)
