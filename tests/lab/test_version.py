@@ -321,3 +321,10 @@ def test_a_study_inside_a_function_is_refused(build: Callable[..., Study]) -> No
 
     with pytest.raises(InputError, match="must stand at the top of its module"):
         version.code_version(Hidden())
+
+
+def test_edits_that_changed_no_number_are_those_of_the_present_code() -> None:
+    for place, (now, before) in version._SAME.items():
+        module, name = place.split(":")
+        node = sources.definitions(module)[name]
+        assert sources.piece(sources.without_annotations(node))[0] == now != before

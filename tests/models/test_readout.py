@@ -126,7 +126,6 @@ def test_one_string_and_other_lengths() -> None:
     [
         {"readout": "mean"},
         {"readout": "every"},
-        {"dropout": 0.1},
         {"learned_scale": True},
         {"inputs": "tokens"},
     ],
@@ -134,6 +133,19 @@ def test_one_string_and_other_lengths() -> None:
 def test_falls_back_to_the_model(changes: dict[str, Any]) -> None:
     model = Transformer(dataclasses.replace(BASE, **changes), seed=0)
     assert logits_for(model) is model
+
+
+def test_dropout_is_the_models_affair_in_training_only() -> None:
+    model, bits = build(dataclasses.replace(BASE, dropout=0.3), torch.float64)
+    quick = logits_for(model)
+    model.eval()
+    torch.testing.assert_close(quick(bits), model(bits), rtol=1e-9, atol=1e-9)
+    model.train()
+    torch.manual_seed(0)
+    found = quick(bits)
+    torch.manual_seed(0)
+    assert torch.equal(found, model(bits))
+    assert not torch.equal(found, quick(bits))
 
 
 @pytest.mark.parametrize("name", CHANGES)

@@ -8,6 +8,7 @@ file) is not seen: raise the study's `revision` for that.
 
 Compiled loops and the engine of flips are proven to give the right signs however fast they are. They count by one
 number, `native.REVISION`, which is raised when what they give changes, so that a faster loop keeps stored results.
+The few definitions in `_SAME` count as the code that they were, for their edit changed no stored number.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+from collections.abc import Mapping
 
 from flipscope.basics.errors import InputError
 from flipscope.lab.sources import (
@@ -33,9 +35,30 @@ from flipscope.lab.study import Study, Trial, digest
 from flipscope.native import REVISION
 
 # How results are stored and where trials run has no say in what they measure.
-_OUTSIDE = ("flipscope.lab", "flipscope.basics.errors")
+# Nor has a short way that is proven to give the model's own numbers (tests/models/test_marker.py).
+_OUTSIDE = ("flipscope.lab", "flipscope.basics.errors", "flipscope.models.marker")
 # These count by their revision.
 _REVISED = ("flipscope.native", "flipscope.flips")
+# Definitions that were edited without a change to any number that was stored, such as a choice that sends only models
+# elsewhere which no study had: their code, and the code that it counts as. Another edit makes an entry void.
+_SAME: Mapping[str, tuple[str, str]] = {
+    "flipscope.models.readout:logits_for": (
+        "7b60951b1c5e8de88a57a788f846ae87c8b81d5a64885aeaae554a957b7a5958",
+        "a940dbb087150ef6e30a3ddc156c3452526fb1dcf69eb642fa38e73a1e8cde6f",
+    ),
+    "flipscope.training.fit:_Run": (
+        "1ba167297769dd990b8382efefa6b80b21ff92362f69c9f1e15615d09a7133ac",
+        "5737114103aeea80f25a9468c08df6d173b398b51d75654cb6e3f1164942d917",
+    ),
+    "flipscope.training.fit:_ask": (
+        "3f7cb319d0b7cdfb32edb3081e540cf838f75b878778ef6cee85c339eca131ce",
+        "980e858b49bb8e01284428fec7faf0be3e0d95fd04473f489933fb731ebb56ae",
+    ),
+    "flipscope.training.fit:_part": (
+        "7aec4c14311247050445f4bbaa8715d7a0e33ebbad6b6e183baed8ea34d596e8",
+        "490c7f84fd360415d5fab18b445243a7fa0409e1ec900faa5f748da8dd5fa1f4",
+    ),
+}
 
 
 def trial_key(study: Study, trial: Trial, code: str | None = None) -> str:
@@ -133,7 +156,8 @@ class Reach:
         """Add the code of one definition, and ask for what it mentions."""
         # The trials that `measure` is given are known by its annotation alone.
         code, mentioned, own = piece(node if title.endswith(".measure") else without_annotations(node))
-        self._code[f"{module}:{title}"] = code
+        now, before = _SAME.get(f"{module}:{title}", ("", ""))
+        self._code[f"{module}:{title}"] = before if code == now else code
         self._load(module)
         names = {**definitions(module), **own}
         for node in own.values():

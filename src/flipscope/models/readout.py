@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from flipscope.basics.errors import InputError
 from flipscope.models.known import difference
+from flipscope.models.marker import MarkerLogits, reads_marker
 from flipscope.models.transformer import Attention, Block, Transformer
 
 
@@ -25,14 +26,19 @@ def logits_for(model: nn.Module) -> Callable[[Tensor], Tensor]:
     """A function from bits to the model's logits, once differentiable: the quick one where it applies, else the model.
 
     It applies to a `Transformer` on bits, just as its configuration says, that is read at its first or last position,
-    without dropout, padding or trained logit scales.
+    without padding or trained logit scales. Where dropout is at work the model itself is called, but for one layer read
+    at the marker (`flipscope.models.marker`), which has a way of its own.
     """
     if not isinstance(model, Transformer) or difference(model) is not None:
         return model
     config = model.config
     ends = config.readout in ("first", "last") and config.inputs == "bits"
-    if not ends or config.dropout or config.learned_scale:
+    if not ends or config.learned_scale:
         return model
+    if reads_marker(model):
+        return MarkerLogits(model)
+    if config.dropout:
+        return lambda bits: model(bits) if model.training else _quick_logits(model, bits)
     return lambda bits: _quick_logits(model, bits)
 
 

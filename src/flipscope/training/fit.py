@@ -23,6 +23,7 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, proportions
 from flipscope.basics.seeds import generators
+from flipscope.models.marker import MarkerLogits
 from flipscope.models.modes import eval_mode, first_derivatives, modes_kept
 from flipscope.models.readout import logits_for
 from flipscope.training.batches import INPUTS, Batch, Inputs, Labelled, Shuffled, checked
@@ -382,7 +383,7 @@ class _Run:
     def _step(self, inputs: Tensor, targets: Tensor) -> float:
         """One step of the optimiser; the mean loss before it. Nothing is changed if that is not finite."""
         # In parts that stay in the cache: their gradients add up to that of the whole batch.
-        part = len(inputs) if self.whole else _part(inputs)
+        part = len(inputs) if self.whole else _part(inputs, self.logits)
         self.stepper.zero_grad()
         mean = 0.0
         # A term may be made of derivatives, which are then differentiated again.
@@ -518,8 +519,10 @@ def _weights(model: nn.Module) -> dict[str, Any]:
     }
 
 
-def _part(inputs: Tensor) -> int:
+def _part(inputs: Tensor, logits: Callable[[Tensor], Tensor]) -> int:
     """Strings to be computed together."""
+    if isinstance(logits, MarkerLogits):
+        return logits.strings(inputs)
     positions = inputs.shape[1] if inputs.ndim == 2 else inputs[0].numel()  # an image has pixels
     return max(16, _POSITIONS // max(1, positions))
 
@@ -527,8 +530,9 @@ def _part(inputs: Tensor) -> int:
 @torch.no_grad()
 def _ask(model: nn.Module, inputs: Tensor, targets: Tensor, aim: Aim) -> tuple[float, int]:
     """The sum of the losses and the number of right answers, in evaluation mode."""
-    logits, part, total, correct = logits_for(model), _part(inputs), 0.0, 0
+    logits, total, correct = logits_for(model), 0.0, 0
     with eval_mode(model, own=True):
+        part = _part(inputs, logits)
         for some, wanted in zip(inputs.split(part), targets.split(part), strict=True):
             found = logits(some)
             total += float(aim.total(found.double(), wanted))

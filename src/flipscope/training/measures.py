@@ -23,6 +23,7 @@ from flipscope.probes import sharpness as sharpnesses
 from flipscope.probes.sensitivity import sensitivity_profile
 from flipscope.training.fit import answered
 from flipscope.training.named import Around
+from flipscope.training.sparse_measures import hidden_attention, training_set
 
 _STREAM = 0x6D656173  # sets these strings apart from all that come from the same seeds
 
@@ -95,4 +96,6 @@ BY_NAME: Mapping[str, Callable[..., Any]] = {
     "blowup": blowup,
     "sensitivity": sensitivity,
     "sharpness": sharpness,
+    "training_set": training_set,
+    "hidden_attention": hidden_attention,
 }

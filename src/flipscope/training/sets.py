@@ -3,6 +3,7 @@
     RealData      a real-valued function: the mean of the bits, or a weighted sum of Boolean functions
     TableData     a truth table written down, learned from all of its rows or from a random subset of them
     LengthsData   strings of all lengths from one to another, answered at the end, or at every position
+    SparseData    a gate of a few hidden bits among many (`flipscope.training.sparse_sets`)
 
 Each is a frozen record that JSON can hold, under its name in BY_NAME. `validation_sets`, `source` and `draw_inputs` are
 what training asks of it.
@@ -26,6 +27,7 @@ from flipscope.cube.functions import BooleanFunction, checked_bits
 from flipscope.data.languages import draw
 from flipscope.data.real import RealFunction
 from flipscope.training.batches import Batch, Drawn, Examples, Inputs, Labelled
+from flipscope.training.sparse_sets import SparseData
 
 Answer = Literal["string", "prefixes", "scratchpad"]
 START = 2  # the symbol that a scratchpad begins with; 0 and 1 are the bits
@@ -325,4 +327,4 @@ class LengthsData:
         return self.examples(random_strings(stream, count, self.length)).bits
 
 
-BY_NAME: dict[str, type] = {"real": RealData, "table": TableData, "lengths": LengthsData}
+BY_NAME: dict[str, type] = {"real": RealData, "table": TableData, "lengths": LengthsData, "sparse": SparseData}
