@@ -1,0 +1,1 @@
+"""Weights written down: networks that compute a given function by construction."""
