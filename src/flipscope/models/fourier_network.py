@@ -119,7 +119,7 @@ class FourierNetwork(nn.Module):
         config = self.config
         if not isinstance(bits, Tensor) or bits.ndim != 2:
             raise InputError("bits must be a torch tensor [string, position]")
-        most = 2 * config.length - 1 if config.cyclic else config.length
+        most = 2 * config.length - 1 if config.cyclic else config.length  # the last step is not read again
         if not config.length <= bits.shape[1] <= most:
             said = f"{config.length} to {most}" if config.cyclic else f"{config.length}"
             raise InputError(f"strings of {bits.shape[1]} bits were given, and the network reads {said}")
