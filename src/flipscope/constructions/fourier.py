@@ -120,7 +120,9 @@ def _plan(target: FourierSum, grid: Mapping[int, Sequence[int]] | None) -> _Plan
         counts[degree] = tuple(sorted({check_count("a count of the grid", k, 0) for k in kept}))
         if not counts[degree] or counts[degree][-1] > degree:
             raise InputError(f"the grid of degree {degree} must be counts from 0 to {degree}, and at least one of them")
-    signed = sorted({(len(each), math.copysign(1, c)) for each, c in zip(target.sets, target.coefficients, strict=True)})
+    signed = sorted(
+        {(len(each), math.copysign(1, c)) for each, c in zip(target.sets, target.coefficients, strict=True)}
+    )
     groups = [
         (
             degree,

@@ -155,8 +155,7 @@ def random_sum(length: int, sparsity: int, degree: int, seed: Seed = 0) -> Fouri
     (7, 3, 1.0)
     """
     length, sparsity, degree = (
-        check_count(name, value)
-        for name, value in (("length", length), ("sparsity", sparsity), ("degree", degree))
+        check_count(name, value) for name, value in (("length", length), ("sparsity", sparsity), ("degree", degree))
     )
     if degree > length:
         raise InputError(f"degree={degree} is more than length={length}: a set has no more positions than there are")

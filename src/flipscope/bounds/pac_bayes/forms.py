@@ -43,7 +43,7 @@ class PacBayes:
     """
 
     form: str
-    gradient_bound: float
+    gradient_bound: float | None  # None where none is used
     norm_bound: float
     perturbation: float  # P at sigma
     sigma: float
