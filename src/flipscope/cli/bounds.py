@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from flipscope.cli.common import print_json
-from flipscope.cli.model_files import drawn_strings, loaded, model_file, strings_to_draw
+from flipscope.cli.model_files import drawn_strings, loaded, model_file, standard, strings_to_draw
 
 EXAMPLES = """
   flipscope bounds model.safetensors --length 1000
@@ -31,18 +31,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Say of every bound what it is for this model, and whether it says something."""
-    model, length = loaded(arguments)
+    found, length = loaded(arguments)
+    model = standard(found, "these bounds are for blocks with residuals")
 
     from flipscope.bounds import geometry, hardness
 
     strings, settings = drawn_strings(arguments, length), {"margin": arguments.margin, "failure": arguments.failure}
-    found = geometry.summary(model, length, strings, radius=arguments.radius, **settings)
+    bounds = geometry.summary(model, length, strings, radius=arguments.radius, **settings)
     flips = hardness.summary(model, length, strings)
     if arguments.json:
-        print_json(found.as_json() | {"hardness": flips.as_json()})
+        print_json(bounds.as_json() | {"hardness": flips.as_json()})
         return 0
     from flipscope.report import models as pages
     from flipscope.report.terminal import show
 
-    show(pages.bounds_page(arguments.model, found, flips))
+    show(pages.bounds_page(arguments.model, bounds, flips))
     return 0

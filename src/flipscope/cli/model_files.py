@@ -15,6 +15,7 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import mean_from_samples
 from flipscope.basics.limits import check_work
 from flipscope.basics.seeds import check_strings_fit, generators, random_strings
+from flipscope.models.attention_network_config import AttentionNetworkConfig
 from flipscope.models.config import TransformerConfig
 from flipscope.models.header import peek
 from flipscope.models.size import check_attention, multiplications
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from flipscope.cube.functions import BooleanFunction
+    from flipscope.models.attention_network import AttentionNetwork
     from flipscope.models.transformer import Transformer
     from flipscope.probes.sensitivity import Options
 
@@ -90,9 +92,9 @@ def function_of(arguments: argparse.Namespace) -> BooleanFunction | None:
     return parse(arguments.function, arguments.length)
 
 
-def answering(model: Transformer) -> Callable[[Tensor], Tensor] | None:
+def answering(model: Transformer | AttentionNetwork) -> Callable[[Tensor], Tensor] | None:
     """How to get one logit per string from a model that has two outputs; None where it has one anyway."""
-    if model.config.outputs != 2:
+    if not isinstance(model.config, TransformerConfig) or model.config.outputs != 2:
         return None
     from flipscope.models.readout import binary_logit, logits_for
 
@@ -113,7 +115,7 @@ def model_strings(
 
 def loaded(
     arguments: argparse.Namespace, *, forwards: int | None = None, function: BooleanFunction | None = None
-) -> tuple[Transformer, int]:
+) -> tuple[Transformer | AttentionNetwork, int]:
     """The model of a file, and the length of the strings it is to be asked; what is too much is refused before.
 
     `forwards`: how often each string is asked, where that is not once for it and each of its flips. Strings are as long
@@ -131,15 +133,19 @@ def loaded(
     return model, _checked_length(model.config, arguments, forwards)
 
 
-def _checked_length(config: TransformerConfig, arguments: argparse.Namespace, forwards: int | None = None) -> int:
+def _checked_length(
+    config: TransformerConfig | AttentionNetworkConfig, arguments: argparse.Namespace, forwards: int | None = None
+) -> int:
     """The length of the strings that the model is to be asked, after making sure that they can be."""
-    if config.inputs == "patches":
+    if isinstance(config, TransformerConfig) and config.inputs == "patches":
         raise InputError(f"{arguments.model} reads patches of images, which have no bits to flip")
     length = arguments.length
     if length is None:
         length = config.max_length or DEFAULT_LENGTH
     length = check_count("length", length)
-    if config.layers > 1:  # a single layer may need no more than the row that is read
+    if (
+        isinstance(config, TransformerConfig) and config.layers > 1
+    ):  # a single layer may need no more than the row that is read
         check_attention(config, length, length)
     if forwards is not None and arguments.exhaustive:
         if length > MOST_BITS:
@@ -148,16 +154,31 @@ def _checked_length(config: TransformerConfig, arguments: argparse.Namespace, fo
     if arguments.strings is not None:
         strings = check_count("strings", arguments.strings)
         check_strings_fit(strings, length)
-        work = flip_work(config, length) if forwards is None else forwards * multiplications(config, length)
+        work = flip_work(config, length) if forwards is None else forwards * _forward_work(config, length)
         check_work(strings * work, f"{strings:,} strings", FEWER)
     if getattr(arguments, "precision", None) is not None:
         _check_precision(arguments.precision, length, check_confidence(arguments.confidence))
     return length
 
 
-def flip_work(config: TransformerConfig, length: int) -> int:
+def flip_work(config: TransformerConfig | AttentionNetworkConfig, length: int) -> int:
     """Multiplications for a string and all its flips, without the fast path."""
-    return (length + 1) * multiplications(config, length)
+    return (length + 1) * _forward_work(config, length)
+
+
+def _forward_work(config: TransformerConfig | AttentionNetworkConfig, length: int) -> int:
+    if isinstance(config, AttentionNetworkConfig):
+        return config.multiplications(length)
+    return multiplications(config, length)
+
+
+def standard(model: Transformer | AttentionNetwork, what: str) -> Transformer:
+    """The model, after making sure that it is a standard transformer, of which alone something is known."""
+    from flipscope.models.transformer import Transformer
+
+    if not isinstance(model, Transformer):
+        raise InputError(f"the file holds an attention network, and {what}: give a standard transformer")
+    return model
 
 
 def _check_precision(precision: float, length: int, confidence: float) -> None:

@@ -9,6 +9,8 @@ from flipscope.basics.lazy import lazily
 __all__ = [
     "SCHEMES",
     "Attention",
+    "AttentionNetwork",
+    "AttentionNetworkConfig",
     "Block",
     "LayerNorm",
     "Transformer",
@@ -29,6 +31,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from flipscope.models.attention_network import AttentionNetwork
+    from flipscope.models.attention_network_config import AttentionNetworkConfig
     from flipscope.models.checkpoint import load, save
     from flipscope.models.config import TransformerConfig
     from flipscope.models.init import SCHEMES, initialise
@@ -40,6 +44,8 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazily(
     __name__,
     {
+        "models.attention_network": "AttentionNetwork",
+        "models.attention_network_config": "AttentionNetworkConfig",
         "models.checkpoint": "load save",
         "models.config": "TransformerConfig",
         "models.init": "SCHEMES initialise",

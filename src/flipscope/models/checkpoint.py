@@ -1,4 +1,4 @@
-"""A transformer as one safetensors file: its tensors, and its configuration in the metadata."""
+"""A model as one safetensors file: its tensors, and its configuration in the metadata."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -15,14 +16,17 @@ from torch import Tensor, nn
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.limits import check_memory
+from flipscope.models.attention_network import AttentionNetwork
+from flipscope.models.attention_network_config import AttentionNetworkConfig
 from flipscope.models.config import TransformerConfig
-from flipscope.models.header import KEY, VERSION, read_any
+from flipscope.models.header import KEY, VERSION, AnyConfig, read_any
 from flipscope.models.seq2seq import Seq2Seq
-from flipscope.models.seq2seq_config import Seq2SeqConfig
 from flipscope.models.transformer import Block, Transformer
 
+AnyModel: TypeAlias = Transformer | AttentionNetwork | Seq2Seq
 
-def save(model: Transformer | Seq2Seq, path: str | os.PathLike[str], notes: Mapping[str, str] | None = None) -> None:
+
+def save(model: AnyModel, path: str | os.PathLike[str], notes: Mapping[str, str] | None = None) -> None:
     """Write the model to the path, where there is always either the old file or the whole new one.
 
     `notes` are further entries of the file's metadata, such as how the model was trained. `load` reads it again.
@@ -67,7 +71,7 @@ def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Tensor], meta
         raise InputError(f"{target} cannot be written: {_reason(error)}") from error
 
 
-def load(path: str | os.PathLike[str]) -> Transformer:
+def load(path: str | os.PathLike[str]) -> Transformer | AttentionNetwork:
     """The model in the file, in evaluation mode, with the number type it was saved in.
 
     >>> import tempfile
@@ -78,13 +82,13 @@ def load(path: str | os.PathLike[str]) -> Transformer:
     16
     """
     model = load_any(path)
-    if not isinstance(model, Transformer):
+    if isinstance(model, Seq2Seq):
         raise InputError(f"{path} is an encoder-decoder, and a transformer is wanted here: give another file")
     return model
 
 
-def load_any(path: str | os.PathLike[str]) -> Transformer | Seq2Seq:
-    """The model in the file, a transformer or an encoder-decoder, in evaluation mode."""
+def load_any(path: str | os.PathLike[str]) -> AnyModel:
+    """The model in the file, of whatever kind, in evaluation mode."""
     source = Path(path)
     try:
         if not source.is_file():
@@ -107,11 +111,12 @@ def load_any(path: str | os.PathLike[str]) -> Transformer | Seq2Seq:
     return model.eval()
 
 
-def _blank(source: Path, config: TransformerConfig | Seq2SeqConfig, tensors: int) -> Transformer | Seq2Seq:
+def _blank(source: Path, config: AnyConfig, tensors: int) -> AnyModel:
     """The model without numbers; only if the file's tensors are enough for its layers, for each takes time to make."""
     try:
-        if isinstance(config, Seq2SeqConfig):
-            if config.layers <= tensors:
+        if not isinstance(config, TransformerConfig):
+            heads = config.heads if isinstance(config, AttentionNetworkConfig) else 1
+            if config.layers * heads <= tensors:
                 return config.network(seed=None)
             raise OverflowError
         with torch.device("meta"):

@@ -6,19 +6,22 @@ import json
 import struct
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from flipscope.basics.errors import InputError
+from flipscope.models import attention_network_config
+from flipscope.models.attention_network_config import AttentionNetworkConfig
 from flipscope.models.config import TransformerConfig
 from flipscope.models.seq2seq_config import Seq2SeqConfig
 from flipscope.models.size import check_model
 
 VERSION = 1
 KEY = "flipscope.transformer"  # metadata entry: {"version": ..., "config": ...} as JSON
+AnyConfig: TypeAlias = TransformerConfig | AttentionNetworkConfig | Seq2SeqConfig
 LARGEST = 100_000_000  # bytes of a header, as safetensors has it
 
 
-def peek(path: str) -> TransformerConfig | None:
+def peek(path: str) -> TransformerConfig | AttentionNetworkConfig | None:
     """The configuration in a file's header, refused if the model is too large for the file or for this machine.
 
     None where the header cannot be read: `load` then says why.
@@ -37,19 +40,22 @@ def peek(path: str) -> TransformerConfig | None:
         return None
     if config.layers > 2 * tensors:
         raise InputError(f"{source} is far too small for the sizes in its configuration")
-    check_model(config, number=2)  # half precision at the least
+    if isinstance(config, TransformerConfig):
+        check_model(config, number=2)  # half precision at the least
+    else:
+        config.check_fits(number=2)
     return config
 
 
-def read_config(source: Path, metadata: Mapping[str, str]) -> TransformerConfig:
-    """The configuration in the metadata of a transformer's file."""
+def read_config(source: Path, metadata: Mapping[str, str]) -> TransformerConfig | AttentionNetworkConfig:
+    """The configuration in the metadata of the file of a model that answers each string once."""
     config = read_any(source, metadata)
-    if not isinstance(config, TransformerConfig):
+    if isinstance(config, Seq2SeqConfig):
         raise InputError(f"{source} is an encoder-decoder, and a transformer is wanted here: give another file")
     return config
 
 
-def read_any(source: Path, metadata: Mapping[str, str]) -> TransformerConfig | Seq2SeqConfig:
+def read_any(source: Path, metadata: Mapping[str, str]) -> AnyConfig:
     """The configuration in a file's metadata."""
     if KEY not in metadata:
         raise InputError(f"{source} is not a flipscope model: its metadata has no entry {KEY!r}")
@@ -64,6 +70,8 @@ def read_any(source: Path, metadata: Mapping[str, str]) -> TransformerConfig | S
     if version != VERSION or not isinstance(fields, dict):
         raise InputError(f"{source} has a damaged metadata entry {KEY!r}")
     try:
+        if fields.get("kind") == attention_network_config.KIND:
+            return AttentionNetworkConfig.from_dict(fields)
         return Seq2SeqConfig.from_dict(fields) if "kind" in fields else TransformerConfig.from_dict(fields)
     except InputError as error:
         raise InputError(f"{source} has a configuration that is not valid: {error}") from error
