@@ -10,6 +10,8 @@ from flipscope.cli.model_files import drawn_strings, loaded, model_file, standar
 EXAMPLES = """
   flipscope bounds model.safetensors --length 1000
   flipscope bounds model.safetensors --margin 0.5 --radius 1 --json
+
+How well the model generalizes for all that theorems know is told by flipscope bound, without an s.
 """
 
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flipscope.basics.estimates import Estimate
+from flipscope.bounds.covering import Summary as CoveringSummary
 from flipscope.bounds.geometry import Summary
 from flipscope.bounds.geometry.overview import Row
 from flipscope.bounds.hardness import Summary as HardnessSummary
@@ -127,6 +128,40 @@ def bounds_page(name: str, found: Summary, flips: HardnessSummary) -> Renderable
     seen = f"largest {flips.measured:.4g}, mean {flips.measured_mean:.4g}"
     told = f"Hardness paper: outputs differ by {flips.span:.4g} at most; measured s(x, T) of the strings: {seen}"
     return panel(name, [*parts, note(told), Text(), _bounds_table(flips.rows)])
+
+
+def covering_page(name: str, found: CoveringSummary) -> RenderableType:
+    """The page of ``flipscope bound covering``."""
+    kind = Text(found.kind[0].upper() + found.kind[1:], style="bold green" if found.is_bound else "bold yellow")
+    said = (
+        f"gap of the logistic loss, m = {found.samples:,} strings of length {found.length:,}, delta = {found.delta:g}"
+    )
+    parts: list[RenderableType] = [kind + Text(f": {said}", style="not bold default"), Text()]
+    if found.broken:
+        parts += [
+            Text("The theorem does not speak of this model, which has"),
+            *(Text(f"- {each}") for each in found.broken),
+        ]
+        parts.append(Text())
+    table = Table(box=None, padding=(0, 1), header_style="bold")
+    for heading in ("form", "ln N at eps 1", "gap at most", "trivially", "here it", "says something from m"):
+        table.add_column(
+            heading, justify="left" if heading in ("form", "here it") else "right", no_wrap=heading != "form"
+        )
+    for row in (each.as_json() for each in found.bounds):
+        told = Text("is vacuous", style="yellow") if row["vacuous"] else Text("says something", style="green")
+        needed = row["log10_samples_needed"]
+        table.add_row(
+            row["what"],
+            _size(None, row["log10_capacity"]),
+            f"{row['gap']:.4g}",
+            f"{row['trivial']:.4g}",
+            told,
+            "never" if needed is None else f"10^{needed:.3g}",
+        )
+    norms = f"||w|| = {found.norms.readout:.4g}, inputs of norm {found.norms.radius:.4g} at most"
+    parts += [table, Text(), note(f"{norms}; norms are rounded up, since they were not fixed before training.")]
+    return panel(name, parts)
 
 
 def _bounds_table(rows: Sequence[Row]) -> Table:

@@ -1,0 +1,257 @@
+"""Judges and figures of `capacity`."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+import flipscope.lab as lab
+from flipscope.basics.estimates import Estimate
+from flipscope.basics.resampling import straight_line
+from flipscope.studies.sparse_variables._capacities import MAPPINGS, RESULTS
+
+POWER = 0.15  # of T; 1 / ln(m T) is 0.06 to 0.1 at the lengths that are tried
+POLYLOG = 0.5
+FEWEST = 3  # lengths or depths
+FEWEST_MODELS = 20
+FEWEST_PAIRS = 1_000
+AXES = {"length": "T", "samples": "m", "width": "d", "layers": "L"}
+_MORE = "the scale laptop"
+
+
+def exact(value: float, count: int) -> Estimate:
+    """A number that is computed and not sampled."""
+    return Estimate(value, value, value, 1.0, count)
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """Of the straight line through points."""
+    return float(straight_line(np.asarray(x, np.float64), np.asarray(y, np.float64))[0])
+
+
+def judge_lengths(table: lab.Rows) -> lab.Judgement:
+    """The power of T in ln N of each result, at norms of 1."""
+
+    def one(result: str, rows: lab.Rows, confidence: float) -> lab.Judgement:
+        shallow = rows.where(layers=1)
+        if len(shallow) < FEWEST:
+            return lab.Judgement.without(f"{result}: {len(shallow)} lengths", f"at least {FEWEST} lengths")
+        found = slope(np.log(shallow.column("length")), shallow.column("log_size"))  # type: ignore[arg-type]
+        return lab.at_most(exact(found, len(shallow)), POWER, f"power of T in ln N, {result}", unit="lengths")
+
+    return lab.for_each(
+        table.where(kind="formula").each("result", RESULTS), one, what="results", missing="no length was tried"
+    )
+
+
+def judge_construction(table: lab.Rows, *, form: str, most: float, log: bool) -> lab.Judgement:
+    """The power of ln T, or of T, in ln N of the constructions, over numbers of relevant bits."""
+    what = "ln T" if log else "T"
+
+    def one(mapping: str, rows: lab.Rows, confidence: float) -> lab.Judgement:
+        powers = []
+        for _, own in rows.by("relevant"):
+            if len(own) >= FEWEST:
+                logs = np.log(own.column("length"))
+                powers.append(slope(np.log(logs) if log else logs, own.column(form)))  # type: ignore[arg-type]
+        if len(powers) < FEWEST:
+            return lab.Judgement.without(
+                f"{mapping}: {len(powers)} constructions at {FEWEST} lengths", f"at least {FEWEST} constructions"
+            )
+        low, high = min(powers), max(powers)
+        found = Estimate(float(np.mean(powers)), low, high, 1.0, len(powers))
+        note = "interval: least and largest of all numbers of relevant bits"
+        return lab.at_most(found, most, f"power of {what} in ln N, {mapping}", note, unit="constructions")
+
+    return lab.for_each(
+        table.where(kind="constructed").each("mapping", MAPPINGS), one, what="mappings", missing="no construction"
+    )
+
+
+def judge_depth(table: lab.Rows) -> lab.Judgement:
+    """By what power of L the order of Thm A.17 grows from one depth to the next, where all norms are 1."""
+    rows = table.where(lambda row: row["layers"] is not None, kind="formula", result="Thm A.17")
+    depths = dict(sorted((row["layers"], row["log_order"]) for row in rows))
+    if len(depths) < FEWEST:
+        return lab.Judgement.without(f"{len(depths)} depths were tried", f"at least {FEWEST} depths")
+    last, before = list(depths)[-1], list(depths)[-2]
+    power = (depths[last] - depths[before]) / math.log(last / before)
+    ratios = ", ".join(f"{math.exp(each - depths[min(depths)]):,.0f}" for each in depths.values())
+    return lab.at_most(
+        exact(power, len(depths)),
+        3.0,
+        f"power of L from L = {before} to {last}",
+        f"ratios to L = {min(depths)}: {ratios}",
+        unit="depths",
+    )
+
+
+def judge_product(table: lab.Rows, *, column: str) -> lab.Judgement:
+    """How often a perturbation changes more than A.17 allows."""
+    rows = table.where(kind="perturbed")
+    pairs = rows.total("pairs")
+    if not pairs:
+        return lab.Judgement.without("no network was perturbed", _MORE)
+    worst = max(rows.column(column.replace("broken", "worst")))
+    found = lab.never(rows.total(column), pairs, "share of perturbations", f"largest change over bound {worst:.2g}")
+    return lab.unless_few(found, pairs, FEWEST_PAIRS, "pairs")
+
+
+def judge_holds(table: lab.Rows) -> lab.Judgement:
+    """No gap above its bound, of the networks whose bound is below the range of the loss."""
+    rows = lab.Rows({**row, "size": abs(row["gap"])} for row in table.where(kind="trained"))
+    if not rows:
+        return lab.Judgement.without("no network was trained", _MORE)
+    return lab.never_exceeds("size", "bound", possible="range", fewest=FEWEST_MODELS)(rows)
+
+
+def judge_says(table: lab.Rows) -> lab.Judgement:
+    """The share of trained networks of which the bound says something."""
+    rows = table.where(kind="trained")
+    if not rows:
+        return lab.Judgement.without("no network was trained", _MORE)
+    found = lab.share_of(rows, lambda row: row["bound"] < row["range"])
+    ratios = [row["bound"] / abs(row["gap"]) for row in rows if row["gap"]]
+    needed = [row["log10_needed"] for row in rows if row["log10_needed"] is not None]
+    note = f"bound over gap {np.median(ratios):.3g}" if ratios else "no gap at all"
+    if needed:
+        note += f", {np.median(rows.column('bound')):.3g} for a range of {np.median(rows.column('range')):.3g}; "
+        note += f"it says something from 10^{min(needed):.3g} to 10^{max(needed):.3g} samples on"
+    judged = lab.at_least(found, 0.5, "share of networks", note, unit="networks")
+    return lab.with_fewest(judged, found, 0.5, "networks")
+
+
+def judge_gap(table: lab.Rows) -> lab.Judgement:
+    """The power of T in the measured gap."""
+    rows = _along(table.where(kind="trained"), "length")
+    found = lab.log_slope(rows, "length", "gap")
+    if found is None:
+        return lab.Judgement.without("too few seeds with positive gaps at 3 lengths", "at least 5 seeds")
+    return lab.at_most(found, POLYLOG, "power of T in the gap", unit="seeds")
+
+
+def _along(rows: lab.Rows, axis: str) -> lab.Rows:
+    """The networks that differ from the commonest ones in this choice only."""
+    others = [name for name in AXES if name != axis and rows]
+    usual = {name: max(rows.values(name), key=rows.column(name).count) for name in others}
+    return rows.where(**usual)
+
+
+def claims() -> tuple[lab.Claim, ...]:
+    """All of them."""
+    return (
+        lab.Claim(
+            "log T at fixed norms", "Thm 4.2, Cor 4.4, Lem A.11, A.12, Thm 4.6",
+            "with norms fixed, covering numbers depend on the length of the context by a logarithm",
+            f"power of T in ln N, from the shortest to the longest strings: at most {POWER}", judge_lengths,
+        ),
+        lab.Claim(
+            "log T for the constructions", "Prop 4.7, abstract",
+            "sparse functions are in a class whose capacity grows as log T",
+            "power of ln T in ln N of the class that holds the construction, by sums of norms: at most 1",
+            functools.partial(judge_construction, form="log_sums", most=1.0, log=True),
+        ),
+        lab.Claim(
+            "ln^3 T for the constructions", "none: R = ln(8 T / gamma) enters twice",
+            "since ||W_Q|| grows as ln T, that capacity grows as ln^3 T",
+            "the same power: at most 3", exploratory=True,
+            judge=functools.partial(judge_construction, form="log_sums", most=3.0, log=True),
+        ),
+        lab.Claim(
+            "Lem 4.5 as printed keeps that polylogarithmic", "Lem 4.5, Cor 4.4",
+            "the factor d_2 B_inf suffices for the constructions, whose width is T + 1 or more",
+            f"power of T in ln N by the largest norm of a row: at most {POLYLOG}", exploratory=True,
+            judge=functools.partial(judge_construction, form="log_rows", most=POLYLOG, log=False),
+        ),
+        lab.Claim(
+            "norms of at most 1 avoid exponential depth", "§ 4.3, after Thm 4.6",
+            "where spectral norms are at most 1 the bound is not exponential in the number of layers",
+            "power of L between the two deepest networks with all norms 1: at most 3", judge_depth,
+        ),
+        lab.Claim(
+            "errors pass the layers before, as printed", "Thm A.17",
+            "a change of layer i changes the output by at most alpha_i times its own, a product over j < i",
+            f"pairs of networks of two layers that exceed it: none of {FEWEST_PAIRS:,} or more",
+            functools.partial(judge_product, column="broken_printed"),
+        ),
+        lab.Claim(
+            "errors pass the layers after", "Lem A.15, Thm A.17 put right",
+            "the same with the product over j > i", "as above", functools.partial(judge_product, column="broken"),
+        ),
+        lab.Claim(
+            "no gap above its bound", "Lem 2.2", "the gap between test and training loss is at most the bound",
+            f"networks whose bound is below the range of the loss and below the gap: none of {FEWEST_MODELS} or more",
+            judge_holds,
+        ),
+        lab.Claim(
+            "the bound says something of trained networks", "none: the paper has no constants",
+            "at sizes that are trained, the bound is below the range of the loss",
+            "share of trained networks for which it is: at least 0.5", judge_says, exploratory=True,
+        ),
+        lab.Claim(
+            "the measured gap hardly grows with T", "§ 4.2", "context length costs little generalization",
+            f"power of T in the gap of trained networks, averaged over seeds: at most {POLYLOG}", judge_gap,
+            exploratory=True,
+        ),
+    )  # fmt: skip
+
+
+def panels(table: lab.Rows) -> list[lab.Figure]:
+    """Capacity by length, the constructions, and trained networks."""
+    out = []
+    formulas = table.where(kind="formula", layers=1)
+    if formulas:
+        rows = lab.Rows({**row, "size": math.exp(row["log_size"])} for row in formulas)
+        curves = lab.lines(rows, "length", "size", "result", order=RESULTS)
+        panel = lab.Panel("norms of 1", "T", "ln N at eps = 1", curves, x_log=True, y_log=True)
+        text = "The bounds with all constants, d = 64, m = 100. On the right the order of Thm A.17 by depth."
+        deep = lab.Rows(
+            {**row, "order": math.exp(row["log_order"])} for row in table.where(kind="formula", result="Thm A.17")
+        )
+        depth = lab.line(deep, "layers", "order", "Thm A.17", band=False)
+        by_depth = lab.Panel("all norms 1", "L", "order of ln N", [depth], y_log=True)
+        out.append(
+            lab.Figure("capacity", "Capacity by length and depth", text, [panel, by_depth], where="Thm 4.2, 4.6")
+        )
+    made = table.where(kind="constructed")
+    if made:
+        shown = [_construction(made.where(mapping=mapping), mapping) for mapping in MAPPINGS]
+        text = "ln N at eps = 1 of the class that holds the construction for 3 relevant bits, by both forms of Lem 4.5."
+        title = "Capacity that the constructions need"
+        out.append(lab.Figure("capacity-constructed", title, text, shown, where="Prop 4.7", same_axes=True))
+    models = table.where(kind="trained")
+    if models:
+        shown = [_gaps(_along(models, axis), axis) for axis in AXES]
+        text = "Networks of § 4.3 trained on an AND of 3 bits: bands are the least and the largest of all seeds."
+        title = "Measured gap, its bound, and what holds anyway"
+        out.append(lab.Figure("capacity-gap", title, text, shown, where="Lem 2.2"))
+    return out
+
+
+def _construction(rows: lab.Rows, title: str) -> lab.Panel:
+    own = lab.Rows(
+        {**row, "rows": math.exp(row["log_rows"]), "sums": math.exp(row["log_sums"])} for row in rows.where(relevant=3)
+    )
+    curves = [
+        lab.line(own, "length", "rows", "largest norm of a row", band=False, colour=0),
+        lab.line(own, "length", "sums", "sum of norms", band=False, colour=1),
+    ]
+    lengths = own.values("length")
+    for power in (1, 3) if lengths else ():
+        scale = own.where(length=lengths[0])[0]["sums"] / math.log(lengths[0]) ** power
+        guide = [scale * math.log(length) ** power for length in lengths]
+        label = "ln T" if power == 1 else "ln³ T"
+        curves.append(lab.Series(f"{label}, through the first", lengths, guide, dashed=True, colour=1 + power))
+    return lab.Panel(title, "T", "ln N", curves, x_log=True, y_log=True)
+
+
+def _gaps(rows: lab.Rows, axis: str) -> lab.Panel:
+    labels = {"gap": "measured gap", "bound": "bound", "range": "range of the loss"}
+    series = [
+        lab.line(rows.where(lambda row, own=name: row[own] > 0), axis, name, label, colour=number)
+        for number, (name, label) in enumerate(labels.items())
+    ]
+    return lab.Panel("", AXES[axis], "loss", series, x_log=axis != "layers", y_log=True)
