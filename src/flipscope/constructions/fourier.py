@@ -287,14 +287,14 @@ def rescaled(network: FourierNetwork, scale: float) -> FourierNetwork:
 def norm_scale(network: FourierNetwork) -> float:
     """The scale with which ||Theta|| is smallest: (||F||^2 / (||U||^2 + ||b||^2))^(1/4)."""
     inner = _square(network.up) + _square(network.bias)
-    return (_square(network.down) / inner) ** 0.25
+    return float((_square(network.down) / inner) ** 0.25)
 
 
 def gradient_scale(network: FourierNetwork, strings: UInt8[np.ndarray, "string position"]) -> float:
     """The scale with which the mean squared gradient of the output is smallest on these strings."""
     found = squared_gradients(network, strings)
     inner = float((found.by_name["up"] + found.by_name["bias"]).mean())
-    return (inner / float(found.by_name["down"].mean())) ** 0.25
+    return float((inner / float(found.by_name["down"].mean())) ** 0.25)
 
 
 def _square(parameter: Tensor) -> float:

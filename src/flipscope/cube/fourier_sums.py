@@ -121,7 +121,8 @@ def parse_sum(text: str, length: int | None = None) -> FourierSum:
     >>> f.sets, f.coefficients, f.length
     (((0, 1, 2), (2, 3, 4)), (0.6, -0.8), 5)
     """
-    sets, weights = [], []
+    sets: list[tuple[int, ...]] = []
+    weights: list[float] = []
     place = 0
     while text[place:].strip() or not sets:
         found = _TERM.match(text, place)

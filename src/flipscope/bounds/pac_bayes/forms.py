@@ -93,8 +93,8 @@ def class_bound(
 ) -> PacBayes:
     """Thm 2 for functions of this sparsity and degree.
 
-    form          "truncated" leaves P out, "semi-analytic" takes the `perturbation` that was measured: a number, numbers
-                  by sigma, or a function; "analytic" takes Thm 17's
+    form          "truncated" leaves P out, "semi-analytic" takes the `perturbation` that was measured: a number,
+                  numbers by sigma, or a function; "analytic" takes Thm 17's
     tight         `gradient_sum` in the place of G_u
     mend, strict  see `perturbation_term`; strict also halves P, as (2 G_u + P) / 2 says
     sigma         instead of the best: in closed form without P, on the mesh where P is known on one, else by SciPy

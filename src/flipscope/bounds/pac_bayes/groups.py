@@ -1,8 +1,8 @@
 """A sigma for each parameter of the network: what isotropic noise costs, in a closed form.
 
-With sigma_g for group g the sharpness term is sum_g sigma_g^2 G_g and KL is sum_g L_g / 2 sigma_g^2. For any KL the first is
-smallest with sigma_g^2 = c sqrt(L_g / G_g): both are then functions of S = sum_g sqrt(L_g G_g) alone, and the problem is
-that of one sigma^2 = c with L = G = S. Cauchy and Schwarz: S^2 <= L G, so it is never worse than one sigma.
+With sigma_g for group g the sharpness term is sum_g sigma_g^2 G_g and KL is sum_g L_g / 2 sigma_g^2. For any KL the
+first is smallest with sigma_g^2 = c sqrt(L_g / G_g): both are then functions of S = sum_g sqrt(L_g G_g) alone, and the
+problem is that of one sigma^2 = c with L = G = S. Cauchy and Schwarz: S^2 <= L G, so it is never worse than one sigma.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What a perturbation really adds: the expected perturbed loss (Thms 6 and 12) and the change of the trace, measured.
 
-Around a network that interpolates, E L^(Theta + e) = sigma^2 Tr / 2 + remainder, exactly. The loss is mean squared error
-against the outputs of the network itself, so that it interpolates by definition: with mask=0 it is not its target.
+Around a network that interpolates, E L^(Theta + e) = sigma^2 Tr / 2 + remainder, exactly. The loss is mean squared
+error against the outputs of the network itself, so that it interpolates by definition: with mask=0 it is not quite its
+target.
 """
 
 from __future__ import annotations

@@ -55,11 +55,11 @@ def steps_norm_bound(length: int) -> float:
 def older_norm(sparsity: int, degree: int, length: int) -> float:
     """The square root that the authors' plots have in the place of L: of an older construction with an attention sink.
 
-    Fig 1 seems to be drawn with it: it makes the truncated bound 0.361 instead of 1.186 at omega = 10, D = 2, T = 20 and
-    8192 samples.
+    Fig 1 seems to be drawn with it: it makes the truncated bound 0.361 instead of 1.186 at omega = 10, D = 2, T = 20
+    and 8192 samples.
 
     >>> round(older_norm(10, 2, 20), 3)
-    36.482
+    36.74
     """
     check_class(sparsity, degree, length)
     sink = 4 * math.log(length) ** 2 * (sparsity * degree + length + 1 - sparsity)

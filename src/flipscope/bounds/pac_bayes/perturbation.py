@@ -1,9 +1,9 @@
 """P(sigma; omega, D, T): what a perturbation can add to the trace of the loss's Hessian (Thm 17), and how far it holds.
 
-From Tr Hess L = 2 |grad f|^2 + 2 (f - y) Tr Hess f follows P = 2 G_p (2 sqrt(G_u) + G_p) + |Theta| T_p (H_u + H_p), with
-G_p for the gradient (Thm 30), T_p for the output (Thm 24), H_u and H_p for the Hessian of f (Thms 18 and 31) and |Theta|
-parameters. The constants are those of the authors' notebook; the printed ones are not known. A strict derivation has
-twice the last term, and two terms of G_p lack a sigma: `strict` and `mend` put that right.
+From Tr Hess L = 2 |grad f|^2 + 2 (f - y) Tr Hess f follows P = 2 G_p (2 sqrt(G_u) + G_p) + |Theta| T_p (H_u + H_p),
+with G_p for the gradient (Thm 30), T_p for the output (Thm 24), H_u and H_p for the Hessian of f (Thms 18 and 31) and
+|Theta| parameters. The constants are those of the authors' notebook; the printed ones are not known. A strict
+derivation has twice the last term, and two terms of G_p lack a sigma: `strict` and `mend` put that right.
 """
 
 from __future__ import annotations
@@ -104,10 +104,10 @@ def flip_threshold(degree: int, length: int, failure: float = 0.01) -> float:
 
     Beyond it the condition of Lemma 22 fails, and with it the analytic P. The paper's own number is not known; this one
     is derived anew, for one-hot positions and all strings at once. Let g bound all N Gaussians of W_1, V_1, U and b:
-    g = sigma sqrt(2 log(2N / failure)). Logits of the first layer move by 4g at most, its weights by 8g in all, the mean
-    of bits by 4g + 2g, the other coordinates by 2g each, and so the input of a neuron by
-    g (1 + 6g) + 6g + 2 (T+1) g^2 + g = 8 g + (2T + 8) g^2, which is to stay below the distance of the mean to the end of
-    its plateau, 1/4D - (T+1-D) / (D T^2 + T+1-D). Nothing is said of other positions (Remark 23).
+    g = sigma sqrt(2 log(2N / failure)). Logits of the first layer move by 4g at most, its weights by 8g in all, the
+    mean of bits by 4g + 2g, the other coordinates by 2g each, and so the input of a neuron by
+    g (1 + 6g) + 6g + 2 (T+1) g^2 + g = 8 g + (2T + 8) g^2, which is to stay below the distance of the mean to the end
+    of its plateau, 1/4D - (T+1-D) / (D T^2 + T+1-D). Nothing is said of other positions (Remark 23).
 
     >>> 0.002 < flip_threshold(2, 20) < 0.0025
     True

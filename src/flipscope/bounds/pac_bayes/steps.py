@@ -1,7 +1,7 @@
 """Parity with a chain of thought and in one pass: the probability of a wrong answer (Thms 7, 8 and 16).
 
-The bound of Thm 2 set to 1/2 and solved for delta; a wrong rounding has a squared error of at least 1/4, hence the factor
-4 (Markov), and T steps may go wrong:
+The bound of Thm 2 set to 1/2 and solved for delta; a wrong rounding has a squared error of at least 1/4, hence the
+factor 4 (Markov), and T steps may go wrong:
 
     delta <= 4 steps exp{-m / 8 Sigma^2 + m sigma^2 (2 G_u + P) / 4 Sigma^2 + L / 2 sigma^2}
 
@@ -59,9 +59,9 @@ def parity_failure(
     L(1, 2, T), which is less (`steps_norm_bound`).
 
     >>> round(parity_failure("steps", 20, 8192).log_probability)
-    -3796898
+    -3796761
     >>> parity_failure("steps", 20, 8192).samples_needed, parity_failure("one-pass", 20, 8192).vacuous
-    (3243, True)
+    (3244, True)
     """
     length = check_count("length", length, 2)
     check_count("samples", samples)
@@ -83,7 +83,7 @@ def parity_failure(
     log_probability = (
         prefactor - samples / (8 * subgaussian**2) + samples * at**2 * trace / (4 * subgaussian**2) + size / (2 * at**2)
     )
-    # With the best sigma and P = 0: prefactor - u^2 / 8 + sqrt(G L) u, u = sqrt(m) / Sigma, is negative beyond its root.
+    # With the best sigma and P = 0 it is prefactor - u^2 / 8 + sqrt(G L) u, u = sqrt(m) / Sigma: negative beyond a root.
     both = gradient * size
     root = 4 * (math.sqrt(both) + math.sqrt(both + prefactor / 2))
     needed = math.floor((subgaussian * root) ** 2) + 1

@@ -1,8 +1,9 @@
 """Bounds for a network that somebody trained: its own norm and trace, or its own perturbed losses, go in.
 
-`trace_bound` puts L^ + sigma^2 Tr / 2 in the place of the perturbed training loss: quick, and no proof, since the Taylor
-series ends there. `posterior_bound` draws from the posterior and bounds the perturbed training loss by the draws; with a
-loss that is cut off at `largest`, and all choices made from grids, what it says is proven for independent samples.
+`trace_bound` puts L^ + sigma^2 Tr / 2 in the place of the perturbed training loss: quick, and no proof, since the
+Taylor series ends there. `posterior_bound` draws from the posterior and bounds the perturbed training loss by the
+draws; with a loss that is cut off at `largest`, and all choices made from grids, what it says is proven for independent
+samples.
 """
 
 from __future__ import annotations
