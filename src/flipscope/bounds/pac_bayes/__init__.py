@@ -13,7 +13,6 @@ __all__ = [
     "PacBayes",
     "ParityFailure",
     "Perturbation",
-    "PerturbedLoss",
     "PosteriorBound",
     "Setting",
     "black_box_bound",
@@ -37,13 +36,11 @@ __all__ = [
     "older_norm",
     "parity_failure",
     "perturbation_term",
-    "perturbed_loss",
     "posterior_bound",
     "scipy_sigma",
     "steps_norm_bound",
     "strict_log_failure",
     "trace_bound",
-    "worst_trace_change",
 ]
 
 if TYPE_CHECKING:
@@ -62,7 +59,6 @@ if TYPE_CHECKING:
     from flipscope.bounds.pac_bayes.gradients import gradient_blocks, gradient_bound, gradient_sum
     from flipscope.bounds.pac_bayes.grids import Grids
     from flipscope.bounds.pac_bayes.groups import GroupBound, group_bound
-    from flipscope.bounds.pac_bayes.measured import PerturbedLoss, perturbed_loss, worst_trace_change
     from flipscope.bounds.pac_bayes.norms import norm_blocks, norm_bound, older_norm, steps_norm_bound
     from flipscope.bounds.pac_bayes.perturbation import Perturbation, flip_threshold, perturbation_term
     from flipscope.bounds.pac_bayes.steps import ParityFailure, parity_failure, strict_log_failure
@@ -81,7 +77,6 @@ __getattr__, __dir__ = lazily(
         "bounds.pac_bayes.gradients": "gradient_blocks gradient_bound gradient_sum",
         "bounds.pac_bayes.grids": "Grids",
         "bounds.pac_bayes.groups": "GroupBound group_bound",
-        "bounds.pac_bayes.measured": "PerturbedLoss perturbed_loss worst_trace_change",
         "bounds.pac_bayes.norms": "norm_blocks norm_bound older_norm steps_norm_bound",
         "bounds.pac_bayes.perturbation": "Perturbation flip_threshold perturbation_term",
         "bounds.pac_bayes.steps": "ParityFailure parity_failure strict_log_failure",

@@ -8,7 +8,6 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from flipscope.basics.errors import InputError
 from flipscope.bounds.pac_bayes.alquier import (
-    MESH,
     Setting,
     bound_at,
     closed_sigma,
@@ -97,7 +96,8 @@ def class_bound(
                   numbers by sigma, or a function; "analytic" takes Thm 17's
     tight         `gradient_sum` in the place of G_u
     mend, strict  see `perturbation_term`; strict also halves P, as (2 G_u + P) / 2 says
-    sigma         instead of the best: in closed form without P, on the mesh where P is known on one, else by SciPy
+    sigma         instead of the best: in closed form where P does not depend on it, among those that P is known at,
+                  else by SciPy
 
     >>> found = class_bound(10, 2, 20, 1_000_000)
     >>> round(found.bound, 4), found.vacuous, found.samples_needed
@@ -122,16 +122,15 @@ def class_bound(
         return at**2 * (gradient + share * added(at))
 
     def best(given: Setting) -> float:
-        if sigma is not None:
-            return sigma
         if form == "truncated":
             return closed_sigma(given, gradient)
-        if form == "semi-analytic" and not callable(perturbation):
-            # One number holds at any sigma, as far as anybody knows.
-            return mesh_sigma(given, sharpness, tuple(perturbation) if isinstance(perturbation, Mapping) else MESH)
+        if isinstance(perturbation, Mapping):
+            return mesh_sigma(given, sharpness, tuple(perturbation))
+        if perturbation is not None and not callable(perturbation):
+            return closed_sigma(given, gradient + share * perturbation)
         return scipy_sigma(given, sharpness)
 
-    at = best(setting)
+    at = best(setting) if sigma is None else sigma
     needed = fewest_samples(lambda m: _with(setting, m, sharpness, best), level)
     bound = bound_at(setting, sharpness, at)
     assumptions = [DOMINATED, SUBGAUSSIAN]

@@ -83,7 +83,7 @@ def parity_failure(
     log_probability = (
         prefactor - samples / (8 * subgaussian**2) + samples * at**2 * trace / (4 * subgaussian**2) + size / (2 * at**2)
     )
-    # With the best sigma and P = 0 it is prefactor - u^2 / 8 + sqrt(G L) u, u = sqrt(m) / Sigma: negative beyond a root.
+    # With the best sigma and P = 0 prefactor - u^2 / 8 + sqrt(G L) u, u = sqrt(m) / Sigma, below 0 beyond a root.
     both = gradient * size
     root = 4 * (math.sqrt(both) + math.sqrt(both + prefactor / 2))
     needed = math.floor((subgaussian * root) ** 2) + 1

@@ -19,7 +19,6 @@ from torch import nn
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import Seed, generators
-from flipscope.bounds.pac_bayes.checks import check_finite_positive
 from flipscope.models.moving import Moving
 from flipscope.models.parameters import Choice, chosen
 from flipscope.probes.asking import Inputs, asked
@@ -65,7 +64,7 @@ def perturbed_loss(
     >>> found.low < found.second_order < found.high  # a linear model has no remainder
     True
     """
-    check_finite_positive("sigma", sigma)
+    _check_sigma(sigma)
     draws = check_count("draws", draws, 2)
     z = NormalDist().inv_cdf((1 + check_confidence(confidence)) / 2)
     (stream,) = generators(seed, 1)
@@ -94,7 +93,7 @@ def worst_trace_change(
     `trace` says what the trace of the loss's Hessian is for the model as it stands; the same probes before and after,
     where it is an estimate, leave the difference with little noise.
     """
-    check_finite_positive("sigma", sigma)
+    _check_sigma(sigma)
     draws = check_count("draws", draws)
     (stream,) = generators(seed, 1)
     base = float(trace(model))
@@ -106,3 +105,8 @@ def worst_trace_change(
     if not math.isfinite(worst):
         raise InputError(f"the trace is not finite at sigma={sigma:g}: give a smaller one")
     return worst
+
+
+def _check_sigma(sigma: float) -> None:
+    if not (math.isfinite(sigma) and sigma > 0):
+        raise InputError(f"sigma={sigma} must be a positive number")
