@@ -22,8 +22,8 @@ def class_perturbations(
 ) -> list[PerturbedLoss]:
     """What noise adds to the construction of random functions of the class, one each; the largest is P's estimate.
 
-    The remainder of Thm 12 is measured, by perturbed losses: the change of the trace, which the paper takes instead,
-    bounds it from above.
+    The remainder of Thm 12 is measured, by perturbed losses, instead of the change of the trace that the paper takes
+    (`flipscope.probes.perturbed.worst_trace_change`); each is the upper end of its interval.
 
     >>> found = class_perturbations(2, 2, 6, 1e-3, functions=2, draws=5, strings=8)
     >>> max(each.perturbation for each in found) >= 0
