@@ -15,10 +15,10 @@ from flipscope.constructions.fourier import fourier_network
 from flipscope.cube.fourier_sums import parse_sum
 
 
-@pytest.mark.parametrize("length", [4, 5, 6, 8, 16])
+@pytest.mark.parametrize("length", [4, 5, 7, 16])
 def test_every_step_is_the_parity_so_far(length: int) -> None:
-    exhaustive = length <= 8
-    bits = index_bits(0, 1 << length, length) if exhaustive else random_strings(np.random.default_rng(0), 100, length)
+    exhaustive = length <= 7
+    bits = index_bits(0, 1 << length, length) if exhaustive else random_strings(np.random.default_rng(0), 20, length)
     written = write_steps(parity_steps(length), torch.from_numpy(bits)).numpy()
     np.testing.assert_array_equal(written, np.cumsum(bits, axis=1) % 2)
 

@@ -68,12 +68,11 @@ def test_the_classes_of_the_paper(degree: int, sparsity: int) -> None:
     assert network.squared_norm() <= norm_bound(sparsity, degree, 20)
     gradients = squared_gradients(network, STRINGS)
     assert gradients.total.max() <= gradient_bound(sparsity, degree) / 4
-    # What the paper leaves out is in the gradient of F; the first layer's is nearly 0.
-    assert all(
-        gradients.by_name[name].max() <= bound + 0.1
-        for name, bound in gradient_blocks(sparsity, degree).items()
-        if name != "down"
-    )
+    # What the paper leaves out, positions without a set and their logits, is in the first layer's gradient and in F's.
+    for name, bound in gradient_blocks(sparsity, degree).items():
+        most = gradients.by_name[name].max()
+        assert most <= bound if name in ("up", "bias", "read_query_key", "read_value") else True, name
+        assert most <= 1 if name in ("query_key", "value") else True, name
 
 
 def test_a_large_mask_breaks_the_bound_on_the_gradient() -> None:
@@ -147,8 +146,8 @@ def test_trapezoids_that_no_string_needs_can_go() -> None:
 def test_random_projections_are_better_the_wider_they_are() -> None:
     f = random_sum(8, 3, 2, seed=1)
     errors = [
-        np.mean([check_network(fourier_network(f, code_width=width, seed=s), f).attention for s in range(4)])
-        for width in (8, 64, 512)
+        np.mean([check_network(fourier_network(f, code_width=width, seed=s), f).attention for s in range(3)])
+        for width in (8, 64, 256)
     ]
     assert errors[0] > errors[1] > errors[2]
     assert projection_width(20) == 20

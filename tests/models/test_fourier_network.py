@@ -104,7 +104,7 @@ def test_numbers_and_parameters_are_counted() -> None:
     network = CONFIG.network()
     assert sum(each.numel() for each in network.state_dict().values()) == CONFIG.numbers()
     assert math.isclose(
-        network.squared_norm(), sum(float(p.square().sum()) for p in network.parameters()), rel_tol=1e-5
+        network.squared_norm(), sum(float(p.detach().square().sum()) for p in network.parameters()), rel_tol=1e-5
     )
     assert all(each.is_meta for each in CONFIG.network(seed=None).parameters())
 

@@ -29,19 +29,16 @@ def exact_trace(model: nn.Module, bits: Tensor, targets: Tensor) -> float:
         given = {name: part.view(shape) for name, part, shape in zip(names, parts, shapes, strict=True)}
         return (torch.func.functional_call(model, given, (bits,)) - targets).square().mean()
 
-    gradient = torch.func.grad(loss)
-    total = 0.0
-    for number in range(len(flat)):
-        direction = torch.zeros_like(flat)
-        direction[number] = 1
-        total += float(torch.func.jvp(gradient, (flat,), (direction,))[1][number])
-    return total
+    flat.requires_grad_()
+    (gradient,) = torch.autograd.grad(loss(flat), flat, create_graph=True)
+    columns = (torch.autograd.grad(entry, flat, retain_graph=True)[0] for entry in gradient)
+    return sum(float(column[number]) for number, column in enumerate(columns))
 
 
 def test_they_are_those_of_autograd() -> None:
     model = Transformer(encoder(width=8, layers=1), seed=1)
     bits = np.random.default_rng(0).integers(0, 2, (5, 7)).astype(np.uint8)
-    found = squared_gradients(model, bits, batch=2)
+    found = squared_gradients(model, bits)
     for number, row in enumerate(torch.from_numpy(bits)):
         model.zero_grad()
         model(row[None]).sum().backward()
@@ -85,11 +82,11 @@ class Product(nn.Module):
 
 def test_the_interval_covers_the_truth_remainder_and_all() -> None:
     sigma, truth, hits = 0.5, 0.34 * 0.25 + 0.0625, 0
-    for seed in range(60):
-        found = perturbed_loss(Product(), np.ones((1, 1)), sigma, draws=400, seed=seed)
+    for seed in range(30):
+        found = perturbed_loss(Product(), np.ones((1, 1)), sigma, draws=200, seed=seed)
         hits += found.low <= truth <= found.high
         assert found.second_order == pytest.approx(0.34 * 0.25)
-    assert hits >= 51  # of 57 expected, where a mean of so many is nearly normal
+    assert hits >= 24  # of 28 expected, where a mean of so many is nearly normal
 
 
 def test_the_change_of_the_trace_is_the_largest_of_its_draws() -> None:

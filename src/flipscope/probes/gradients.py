@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor, nn
 
-from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
+from flipscope.flips.engine import number_type, usual_inputs
 from flipscope.models.modes import eval_mode
 from flipscope.models.parameters import Choice, chosen
 from flipscope.probes.asking import Inputs, as_inputs
@@ -34,9 +34,7 @@ class SquaredGradients:
         return 2 * float(self.total.mean())
 
 
-def squared_gradients(
-    model: nn.Module, inputs: Inputs, *, parameters: Choice = None, batch: int = 64
-) -> SquaredGradients:
+def squared_gradients(model: nn.Module, inputs: Inputs, *, parameters: Choice = None) -> SquaredGradients:
     """The squared gradients of a model with one output per string, string by string.
 
     >>> model = nn.Linear(3, 1, bias=False)
@@ -45,29 +43,16 @@ def squared_gradients(
     """
     moved = chosen(model, parameters)
     (given,) = as_inputs(model, inputs)
-    check_count("batch", batch)
-    if not given.is_floating_point():
-        given = given.to(next(model.parameters()).dtype) if not _looks_up(model) else given
-    elif not _looks_up(model):
-        given = given.to(next(model.parameters()).dtype)
-    fixed = {name: each.detach() for name, each in model.named_parameters() if name not in moved}
-    fixed |= dict(model.named_buffers())
-
-    def output(numbers: dict[str, Tensor], row: Tensor) -> Tensor:
-        found = torch.func.functional_call(model, {**fixed, **numbers}, (row[None],))
-        if not isinstance(found, Tensor) or found.numel() != 1:
-            raise InputError("the model must give one number per string for its squared gradients")
-        return found.reshape(())
-
-    each_row = torch.func.vmap(torch.func.grad(output), in_dims=(None, 0))
-    numbers = {name: each.detach() for name, each in moved.items()}
-    parts: dict[str, list[Tensor]] = {name: [] for name in numbers}
-    with eval_mode(model):
-        for start in range(0, len(given), batch):
-            for name, gradient in each_row(numbers, given[start : start + batch]).items():
-                parts[name].append(gradient.double().square().flatten(1).sum(dim=1))
-    return SquaredGradients({name: torch.cat(rows).cpu().numpy() for name, rows in parts.items()})
-
-
-def _looks_up(model: nn.Module) -> bool:
-    return any(isinstance(module, nn.Embedding) for module in model.modules())
+    if usual_inputs(model) == "floats":
+        given = given.to(number_type(model))
+    found = {name: np.zeros(len(given)) for name in moved}
+    with eval_mode(model), torch.enable_grad():
+        for number, row in enumerate(given):
+            output = model(row[None])
+            if not isinstance(output, Tensor) or output.numel() != 1:
+                raise InputError("the model must give one number per string for its squared gradients")
+            gradients = torch.autograd.grad(output.sum(), list(moved.values()), allow_unused=True)
+            for name, gradient in zip(moved, gradients, strict=True):
+                if gradient is not None:
+                    found[name][number] = float(gradient.double().square().sum())
+    return SquaredGradients(found)
