@@ -125,8 +125,8 @@ def test_probes_ask_it_like_any_module(config: AttentionNetworkConfig) -> None:
     np.testing.assert_allclose(flipscope.influences(model, BITS.numpy()), np.stack(moved, axis=1), atol=1e-12)
     assert recognition(model, table, float(abs(logits).min())).correct == 32
     np.testing.assert_allclose(spectrum(model, 5).logits, logits, rtol=1e-12)
-    assert flipscope.sharpness(model, BITS.numpy(), std=0.1, draws=3).value > 0
-    with pytest.raises(InputError, match="norm"):
+    assert flipscope.sharpness(model, BITS.numpy(), std=0.1, draws=3).value.value > 0
+    with pytest.raises(InputError, match="no nn.LayerNorm"):
         flipscope.blowup(model, BITS.numpy())  # it has none
 
 

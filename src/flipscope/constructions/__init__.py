@@ -1,1 +1,1 @@
-"""Weights written down: networks that compute a given function by construction."""
+"""Networks whose weights are written down instead of learned, with what can be proven of them."""

@@ -1,0 +1,145 @@
+"""flipscope construct: an attention network written down for a function of few bits, with its error and its norms."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flipscope.basics.checks import check_count
+from flipscope.basics.errors import InputError
+from flipscope.cli.common import print_json
+from flipscope.cube.expression import parse
+
+if TYPE_CHECKING:
+    from flipscope.cube.functions import BooleanFunction
+
+EXAMPLES = """
+  flipscope construct "x3 & x7 & x11" --length 64 --check
+  flipscope construct "x3 & x7 & x11" --length 1000 --mapping bag --json
+  flipscope construct "x1 ^ (x2 & x5)" --length 16 --heads 3 --basis random --seed 1 --check
+  flipscope construct "maj(x1..x3)" --length 40 --positions 3,17,25 -o majority.safetensors
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What it takes."""
+    parser.add_argument("expression", metavar="EXPR", help='that depends on few bits, such as "x3 & x7 & x11"')
+    parser.add_argument("--length", type=int, metavar="T", help="bits of a string (default: as many as it uses)")
+    parser.add_argument("--positions", metavar="I", help="put the expression's bits at these positions, such as 3,7,11")
+    parser.add_argument(
+        "--mapping",
+        choices=("deterministic", "trainable", "bag"),
+        default="deterministic",
+        help="how bits become vectors (default deterministic)",
+    )
+    parser.add_argument(
+        "--heads", default="1", metavar="H", help="1, or s for one per bit that matters (default 1), or that number"
+    )
+    parser.add_argument("--gamma", type=float, metavar="G", help="the heads' error is G/4 at most (default: by lemma)")
+    parser.add_argument(
+        "--basis",
+        default="orthonormal",
+        metavar="B",
+        help="orthonormal, random, or a .npy or text file of unit vectors",
+    )
+    parser.add_argument("--width", type=int, metavar="D", help="of the vectors (default: as small as the lemma allows)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of a random basis (default 0)")
+    parser.add_argument("--general", action="store_true", help="treat a symmetric function like any other")
+    parser.add_argument("--as-printed", action="store_true", help="take the paper's formulas with their slips")
+    parser.add_argument("--check", action="store_true", help="ask all strings of up to 16 bits and compare")
+    parser.add_argument("-o", "--output", metavar="FILE", help="save the model, for every other command")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write a network down and say what is certain of it."""
+    if arguments.length is not None:
+        check_count("length", arguments.length)
+    if arguments.gamma is not None and not 0 < arguments.gamma <= 1:
+        raise InputError(f"gamma={arguments.gamma:g} must be above 0 and at most 1")
+    f = _function(arguments)
+    basis = _basis(arguments.basis)
+
+    from flipscope.constructions.sparse_variables.build import MOST_CHECKED, construct
+    from flipscope.constructions.sparse_variables.functions import sparse_function
+
+    sparse = sparse_function(f)
+    built = construct(
+        sparse,
+        arguments.mapping,
+        heads=_heads(arguments.heads, sparse.sparsity),
+        gamma=arguments.gamma,
+        basis=basis,
+        width=arguments.width,
+        seed=arguments.seed,
+        general=True if arguments.general else None,
+        as_printed=arguments.as_printed,
+    )
+    document: dict[str, Any] = {"function": arguments.expression, **built.as_json()}
+    if arguments.check:
+        check: dict[str, Any] = {"strings": None, "error": None, "difference": None, "answer_error": None}
+        if sparse.length <= MOST_CHECKED:
+            all_of = built.enumerate()
+            difference = abs(all_of.error - built.error)
+            check = {
+                "strings": all_of.strings,
+                "error": all_of.error,
+                "difference": difference,
+                "answer_error": all_of.answer_error,
+            }
+        document["check"] = check
+    if arguments.output is not None:
+        from flipscope.models.checkpoint import save
+
+        save(built.model, arguments.output, {"construction": f"{arguments.expression}, {built.lemma}"})
+        document["model"] = arguments.output
+    if arguments.json:
+        print_json(document)
+        return 0
+    from flipscope.report.constructions import construction_page
+    from flipscope.report.terminal import show
+
+    show(construction_page(arguments.expression, document))
+    return 0
+
+
+def _function(arguments: argparse.Namespace) -> BooleanFunction:
+    """The function on strings of the length, its bits at the positions that were given."""
+    if arguments.positions is None:
+        return parse(arguments.expression, arguments.length)
+    inner = parse(arguments.expression)
+    length = check_count("length", inner.n if arguments.length is None else arguments.length)
+    try:
+        given = [int(place) for place in arguments.positions.split(",")]
+    except ValueError:
+        raise InputError(f"positions={arguments.positions!r} must be numbers from 1, such as 3,7,11") from None
+    if len(given) != inner.n or inner.n > length:
+        raise InputError(f"the expression has {inner.n} bits: give as many positions, in a length of at least that")
+    if len(set(given)) != len(given) or not all(1 <= place <= length for place in given):
+        raise InputError(f"positions={arguments.positions} must be different numbers from 1 to {length}")
+    return inner.extend(length, [place - 1 for place in given])
+
+
+def _heads(text: str, sparsity: int) -> int:
+    if text == "s":
+        return sparsity
+    if not text.isdigit():
+        raise InputError(f"heads={text!r} must be 1, s or {sparsity}")
+    return int(text)
+
+
+def _basis(text: str) -> str | NDArray[np.float64]:
+    """The name of a basis, or the matrix in a file."""
+    if text in ("orthonormal", "random"):
+        return text
+    path = Path(text)
+    if not path.is_file():
+        raise InputError(f"basis={text!r} is neither orthonormal, random nor a file")
+    try:
+        found = np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.loadtxt(path, ndmin=2)
+        return np.asarray(found, np.float64)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path} cannot be read as a matrix: {error}") from error

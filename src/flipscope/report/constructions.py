@@ -1,0 +1,62 @@
+"""The terminal page of a network that was written down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from flipscope.report.models import facts, note, panel
+
+_MAPPINGS = {
+    "deterministic": "bits added to fixed positions",
+    "trainable": "bits added to chosen positions",
+    "bag": "bits times fixed vectors",
+}
+
+
+def construction_page(name: str, document: dict[str, Any]) -> RenderableType:
+    """The page of ``flipscope construct``."""
+    relevant = ", ".join(f"x{place}" for place in document["positions"])
+    limit = "at most" if document["error_holds"] else "ABOVE"
+    rows = [
+        ("depends on", f"{relevant} of {document['length']:,} bits"),
+        ("inputs", f"{_MAPPINGS[document['mapping']]}, width {document['width']:,}, Delta {document['coherence']:.4g}"),
+        ("heads", f"{document['heads']} of size {document['head_size']}, {_lemma(document)}"),
+        ("gamma, R, gap", f"{document['gamma']:.6g}, {document['R']:.6f}, {document['gap']:.4g}"),
+        ("certified error", f"{document['certified_error']:.7g}, {limit} gamma/4 = {document['error_limit']:.4g}"),
+    ]
+    if document["hidden"]:
+        widths = ", ".join(f"{width:,}" for width in document["hidden"])
+        said = "exact" if document["exact"] else "NOT exact"
+        rows += [
+            ("hidden widths", widths),
+            ("after the MLP", f"{said}: {document['answer_error']:.2g} from f at the strings that tell most"),
+        ]
+    if "check" in document:
+        rows.append(("all strings", _checked(document["check"])))
+    table = Table(box=None, padding=(0, 1), header_style="bold")
+    for heading in ("norm", "actual", "promised", "printed in the paper", ""):
+        table.add_column(heading, justify="left" if heading in ("norm", "") else "right", no_wrap=True)
+    for norm in document["norms"]:
+        printed = "–" if norm["printed"] is None else f"{norm['printed']:.6g}"
+        broken = "" if norm["holds"] else "exceeded"
+        table.add_row(norm["name"], f"{norm['actual']:.6g}", f"{norm['promised']:.6g}", printed, broken)
+    told = note("Frobenius norms of W_Q to W_C (largest head), sum of lengths of P, largest entries of W_1, W_2 and w.")
+    return panel(name, [facts(rows), Text(), table, Text(), told])
+
+
+def _lemma(document: dict[str, Any]) -> str:
+    said = document["lemma"].replace("ours", "not in the paper")
+    if said[0] == "B":
+        said = f"Lemma {said}"
+    return f"{said}, as printed" if document["as_printed"] else said
+
+
+def _checked(check: dict[str, Any]) -> str:
+    if check["strings"] is None:
+        return "too many to ask; the certificate covers them all"
+    answer = "" if check["answer_error"] is None else f", f {check['answer_error']:.2g} away at most"
+    return f"{check['strings']:,} asked: error {check['error']:.7g}, {check['difference']:.1g} from certified{answer}"
