@@ -203,7 +203,8 @@ def test_theorem_4_2_with_covers_of_matrices_is_corollary_4_4(width, radius, eps
         radius=radius,
     )
     special = heads_cover([HeadNorms(score, value)], radius=radius).size(eps, samples, length, "rows")
-    assert general / ROUNDING <= special <= 1.03 * general  # A.8's split leaves the logarithms out
+    # The one searches shares on a grid, the other takes A.8's, which leaves logarithms out.
+    assert 0.999 * general <= special <= 1.03 * general
 
 
 @pytest.mark.parametrize("count", [4, 64])

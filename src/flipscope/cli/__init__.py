@@ -30,6 +30,7 @@ EXAMPLES = """examples:
   flipscope sensitivity MODEL.safetensors         the sensitivity spectrum of a saved transformer
   flipscope bounds MODEL.safetensors              what the theorems say of it, and where they are vacuous
   flipscope construct "x3 & x7 & x11" --length 64 weights written down, with proven error and norms
+  flipscope bound covering MODEL.safetensors      what covering numbers promise of its loss on new strings
   flipscope studies                               the experiments of the papers
   flipscope run random-init                       run one: figures, verdicts, resumable
   flipscope report -o report.html                 everything that was measured on one page

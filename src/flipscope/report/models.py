@@ -138,27 +138,21 @@ def covering_page(name: str, found: CoveringSummary) -> RenderableType:
     )
     parts: list[RenderableType] = [kind + Text(f": {said}", style="not bold default"), Text()]
     if found.broken:
-        parts += [
-            Text("The theorem does not speak of this model, which has"),
-            *(Text(f"- {each}") for each in found.broken),
-        ]
-        parts.append(Text())
+        listed = [Text(f"- {each}") for each in found.broken]
+        parts += [Text("The theorem does not speak of this model, which has"), *listed, Text()]
+    names = ("gap at most", "holds anyway", "here it") if found.is_bound else ("score", "of at most", "as a bound it")
     table = Table(box=None, padding=(0, 1), header_style="bold")
-    for heading in ("form", "ln N at eps 1", "gap at most", "trivially", "here it", "says something from m"):
-        table.add_column(
-            heading, justify="left" if heading in ("form", "here it") else "right", no_wrap=heading != "form"
-        )
+    for heading in ("form", "ln N at eps 1", *names, "not vacuous from m"):
+        left = heading in ("form", names[2])
+        table.add_column(heading, justify="left" if left else "right", no_wrap=heading != "form")
+    verb = "" if found.is_bound else "would be "
     for row in (each.as_json() for each in found.bounds):
-        told = Text("is vacuous", style="yellow") if row["vacuous"] else Text("says something", style="green")
+        says = Text(f"{verb or 'is '}vacuous", style="yellow")
+        if not row["vacuous"]:
+            says = Text("says something", style="green") if found.is_bound else Text("would say something")
         needed = row["log10_samples_needed"]
-        table.add_row(
-            row["what"],
-            _size(None, row["log10_capacity"]),
-            f"{row['gap']:.4g}",
-            f"{row['trivial']:.4g}",
-            told,
-            "never" if needed is None else f"10^{needed:.3g}",
-        )
+        capacity, told = _size(None, row["log10_capacity"]), "never" if needed is None else f"10^{needed:.3g}"
+        table.add_row(row["what"], capacity, f"{row['gap']:.4g}", f"{row['trivial']:.4g}", says, told)
     norms = f"||w|| = {found.norms.readout:.4g}, inputs of norm {found.norms.radius:.4g} at most"
     parts += [table, Text(), note(f"{norms}; norms are rounded up, since they were not fixed before training.")]
     return panel(name, parts)

@@ -56,7 +56,7 @@ class MatrixNorms:
         True
         """
         # right = Q R with orthonormal columns of Q, which change no norm of a row.
-        own, other = _matrix("a matrix", left), np.linalg.qr(_matrix("a matrix", right), mode="r")
+        own, other = _matrix("a matrix", left), np.asarray(np.linalg.qr(_matrix("a matrix", right), mode="r"))
         if own.shape[1] != other.shape[1]:
             raise InputError(f"W_Q has {own.shape[1]} columns and W_K {other.shape[1]}: they must be as many")
         return cls.of(own @ other.T)

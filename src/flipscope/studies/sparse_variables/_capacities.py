@@ -24,6 +24,7 @@ from flipscope.bounds.covering import (
     norms_of,
     summary,
 )
+from flipscope.constructions.sparse_variables import construct
 from flipscope.cube.expression import parse
 from flipscope.data.languages import LabelledStrings, draw
 from flipscope.models.attention_network import AttentionNetwork
@@ -37,8 +38,10 @@ MAPPINGS: tuple[Mapping, ...] = ("deterministic", "bag")
 WIDTH, SAMPLES, HEADS = 64, 100, 4
 FUNCTION = "x1 & x2 & x3"
 TEST = 4_000  # strings on which the loss of a trained network is measured
+STRINGS = 500  # of these that are asked together
 RATE = 0.01
 PERTURBED_WIDTH, TOKENS = 3, 4
+LONGEST_BUILT = 256  # bits, beyond which norms of constructions are known without their matrices
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,14 @@ class Constructed(lab.Trial):
 
     mapping: Mapping
     length: int
+    relevant: int
+
+
+@dataclass(frozen=True)
+class Limit(lab.Trial):
+    """The same head at lengths beyond all bounds, where constants do not count: T = 2^512 and 2^1024."""
+
+    mapping: Mapping
     relevant: int
 
 
@@ -100,23 +111,47 @@ def formula(trial: Formula) -> dict[str, float]:
     return {"log_size": size, "log_order": found.log_order()}
 
 
-def constructed_head(mapping: Mapping, length: int, relevant: int) -> tuple[HeadNorms, float]:
+def constructed_head(mapping: Mapping, log_length: float, width: int, relevant: int) -> tuple[HeadNorms, float]:
     """The norms of B.2 and B.4, one head with W_C joined to W_V, and B_X: all matrices have rank 1."""
     if mapping == "deterministic":  # R v_CLS (sum of v_i)', E_1 - E_0
-        reach, size, radius = math.log(8 * length / min(1.0, 2 / relevant)), math.sqrt(2), math.sqrt(2)
-        score, width = reach * math.sqrt(relevant), length + 3
+        reach, size, radius = log_length + math.log(8 / min(1.0, 2 / relevant)), math.sqrt(2), math.sqrt(2)
+        score = reach * math.sqrt(relevant)
     else:  # R v_CLS (sum of v_i + v_CLS)', sum of v_i - v_CLS
-        reach, size, radius = math.log(8 * length * relevant**2), math.sqrt(relevant + relevant**2), 1.0
-        score, width = reach * math.sqrt(relevant + 1), length + 1
+        reach, size, radius = log_length + math.log(8 * relevant**2), math.sqrt(relevant + relevant**2), 1.0
+        score = reach * math.sqrt(relevant + 1)
     return HeadNorms(MatrixNorms(width, *[score] * 3), MatrixNorms(1, *[size] * 3)), radius
+
+
+def built_head(mapping: Mapping, length: int, relevant: int) -> tuple[HeadNorms, float]:
+    """The same from the weights of the network that is written down for an AND."""
+    function = " & ".join(f"x{place + 1}" for place in range(relevant))
+    model = construct(parse(function, length), mapping, mlp=False).model
+    (head,) = model.heads(0)
+    query, key, value, mix = (part.detach().numpy() for part in (head.query, head.key, head.value, head.mix))
+    joined = (value @ mix)[:, :1]  # the others are 0, and w reads the first
+    return HeadNorms.of(query, key, joined), norms_of(model, length).radius
 
 
 def constructed(trial: Constructed) -> dict[str, float]:
     """ln N of the class that holds the construction, at eps = 1, by both forms of Lem 4.5."""
-    head, radius = constructed_head(trial.mapping, trial.length, trial.relevant)
+    if trial.length <= LONGEST_BUILT:
+        head, radius = built_head(trial.mapping, trial.length, trial.relevant)
+    else:
+        width = trial.length + (3 if trial.mapping == "deterministic" else 1)
+        head, radius = constructed_head(trial.mapping, math.log(trial.length), width, trial.relevant)
     cover = heads_cover([head], radius=radius)
     sizes = {form: cover.log_size(0.0, math.log(SAMPLES), trial.length, form).item() for form in ("rows", "sums")}
-    return {"log_rows": sizes["rows"], "log_sums": sizes["sums"], "score_norm": head.score.spectral}
+    return {"log_rows": sizes["rows"], "log_sums": sizes["sums"]}
+
+
+def limit(trial: Limit) -> dict[str, float]:
+    """The power of ln T in the order of ln N by sums of norms, between the two lengths."""
+    logs, orders = [512 * math.log(2), 1024 * math.log(2)], []
+    for log_length in logs:
+        head, radius = constructed_head(trial.mapping, log_length, 1, trial.relevant)  # rows do not count in sums
+        order = heads_cover([head], radius=radius).log_order("sums")
+        orders.append(order + math.log(math.log(SAMPLES) + log_length))
+    return {"power": (orders[1] - orders[0]) / math.log(logs[1] / logs[0])}
 
 
 def perturbed(trial: Perturbed) -> dict[str, float]:
@@ -125,9 +160,9 @@ def perturbed(trial: Perturbed) -> dict[str, float]:
     config = AttentionNetworkConfig(
         length=TOKENS, width=PERTURBED_WIDTH, layers=2, activation="relu", normalise=True, mapping="bag", basis="random"
     )
+    ours, theirs = (AttentionNetwork(config, dtype=torch.float64) for _ in range(2))
     over: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(trial.pairs):
-        ours, theirs = (AttentionNetwork(config, dtype=torch.float64) for _ in range(2))
         for layer in range(2):
             size, step = 10 ** rng.uniform(-1, 1), 10 ** rng.uniform(-3, 0)
             for name in ("query", "key", "value", "mix"):
@@ -216,7 +251,8 @@ def trained(trial: Trained) -> dict[str, float | None]:
 
 @torch.no_grad()
 def _losses(model: AttentionNetwork, strings: LabelledStrings) -> tuple[float, float]:
-    logits = model(torch.from_numpy(strings.bits.copy())).double()
+    parts = torch.from_numpy(strings.bits.copy()).split(STRINGS)
+    logits = torch.cat([model(part) for part in parts]).double()
     labels = torch.from_numpy(strings.labels.astype(np.float64))
     loss = binary_cross_entropy_with_logits(logits, labels)
     return float(loss), float(((logits > 0) == (labels > 0)).double().mean())

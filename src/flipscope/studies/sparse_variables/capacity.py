@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import flipscope.lab as lab
 from flipscope.studies.sparse_variables._capacities import (
@@ -11,17 +12,26 @@ from flipscope.studies.sparse_variables._capacities import (
     TEST,
     Constructed,
     Formula,
+    Limit,
     Perturbed,
     Trained,
     constructed,
     formula,
+    limit,
     perturbed,
     trained,
 )
 from flipscope.studies.sparse_variables._capacity_claims import AXES, claims, panels
 
-AnyTrial = Formula | Constructed | Perturbed | Trained
-KINDS = {Formula: "formula", Constructed: "constructed", Perturbed: "perturbed", Trained: "trained"}
+AnyTrial = Formula | Constructed | Limit | Perturbed | Trained
+MEASURES: dict[type[lab.Trial], Callable[..., lab.Outcome]] = {
+    Formula: formula,
+    Constructed: constructed,
+    Limit: limit,
+    Perturbed: perturbed,
+    Trained: trained,
+}
+RELEVANT = (2, 3, 4, 5, 6)  # bits of the constructions
 USUAL = {"length": 50, "samples": 100, "width": 32, "layers": 1}
 
 
@@ -36,18 +46,19 @@ class Capacity(lab.Study):
         "L = {layers}, one choice at a time, {seeds} seeds of {steps} steps",
         smoke=(
             0.05,
-            {"log_length": 8, "pairs": 10, "length": (10,), "samples": (20,), "width": (16,), "layers": (1,),
+            {"log_length": 8, "pairs": 10, "length": (20,), "samples": (20,), "width": (16,), "layers": (1,),
              "seeds": 1, "steps": 3},
         ),
         laptop=(
-            8,
+            6,
             {"log_length": 17, "pairs": 4_000, "length": (20, 50, 100, 200), "samples": (50, 100, 200, 400),
              "width": (16, 32, 64), "layers": (1, 2, 3), "seeds": 8, "steps": 500},
         ),
         paper=(
             3_000,
             {"log_length": 20, "pairs": 40_000, "length": (50, 100, 200, 400, 800),
-             "samples": (50, 100, 200, 500, 1_000), "width": (16, 32, 64, 128), "layers": (1, 2, 3, 4), "seeds": 50, "steps": 5_000},
+             "samples": (50, 100, 200, 500, 1_000), "width": (16, 32, 64, 128), "layers": (1, 2, 3, 4),
+             "seeds": 50, "steps": 5_000},
         ),
     )  # fmt: skip
     deviations = lab.deviations(
@@ -65,22 +76,19 @@ class Capacity(lab.Study):
         lengths = [2**power for power in range(4, plan["log_length"] + 1)]
         formulas = [Formula(result, length) for result in RESULTS for length in lengths]
         deep = [Formula("Thm A.17", lengths[0], layers) for layers in range(2, 7)]
-        made = [Constructed(*each) for each in itertools.product(MAPPINGS, lengths, (2, 3, 4, 5, 6))]
+        made = [Constructed(*each) for each in itertools.product(MAPPINGS, lengths, RELEVANT)]
+        limits = [Limit(*each) for each in itertools.product(MAPPINGS, RELEVANT)]
         pairs = [Perturbed(seed, plan["pairs"] // 10) for seed in range(10)]
         shapes = [USUAL | {axis: value} for axis in AXES for value in plan[axis]]
         chosen = {tuple(shape.values()): shape for shape in shapes}.values()
         models = [Trained(**shape, seed=seed, steps=plan["steps"]) for shape in chosen for seed in range(plan["seeds"])]
-        return [*formulas, *deep, *made, *pairs, *models]
+        return [*formulas, *deep, *made, *limits, *pairs, *models]
 
     def measure(self, trial: AnyTrial, progress: lab.Progress) -> lab.Outcome:
-        if isinstance(trial, Formula):
-            return formula(trial)
-        if isinstance(trial, Constructed):
-            return constructed(trial)
-        return perturbed(trial) if isinstance(trial, Perturbed) else trained(trial)
+        return MEASURES[type(trial)](trial)
 
     def row(self, trial: AnyTrial, outcome: lab.Outcome) -> lab.Row:
-        return {"kind": KINDS[type(trial)], **super().row(trial, outcome)}
+        return {"kind": type(trial).__name__.lower(), **super().row(trial, outcome)}
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:
         return panels(table)

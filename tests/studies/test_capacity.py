@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from studies.harness import run
+
+from flipscope.lab import Rows
+from flipscope.studies.sparse_variables._capacities import (
+    MAPPINGS,
+    RESULTS,
+    Formula,
+    Limit,
+    Perturbed,
+    built_head,
+    constructed_head,
+    formula,
+    limit,
+    perturbed,
+)
+from flipscope.studies.sparse_variables._capacity_claims import FEWEST_MODELS
+from flipscope.studies.sparse_variables.capacity import STUDY
+
+CLAIMS = {claim.name: claim for claim in STUDY.claims}
+LENGTHS = (16, 256, 4096)
+
+
+def verdict(name: str, rows: Any) -> str:
+    return CLAIMS[name].judge(Rows.of(rows)).verdict
+
+
+def lengths(size, results=RESULTS, over=LENGTHS) -> list[dict[str, Any]]:
+    common = {"kind": "formula", "layers": 1}
+    return [
+        {**common, "result": result, "length": length, "log_size": math.log(size(length))}
+        for result in results
+        for length in over
+    ]
+
+
+def test_growth_with_the_length() -> None:
+    name = "log T at fixed norms"
+    assert verdict(name, lengths(lambda length: 1e6 * math.log(1e3 * length))) == "reproduced"
+    assert verdict(name, lengths(lambda length: length**0.5)) == "contradicted"
+    odd = [*lengths(math.log, RESULTS[1:]), *lengths(lambda length: length, RESULTS[:1])]
+    assert verdict(name, odd) == "contradicted"
+    assert verdict(name, lengths(lambda length: 1e6 * math.log(1e3 * length), over=LENGTHS[:2])) == "undecided"
+    assert verdict(name, lengths(lambda length: 1e6 * math.log(1e3 * length), RESULTS[1:])) == "undecided"
+
+
+def made(size, relevant=(2, 3, 4), mappings=MAPPINGS) -> list[dict[str, Any]]:
+    return [
+        {"kind": "constructed", "mapping": mapping, "length": length, "relevant": bits}
+        | {name: math.log(size(length, bits)) for name in ("log_sums", "log_rows")}
+        for mapping in mappings
+        for length in LENGTHS
+        for bits in relevant
+    ]
+
+
+def test_growth_of_the_constructions() -> None:
+    once, kept = (next(n for n in CLAIMS if n.startswith(start)) for start in ("log T for", "Lem 4.5 as"))
+    by_log, by_cube = made(lambda length, _: math.log(length) ** 0.9), made(lambda length, s: s * math.log(length) ** 3)
+    wild, unsure = made(lambda length, _: length**2.0), made(lambda length, s: math.log(length) ** (s / 2.5))
+    assert [verdict(once, rows) for rows in (by_log, by_cube, unsure)] == ["reproduced", "contradicted", "undecided"]
+    unsure = made(lambda length, s: length ** (s / 5))
+    assert [verdict(kept, rows) for rows in (by_log, wild, unsure)] == ["reproduced", "contradicted", "undecided"]
+    for name in (once, kept):
+        assert verdict(name, made(lambda length, _: length, relevant=(2,))) == "undecided"
+        assert verdict(name, made(lambda length, _: math.log(length) ** 0.9, mappings=MAPPINGS[:1])) == "undecided"
+        assert verdict(name, [{"kind": "formula"}]) == "undecided"
+
+
+def test_growth_in_the_limit() -> None:
+    name = "ln^3 T for the constructions"
+
+    def rows(*powers: float) -> list[dict[str, Any]]:
+        return [{"kind": "limit", "mapping": mapping, "power": power} for mapping in MAPPINGS for power in powers]
+
+    assert verdict(name, rows(2.95, 3.0, 3.05)) == "reproduced"
+    assert verdict(name, rows(1.0, 1.1, 1.0)) == verdict(name, rows(3.3, 3.2, 3.4)) == "contradicted"
+    assert verdict(name, rows(2.8, 3.0, 3.0)) == verdict(name, rows(3.0, 3.0)) == "undecided"
+    assert verdict(name, [{"kind": "formula"}]) == "undecided"
+    for mapping in MAPPINGS:
+        assert limit(Limit(mapping, 3))["power"] == pytest.approx(3, abs=0.1)
+
+
+def test_growth_with_depth() -> None:
+    name = "norms of at most 1 avoid exponential depth"
+
+    def deep(order, most=5):
+        own = {"kind": "formula", "result": "Thm A.17", "length": 16}
+        return [{**own, "layers": layers, "log_order": order(layers)} for layers in range(1, most + 1)]
+
+    assert verdict(name, deep(lambda layers: 2 * math.log(layers))) == "reproduced"
+    assert verdict(name, deep(lambda layers: layers * math.log(25))) == "contradicted"
+    assert verdict(name, deep(lambda layers: layers * math.log(25), most=2)) == "undecided"
+    ours = [
+        {"kind": "formula", **t.content(), **formula(t)} for t in (Formula("Thm A.17", 16, n) for n in (1, 2, 3, 4))
+    ]
+    judged = CLAIMS[name].judge(Rows(ours))
+    assert judged.verdict == "contradicted"
+    assert judged.note == "ratios to L = 1: 1, 58, 1,851, 50,037"
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [("errors pass the layers before, as printed", "broken_printed"), ("errors pass the layers after", "broken")],
+)
+def test_perturbations(name: str, column: str) -> None:
+    def rows(broken: int, pairs: int) -> list[dict[str, Any]]:
+        counts = {"broken": 0, "broken_printed": 0, "worst": 0.5, "worst_printed": 2.0} | {column: broken}
+        return [{"kind": "perturbed", "pairs": pairs, **counts}]
+
+    assert verdict(name, rows(0, 4_000)) == "reproduced"
+    assert verdict(name, rows(1, 4_000)) == "contradicted"
+    assert verdict(name, rows(0, 100)) == "undecided"
+    assert verdict(name, [{"kind": "formula"}]) == "undecided"
+
+
+def models(count: int = 30, **odd: Any) -> list[dict[str, Any]]:
+    usual = {"kind": "trained", "length": 50, "samples": 100, "width": 32, "layers": 1, "log10_needed": 16.0}
+    return [{**usual, "seed": seed, "gap": 0.4, "bound": 0.9, "range": 2.0, **odd} for seed in range(count)]
+
+
+def test_gaps_and_bounds() -> None:
+    name = "no gap above its bound"
+    assert verdict(name, models()) == "reproduced"
+    assert verdict(name, [*models(), *models(1, gap=-1.0)]) == "contradicted"
+    assert verdict(name, models(gap=1.0)) == "contradicted"
+    assert verdict(name, models(FEWEST_MODELS - 1)) == "undecided"
+    assert verdict(name, models(bound=90.0)) == "undecided"  # it says nothing
+    assert verdict(name, [{"kind": "formula"}]) == "undecided"
+    name = "the bound says something of trained networks"
+    assert verdict(name, models()) == "reproduced"
+    assert verdict(name, models(bound=90.0)) == "contradicted"
+    assert verdict(name, models(2, bound=90.0)) == "undecided"
+    assert verdict(name, [*models(), *models(bound=90.0)]) == "undecided"
+    judged = CLAIMS[name].judge(Rows(models(bound=90.0)))
+    assert "bound over gap 225" in judged.note
+    assert "10^16" in judged.note
+
+
+def test_the_gap_by_length() -> None:
+    name = "the measured gap hardly grows with T"
+
+    def by_length(power: float, spread: float = 0.0, seeds: int = 6) -> list[dict[str, Any]]:
+        rng = np.random.default_rng(0)
+        return [
+            {**row, "length": length, "gap": 0.1 * length ** (power + spread * float(rng.normal()))}
+            for length in (20, 50, 100, 200)
+            for row in models(seeds)
+        ]
+
+    assert verdict(name, by_length(0.1)) == "reproduced"
+    assert verdict(name, by_length(1.0)) == "contradicted"
+    assert verdict(name, by_length(0.5, 0.3)) == "undecided"
+    assert verdict(name, by_length(0.1, seeds=3)) == "undecided"
+
+
+def test_perturbations_break_the_printed_product_only() -> None:
+    found = [perturbed(Perturbed(seed, 100)) for seed in range(6)]
+    assert sum(each["broken"] for each in found) == 0
+    assert sum(each["broken_printed"] for each in found) > 0
+    assert max(each["worst_printed"] for each in found) > 1 > max(each["worst"] for each in found)
+
+
+@pytest.mark.parametrize("relevant", [2, 3, 5])
+@pytest.mark.parametrize(("mapping", "more"), [("deterministic", 3), ("bag", 1)])
+def test_norms_of_the_constructions_are_those_of_their_weights(mapping, more: int, relevant: int) -> None:
+    known, radius = constructed_head(mapping, math.log(12), 12 + more, relevant)
+    built, own = built_head(mapping, 12, relevant)
+    assert radius == pytest.approx(own)
+    assert dataclasses.astuple(known.score) == pytest.approx(dataclasses.astuple(built.score))
+    assert dataclasses.astuple(known.value) == pytest.approx(dataclasses.astuple(built.value))
+
+
+def test_smoke_run() -> None:
+    table, judged, figures = run(STUDY, "smoke")
+    verdicts = {claim.name: judgement.verdict for claim, judgement in judged}
+    assert verdicts["log T at fixed norms"] == "reproduced"
+    assert verdicts["log T for the constructions"] == "contradicted"
+    assert verdicts["ln^3 T for the constructions"] == "reproduced"
+    assert verdicts["norms of at most 1 avoid exponential depth"] == "contradicted"
+    assert verdicts["no gap above its bound"] == "undecided"
+    trained = table.where(kind="trained")
+    assert all(row["gap"] == pytest.approx(row["test_loss"] - row["train_loss"]) for row in trained)
+    assert all(row["bound"] > row["range"] > 0 for row in trained)
+    assert [figure.name for figure in figures] == [
+        "capacity",
+        "capacity-constructed",
+        "capacity-gap",
+        "capacity-needed",
+    ]
+
+
+def test_the_scales_share_their_trials() -> None:
+    laptop, paper = STUDY.checked_trials("laptop"), STUDY.checked_trials("paper")
+    assert len(paper) > 1_000
+    assert {type(trial) for trial in laptop} == {type(trial) for trial in paper}
