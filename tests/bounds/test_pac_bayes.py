@@ -215,7 +215,7 @@ def test_one_pass_costs_half_of_t_times_as_much_and_the_papers_t_fails_at_three(
 
 def test_sigma_of_losses() -> None:
     rng = np.random.default_rng(0)
-    normal = rng.normal(1, 0.05, 100_000)
+    normal = rng.normal(1, 0.05, 10_000)
     assert estimated_subgaussian(normal) == pytest.approx(0.05, rel=0.05)
     bits = rng.integers(0, 2, 1000) * 0.3
     assert bits.std() - 1e-12 <= estimated_subgaussian(bits) <= bounded_subgaussian(0.3) * 1.01

@@ -45,6 +45,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--trace", type=float, metavar="TR", help="of its loss's Hessian: a quick bound, not certified")
     group.add_argument("--test", metavar="LOW,HIGH", help="no data: testers find its class; its outputs lie between")
     group.add_argument("--tolerance", type=float, metavar="T", help="with --test: of the degree tester")
+    group.add_argument("--trials", type=int, metavar="K", help="with --test: of it (default: what its guarantee takes)")
+    group.add_argument(
+        "--tail", type=float, default=1e-3, metavar="E", help="with --test: energy outside its sets (default 0.001)"
+    )
     group.add_argument("--seed", type=int, default=0, metavar="S", help="of whatever is random (default 0)")
 
 
@@ -121,6 +125,8 @@ def _of_model(arguments: argparse.Namespace) -> dict[str, Any]:
             samples,
             value_range=_range(arguments.test),
             tolerance=arguments.tolerance,
+            trials=arguments.trials,
+            tail=arguments.tail,
             delta=arguments.delta,
             subgaussian=_subgaussian(arguments),
             seed=arguments.seed,

@@ -36,6 +36,7 @@ def black_box_bound(
     *,
     value_range: Range,
     tolerance: float | None = None,
+    trials: int | None = None,
     indicators: bool = True,
     free: int = 10,
     epsilon: float = 0.1,
@@ -49,6 +50,7 @@ def black_box_bound(
 
     value_range  that its outputs never leave; networks without a norm have no known one
     tolerance    of the degree tester: a network that computes a function only nearly is of no low degree exactly
+    trials       of it, instead of as many as its guarantee takes: a large tolerance has no guarantee
     indicators   the target is a sum of indicators, whose constant is one coefficient more in the usual spectrum
     epsilon      the weight above the degree that is far, `tail` the energy outside the largest coefficients
 
@@ -67,6 +69,7 @@ def black_box_bound(
         output="logit",
         value_range=value_range,
         epsilon=epsilon,
+        trials=trials,
         seed=for_degree,
         **extra,  # type: ignore[arg-type]
     )

@@ -91,16 +91,15 @@ class _Choice:
 
 def _best(setting: Setting, losses: dict[float, float], choices: Grids) -> _Choice:
     """The best of the grid, each choice having its share of delta."""
-    shared = replace(setting, delta=math.exp(math.log(setting.delta) - choices.log_choices))
-    unit = math.sqrt(setting.samples) / setting.subgaussian
-    return min(
-        (
-            _Choice(losses[sigma] + shared.norm_term_at(sigma, multiple * unit), sigma, multiple * unit)
-            for sigma in losses
-            for multiple in choices.multiples
-        ),
-        key=lambda each: each.bound,
-    )
+    sigmas, multiples = np.array(list(losses)), np.array(choices.multiples)
+    complexity = setting.norm / (2 * sigmas**2) + math.log(1 / setting.delta) + choices.log_choices
+    root = math.sqrt(setting.samples)
+    # lambda = multiple sqrt(m) / Sigma, [sigma, multiple]
+    terms = (multiples / 2 + complexity[:, None] / multiples) * (setting.subgaussian / root)
+    bounds = np.array(list(losses.values()))[:, None] + terms
+    row, column = np.unravel_index(int(bounds.argmin()), bounds.shape)
+    lam = float(multiples[column]) * root / setting.subgaussian
+    return _Choice(float(bounds[row, column]), float(sigmas[row]), lam)
 
 
 @dataclass(frozen=True)
