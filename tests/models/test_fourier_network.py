@@ -93,7 +93,7 @@ def test_it_is_probed_like_any_other_model(tmp_path: Path, capsys: pytest.Captur
     assert sensitivity_profile(network, 4, exhaustive=True).strings == 16
     save(network, tmp_path / "model.safetensors")
     assert main(["sensitivity", str(tmp_path / "model.safetensors"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["n"] == 4
+    assert json.loads(capsys.readouterr().out)["length"] == 4
     assert main(["bounds", str(tmp_path / "model.safetensors")]) == 2
     assert "holds a Fourier network" in capsys.readouterr().err
     assert main(["bound", "covering", str(tmp_path / "model.safetensors")]) == 2

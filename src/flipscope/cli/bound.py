@@ -19,7 +19,7 @@ EXAMPLES = """
   flipscope bound pac-bayes model.safetensors --test 0,2 --samples 8192
 
 covering is on the gap between the loss on new strings and on the training strings, pac-bayes on the loss of a network
-with noise on its weights. What the weights say of sensitivity and of single flips is told by flipscope bounds.
+with noise on its weights. What weights say of sensitivity and of single flips is told by flipscope bounds, with an s.
 """
 
 

@@ -24,7 +24,7 @@ class FourierNetwork(nn.Module):
     """The network of a configuration, its parameters drawn by `initialise(self, scheme, seed)`.
 
     With seed=None it has shapes but neither numbers nor memory (PyTorch's meta device). The weights of a function are
-    written by `flipscope.constructions.fourier_network`.
+    written by `flipscope.constructions.fourier.fourier_network`.
 
     >>> model = FourierNetwork(FourierNetworkConfig(length=4, neurons=8))
     >>> model(torch.tensor([[0, 1, 1, 0]])).shape
