@@ -66,6 +66,7 @@ def test_the_syntax(text: str, sets: tuple[tuple[int, ...], ...], weights: tuple
         ("0*x1 + x2", "coefficient of x1 is 0"),
         ("x1x2 + 3*x2x1", "x1x2 is there twice"),
         ("1e999*x1", "finite number"),
+        ("x1 + x" + "1" * 5000, "beyond 999,999,999"),
     ],
 )
 def test_what_means_nothing_is_refused_in_a_sentence(text: str, said: str) -> None:

@@ -58,7 +58,7 @@ def fourier_network(
 
     >>> from flipscope.cube.fourier_sums import parse_sum
     >>> network = fourier_network(parse_sum("0.6*x1x2x3 + 0.8*x3x4x5", 8), mask=40)
-    >>> [round(float(value), 12) for value in network(torch.tensor([[0] * 8, [1] + [0] * 7]))]
+    >>> [round(value, 12) for value in network(torch.tensor([[0] * 8, [1] + [0] * 7])).tolist()]
     [1.4, 0.8]
     """
     plan = _plan(target, grid)

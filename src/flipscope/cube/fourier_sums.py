@@ -127,10 +127,12 @@ def parse_sum(text: str, length: int | None = None) -> FourierSum:
     while text[place:].strip() or not sets:
         found = _TERM.match(text, place)
         assert found is not None  # it matches nothing at all
-        variables = [int(each) for each in _VARIABLE.findall(found["set"])]
+        variables = [int(each) for each in _VARIABLE.findall(found["set"]) if len(each) < 10]
         follows = text[found.end() :].strip()[:1]
         if found.end() == place or (sets and not found["sign"]) or follows not in ("", "+", "-"):
             raise InputError(f"{text!r} is no sum of parities: write for example {EXAMPLE}")
+        if len(variables) < len(_VARIABLE.findall(found["set"])):
+            raise InputError(f"{text!r} names a position beyond 999,999,999: name smaller ones")
         if not variables:
             if found["weight"] is None:
                 raise InputError(f"{text!r} is no sum of parities: write for example {EXAMPLE}")

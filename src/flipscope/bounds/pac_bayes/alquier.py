@@ -18,12 +18,16 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
-from flipscope.bounds.pac_bayes.checks import check_delta, check_finite_positive, check_not_negative
+from flipscope.bounds.pac_bayes.checks import (
+    MOST_SAMPLES,
+    check_delta,
+    check_finite_positive,
+    check_not_negative,
+    check_samples,
+)
 
 MESH = tuple(float(each) for each in np.linspace(0.01, 0.00001, 20))  # of sigma, the paper's
-MOST_SAMPLES = 2**200  # beyond which no number of samples is looked for
 
 Sharpness = Callable[[float], float]  # the sharpness term at a sigma
 
@@ -39,7 +43,7 @@ class Setting:
 
     def __post_init__(self) -> None:
         check_not_negative("norm", self.norm)
-        check_count("samples", self.samples)
+        check_samples(self.samples)
         check_delta(self.delta)
         check_finite_positive("subgaussian", self.subgaussian)
 
@@ -108,7 +112,7 @@ def scipy_sigma(setting: Setting, sharpness: Sharpness, low: float = 1e-12, high
 
 
 def fewest_samples(bound: Callable[[int], float], level: float = 1.0) -> int | None:
-    """The smallest number of samples with which a bound that falls with it is below the level; None beyond 2^200.
+    """The smallest number of samples with which a bound that falls with it is below the level; None beyond 10^100.
 
     >>> fewest_samples(lambda m: 10 / m)
     11
@@ -118,7 +122,7 @@ def fewest_samples(bound: Callable[[int], float], level: float = 1.0) -> int | N
     while not bound(high) < level:
         if high >= MOST_SAMPLES:
             return None
-        high *= 2
+        high = min(2 * high, MOST_SAMPLES)
     low = high // 2  # not below the level there, or 0
     while high - low > 1:
         middle = (low + high) // 2

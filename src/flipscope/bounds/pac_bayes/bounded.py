@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
-from flipscope.bounds.pac_bayes.checks import check_delta, check_finite_positive, check_not_negative
+from flipscope.bounds.pac_bayes.checks import check_delta, check_finite_positive, check_not_negative, check_samples
 
 
 def mcallester_bound(loss: float, divergence: float, samples: int, delta: float = 0.05, largest: float = 1.0) -> float:
@@ -15,7 +14,7 @@ def mcallester_bound(loss: float, divergence: float, samples: int, delta: float 
     >>> round(mcallester_bound(0.0, 10.0, 10_000), 4)
     0.0302
     """
-    check_count("samples", samples)
+    check_samples(samples)
     root = math.sqrt(
         (check_not_negative("divergence", divergence) + math.log(2 * math.sqrt(samples) / check_delta(delta)))
         / (2 * samples)
@@ -31,7 +30,7 @@ def catoni_bound(
     >>> round(catoni_bound(0.0, 10.0, 10_000, 0.05), 4)
     0.0266
     """
-    check_count("samples", samples)
+    check_samples(samples)
     check_finite_positive("beta", beta)
     share = _checked_loss(loss, largest) / largest
     cost = (check_not_negative("divergence", divergence) + math.log(1 / check_delta(delta))) / samples

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import SupportsIndex
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
+
+LONGEST = 10**9  # strings beyond which nothing is computed
+MOST_SAMPLES = 10**100  # beyond which floats do not go far
 
 
 def check_class(sparsity: int, degree: int, length: int | None = None) -> None:
@@ -14,16 +18,24 @@ def check_class(sparsity: int, degree: int, length: int | None = None) -> None:
     check_count("degree", degree)
     if length is None:
         return
-    check_count("length", length, 2)
+    if check_count("length", length, 2) > LONGEST:
+        raise InputError(f"length={length:.3g} is beyond {LONGEST:,}: give shorter strings")
     if degree > length:
         raise InputError(f"degree={degree} is more than length={length}: a set has no more positions than there are")
     if sparsity > length:
         raise InputError(
             f"sparsity={sparsity} is more than length={length}: the construction has one position for each set"
         )
-    if sparsity > math.comb(length, degree):
-        many = math.comb(length, degree)
-        raise InputError(f"sparsity={sparsity} is too large: there are {many} sets of {degree} in {length} positions")
+    if degree == length and sparsity > 1:  # else there are at least as many sets as positions
+        raise InputError(f"sparsity={sparsity} is too large: there is one set of {degree} in {length} positions")
+
+
+def check_samples(samples: SupportsIndex) -> int:
+    """The number of samples, after making sure that it is one."""
+    count = check_count("samples", samples)
+    if count > MOST_SAMPLES:
+        raise InputError("samples must be at most 10^100")
+    return count
 
 
 def check_delta(delta: float) -> float:

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
-from flipscope.bounds.pac_bayes.checks import check_finite_positive, check_not_negative
+from flipscope.bounds.pac_bayes.checks import check_finite_positive, check_not_negative, check_samples
 from flipscope.bounds.pac_bayes.gradients import gradient_bound
 from flipscope.bounds.pac_bayes.norms import norm_bound, steps_norm_bound
 
@@ -64,7 +64,7 @@ def parity_failure(
     (3244, True)
     """
     length = check_count("length", length, 2)
-    check_count("samples", samples)
+    check_samples(samples)
     check_finite_positive("subgaussian", subgaussian)
     check_not_negative("perturbation", perturbation)
     if way not in get_args(Way):
