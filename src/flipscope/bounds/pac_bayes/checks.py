@@ -19,7 +19,7 @@ def check_class(sparsity: int, degree: int, length: int | None = None) -> None:
     if length is None:
         return
     if check_count("length", length, 2) > LONGEST:
-        raise InputError(f"length={length:.3g} is beyond {LONGEST:,}: give shorter strings")
+        raise InputError(f"length must be at most {LONGEST:,}: give shorter strings")
     if degree > length:
         raise InputError(f"degree={degree} is more than length={length}: a set has no more positions than there are")
     if sparsity > length:
