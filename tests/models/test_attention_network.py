@@ -126,7 +126,7 @@ def test_probes_ask_it_like_any_module(config: AttentionNetworkConfig) -> None:
     assert recognition(model, table, float(abs(logits).min())).correct == 32
     np.testing.assert_allclose(spectrum(model, 5).logits, logits, rtol=1e-12)
     assert flipscope.sharpness(model, BITS.numpy(), std=0.1, draws=3).value.value > 0
-    with pytest.raises(InputError, match="no nn.LayerNorm"):
+    with pytest.raises(InputError, match=r"no nn\.LayerNorm"):
         flipscope.blowup(model, BITS.numpy())  # it has none
 
 

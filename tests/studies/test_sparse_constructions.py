@@ -78,7 +78,7 @@ def test_smoke() -> None:
     assert all(verdicts[name] == "reproduced" for name in OURS)
     assert verdicts[PRINTED] == "undecided"  # one tilted basis with s >= 3 is too few
     assert len(table) == 140
-    assert [len(figure.panels) for figure in figures] == [2, 3]
+    assert [len(figure.panels) for figure in figures] == [4, 4]
     assert sum(int(text.split()[0]) for text in STUDY.provenance(table)) == len(table.having("refused"))
 
 

@@ -150,7 +150,7 @@ class AttentionNetwork(nn.Module):
         super().__init__()
         self.config = config
         if seed is not None:
-            config.check_fits(dtype.itemsize)
+            config.check_size(dtype.itemsize)
         with torch.device("meta" if seed is None else "cpu"):
             self.inputs = InputVectors(config)
             self.layers = nn.ModuleList(AttentionLayer(config) for _ in range(config.layers))

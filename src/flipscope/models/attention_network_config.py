@@ -119,7 +119,7 @@ class AttentionNetworkConfig:
         inner = self.heads * (tokens * 4 * head + 2 * tokens**2 * self.width)
         return (self.layers - 1) * inner + self.heads * (4 * head + 2 * tokens * self.width) + self.numbers()
 
-    def check_fits(self, number: int = 4) -> None:
+    def check_size(self, number: int = 4) -> None:
         """Raise InputError if the model does not fit into the memory, each of its numbers being so many bytes."""
         what = f"an attention network of width {self.width:,} for {self.length:,} bits"
         check_memory(number * self.numbers(), what, "make it smaller")

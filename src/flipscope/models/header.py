@@ -45,7 +45,7 @@ def peek(path: str) -> StringConfig | None:
     if isinstance(config, TransformerConfig):
         check_model(config, number=2)  # half precision at the least
     else:
-        config.check_fits(number=2)
+        config.check_size(number=2)
     return config
 
 

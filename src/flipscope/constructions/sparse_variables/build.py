@@ -24,13 +24,12 @@ from flipscope.constructions.sparse_variables.functions import (
 )
 from flipscope.constructions.sparse_variables.heads import (
     Heads,
-    Promise,
-    Route,
     bag_heads,
     positional_heads,
     usual_gamma,
 )
 from flipscope.constructions.sparse_variables.mlp import MLP, value_network
+from flipscope.constructions.sparse_variables.promises import Promise, Route
 from flipscope.cube.functions import BooleanFunction
 from flipscope.models.attention_network import AttentionNetwork
 from flipscope.models.attention_network_config import AttentionNetworkConfig, InputMapping
@@ -261,7 +260,7 @@ def _model(heads: Heads, mapping: InputMapping, length: int, net: MLP | None) ->
     if net is not None:
         config = replace(config, hidden=net.hidden, features=heads.target.shape[1])
     # Drawn by nobody, since every number is written.
-    config.check_fits(number=8)
+    config.check_size(number=8)
     model = AttentionNetwork(config, seed=None, dtype=torch.float64).to_empty(device="cpu")
     fill(model.inputs, symbols=heads.vectors.symbols, positions=heads.vectors.positions, marker=heads.vectors.marker)
     for place, head in enumerate(model.heads(0)):

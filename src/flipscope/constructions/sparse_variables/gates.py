@@ -17,8 +17,9 @@ from flipscope.basics.errors import InputError
 from flipscope.constructions.sparse_variables.bases import Matrix, fixed_vectors
 from flipscope.constructions.sparse_variables.build import fill
 from flipscope.constructions.sparse_variables.functions import is_symmetric, patterns, sparse_function
-from flipscope.constructions.sparse_variables.heads import Route, Vector, positional_heads, usual_gamma
+from flipscope.constructions.sparse_variables.heads import Vector, positional_heads, usual_gamma
 from flipscope.constructions.sparse_variables.mlp import MLP, value_network
+from flipscope.constructions.sparse_variables.promises import Route
 from flipscope.cube.functions import BooleanFunction
 from flipscope.models.attention_network import AttentionNetwork
 from flipscope.models.attention_network_config import AttentionNetworkConfig, FixedVectors
@@ -94,7 +95,7 @@ def _network(length: int, vectors: FixedVectors, layers: list[list[_Head]]) -> A
         activation="relu",
         basis="given",
     )
-    config.check_fits(number=8)
+    config.check_size(number=8)
     model = AttentionNetwork(config, seed=None, dtype=torch.float64).to_empty(device="cpu")
     fill(model.inputs, symbols=vectors.symbols, positions=vectors.positions, marker=vectors.marker)
     first = np.eye(size)[0]

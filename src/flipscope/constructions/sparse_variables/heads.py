@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float64
@@ -17,19 +16,10 @@ from jaxtyping import Float64
 from flipscope.basics.errors import InputError
 from flipscope.constructions.sparse_variables.bases import Matrix, coherence, dual_vectors
 from flipscope.constructions.sparse_variables.functions import patterns
+from flipscope.constructions.sparse_variables.promises import Promise, Route, bag_promises, positional_promises
 from flipscope.models.attention_network_config import FixedVectors, InputMapping
 
-# mean, select: B.2, B.3. powers: ours. bag, bag-vector: B.4. bag-select: B.4 for each bit by itself.
-Route = Literal["mean", "select", "powers", "bag", "bag-vector", "bag-select"]
 Vector = Float64[np.ndarray, " number"]
-
-
-@dataclass(frozen=True)
-class Promise:
-    """A bound on a norm: what is true, and what the paper prints, None where it promises nothing."""
-
-    bound: float
-    printed: float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +102,8 @@ def positional_heads(
         scale=scale,
         gap=gap,
         coherence=delta,
-        promises=_positional_promises(
-            route, mapping, needed, delta, gap, scale, vectors.positions[list(positions)], 1 + extra / scale
+        promises=positional_promises(
+            route, mapping, needed, delta, scale, vectors.positions[list(positions)], 1 + extra / needed
         ),
     )
 
@@ -162,7 +152,7 @@ def bag_heads(route: Route, positions: tuple[int, ...], vectors: FixedVectors, g
         scale=scale,
         gap=gap,
         coherence=delta,
-        promises=_bag_promises(route, s, gamma, length, delta, scale, own),
+        promises=bag_promises(route, length, gamma, delta, scale, own),
     )
 
 
@@ -211,55 +201,3 @@ def _chosen_positions(
     for place, position in enumerate(positions):
         chosen[position] = keys[place] if route == "select" else lengths[place] * keys[0]
     return FixedVectors(vectors.symbols, chosen, vectors.marker), keys
-
-
-def _positional_promises(
-    route: Route,
-    mapping: InputMapping,
-    needed: float,
-    delta: float,
-    gap: float,
-    scale: float,
-    own: Matrix,
-    levels: Vector,
-) -> dict[str, Promise]:
-    """Norms of Lemmas B.2 and B.3; where Delta > 0 the printed ones may be exceeded, and ours follow from the gap."""
-    s, paper = len(levels), route != "powers"
-    holds = paper and s * delta < 1
-    scales = Promise(scale if route == "powers" else needed / gap, needed / (1 - s * delta) if holds else None)
-    keys = Promise(1.0, 1.0 if paper else None)
-    if mapping == "deterministic" and route != "select":
-        keys = Promise(_key_bound(own, levels, delta), float(s) if paper else None)
-    found = {"W_Q": scales, "W_K": keys, "W_V": Promise(2.0, 2.0), "W_C": Promise(1.0, 1.0)}
-    if mapping == "trainable":
-        found["P"] = Promise(float(levels.sum()), float(s) if paper else None)
-    return found
-
-
-def _bag_promises(
-    route: Route, s: int, gamma: float, length: int, delta: float, scale: float, own: Matrix
-) -> dict[str, Promise]:
-    """Norms of Lemma B.4, whose printed assumptions are Delta < 1/s and gamma > s Delta."""
-    if route == "bag-select":
-        bounds = {"W_Q": scale, "W_K": math.sqrt(2), "W_V": math.sqrt(2), "W_C": 1.0}
-        return {name: Promise(bound, None) for name, bound in bounds.items()}
-    holds = s * delta < min(1, gamma)
-    printed = math.log(8 * length * s * (1 + delta) / (gamma - s * delta)) / (1 - s * delta) if holds else None
-    key = _key_bound(own, np.ones(s), delta)
-    return {
-        "W_Q": Promise(scale, printed),
-        "W_K": Promise(max(s + 1.0, math.hypot(key, 1)), s + 1.0),
-        "W_V": Promise(max(2.0 * s, math.sqrt(s / _least_eigenvalue(own, delta) + s)), 2.0 * s),
-        "W_C": Promise(float(s), float(s)),
-    }
-
-
-def _key_bound(own: Matrix, levels: Vector, delta: float) -> float:
-    """|u| for u . v_i = level_i: at most |levels|/sqrt(1 - (s-1) Delta), or by the smallest eigenvalue where larger."""
-    return max(float(len(own)), float(np.linalg.norm(levels)) / math.sqrt(_least_eigenvalue(own, delta)))
-
-
-def _least_eigenvalue(own: Matrix, delta: float) -> float:
-    """Of the products of the relevant vectors: Gershgorin's bound, or where that says nothing, itself."""
-    bound = 1 - (len(own) - 1) * delta
-    return bound if bound > 0 else float(np.linalg.eigvalsh(own @ own.T)[0])
