@@ -78,7 +78,10 @@ def test_steps(capsys: pytest.CaptureFixture[str]) -> None:
         (["--steps", "--length", "2"], "length"),
         (["--steps", "--length", "5", "--mask", "0"], "--mask is for --fourier"),
         ([], "give an expression"),
-        (["x1 & x2", "--mask", "0"], "are for --fourier"),
+        (["x1 & x2", "--mask", "0"], "--mask is for --fourier"),
+        (["x1 & x2", "--readout", "linear"], "--readout is for --fourier"),
+        (["--fourier", "x1x2", "--length", "4", "--mapping", "bag"], "--mapping is for a function of few bits"),
+        (["--steps", "--length", "5", "--rescale"], "--rescale is for --fourier"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:

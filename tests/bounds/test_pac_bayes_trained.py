@@ -212,6 +212,8 @@ def test_the_command_for_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["--perturbation", "5"], "semi-analytic"),
         (["--data", "x.npz"], "is for a MODEL"),
         (["--subgaussian", "0"], "subgaussian"),
+        (["--mend"], "--form analytic"),
+        (["--trials", "5"], "is for a MODEL"),
     ],
 )
 def test_bad_options_of_a_class_exit_with_two(
@@ -247,6 +249,9 @@ def test_bad_input_of_a_model_exits_with_two(tmp_path: Path, capsys: pytest.Capt
         ["--test", "a"],
         ["--sparsity", "2", "--trace", "1"],
         ["--test", "0,1", "--trace", "1"],
+        ["--trace", "1", "--trials", "3"],
+        ["--trace", "1", "--tight"],
+        ["--trace", "1", "--form", "analytic"],
     ):
         assert main(["bound", "pac-bayes", model, *options]) == 2
         assert capsys.readouterr().err.count("\n") == 1

@@ -56,7 +56,7 @@ COMMANDS = {
         "write down a network for a function of few bits or a sum of parities, with its error and norms",
     ),
     "bounds": ("bounds", "say of every bound of the geometry and hardness papers what it is for a saved transformer"),
-    "bound": ("bound", "say what theorems on generalization promise of a saved model, and where they are vacuous"),
+    "bound": ("bound", "say what theorems on generalization promise of a model or a class, and where they are vacuous"),
     "train": ("train", "train a transformer on a function; after Ctrl-C or kill -9 the same command goes on"),
     "models": ("models", "list the trained models of a results folder: function, shape, accuracy, steps, file"),
     "run": ("run", "run studies: measure what is not measured yet, judge every claim"),

@@ -69,9 +69,9 @@ def _of_class(arguments: argparse.Namespace) -> dict[str, Any]:
     for name in ("sparsity", "degree", "length"):
         if getattr(arguments, name) is None:
             raise InputError(f"pac-bayes needs a MODEL, or --sparsity, --degree and --length: --{name} is missing")
-    for name in ("data", "trace", "test"):
-        if getattr(arguments, name) is not None:
-            raise InputError(f"--{name} is for a MODEL: give one, or leave it out")
+    _refuse(arguments, ("data", "trace", "test", "tolerance", "trials"), "is for a MODEL: give one, or leave it out")
+    if arguments.mend and arguments.form != "analytic":
+        raise InputError(f"--mend is for --form analytic, and --form {arguments.form} was given")
     from flipscope.bounds.pac_bayes import class_bound
 
     sizes = (arguments.sparsity, arguments.degree, arguments.length)
@@ -105,9 +105,12 @@ def _of_model(arguments: argparse.Namespace) -> dict[str, Any]:
     if all(getattr(arguments, name) is None for name in ways):
         told = ", ".join(f"--{name} ({what})" for name, what in ways.items())
         raise InputError(f"a bound for {arguments.model} needs one of {told}")
-    for name in ("sparsity", "degree", "perturbation", "sigma"):
-        if getattr(arguments, name) is not None:
-            raise InputError(f"--{name} is for a class of functions: leave it out, or leave out the MODEL")
+    of_class = ("sparsity", "degree", "perturbation", "sigma", "mend", "strict", "tight")
+    _refuse(arguments, of_class, "is for a class of functions: leave it out, or leave out the MODEL")
+    if arguments.form != "truncated":
+        raise InputError("--form is for a class of functions: leave it out, or leave out the MODEL")
+    if arguments.test is None:
+        _refuse(arguments, ("tolerance", "trials"), "is for --test: leave it out")
     data = None if arguments.data is None else read_data(arguments.data)
     if data is not None:
         if arguments.length is None:
@@ -149,6 +152,13 @@ def _of_model(arguments: argparse.Namespace) -> dict[str, Any]:
     return pac_bayes.posterior_bound(
         model, *data, largest=arguments.largest, delta=arguments.delta, draws=arguments.draws, seed=arguments.seed
     ).as_json()
+
+
+def _refuse(arguments: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
+    """Raise InputError if one of these was given."""
+    for name in names:
+        if getattr(arguments, name) not in (None, False):
+            raise InputError(f"--{name} {why}")
 
 
 def _subgaussian(arguments: argparse.Namespace) -> float:

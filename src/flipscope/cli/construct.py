@@ -69,8 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         return construct_fourier.run(arguments)
     if arguments.expression is None:
         raise InputError("give an expression of few bits, or --fourier or --steps for what paper 002 builds")
-    if arguments.mask is not None or arguments.code_width is not None or arguments.rescale:
-        raise InputError("--mask, --code-width and --rescale are for --fourier: leave them out")
+    construct_fourier.refuse_settings(arguments)
     if arguments.gamma is not None and not 0 < arguments.gamma <= 1:
         raise InputError(f"gamma={arguments.gamma:g} must be above 0 and at most 1")
     f = _function(arguments)

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     from flipscope.models.fourier_network import FourierNetwork
 
 GRADIENT_STRINGS = 64  # on which squared gradients are measured
-_OTHERS = ("positions", "gamma")  # of functions of few bits; what has a default is not asked for
+# What is for functions of few bits, and what it is where nobody gave it.
+_OTHERS = {
+    **dict.fromkeys(("positions", "gamma", "width")),
+    **{"mapping": "deterministic", "heads": "1", "basis": "orthonormal", "general": False, "as_printed": False},
+}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,9 +43,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the network down and say how far it is from its target, and what the theorems say of it."""
-    for name in _OTHERS:
-        if getattr(arguments, name) is not None:
-            raise InputError(f"--{name} is for a function of few bits: leave it out")
+    for name, usual in _OTHERS.items():
+        if getattr(arguments, name) != usual:
+            raise InputError(f"--{name.replace('_', '-')} is for a function of few bits: leave it out")
     if arguments.expression is not None:
         raise InputError("give an expression of few bits, --fourier or --steps, and only one of them")
     network, document = _of_steps(arguments) if arguments.steps else _of_sum(arguments)
@@ -58,6 +62,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     show(fourier_page(document["function"], document))
     return 0
+
+
+def refuse_settings(arguments: argparse.Namespace) -> None:
+    """Raise InputError if there is something that only sums of parities take."""
+    usual = {"mask": None, "code_width": None, "readout": "attention", "rescale": False}
+    for name, value in usual.items():
+        if getattr(arguments, name) != value:
+            raise InputError(f"--{name.replace('_', '-')} is for --fourier: leave it out")
 
 
 def _of_sum(arguments: argparse.Namespace) -> tuple[FourierNetwork, dict[str, Any]]:
@@ -121,9 +133,7 @@ def _paper(network: FourierNetwork, target: FourierSum, linear: bool) -> dict[st
 
 
 def _of_steps(arguments: argparse.Namespace) -> tuple[FourierNetwork, dict[str, Any]]:
-    for name in ("mask", "code_width"):
-        if getattr(arguments, name) is not None:
-            raise InputError(f"--{name.replace('_', '-')} is for --fourier: leave it out")
+    refuse_settings(arguments)
     if arguments.length is None:
         raise InputError("--steps needs --length: the parity of how many bits?")
     import torch
