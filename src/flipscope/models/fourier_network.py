@@ -44,7 +44,7 @@ class FourierNetwork(nn.Module):
         super().__init__()
         self.config = config
         d, neurons = config.width, config.neurons
-        config.check_fits()
+        config.check_size()
         with torch.device("meta" if seed is None else "cpu"):
             self.register_buffer("codes", torch.empty(config.positions, config.codes, dtype=dtype))
             self.query_key = nn.Parameter(torch.empty(config.heads, d, d, dtype=dtype))  # W_1, row: who asks

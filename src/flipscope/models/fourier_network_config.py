@@ -89,7 +89,7 @@ class FourierNetworkConfig:
         first = self.heads * (2 * tokens * d * d + 2 * tokens**2 * d)
         return first + 2 * tokens * d * self.neurons + self.read_heads * (d * d + 2 * tokens * d)
 
-    def check_fits(self, number: int = 4) -> None:
+    def check_size(self, number: int = 4) -> None:
         """Raise InputError if the model does not fit into the memory, each of its numbers being so many bytes."""
         what = f"a Fourier network of width {self.width:,} for {self.length:,} bits"
         check_memory(number * self.numbers(), what, "make it smaller")
