@@ -170,6 +170,7 @@ def pac_bayes_page(name: str, document: dict[str, Any]) -> RenderableType:
         "norm_bound": "squared norm",
         "perturbation": "perturbation term P",
         "sigma": "sigma of the noise",
+        "sigma_limit": "no neuron flips up to",
         "lambda": "lambda",
         "sharpness_term": "sharpness term",
         "norm_term": "norm term",

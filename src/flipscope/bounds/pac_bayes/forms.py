@@ -54,6 +54,7 @@ class PacBayes:
     samples_needed: int | None
     certified: bool
     assumptions: tuple[str, ...]
+    sigma_limit: float | None = None  # beyond which neurons may flip, and the Taylor series of Thm 12 says little
 
     def as_json(self) -> dict[str, Any]:
         """What `flipscope bound pac-bayes --json` prints."""
@@ -63,6 +64,7 @@ class PacBayes:
             "norm_bound": self.norm_bound,
             "perturbation": self.perturbation,
             "sigma": self.sigma,
+            "sigma_limit": self.sigma_limit,
             "lambda": self.lam,
             "sharpness_term": self.sharpness_term,
             "norm_term": self.norm_term,
@@ -135,8 +137,12 @@ def class_bound(
     bound = bound_at(setting, sharpness, at)
     assumptions = [DOMINATED, SUBGAUSSIAN]
     assumptions += {"truncated": [TRUNCATED], "semi-analytic": [MEASURED], "analytic": [SMALL]}[form]
-    if form == "analytic" and at > (threshold := flip_threshold(degree, length)):
-        assumptions.append(f"Lemma 22 needs a sigma below about {threshold:.2g}, so that P is not valid here")
+    limit = flip_threshold(degree, length)
+    if at > limit:
+        assumptions.append(
+            f"neurons do not flip, although sigma is beyond {limit:.2g}: Lemma 22 does not promise it, and P and the "
+            "Taylor series of Thm 12 are not valid if they do"
+        )
     return PacBayes(
         form,
         gradient,
@@ -151,6 +157,7 @@ def class_bound(
         needed,
         False,
         tuple(assumptions),
+        limit,
     )
 
 
