@@ -20,7 +20,7 @@ from flipscope.bounds.pac_bayes.checks import check_finite_positive, check_not_n
 
 @dataclass(frozen=True)
 class GroupBound:
-    """The bound with a sigma per group, its terms, and the bound with one sigma for all beside it."""
+    """The bound with a sigma per group, and its terms."""
 
     sigmas: dict[str, float]
     sharpness_term: float

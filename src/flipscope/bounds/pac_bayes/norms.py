@@ -39,7 +39,7 @@ def norm_bound(sparsity: int, degree: int, length: int) -> float:
 
 
 def steps_norm_bound(length: int) -> float:
-    """What ||Theta||^2 of the network with steps (App. G) cannot exceed: 217 + 1 + 1 + 8 T log^2 T at D = 2.
+    """What ||Theta||^2 of the network with steps (App. G) cannot exceed: 218 + 8 T log^2 T, D being 2.
 
     The paper takes L(1, 2, T). But attention between equal codes is T entries in both query-key matrices and not one:
     from T = 5 on the network that App. G describes has a larger norm than L(1, 2, T).

@@ -91,7 +91,7 @@ def perturbation_term(
 
 
 def notebook_parameters(width: int, degree: int) -> int:
-    """|Theta| as the notebook counts: 3 (d+1)^2 + (d+1) + (8d+6)(D+1); the construction has `width` = d + 1 here.
+    """|Theta| as the notebook counts: 3 (d+1)^2 + (d+1) + (8d+6)(D+1); its blocks have (8d+12)(D+1).
 
     >>> notebook_parameters(20, 2)
     1842
