@@ -45,7 +45,9 @@ def test_every_public_name_resolves_to_its_home() -> None:
         assert getattr(flipscope, name) is not None
 
 
-@pytest.mark.parametrize("package", ["bounds.geometry", "bounds.hardness", "bounds.robustness", "lab", "models"])
+@pytest.mark.parametrize(
+    "package", ["bounds.geometry", "bounds.hardness", "bounds.pac_bayes", "bounds.robustness", "lab", "models"]
+)
 def test_names_stay_what_they_are_when_all_modules_are_loaded(package: str) -> None:
     """A module becomes an attribute of its package when it is loaded: in the place of a function of the same name."""
     code = f"""

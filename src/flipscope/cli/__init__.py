@@ -31,6 +31,7 @@ EXAMPLES = """examples:
   flipscope bounds MODEL.safetensors              what the theorems say of it, and where they are vacuous
   flipscope construct "x3 & x7 & x11" --length 64 weights written down, with proven error and norms
   flipscope bound covering MODEL.safetensors      what covering numbers promise of its loss on new strings
+  flipscope bound pac-bayes --sparsity 10 --degree 2 --length 20 what norm and sharpness promise of a class
   flipscope studies                               the experiments of the papers
   flipscope run random-init                       run one: figures, verdicts, resumable
   flipscope report -o report.html                 everything that was measured on one page
@@ -50,9 +51,12 @@ COMMANDS = {
     "blowup": ("blowup", "measure how much the layer norms of a saved transformer amplify"),
     "sharpness": ("sharpness", "measure how far a saved transformer goes when its weights move at random"),
     "landscape": ("landscape", "draw slices of the loss around a saved transformer"),
-    "construct": ("construct", "write down an attention network for a function of few bits, with its error and norms"),
+    "construct": (
+        "construct",
+        "write down a network for a function of few bits or a sum of parities, with its error and norms",
+    ),
     "bounds": ("bounds", "say of every bound of the geometry and hardness papers what it is for a saved transformer"),
-    "bound": ("bound", "say what theorems on generalization promise of a saved model, and where they are vacuous"),
+    "bound": ("bound", "say what theorems on generalization promise of a model or a class, and where they are vacuous"),
     "train": ("train", "train a transformer on a function; after Ctrl-C or kill -9 the same command goes on"),
     "models": ("models", "list the trained models of a results folder: function, shape, accuracy, steps, file"),
     "run": ("run", "run studies: measure what is not measured yet, judge every claim"),

@@ -1,4 +1,4 @@
-"""flipscope construct: an attention network written down for a function of few bits, with its error and its norms."""
+"""flipscope construct: a network written down for a function of few bits or a sum of parities, with error and norms."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
+from flipscope.cli import construct_fourier
 from flipscope.cli.common import print_json
 from flipscope.cube.expression import parse
 
@@ -22,12 +23,17 @@ EXAMPLES = """
   flipscope construct "x3 & x7 & x11" --length 1000 --mapping bag --json
   flipscope construct "x1 ^ (x2 & x5)" --length 16 --heads 3 --basis random --seed 1 --check
   flipscope construct "maj(x1..x3)" --length 40 --positions 3,17,25 -o majority.safetensors
+  flipscope construct --fourier "0.6*x1x2x3 + 0.64*x3x4x5" --length 8 --check
+  flipscope construct --fourier "x1x2 - 0.5*x2x3x4" --length 8 --mask 0 --json
+  flipscope construct --steps --length 12 --check
 """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What it takes."""
-    parser.add_argument("expression", metavar="EXPR", help='that depends on few bits, such as "x3 & x7 & x11"')
+    parser.add_argument(
+        "expression", nargs="?", metavar="EXPR", help='that depends on few bits, such as "x3 & x7 & x11"'
+    )
     parser.add_argument("--length", type=int, metavar="T", help="bits of a string (default: as many as it uses)")
     parser.add_argument("--positions", metavar="I", help="put the expression's bits at these positions, such as 3,7,11")
     parser.add_argument(
@@ -52,12 +58,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--as-printed", action="store_true", help="take the paper's formulas with their slips")
     parser.add_argument("--check", action="store_true", help="ask all strings of up to 16 bits and compare")
     parser.add_argument("-o", "--output", metavar="FILE", help="save the model, for every other command")
+    construct_fourier.arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write a network down and say what is certain of it."""
     if arguments.length is not None:
         check_count("length", arguments.length)
+    if arguments.fourier is not None or arguments.steps:
+        return construct_fourier.run(arguments)
+    if arguments.expression is None:
+        raise InputError("give an expression of few bits, or --fourier or --steps for what paper 002 builds")
+    construct_fourier.refuse_settings(arguments)
     if arguments.gamma is not None and not 0 < arguments.gamma <= 1:
         raise InputError(f"gamma={arguments.gamma:g} must be above 0 and at most 1")
     f = _function(arguments)

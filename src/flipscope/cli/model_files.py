@@ -15,9 +15,8 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import mean_from_samples
 from flipscope.basics.limits import check_work
 from flipscope.basics.seeds import check_strings_fit, generators, random_strings
-from flipscope.models.attention_network_config import AttentionNetworkConfig
 from flipscope.models.config import TransformerConfig
-from flipscope.models.header import peek
+from flipscope.models.header import StringConfig, peek
 from flipscope.models.size import check_attention, multiplications
 
 # PyTorch and the compiled loops are loaded after the sizes have been checked: what is too large is refused at once.
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from flipscope.cube.functions import BooleanFunction
-    from flipscope.models.attention_network import AttentionNetwork
+    from flipscope.models.checkpoint import StringModel
     from flipscope.models.transformer import Transformer
     from flipscope.probes.sensitivity import Options
 
@@ -92,7 +91,7 @@ def function_of(arguments: argparse.Namespace) -> BooleanFunction | None:
     return parse(arguments.function, arguments.length)
 
 
-def answering(model: Transformer | AttentionNetwork) -> Callable[[Tensor], Tensor] | None:
+def answering(model: StringModel) -> Callable[[Tensor], Tensor] | None:
     """How to get one logit per string from a model that has two outputs; None where it has one anyway."""
     if not isinstance(model.config, TransformerConfig) or model.config.outputs != 2:
         return None
@@ -115,7 +114,7 @@ def model_strings(
 
 def loaded(
     arguments: argparse.Namespace, *, forwards: int | None = None, function: BooleanFunction | None = None
-) -> tuple[Transformer | AttentionNetwork, int]:
+) -> tuple[StringModel, int]:
     """The model of a file, and the length of the strings it is to be asked; what is too much is refused before.
 
     `forwards`: how often each string is asked, where that is not once for it and each of its flips. Strings are as long
@@ -133,9 +132,7 @@ def loaded(
     return model, _checked_length(model.config, arguments, forwards)
 
 
-def _checked_length(
-    config: TransformerConfig | AttentionNetworkConfig, arguments: argparse.Namespace, forwards: int | None = None
-) -> int:
+def _checked_length(config: StringConfig, arguments: argparse.Namespace, forwards: int | None = None) -> int:
     """The length of the strings that the model is to be asked, after making sure that they can be."""
     if isinstance(config, TransformerConfig) and config.inputs == "patches":
         raise InputError(f"{arguments.model} reads patches of images, which have no bits to flip")
@@ -161,23 +158,25 @@ def _checked_length(
     return length
 
 
-def flip_work(config: TransformerConfig | AttentionNetworkConfig, length: int) -> int:
+def flip_work(config: StringConfig, length: int) -> int:
     """Multiplications for a string and all its flips, without the fast path."""
     return (length + 1) * _forward_work(config, length)
 
 
-def _forward_work(config: TransformerConfig | AttentionNetworkConfig, length: int) -> int:
-    if isinstance(config, AttentionNetworkConfig):
-        return config.multiplications(length)
-    return multiplications(config, length)
+def _forward_work(config: StringConfig, length: int) -> int:
+    if isinstance(config, TransformerConfig):
+        return multiplications(config, length)
+    return config.multiplications(length)
 
 
-def standard(model: Transformer | AttentionNetwork, what: str) -> Transformer:
+def standard(model: StringModel, what: str) -> Transformer:
     """The model, after making sure that it is a standard transformer, of which alone something is known."""
     from flipscope.models.transformer import Transformer
 
     if not isinstance(model, Transformer):
-        raise InputError(f"the file holds an attention network, and {what}: give a standard transformer")
+        kind = model.config.as_dict()["kind"].replace("-", " ").replace("fourier", "Fourier")
+        article = "an" if kind[0] in "aeiou" else "a"
+        raise InputError(f"the file holds {article} {kind}, and {what}: give a standard transformer")
     return model
 
 

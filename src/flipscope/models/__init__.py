@@ -12,6 +12,8 @@ __all__ = [
     "AttentionNetwork",
     "AttentionNetworkConfig",
     "Block",
+    "FourierNetwork",
+    "FourierNetworkConfig",
     "LayerNorm",
     "Transformer",
     "TransformerConfig",
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from flipscope.models.attention_network_config import AttentionNetworkConfig
     from flipscope.models.checkpoint import load, save
     from flipscope.models.config import TransformerConfig
+    from flipscope.models.fourier_network import FourierNetwork
+    from flipscope.models.fourier_network_config import FourierNetworkConfig
     from flipscope.models.init import SCHEMES, initialise
     from flipscope.models.presets import encoder, fourier, gpt2, hardness, mingpt, recognizer, roberta, vit_small
     from flipscope.models.readout import binary_logit
@@ -48,6 +52,8 @@ __getattr__, __dir__ = lazily(
         "models.attention_network_config": "AttentionNetworkConfig",
         "models.checkpoint": "load save",
         "models.config": "TransformerConfig",
+        "models.fourier_network": "FourierNetwork",
+        "models.fourier_network_config": "FourierNetworkConfig",
         "models.init": "SCHEMES initialise",
         "models.presets": "encoder fourier gpt2 hardness mingpt recognizer roberta vit_small",
         "models.readout": "binary_logit",

@@ -19,11 +19,13 @@ from flipscope.basics.limits import check_memory
 from flipscope.models.attention_network import AttentionNetwork
 from flipscope.models.attention_network_config import AttentionNetworkConfig
 from flipscope.models.config import TransformerConfig
+from flipscope.models.fourier_network import FourierNetwork
 from flipscope.models.header import KEY, VERSION, AnyConfig, read_any
 from flipscope.models.seq2seq import Seq2Seq
 from flipscope.models.transformer import Block, Transformer
 
-AnyModel: TypeAlias = Transformer | AttentionNetwork | Seq2Seq
+StringModel: TypeAlias = Transformer | AttentionNetwork | FourierNetwork  # one answer per string
+AnyModel: TypeAlias = StringModel | Seq2Seq
 
 
 def save(model: AnyModel, path: str | os.PathLike[str], notes: Mapping[str, str] | None = None) -> None:
@@ -71,7 +73,7 @@ def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Tensor], meta
         raise InputError(f"{target} cannot be written: {_reason(error)}") from error
 
 
-def load(path: str | os.PathLike[str]) -> Transformer | AttentionNetwork:
+def load(path: str | os.PathLike[str]) -> StringModel:
     """The model in the file, in evaluation mode, with the number type it was saved in.
 
     >>> import tempfile

@@ -9,19 +9,21 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from flipscope.basics.errors import InputError
-from flipscope.models import attention_network_config
+from flipscope.models import attention_network_config, fourier_network_config
 from flipscope.models.attention_network_config import AttentionNetworkConfig
 from flipscope.models.config import TransformerConfig
+from flipscope.models.fourier_network_config import FourierNetworkConfig
 from flipscope.models.seq2seq_config import Seq2SeqConfig
 from flipscope.models.size import check_model
 
 VERSION = 1
 KEY = "flipscope.transformer"  # metadata entry: {"version": ..., "config": ...} as JSON
-AnyConfig: TypeAlias = TransformerConfig | AttentionNetworkConfig | Seq2SeqConfig
+StringConfig: TypeAlias = TransformerConfig | AttentionNetworkConfig | FourierNetworkConfig  # one answer per string
+AnyConfig: TypeAlias = StringConfig | Seq2SeqConfig
 LARGEST = 100_000_000  # bytes of a header, as safetensors has it
 
 
-def peek(path: str) -> TransformerConfig | AttentionNetworkConfig | None:
+def peek(path: str) -> StringConfig | None:
     """The configuration in a file's header, refused if the model is too large for the file or for this machine.
 
     None where the header cannot be read: `load` then says why.
@@ -47,7 +49,7 @@ def peek(path: str) -> TransformerConfig | AttentionNetworkConfig | None:
     return config
 
 
-def read_config(source: Path, metadata: Mapping[str, str]) -> TransformerConfig | AttentionNetworkConfig:
+def read_config(source: Path, metadata: Mapping[str, str]) -> StringConfig:
     """The configuration in the metadata of the file of a model that answers each string once."""
     config = read_any(source, metadata)
     if isinstance(config, Seq2SeqConfig):
@@ -72,6 +74,8 @@ def read_any(source: Path, metadata: Mapping[str, str]) -> AnyConfig:
     try:
         if fields.get("kind") == attention_network_config.KIND:
             return AttentionNetworkConfig.from_dict(fields)
+        if fields.get("kind") == fourier_network_config.KIND:
+            return FourierNetworkConfig.from_dict(fields)
         return Seq2SeqConfig.from_dict(fields) if "kind" in fields else TransformerConfig.from_dict(fields)
     except InputError as error:
         raise InputError(f"{source} has a configuration that is not valid: {error}") from error

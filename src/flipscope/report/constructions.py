@@ -48,6 +48,42 @@ def construction_page(name: str, document: dict[str, Any]) -> RenderableType:
     return panel(name, [facts(rows), Text(), table, Text(), told])
 
 
+def fourier_page(name: str, document: dict[str, Any]) -> RenderableType:
+    """The page of ``flipscope construct --fourier`` and ``--steps``."""
+    paper = document["paper"]
+    rows = [
+        ("class", f"sparsity {document['sparsity']}, degree {document['degree']}, {document['length']:,} bits"),
+        (
+            "size",
+            f"width {document['width']:,}, {document['neurons']:,} neurons, {document['parameters']:,} parameters",
+        ),
+        ("squared norm", f"{document['squared_norm']:.6g}"),
+    ]
+    if "mask" in document:
+        rows.insert(1, ("mask", f"{document['mask']:g}, read by {document['readout']}"))
+        said = "not known" if document["error_bound"] is None else f"{document['error_bound']:.3g}, but for rounding"
+        rows.append(("output wrong by at most", said))
+        rows += [
+            ("with mask 0: squared norm", _against(paper["squared_norm"], paper["norm_bound"])),
+            ("squared gradient, largest", _against(paper["squared_gradient"], paper["gradient_bound"])),
+        ]
+    else:
+        rows.append(("its own bound", f"{document['norm_bound']:.6g}; the paper's is {paper['norm_bound']:.6g}"))
+    if "check" in document:
+        check = document["check"]
+        asked = f"{'all' if check['exhaustive'] else 'of'} {check['strings']:,} strings"
+        if "output" in check:
+            told = f"{check['output']:.3g} at the output, {check['parity']:.3g} at the parities, {asked}"
+        else:
+            told = f"{check['wrong_steps']} wrong steps, {asked}"
+        rows.append(("largest error found", told))
+    return panel(name, [facts(rows)])
+
+
+def _against(value: float, bound: float | None) -> str:
+    return f"{value:.6g}" + (", beyond the paper's class" if bound is None else f"; the paper's bound is {bound:.6g}")
+
+
 def _lemma(document: dict[str, Any]) -> str:
     said = document["lemma"].replace("ours", "not in the paper")
     if said[0] == "B":

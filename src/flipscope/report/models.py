@@ -158,6 +158,33 @@ def covering_page(name: str, found: CoveringSummary) -> RenderableType:
     return panel(name, parts)
 
 
+def pac_bayes_page(name: str, document: dict[str, Any]) -> RenderableType:
+    """The page of ``flipscope bound pac-bayes``."""
+    told = Text("vacuous", style="bold yellow") if document["vacuous"] else Text("says something", style="bold green")
+    head = Text(f"loss at most {document['bound']:.4g}: ", style="bold") + told
+    rows = [("form", document["form"] + (", certified" if document["certified"] else ", not certified"))]
+    shown = {
+        "degree": "degree found",
+        "sparsity": "sparsity found",
+        "gradient_bound": "squared gradient at most",
+        "norm_bound": "squared norm",
+        "perturbation": "perturbation term P",
+        "sigma": "sigma of the noise",
+        "sigma_limit": "no neuron flips up to",
+        "lambda": "lambda",
+        "sharpness_term": "sharpness term",
+        "norm_term": "norm term",
+        "mcallester": "McAllester's bound",
+        "catoni": "Catoni's bound",
+        "training_loss": "training loss, cut off",
+    }
+    rows += [(said, f"{document[key]:.6g}") for key, said in shown.items() if document.get(key) is not None]
+    needed = document["samples_needed"]
+    rows.append(("not vacuous from", "never" if needed is None else f"{needed:,} samples"))
+    assumed = [Text(f"- {each}") for each in document["assumptions"]]
+    return panel(name, [head, Text(), facts(rows), Text(), note("It is assumed that"), *assumed])
+
+
 def _bounds_table(rows: Sequence[Row]) -> Table:
     table = Table(box=None, padding=(0, 1), header_style="bold")
     for heading, side in (

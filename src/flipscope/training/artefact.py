@@ -17,8 +17,9 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from flipscope.basics.errors import InputError
-from flipscope.models.attention_network import AttentionNetwork
 from flipscope.models.checkpoint import load_any, model_tensors, save
+from flipscope.models.seq2seq import Seq2Seq
+from flipscope.models.transformer import Transformer
 from flipscope.training.checkpoints import SEAL, NotWhole, seal
 from flipscope.training.fit import Epoch, Fitted
 from flipscope.training.recipe import Network, Recipe, Trained
@@ -63,8 +64,8 @@ def read(path: str | os.PathLike[str]) -> Trained:
         model = load_any(source)
     except InputError as error:
         raise NotWhole(f"{source} is damaged: {error}") from error
-    if isinstance(model, AttentionNetwork):
-        raise NotWhole(f"{source} is an attention network, which no recipe trains")
+    if not isinstance(model, Transformer | Seq2Seq):
+        raise NotWhole(f"{source} is a {type(model).__name__}, which no recipe trains")
     if sealed != _seal(model, text):
         raise NotWhole(f"{source} is damaged: its content has changed")
     return Trained(model, described.fitted, described.recipe)

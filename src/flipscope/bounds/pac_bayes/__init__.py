@@ -1,0 +1,86 @@
+"""The PAC-Bayes bounds of paper 002 as functions, all of them here by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flipscope.basics.lazy import lazily
+
+__all__ = [
+    "BlackBox",
+    "Grids",
+    "GroupBound",
+    "PacBayes",
+    "ParityFailure",
+    "Perturbation",
+    "PosteriorBound",
+    "Setting",
+    "black_box_bound",
+    "bound_at",
+    "bounded_subgaussian",
+    "catoni_bound",
+    "class_bound",
+    "closed_bound",
+    "closed_sigma",
+    "estimated_subgaussian",
+    "fewest_samples",
+    "flip_threshold",
+    "gradient_blocks",
+    "gradient_bound",
+    "gradient_sum",
+    "group_bound",
+    "mcallester_bound",
+    "mesh_sigma",
+    "norm_blocks",
+    "norm_bound",
+    "older_norm",
+    "parity_failure",
+    "perturbation_term",
+    "posterior_bound",
+    "scipy_sigma",
+    "steps_norm_bound",
+    "strict_log_failure",
+    "trace_bound",
+]
+
+if TYPE_CHECKING:
+    from flipscope.bounds.pac_bayes.alquier import (
+        Setting,
+        bound_at,
+        closed_bound,
+        closed_sigma,
+        fewest_samples,
+        mesh_sigma,
+        scipy_sigma,
+    )
+    from flipscope.bounds.pac_bayes.black_box import BlackBox, black_box_bound
+    from flipscope.bounds.pac_bayes.bounded import catoni_bound, mcallester_bound
+    from flipscope.bounds.pac_bayes.forms import PacBayes, class_bound
+    from flipscope.bounds.pac_bayes.gradients import gradient_blocks, gradient_bound, gradient_sum
+    from flipscope.bounds.pac_bayes.grids import Grids
+    from flipscope.bounds.pac_bayes.groups import GroupBound, group_bound
+    from flipscope.bounds.pac_bayes.norms import norm_blocks, norm_bound, older_norm, steps_norm_bound
+    from flipscope.bounds.pac_bayes.perturbation import Perturbation, flip_threshold, perturbation_term
+    from flipscope.bounds.pac_bayes.steps import ParityFailure, parity_failure, strict_log_failure
+    from flipscope.bounds.pac_bayes.subgaussian import bounded_subgaussian, estimated_subgaussian
+    from flipscope.bounds.pac_bayes.trained import PosteriorBound, posterior_bound, trace_bound
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "bounds.pac_bayes.alquier": (
+            "Setting bound_at closed_bound closed_sigma fewest_samples mesh_sigma scipy_sigma"
+        ),
+        "bounds.pac_bayes.black_box": "BlackBox black_box_bound",
+        "bounds.pac_bayes.bounded": "catoni_bound mcallester_bound",
+        "bounds.pac_bayes.forms": "PacBayes class_bound",
+        "bounds.pac_bayes.gradients": "gradient_blocks gradient_bound gradient_sum",
+        "bounds.pac_bayes.grids": "Grids",
+        "bounds.pac_bayes.groups": "GroupBound group_bound",
+        "bounds.pac_bayes.norms": "norm_blocks norm_bound older_norm steps_norm_bound",
+        "bounds.pac_bayes.perturbation": "Perturbation flip_threshold perturbation_term",
+        "bounds.pac_bayes.steps": "ParityFailure parity_failure strict_log_failure",
+        "bounds.pac_bayes.subgaussian": "bounded_subgaussian estimated_subgaussian",
+        "bounds.pac_bayes.trained": "PosteriorBound posterior_bound trace_bound",
+    },
+)

@@ -1,0 +1,203 @@
+"""flipscope bound pac-bayes: the bound for a class of functions, or for a saved model on its training strings."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flipscope.basics.errors import InputError
+from flipscope.cli.common import print_json
+from flipscope.cli.model_files import loaded
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from flipscope.basics.bits import Bits
+
+SAMPLES = 8192  # of the paper's experiments
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What it takes, beside what all theories do."""
+    group = parser.add_argument_group("pac-bayes, for a class of functions")
+    group.add_argument("--sparsity", type=int, metavar="W", help="sets of the function")
+    group.add_argument("--degree", type=int, metavar="D", help="positions in each set")
+    group.add_argument(
+        "--form",
+        choices=("truncated", "semi-analytic", "analytic"),
+        default="truncated",
+        help="without P, with P as measured, with P of Thm 17 (default truncated)",
+    )
+    group.add_argument("--subgaussian", type=float, metavar="S", help="Sigma of the loss (default 0.01)")
+    group.add_argument("--sigma", type=float, metavar="S", help="of the noise (default: the best)")
+    group.add_argument("--perturbation", type=float, metavar="P", help="for semi-analytic (default: measured at sigma)")
+    group.add_argument("--mend", action="store_true", help="for analytic: put the missing sigma into G_p")
+    group.add_argument("--strict", action="store_true", help="sigma^2 (2 G + P) / 2, and all of P's last term")
+    group.add_argument("--tight", action="store_true", help="the sum of the gradients' own bounds instead of G_u")
+    group = parser.add_argument_group("pac-bayes, for a saved model")
+    group.add_argument(
+        "--data", metavar="FILE.npz", help="its training set: strings [sample, position] and labels [sample]"
+    )
+    group.add_argument("--largest", type=float, default=1.0, metavar="B", help="squared errors are cut off (default 1)")
+    group.add_argument("--draws", type=int, default=100, metavar="K", help="of the noise, per sigma (default 100)")
+    group.add_argument("--trace", type=float, metavar="TR", help="of its loss's Hessian: a quick bound, not certified")
+    group.add_argument("--test", metavar="LOW,HIGH", help="no data: testers find its class; its outputs lie between")
+    group.add_argument("--tolerance", type=float, metavar="T", help="with --test: of the degree tester")
+    group.add_argument("--trials", type=int, metavar="K", help="with --test: of it (default: what its guarantee takes)")
+    group.add_argument(
+        "--tail", type=float, default=1e-3, metavar="E", help="with --test: energy outside its sets (default 0.001)"
+    )
+    group.add_argument("--seed", type=int, default=0, metavar="S", help="of whatever is random (default 0)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Say what the loss cannot exceed, and on what assumptions."""
+    found = _of_class(arguments) if arguments.model is None else _of_model(arguments)
+    if arguments.json:
+        print_json(found)
+        return 0
+    from flipscope.report import models as pages
+    from flipscope.report.terminal import show
+
+    show(pages.pac_bayes_page(arguments.model or "a class of functions", found))
+    return 0
+
+
+def _of_class(arguments: argparse.Namespace) -> dict[str, Any]:
+    for name in ("sparsity", "degree", "length"):
+        if getattr(arguments, name) is None:
+            raise InputError(f"pac-bayes needs a MODEL, or --sparsity, --degree and --length: --{name} is missing")
+    _refuse(arguments, ("data", "trace", "test", "tolerance", "trials"), "is for a MODEL: give one, or leave it out")
+    if arguments.mend and arguments.form != "analytic":
+        raise InputError(f"--mend is for --form analytic, and --form {arguments.form} was given")
+    from flipscope.bounds.pac_bayes import class_bound
+
+    sizes = (arguments.sparsity, arguments.degree, arguments.length)
+    samples = SAMPLES if arguments.samples is None else arguments.samples
+    settings: dict[str, Any] = {
+        "delta": arguments.delta,
+        "subgaussian": _subgaussian(arguments),
+        "tight": arguments.tight,
+        "strict": arguments.strict,
+        "sigma": arguments.sigma,
+    }
+    if arguments.form != "semi-analytic":
+        if arguments.perturbation is not None:
+            raise InputError(f"--perturbation is for --form semi-analytic, and --form {arguments.form} was given")
+        return class_bound(*sizes, samples, form=arguments.form, mend=arguments.mend, **settings).as_json()
+    added = arguments.perturbation
+    if added is None:
+        from flipscope.constructions.class_perturbation import class_perturbations
+
+        # Where the truncated bound is best, as in E.3.
+        settings["sigma"] = class_bound(*sizes, samples, **settings).sigma
+        measured = class_perturbations(*sizes, settings["sigma"], seed=arguments.seed)
+        added = max(each.perturbation for each in measured)
+    return class_bound(*sizes, samples, form="semi-analytic", perturbation=added, **settings).as_json()
+
+
+def _of_model(arguments: argparse.Namespace) -> dict[str, Any]:
+    ways = {"data": "its training set", "trace": "the trace of its Hessian", "test": "the range of its outputs"}
+    if arguments.test is not None and (arguments.data is not None or arguments.trace is not None):
+        raise InputError("--test asks the model without data: leave out --data and --trace")
+    if all(getattr(arguments, name) is None for name in ways):
+        told = ", ".join(f"--{name} ({what})" for name, what in ways.items())
+        raise InputError(f"a bound for {arguments.model} needs one of {told}")
+    of_class = ("sparsity", "degree", "perturbation", "sigma", "mend", "strict", "tight")
+    _refuse(arguments, of_class, "is for a class of functions: leave it out, or leave out the MODEL")
+    if arguments.form != "truncated":
+        raise InputError("--form is for a class of functions: leave it out, or leave out the MODEL")
+    if arguments.test is None:
+        _refuse(arguments, ("tolerance", "trials"), "is for --test: leave it out")
+    data = None if arguments.data is None else read_data(arguments.data)
+    if data is not None:
+        if arguments.length is None:
+            arguments.length = data[0].shape[1]
+        if arguments.samples not in (None, len(data[0])):
+            raise InputError(f"--samples {arguments.samples} and the {len(data[0])} strings of --data differ: give one")
+    model, length = loaded(arguments)
+    from flipscope.bounds import pac_bayes
+
+    if arguments.test is not None:
+        samples = SAMPLES if arguments.samples is None else arguments.samples
+        return pac_bayes.black_box_bound(
+            model,
+            length,
+            samples,
+            value_range=_range(arguments.test),
+            tolerance=arguments.tolerance,
+            trials=arguments.trials,
+            tail=arguments.tail,
+            delta=arguments.delta,
+            subgaussian=_subgaussian(arguments),
+            seed=arguments.seed,
+        ).as_json()
+    if arguments.trace is not None:
+        if arguments.samples is None and data is None:
+            raise InputError("--trace needs --samples or --data: how many strings was the model trained on?")
+        norm = sum(float(each.detach().double().square().sum()) for each in model.parameters())
+        return pac_bayes.trace_bound(
+            norm,
+            arguments.trace,
+            arguments.samples if data is None else len(data[0]),
+            loss=0.0 if data is None else _loss(model, *data),
+            delta=arguments.delta,
+            subgaussian=_subgaussian(arguments),
+        ).as_json()
+    assert data is not None
+    if arguments.subgaussian is not None:
+        raise InputError("--subgaussian is half of --largest with --data: leave it out")
+    return pac_bayes.posterior_bound(
+        model, *data, largest=arguments.largest, delta=arguments.delta, draws=arguments.draws, seed=arguments.seed
+    ).as_json()
+
+
+def _refuse(arguments: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
+    """Raise InputError if one of these was given."""
+    for name in names:
+        if getattr(arguments, name) not in (None, False):
+            raise InputError(f"--{name} {why}")
+
+
+def _subgaussian(arguments: argparse.Namespace) -> float:
+    return 0.01 if arguments.subgaussian is None else float(arguments.subgaussian)
+
+
+def _loss(model: Any, strings: Bits, labels: NDArray[np.float64]) -> float:
+    """The mean squared error of the model on its training set."""
+    from flipscope.probes.asking import asked
+
+    with asked(model, strings, None, None) as (_, outputs):
+        if tuple(outputs.shape) != labels.shape:
+            raise InputError(f"the model gives outputs of shape {tuple(outputs.shape)}, not one number per string")
+        return float(((outputs.double().numpy() - labels) ** 2).mean())
+
+
+def _range(text: str) -> tuple[float, float]:
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--test {text} is no range: write for example 0,2") from None
+    if not low < high:
+        raise InputError(f"--test {text} is no range: the first number must be the smaller one")
+    return low, high
+
+
+def read_data(path: str) -> tuple[Bits, NDArray[np.float64]]:
+    """The strings and labels in a file that `numpy.savez` wrote."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            strings, labels = np.asarray(file["strings"]), np.asarray(file["labels"])
+    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise InputError(f"{path} does not exist: give a file that numpy.savez wrote") from None
+        raise InputError(f"{path} must hold strings and labels, as numpy.savez writes them") from None
+    if strings.ndim != 2 or not strings.size or strings.dtype.kind not in "biu" or not np.isin(strings, (0, 1)).all():
+        raise InputError(
+            f"{path} has strings of shape {strings.shape}, which must be zeros and ones [sample, position]"
+        )
+    if labels.shape != (len(strings),) or labels.dtype.kind not in "biuf" or not np.isfinite(labels).all():
+        raise InputError(f"{path} has labels of shape {labels.shape}, which must be a finite number for each string")
+    return strings.astype(np.uint8), labels.astype(np.float64)

@@ -1,0 +1,112 @@
+"""What a perturbation really adds: the expected perturbed loss (Thms 6 and 12) and the change of the trace, measured.
+
+Around a network that interpolates, E L^(Theta + e) = sigma^2 Tr / 2 + remainder, exactly. The loss is mean squared
+error against the outputs of the network itself, so that it interpolates by definition: with mask=0 it is not quite its
+target.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+import torch
+from torch import nn
+
+from flipscope.basics.checks import check_confidence, check_count
+from flipscope.basics.errors import InputError
+from flipscope.basics.seeds import Seed, generators
+from flipscope.models.moving import Moving
+from flipscope.models.parameters import Choice, chosen
+from flipscope.probes.asking import Inputs, asked
+from flipscope.probes.gradients import squared_gradients
+
+
+@dataclass(frozen=True)
+class PerturbedLoss:
+    """E L^(Theta + e) from so many draws of e, with a normal interval, and the term of second order beside it."""
+
+    value: float
+    low: float
+    high: float
+    sigma: float
+    draws: int
+    trace: float  # of the Hessian at Theta: 2 mean |grad f|^2
+
+    @property
+    def second_order(self) -> float:
+        """sigma^2 Tr / 2."""
+        return self.sigma**2 * self.trace / 2
+
+    @property
+    def perturbation(self) -> float:
+        """The P for which sigma^2 (Tr + P) / 2 is the upper end of the interval; 0 where Tr alone is above it."""
+        return max(0.0, 2 * self.high / self.sigma**2 - self.trace)
+
+
+def perturbed_loss(
+    model: nn.Module,
+    inputs: Inputs,
+    sigma: float,
+    *,
+    draws: int = 100,
+    confidence: float = 0.95,
+    parameters: Choice = None,
+    seed: Seed = 0,
+) -> PerturbedLoss:
+    """The expected mean squared difference between the perturbed network and itself, e ~ N(0, sigma^2 I).
+
+    >>> model = nn.Linear(3, 1).double()
+    >>> found = perturbed_loss(model, np.eye(3), 0.1, draws=200)
+    >>> found.low < found.second_order < found.high  # a linear model has no remainder
+    True
+    """
+    _check_sigma(sigma)
+    draws = check_count("draws", draws, 2)
+    z = NormalDist().inv_cdf((1 + check_confidence(confidence)) / 2)
+    (stream,) = generators(seed, 1)
+    losses = np.empty(draws)
+    with asked(model, inputs, None, None) as (asking, before), Moving(chosen(model, parameters)) as moving:
+        for number in range(draws):
+            moving.to(torch.from_numpy(stream.normal(size=moving.count)), sigma)
+            losses[number] = float((asking.outputs().double() - before.double()).square().mean())
+    half = z * float(losses.std(ddof=1)) / math.sqrt(draws)
+    mean = float(losses.mean())
+    trace = squared_gradients(model, inputs, parameters=parameters).gauss_newton_trace
+    return PerturbedLoss(mean, mean - half, mean + half, sigma, draws, trace)
+
+
+def worst_trace_change(
+    model: nn.Module,
+    trace: Callable[[nn.Module], float],
+    sigma: float,
+    *,
+    draws: int = 10,
+    parameters: Choice = None,
+    seed: Seed = 0,
+) -> float:
+    """The largest |Tr(Theta + e) - Tr(Theta)| over so many draws: the empirical P of § 2.3.
+
+    `trace` says what the trace of the loss's Hessian is for the model as it stands; the same probes before and after,
+    where it is an estimate, leave the difference with little noise.
+    """
+    _check_sigma(sigma)
+    draws = check_count("draws", draws)
+    (stream,) = generators(seed, 1)
+    base = float(trace(model))
+    worst = 0.0
+    with Moving(chosen(model, parameters)) as moving:
+        for _ in range(draws):
+            moving.to(torch.from_numpy(stream.normal(size=moving.count)), sigma)
+            worst = max(worst, abs(float(trace(model)) - base))
+    if not math.isfinite(worst):
+        raise InputError(f"the trace is not finite at sigma={sigma:g}: give a smaller one")
+    return worst
+
+
+def _check_sigma(sigma: float) -> None:
+    if not (math.isfinite(sigma) and sigma > 0):
+        raise InputError(f"sigma={sigma} must be a positive number")

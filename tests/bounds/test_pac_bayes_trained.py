@@ -1,0 +1,259 @@
+"""Bounds for networks somebody trained, and from queries alone; the commands."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from flipscope.basics.bits import index_bits
+from flipscope.basics.errors import InputError
+from flipscope.basics.seeds import random_strings
+from flipscope.bounds.pac_bayes import (
+    Grids,
+    Setting,
+    black_box_bound,
+    class_bound,
+    closed_bound,
+    flip_threshold,
+    gradient_bound,
+    norm_bound,
+    posterior_bound,
+    trace_bound,
+)
+from flipscope.cli import main
+from flipscope.constructions.fourier import fourier_network, output_error
+from flipscope.cube.fourier_sums import parse_sum, random_sum
+from flipscope.models.checkpoint import save
+
+KEYS = {
+    *("form", "gradient_bound", "norm_bound", "sigma", "lambda", "sharpness_term", "norm_term", "bound", "vacuous"),
+    "samples_needed",
+}
+CLASS = ["bound", "pac-bayes", "--sparsity", "10", "--degree", "2", "--length", "20"]
+
+
+class Slope(nn.Module):
+    """x -> a x."""
+
+    def __init__(self, a: float) -> None:
+        super().__init__()
+        self.a = nn.Parameter(torch.tensor([a], dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.a * x).squeeze(-1)
+
+
+def test_choices_after_the_fact_cost_the_logarithm_of_their_number() -> None:
+    few = trace_bound(100.0, 50.0, 10_000, subgaussian=0.1, grids=Grids((0.1,), (4.0,)))
+    setting = Setting(100.0, 10_000, 0.05, 0.1)
+    lam = 4 * math.sqrt(10_000) / 0.1
+    assert few.bound == pytest.approx(0.1**2 * 50 / 2 + setting.norm_term_at(0.1, lam))
+    two = trace_bound(100.0, 50.0, 10_000, subgaussian=0.1, grids=Grids((0.1, 1e-9), (4.0,)))
+    assert two.bound - few.bound == pytest.approx(math.log(2) / lam)
+    whole = trace_bound(100.0, 50.0, 10_000, subgaussian=0.1)
+    assert whole.bound > closed_bound(setting, 25.0)  # never better than a sigma that was chosen in advance
+    assert whole.bound < 1.2 * closed_bound(setting, 25.0)
+    assert whole.certified is False
+    assert trace_bound(100.0, 50.0, 10_000, loss=0.3, subgaussian=0.1).bound == pytest.approx(whole.bound + 0.3)
+
+
+def test_the_certified_bound_holds_and_is_made_of_what_it_says() -> None:
+    """Slopes near the truth from noisy samples: the true loss with noise is below the bound, every time."""
+    misses = 0
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        x = rng.integers(0, 2, (200, 1)).astype(np.float64)
+        y = 0.4 * x[:, 0] + rng.normal(0, 0.05, 200)
+        model = Slope(float((x[:, 0] @ y) / (x[:, 0] @ x[:, 0])))
+        found = posterior_bound(
+            model, x, y, delta=0.1, draws=40, grids=Grids((0.03, 0.1, 0.3), tuple(2.0**k for k in range(8))), seed=seed
+        )
+        best = found.alquier
+        assert best.certified
+        assert best.bound == pytest.approx(best.sharpness_term + best.norm_term)
+        slope = float(model.a.detach())
+        true = 0.05**2 + 0.5 * ((slope - 0.4) ** 2 + best.sigma**2)
+        misses += not true <= min(best.bound, found.mcallester, found.catoni)
+        assert found.catoni < 1
+    assert misses == 0
+
+
+def test_a_bound_from_too_few_samples_is_vacuous_and_says_how_many_it_needs() -> None:
+    x = np.ones((3, 1))
+    found = posterior_bound(Slope(1.0), x, np.ones(3), draws=5, grids=Grids((0.1, 0.3), (1.0, 2.0))).alquier
+    assert found.vacuous
+    assert found.samples_needed is not None
+    assert found.samples_needed > 3
+    assert found.gradient_bound is None
+
+
+def test_no_neuron_flips_below_the_threshold() -> None:
+    f = random_sum(8, 3, 2, seed=1)
+    network = fourier_network(f)
+    sigma = flip_threshold(2, 8, failure=0.05)
+    bits = torch.from_numpy(index_bits(0, 256, 8))
+    rows = torch.arange(3)
+    names = ("query_key", "value", "up", "bias")
+    own = {name: getattr(network, name).detach().clone() for name in names}
+
+    def active() -> Tensor:
+        return (network.attention_outputs(bits)[:, rows] @ network.up.T + network.bias) > 0
+
+    with torch.no_grad():
+        before = active()
+        flips = {}
+        for size in (sigma, 20 * sigma):
+            stream = torch.Generator().manual_seed(0)
+            flips[size] = 0
+            for _ in range(20):
+                for name in names:
+                    noise = torch.randn(own[name].shape, generator=stream, dtype=torch.float64)
+                    getattr(network, name).copy_(own[name] + size * noise)
+                flips[size] += int((active() != before).any())
+    assert flips[sigma] == 0
+    assert flips[20 * sigma] > 0
+
+
+def test_a_black_box_is_found_in_its_class() -> None:
+    f = random_sum(9, 3, 2, seed=2)
+    network = fourier_network(f)
+    found = black_box_bound(
+        network, 9, 10**6, value_range=(-0.5, 2.5), tolerance=output_error(f), trials=60, free=9, tail=5e-3
+    )
+    assert (found.degree, found.sparsity) == (2, 3)
+    assert found.bound.bound == class_bound(3, 2, 9, 10**6).bound
+    assert any("testers" in each for each in found.bound.assumptions)
+    with pytest.raises(InputError, match="degree 0"):
+        black_box_bound(lambda bits: bits[:, 0] * 0.0, 6, 100, value_range=(-1.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: Grids((), (1.0,)), "sigmas"),
+        (lambda: Grids((1.0, 1.0), (1.0,)), "different"),
+        (lambda: trace_bound(1.0, -1.0, 100), "trace"),
+        (lambda: trace_bound(1.0, 1.0, 100, delta=1.5), "delta"),
+        (lambda: posterior_bound(Slope(1.0), np.ones((3, 1)), np.ones(2)), "one for each"),
+        (lambda: posterior_bound(Slope(1.0), np.ones((3, 1)), np.ones(3), largest=0.0), "largest"),
+    ],
+)
+def test_what_means_nothing_is_refused(call: object, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        call()  # type: ignore[operator]
+
+
+def test_the_command_for_a_class(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*CLASS, "--samples", "1000000", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert set(document) >= KEYS
+    assert document["form"] == "truncated"
+    assert document["gradient_bound"] == 15524
+    assert round(document["norm_bound"], 3) == 1303.929
+    assert round(document["sigma"], 7) == 2.2657e-3
+    assert round(document["bound"], 4) == 0.2391
+    assert document["vacuous"] is False
+    assert main([*CLASS, "--samples", "8192", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert round(document["bound"], 3) == 1.186
+    assert document["vacuous"] is True
+    assert main([*CLASS, "--form", "semi-analytic", "--perturbation", "100"]) == 0
+    assert "vacuous" in capsys.readouterr().out
+
+
+def test_semi_analytic_measures_the_perturbation(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["bound", "pac-bayes", "--sparsity", "2", "--degree", "1", "--length", "4", "--form", "semi-analytic"]
+    assert main([*arguments, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert 0 < document["perturbation"] < 2 * gradient_bound(2, 1)
+    truncated = class_bound(2, 1, 4, 8192)
+    assert document["bound"] == pytest.approx(truncated.bound + document["sigma"] ** 2 * document["perturbation"])
+
+
+def test_the_command_for_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    f = parse_sum("0.6*x1x2 + 0.8*x2x3", 5)
+    network = fourier_network(f)
+    model, data = str(tmp_path / "m.safetensors"), str(tmp_path / "train.npz")
+    save(network, model)
+    strings = random_strings(np.random.default_rng(0), 50, 5)
+    np.savez(data, strings=strings, labels=f(strings))
+    assert main(["bound", "pac-bayes", model, "--data", data, "--draws", "3", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert set(document) >= KEYS | {"certified", "assumptions", "mcallester", "catoni"}
+    assert document["certified"] is True
+    assert document["vacuous"] is True
+    assert document["norm_bound"] == pytest.approx(network.squared_norm())
+    assert main(["bound", "pac-bayes", model, "--data", data, "--trace", "300", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["form"], document["certified"], document["gradient_bound"]) == ("trace", False, 150)
+    save(fourier_network(f, mask=40), model)
+    assert main(["bound", "pac-bayes", model, "--test=-1,3", "--samples", "1000000", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["degree"], document["sparsity"]) == (2, 2)
+    assert main(["bound", "pac-bayes", model, "--test=-1,3", "--tolerance", "1e-6", "--trials", "50"]) == 0
+    assert "degree found" in capsys.readouterr().out
+    assert norm_bound(2, 2, 5) > network.squared_norm()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--delta", "0"], "delta"),
+        (["--delta", "1.5"], "delta"),
+        (["--degree", "0"], "degree"),
+        (["--sparsity", "21"], "one position for each"),
+        (["--samples", "0"], "samples"),
+        (["--perturbation", "5"], "semi-analytic"),
+        (["--data", "x.npz"], "is for a MODEL"),
+        (["--subgaussian", "0"], "subgaussian"),
+        (["--mend"], "--form analytic"),
+        (["--trials", "5"], "is for a MODEL"),
+    ],
+)
+def test_bad_options_of_a_class_exit_with_two(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*CLASS, *arguments]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_bad_input_of_a_model_exits_with_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(tmp_path / "m.safetensors")
+    save(fourier_network(parse_sum("x1x2", 5)), model)
+    strings = index_bits(0, 8, 5)
+    files = {
+        "none.npz": None,
+        "shape.npz": {"strings": strings, "labels": np.ones(3)},
+        "bits.npz": {"strings": strings + 1, "labels": np.ones(8)},
+        "keys.npz": {"strings": strings},
+    }
+    for name, arrays in files.items():
+        if arrays is not None:
+            np.savez(tmp_path / name, **arrays)
+        assert main(["bound", "pac-bayes", model, "--data", str(tmp_path / name)]) == 2
+        error = capsys.readouterr().err
+        assert name in error
+        assert error.count("\n") == 1
+    for options in (
+        [],
+        ["--trace", "3"],
+        ["--test", "3,1"],
+        ["--test", "a"],
+        ["--sparsity", "2", "--trace", "1"],
+        ["--test", "0,1", "--trace", "1"],
+        ["--trace", "1", "--trials", "3"],
+        ["--trace", "1", "--tight"],
+        ["--trace", "1", "--form", "analytic"],
+    ):
+        assert main(["bound", "pac-bayes", model, *options]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    assert main(["bound", "pac-bayes"]) == 2
+    assert main(["bound", "covering"]) == 2
