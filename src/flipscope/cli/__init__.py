@@ -47,6 +47,7 @@ COMMANDS = {
     "random-model": ("random_model", "draw transformers at random, measure the sensitivity of each, summarise"),
     "blowup": ("blowup", "measure how much the layer norms of a saved transformer amplify"),
     "sharpness": ("sharpness", "measure how far a saved transformer goes when its weights move at random"),
+    "curvature": ("curvature", "measure the second derivatives of a saved transformer's loss: trace, eigenvalues"),
     "landscape": ("landscape", "draw slices of the loss around a saved transformer"),
     "bounds": ("bounds", "say of every bound of the geometry and hardness papers what it is for a saved transformer"),
     "train": ("train", "train a transformer on a function; after Ctrl-C or kill -9 the same command goes on"),
