@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float64
@@ -27,6 +27,7 @@ _SCALE_STEPS = 12  # Lanczos steps that tell the size of the matrix
 _DENSE = 96  # numbers up to which all eigenvalues are computed from the matrix itself
 
 
+@runtime_checkable
 class Operator(Protocol):
     """A symmetric matrix of so many rows."""
 

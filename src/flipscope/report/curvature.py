@@ -16,7 +16,7 @@ from flipscope.report.models import facts, note, panel
 from flipscope.report.terminal import histogram
 
 GROUPS = 12  # rows of traces
-BINS = 12
+POWERS = 6  # of ten in a density
 
 
 def curvature_page(name: str, document: dict[str, Any], found: Curvature) -> RenderableType:
@@ -74,18 +74,17 @@ def _groups_table(trace: Trace) -> Table:
 
 
 def _density_bars(density: Density) -> Table:
-    """Shares of the eigenvalues in ranges of their size, which spans many powers of ten."""
-    largest = float(np.abs(density.nodes).max()) or 1.0
-    edges = largest * 10.0 ** -np.arange(0, BINS // 2)
+    """Shares of the eigenvalues by powers of ten, from the most positive to the most negative."""
+    top = math.ceil(math.log10(float(np.abs(density.nodes).max()) or 1.0))
+    edges = [10.0**power for power in range(top, top - POWERS, -1)] + [0.0]
+    ranges = list(zip(edges[1:], edges[:-1], strict=True))  # (inner, outer), the outermost first
     rows = []
-    for k, edge in enumerate(edges):
-        inner = edges[k + 1] if k + 1 < len(edges) else 0.0
-        share = float(density.weights[(density.nodes > inner) & (density.nodes <= edge)].sum())
-        rows.append((f"{inner:.1g} to {edge:.1g}", f"{share:.3g}", _bar(share)))
-    for k, edge in reversed(list(enumerate(edges))):
-        inner = edges[k + 1] if k + 1 < len(edges) else 0.0
-        share = float(density.weights[(-density.nodes >= inner) & (-density.nodes <= edge)].sum())
-        rows.append((f"-{edge:.1g} to -{inner:.1g}" if inner else f"-{edge:.1g} to 0", f"{share:.3g}", _bar(share)))
+    for inner, outer in ranges:
+        share = density.share_above(inner) - density.share_above(outer)
+        rows.append((f"{inner:g} to {outer:g}", f"{share:.3g}", _bar(share)))
+    for inner, outer in reversed(ranges):
+        share = density.share_above(-outer) - density.share_above(-inner)
+        rows.append((f"-{outer:g} to {-inner if inner else 0:g}", f"{share:.3g}", _bar(share)))
     return histogram("eigenvalues", "share", [row for row in rows if row[2] > 0])
 
 
