@@ -7,7 +7,7 @@
   eigenthings  the HessianOperator of hessian-eigenthings, also on the model's own forward
   ours         `flipscope.curvature`: one graph for all probes, the first layer from tables, the last without keys
 
-Rivals take part where they are installed; all sides are given the same number of probes, and one thread. float32.
+Rivals take part where they are installed; all sides are given the same probes, and one thread. float32.
 Seconds are those of the processor, per probe, medians of turns within one run: compare ratios. Peak memory is that of
 a process of its own per side, which does nothing else; that of one which only builds the model is printed beside.
 Run with: make bench, or python benchmarks/curvature.py [--quick]
@@ -22,7 +22,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from sharpness import machine
@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 from flipscope import curvature
 from flipscope.models import Transformer, hardness
+from flipscope.probes.spectral import signs
 
 LENGTH, STRINGS, WIDTH, PROBES = 20, 256, 90, 10
 PACKAGES = {"curvlinops": "curvlinops", "eigenthings": "hessian_eigenthings"}
@@ -47,22 +48,29 @@ def naive(
 ) -> float:
     """The trace by a loop of double backwards."""
     total = 0.0
-    for _ in range(PROBES):
-        signs = [torch.randint_like(each, 2) * 2 - 1 for each in parameters]
+    for vector in probes(parameters):
+        pieces = vector.split([each.numel() for each in parameters])
+        v = [piece.view(each.shape) for piece, each in zip(pieces, parameters, strict=True)]
         first = torch.autograd.grad(squares(forward(bits), labels), parameters, create_graph=True)
-        along = torch.stack([(g * v).sum() for g, v in zip(first, signs, strict=True)]).sum()
+        along = torch.stack([(g * each).sum() for g, each in zip(first, v, strict=True)]).sum()
         second = torch.autograd.grad(along, parameters)
-        total += sum(float((h * v).sum()) for h, v in zip(second, signs, strict=True))
+        total += sum(float((h * each).sum()) for h, each in zip(second, v, strict=True))
     return total / PROBES
 
 
-def by_operator(operator: object, size: int) -> float:
+def by_operator(operator: object, parameters: Sequence[nn.Parameter]) -> float:
     """The trace by the products of a rival."""
     total = 0.0
-    for _ in range(PROBES):
-        signs = torch.randint(0, 2, (size,)) * 2.0 - 1
-        total += float(signs @ (operator @ signs))  # type: ignore[operator]
+    for vector in probes(parameters):
+        total += float(vector @ (operator @ vector))  # type: ignore[operator]
     return total / PROBES
+
+
+def probes(parameters: Sequence[nn.Parameter]) -> Iterator[Tensor]:
+    """The random signs of our own probes, so that all sides come to the same trace."""
+    size = sum(each.numel() for each in parameters)
+    for number in range(PROBES):
+        yield torch.from_numpy(signs(0, number, size)).float()
 
 
 def sides() -> dict[str, Run]:
@@ -73,7 +81,6 @@ def sides() -> dict[str, Run]:
     labels = 2.0 * (bits.sum(dim=1) % 2) - 1
     moved = {name: each for name, each in model.named_parameters() if "position" not in name}
     parameters = list(moved.values())
-    size = sum(each.numel() for each in parameters)
 
     def everywhere(inputs: Tensor) -> Tensor:
         return model.read(model.states(inputs)[-1])
@@ -92,9 +99,9 @@ def sides() -> dict[str, Run]:
         from curvlinops import HessianLinearOperator
 
         operator = HessianLinearOperator(
-            model, nn.MSELoss(), moved, [(bits, labels)], check_deterministic=False, num_data=STRINGS
+            model, nn.MSELoss(), parameters, [(bits, labels)], check_deterministic=False, num_data=STRINGS
         )
-        found["curvlinops"] = lambda: by_operator(operator, size)
+        found["curvlinops"] = lambda: by_operator(operator, parameters)
     if importlib.util.find_spec("hessian_eigenthings"):
         from hessian_eigenthings.loss_fns.standard import supervised_loss
         from hessian_eigenthings.operators.hessian import HessianOperator
@@ -103,7 +110,7 @@ def sides() -> dict[str, Run]:
         other = HessianOperator(
             model, [(bits, labels)], supervised_loss(squares), param_filter=lambda name, _: name in chosen
         )
-        found["eigenthings"] = lambda: by_operator(other, size)
+        found["eigenthings"] = lambda: by_operator(other, parameters)
     return found | {"ours": ours}
 
 

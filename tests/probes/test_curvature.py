@@ -265,7 +265,7 @@ def test_at_an_interpolator_the_trace_is_twice_the_squared_gradient(name: str) -
         squares.append(sum(float(g.square().sum()) for g in gradients if g is not None))
     with torch.no_grad():
         targets = model(inputs)
-    for method in ("exact", "hutch++"):
+    for method in ("exact", "hutch++") if name == "mlp" else ("hutch++",):
         found = curvature(model, "mse", (BITS, targets), what=["trace", "gauss_newton"], method=method)  # type: ignore[arg-type]
         assert found.trace is not None
         assert found.gauss_newton is not None

@@ -40,7 +40,7 @@ Vector: TypeAlias = Float64[np.ndarray, " number"]
 # (inputs, targets), or an iterable of such pairs; inputs are an array, a tuple of them, or a mapping of keywords.
 Data: TypeAlias = Any
 
-_NUMBERS = 400_000  # of one layer's activations in a batch of ours: what a product goes through stays in the cache
+_NUMBERS = 800_000  # of one layer's activations in a batch of ours: fewer, and the overhead of each call shows
 _FEWEST, _USUAL = 16, 128  # strings of a batch
 _KEPT = 1 / 4  # share of the memory that graphs may take
 _TOGETHER = 16  # vectors per graph, where it has to be made again
@@ -119,7 +119,9 @@ class LossSurface:
         """Of the loss."""
         total = np.zeros(self.size)
         for number, weight in enumerate(self._weights):
-            first = torch.autograd.grad(self._loss_of(number), self._parameters, allow_unused=True)
+            first = self._graphs.get(number)
+            if first is None:
+                first = torch.autograd.grad(self._loss_of(number), self._parameters, allow_unused=True)
             total += weight * _flat(first, self._parameters)
         return total
 
@@ -217,8 +219,12 @@ class LossSurface:
         """Batches of so many strings; a loss that is the caller's own is asked of all strings of a pair at once."""
         if batch is None and callable(self._loss):
             return parts
-        step = _usual_batch(model, parts[0]) if batch is None else check_count("batch", batch)
-        return [part.rows(start, start + step) for part in parts for start in range(0, part.strings, step)]
+        most = _usual_batch(model, parts[0]) if batch is None else check_count("batch", batch)
+        cut = []
+        for part in parts:
+            step = math.ceil(part.strings / math.ceil(part.strings / most))  # of one size, as far as it goes
+            cut += [part.rows(start, start + step) for start in range(0, part.strings, step)]
+        return cut
 
     def _outputs(self, part: _Part) -> Tensor:
         with sdpa_kernel(SDPBackend.MATH):
