@@ -90,3 +90,19 @@ def test_bad_settings() -> None:
         trace(around(), of="fisher")
     with pytest.raises(InputError, match="probes must be"):
         trace(around(), probes=0)
+
+
+def test_sam_of_another_package_trains_our_models() -> None:
+    optimisers = pytest.importorskip("pytorch_optimizer", reason="the extra optim is not installed")
+    model = Transformer(hardness(5, width=8), seed=1)
+    inputs, targets = torch.from_numpy(BITS), torch.from_numpy(2.0 * LABELS - 1).float()
+    stepper = optimisers.SAM(model.parameters(), torch.optim.AdamW, rho=0.05, lr=3e-3)
+    losses = []
+    for _ in range(30):
+        loss = nn.functional.mse_loss(model(inputs), targets)
+        loss.backward()
+        stepper.first_step(zero_grad=True)
+        nn.functional.mse_loss(model(inputs), targets).backward()
+        stepper.second_step(zero_grad=True)
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.8 * losses[0]
