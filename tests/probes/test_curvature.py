@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import flipscope
 from flipscope.basics.errors import InputError
-from flipscope.models import Transformer, encoder, fourier, hardness, mingpt
+from flipscope.models import Transformer, TransformerConfig, encoder, fourier, hardness, mingpt
 from flipscope.probes import hessian_products
 from flipscope.probes.curvature import WHAT, curvature
 from flipscope.probes.hessian_products import loss_surface
@@ -65,6 +66,11 @@ def seeded(make: Callable[[], nn.Module], seed: int = 0) -> nn.Module:
         return model
 
 
+def smooth(config: TransformerConfig, **changes: Any) -> Transformer:
+    """Without the kinks of ReLU, which a finite difference may straddle."""
+    return Transformer(dataclasses.replace(config, activation="gelu", dropout=0.0, **changes))
+
+
 def mlp(outputs: int = 1) -> nn.Module:
     return nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.LayerNorm(6), nn.Linear(6, outputs))
 
@@ -75,11 +81,11 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "relu": lambda: nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 1)),
     "pytorch": PyTorchEncoder,
     "fused": Fused,
-    "hardness": lambda: Transformer(hardness(5, width=8)),
-    "encoder": lambda: Transformer(encoder(width=8, layers=3)),
-    "mingpt": lambda: Transformer(mingpt(5, width=8, heads=2, outputs=1)),
-    "fourier": lambda: Transformer(fourier(5)),
-    "once": lambda: Transformer(hardness(5, width=8, norm="once", readout="first")),
+    "hardness": lambda: smooth(hardness(5, width=8)),
+    "encoder": lambda: smooth(encoder(width=8, layers=3)),
+    "mingpt": lambda: smooth(mingpt(5, width=8, heads=2), outputs=1),
+    "fourier": lambda: smooth(fourier(5, 8)),
+    "once": lambda: smooth(hardness(5, width=8), norm="once", readout="first"),
 }
 
 
@@ -114,7 +120,6 @@ def test_products_are_symmetric_and_finite_differences_of_the_gradient(name: str
                 gradient_at(model, surface.names, surface.point + side * step * vector, data) for side in (1, -1)
             )
             size = float(np.linalg.norm(image))
-            # ReLU has kinks, which a difference may straddle: tried at these seeds it does not.
             assert np.linalg.norm((ahead - behind) / (2 * step) - image) < 1e-6 * max(size, 1.0)
 
 
@@ -152,7 +157,7 @@ def test_products_against_the_dense_hessian(loss: Any) -> None:
     assert found.eigenvalues.bottom.values == pytest.approx(values[:2])
 
 
-@pytest.mark.parametrize("name", ["hardness", "pytorch", "mlp"])
+@pytest.mark.parametrize("name", ["hardness", "mlp"])
 def test_eigenvalues_and_density_against_the_dense_hessian(name: str) -> None:
     model = seeded(MODELS[name])
     found = curvature(model, "mse", (BITS, LABELS), eigenvalues=3, tolerance=1e-6, density_probes=6, density_steps=30)
@@ -178,9 +183,10 @@ def test_eigenvalues_and_density_against_the_dense_hessian(name: str) -> None:
 def test_quick_logits_change_nothing() -> None:
     model = seeded(MODELS["encoder"])
     with loss_surface(model, "mse", (BITS, LABELS)) as surface:
-        quick = all_of(surface)
+        rows = np.random.default_rng(0).normal(size=(5, surface.size))
+        quick = surface.products(rows)
     with loss_surface(model, "mse", (BITS, LABELS), forward=lambda bits: model(bits)) as surface:
-        plain = all_of(surface)
+        plain = surface.products(rows)
     assert quick == pytest.approx(plain, abs=1e-10)
 
 

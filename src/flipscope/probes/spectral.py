@@ -147,7 +147,9 @@ def extremes(matrix: Operator, count: int, tolerance: float, seed: int, most: in
     return found[0], found[1]
 
 
-def lanczos(matrix: Operator, start: Vector, steps: int) -> tuple[Vector, Vector]:
+def lanczos(
+    matrix: Operator, start: Vector, steps: int
+) -> tuple[Float64[np.ndarray, " node"], Float64[np.ndarray, " node"]]:
     """Nodes and weights of the quadrature of `start`'s spectral measure; full reorthogonalisation.
 
     Fewer than `steps` nodes where the vectors H^k v span less.
@@ -177,7 +179,9 @@ def _product(matrix: Operator, vector: Vector) -> Vector:
     return out
 
 
-def _with_residuals(matrix: Operator, values: Vector, vectors: Float64[np.ndarray, "number value"]) -> Extremes:
+def _with_residuals(
+    matrix: Operator, values: Float64[np.ndarray, " value"], vectors: Float64[np.ndarray, "number value"]
+) -> Extremes:
     images = matrix.products(np.ascontiguousarray(vectors.T))
     residuals = np.linalg.norm(images - values[:, None] * vectors.T, axis=1)
     return Extremes(values, vectors, residuals)
