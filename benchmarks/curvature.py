@@ -23,6 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import torch
 from sharpness import machine
@@ -120,6 +121,15 @@ def peak(side: str) -> float:
     return float(told.stdout)
 
 
+def high_water() -> float:
+    """Megabytes that this process has had at most."""
+    status = Path("/proc/self/status")
+    if status.exists():  # where ru_maxrss begins with what the parent had
+        lines = status.read_text(encoding="utf-8").splitlines()
+        return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 / (1024 if sys.platform == "darwin" else 1)
+
+
 def medians(runs: dict[str, Run], turns: int) -> dict[str, tuple[float, float]]:
     """Median seconds of the processor per probe, and the last trace."""
     seconds: dict[str, list[float]] = {name: [] for name in runs}
@@ -142,7 +152,7 @@ def main() -> None:
     torch.manual_seed(0)
     if options.side:
         sides()[options.side]()
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        print(high_water())
         return
     runs = sides()
     size = sum(each.numel() for each in _parameters())
