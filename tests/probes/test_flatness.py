@@ -38,7 +38,7 @@ def test_a_rescaling_moves_just_the_rows_that_say_so(kind: str, factor: float) -
         )
     same = copy.deepcopy(model)
     rescale(same.get_submodule(maps[0]), same.get_submodule(maps[1]), factor)
-    options: dict[str, Any] = {"draws": 20, "adaptive_rho": 0.05}
+    options: dict[str, Any] = {"draws": 20, "adaptive_rho": 0.05, "probes": 12}
     before, after = (flatness(each, "mse", (BITS, LABELS), **options) for each in (model, same))
     assert [row.name for row in before] == [row.name for row in after]
     for row, moved in zip(before, after, strict=True):
