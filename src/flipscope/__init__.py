@@ -14,6 +14,7 @@ __all__ = [
     "Transformer",
     "__version__",
     "blowup",
+    "curvature",
     "describe",
     "fourier",
     "influences",
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from flipscope.models.transformer import Transformer
     from flipscope.probes import fourier
     from flipscope.probes.blowup import blowup
+    from flipscope.probes.curvature import curvature
     from flipscope.probes.influence import influences
     from flipscope.probes.sensitivity import sensitivities, sensitivity, sensitivity_profile
     from flipscope.probes.sharpness import sharpness
@@ -58,6 +60,7 @@ __getattr__, __dir__ = lazily(
         "models.presets": "presets",
         "models.transformer": "Transformer",
         "probes.blowup": "blowup",
+        "probes.curvature": "curvature",
         "probes.fourier": "fourier",
         "probes.influence": "influences",
         "probes.sensitivity": "sensitivities sensitivity sensitivity_profile",

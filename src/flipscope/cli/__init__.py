@@ -50,6 +50,7 @@ COMMANDS = {
     "random-model": ("random_model", "draw transformers at random, measure the sensitivity of each, summarise"),
     "blowup": ("blowup", "measure how much the layer norms of a saved transformer amplify"),
     "sharpness": ("sharpness", "measure how far a saved transformer goes when its weights move at random"),
+    "curvature": ("curvature", "measure the second derivatives of a saved transformer's loss: trace, eigenvalues"),
     "landscape": ("landscape", "draw slices of the loss around a saved transformer"),
     "construct": (
         "construct",

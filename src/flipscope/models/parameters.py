@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
@@ -60,6 +61,19 @@ def chosen(model: nn.Module, parameters: Choice = None) -> dict[str, nn.Paramete
         if not (parameter.is_meta or bool(parameter.isfinite().all())):
             raise InputError(f"the model has NaN or infinite numbers in {name}: nothing can be measured of it")
     return found
+
+
+@contextmanager
+def differentiable(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
+    """Gradients with respect to these parameters, frozen or not; afterwards they are as before."""
+    before = [parameter.requires_grad for parameter in parameters]
+    try:
+        for parameter in parameters:
+            parameter.requires_grad_(True)
+        yield
+    finally:
+        for parameter, flag in zip(parameters, before, strict=True):
+            parameter.requires_grad_(flag)
 
 
 def weight_norm(model: nn.Module, parameters: Choice = None, *, positions: bool = False) -> float:

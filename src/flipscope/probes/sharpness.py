@@ -16,8 +16,7 @@ loss grows fastest, as sharpness-aware minimisation does, in place of a random o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
@@ -33,7 +32,7 @@ from flipscope.basics.progress import Progress
 from flipscope.basics.resampling import bootstrap_mean, student_mean
 from flipscope.basics.seeds import Seed, seed_number, seed_of
 from flipscope.models.moving import Moving
-from flipscope.models.parameters import Choice, chosen
+from flipscope.models.parameters import Choice, chosen, differentiable
 from flipscope.models.transformer import Transformer
 from flipscope.probes.asking import Inputs, Loss, Scorer, as_loss, asked
 
@@ -244,7 +243,7 @@ def worst_case(
             scorer = lambda outputs: (outputs.double() - before.double()).square().mean()  # noqa: E731
             direction, scale = numbers.draw(0)
         start = float(scorer(before))
-        with _differentiable(moving.parameters):
+        with differentiable(moving.parameters):
             for _ in range(check_count("steps", steps)):
                 moving.to(direction, scale)
                 with torch.enable_grad():
@@ -379,19 +378,3 @@ def _checked_measures(measures: Sequence[Measure]) -> list[Measure]:
     if not wanted:
         raise InputError(f"measures is empty: give some of {', '.join(MEASURES)}")
     return wanted
-
-
-# ---------------------------------------------------------------- the model
-
-
-@contextmanager
-def _differentiable(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
-    """Gradients with respect to these parameters, frozen or not."""
-    before = [parameter.requires_grad for parameter in parameters]
-    try:
-        for parameter in parameters:
-            parameter.requires_grad_(True)
-        yield
-    finally:
-        for parameter, flag in zip(parameters, before, strict=True):
-            parameter.requires_grad_(flag)

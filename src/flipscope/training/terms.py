@@ -7,7 +7,11 @@ from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from flipscope.basics.checks import check_count
+from flipscope.basics.errors import InputError
+from flipscope.models.readout import logits_for
 from flipscope.training.fit import Term
 from flipscope.training.measures import weights
 from flipscope.training.named import Around
@@ -22,4 +26,53 @@ def norm(around: Around, positions: bool = False) -> Term:
     return term
 
 
-BY_NAME: Mapping[str, Callable[..., Term]] = {"norm": norm}
+def trace(around: Around, of: str = "hessian", probes: int = 1, positions: bool = False) -> Term:
+    """The trace of the Hessian of the loss, or of its Gauss-Newton part, by fresh random signs at every step.
+
+    With weight decay or the norm beside it this is the low-sharpness learner (sharper paper, Def 1). Unbiased for any
+    number of probes. The Gauss-Newton part needs no third derivatives, and where the loss is 0 it is the whole trace.
+    """
+    if of not in ("hessian", "gauss_newton"):
+        raise InputError(f"of={of!r} of the term trace is not one of hessian, gauss_newton")
+    check_count("probes", probes)
+
+    def term(model: nn.Module, batch: tuple[Tensor, Tensor], outputs: Tensor) -> Tensor:
+        inputs, targets = batch
+        parameters = [p for p in weights(model, positions) if p.requires_grad]
+        # A forward of its own: that of the training goes through fused attention, which has no second derivative.
+        with sdpa_kernel(SDPBackend.MATH):
+            fresh = logits_for(model)(inputs)
+        loss = around.aim.total(fresh, targets) / len(inputs)
+        one = _hessian_form if of == "hessian" else _gauss_newton_form
+        return torch.stack([one(loss, fresh, parameters) for _ in range(probes)]).mean()
+
+    return term
+
+
+def _hessian_form(loss: Tensor, outputs: Tensor, parameters: list[nn.Parameter]) -> Tensor:
+    """v' H v for random signs v."""
+    first = torch.autograd.grad(loss, parameters, create_graph=True, allow_unused=True, materialize_grads=True)
+    v = [_signs(parameter) for parameter in parameters]
+    along = torch.stack([(g * each).sum() for g, each in zip(first, v, strict=True)]).sum()
+    second = torch.autograd.grad(along, parameters, create_graph=True, allow_unused=True, materialize_grads=True)
+    return torch.stack([(hv * each).sum() for hv, each in zip(second, v, strict=True)]).sum()
+
+
+def _gauss_newton_form(loss: Tensor, outputs: Tensor, parameters: list[nn.Parameter]) -> Tensor:
+    """(J' u) . (J' H_out u) for random signs u of the outputs."""
+    u = _signs(outputs)
+    slope = torch.autograd.grad(loss, outputs, create_graph=True)[0]
+    bent = torch.autograd.grad(slope, outputs, u, create_graph=True)[0]
+    pulled = [
+        torch.autograd.grad(outputs, parameters, each, create_graph=True, allow_unused=True, materialize_grads=True)
+        for each in (u, bent)
+    ]
+    return torch.stack([(a * b).sum() for a, b in zip(*pulled, strict=True)]).sum()
+
+
+def _signs(like: Tensor) -> Tensor:
+    """Random signs from PyTorch's generator, whose state a training keeps with its own."""
+    return torch.randint_like(like, 2).mul_(2).sub_(1).detach()
+
+
+BY_NAME: Mapping[str, Callable[..., Term]] = {"norm": norm, "trace": trace}

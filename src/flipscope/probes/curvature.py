@@ -1,0 +1,321 @@
+"""Curvature: second derivatives of a loss at a model, H = d^2 L / d theta^2 on the data given.
+
+    trace          tr H, exact for few parameters, else Hutch++ or Hutchinson with an interval
+    eigenvalues    the largest and the smallest, converged, with their residuals
+    density        how the eigenvalues are spread: stochastic Lanczos quadrature
+    gauss_newton   tr J' H_out J, the part of the trace without second derivatives of the outputs. Where every squared
+                   error is 0 it is all of it: tr H = 2 mean |grad f|^2                        (sharper paper, Thm 5)
+    fisher_rao     the Fisher-Rao norm of the parameters: sqrt of mean_x <theta, grad loss_x>^2 with the labels as they
+                   are, and of theta' J' H_out J theta, with labels as the model would draw them (for mse, bce and ce)
+
+The expected loss at theta + N(0, s^2) is L + s^2 tr H / 2 up to fourth order in s (sharper paper, Thms 6 and 12).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+from jaxtyping import Float64
+from torch import nn
+
+from flipscope.basics.checks import check_confidence, check_count
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import Estimate
+from flipscope.basics.limits import check_memory, machine_memory
+from flipscope.basics.resampling import student_mean
+from flipscope.basics.seeds import Seed, seed_number, seed_of
+from flipscope.models.parameters import Choice
+from flipscope.probes.asking import Loss
+from flipscope.probes.hessian_products import Data, LossSurface, loss_surface
+from flipscope.probes.spectral import (
+    Extremes,
+    Traces,
+    exact_traces,
+    extremes,
+    hutchinson,
+    hutchpp,
+    lanczos,
+    signs,
+)
+
+What: TypeAlias = Literal["trace", "eigenvalues", "density", "gauss_newton", "fisher_rao"]
+WHAT: tuple[What, ...] = get_args(What)
+Method: TypeAlias = Literal["auto", "exact", "hutchinson", "hutch++"]
+METHODS: tuple[Method, ...] = get_args(Method)
+
+EXACT = 500  # products that "auto" makes for an exact trace
+_SKETCH = 1 / 16  # share of the memory that the sketch of Hutch++ may take where "auto" chooses
+_GAUSS_NEWTON, _DENSITY = 3, 4  # kinds of probes, beside those of `spectral`
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """The trace of a matrix of second derivatives: `value` of all, `of(pattern)` of the block of some parameters."""
+
+    value: Estimate
+    method: Literal["exact", "hutchinson", "hutch++"]
+    products: int
+    names: tuple[str, ...]
+    parts: Traces  # by name
+
+    def of(self, pattern: str | Sequence[str]) -> Estimate:
+        """The trace over the parameters whose names match, by the same probes."""
+        patterns = [pattern] if isinstance(pattern, str) else list(pattern)
+        meant = [k for k, name in enumerate(self.names) if any(fnmatchcase(name, each) for each in patterns)]
+        if not meant:
+            raise InputError(f"pattern={pattern!r} matches none of {', '.join(self.names[:4])} …")
+        return _estimate(self.parts, meant, self.value.confidence)
+
+    def by_name(self) -> dict[str, Estimate]:
+        """The trace of every parameter's own block, each interval by itself."""
+        return {name: _estimate(self.parts, [k], self.value.confidence) for k, name in enumerate(self.names)}
+
+    def as_json(self) -> dict[str, Any]:
+        """What a JSON document says of it."""
+        groups = {name: each.as_json() for name, each in self.by_name().items()}
+        return self.value.as_json() | {"method": self.method, "products": self.products, "by_name": groups}
+
+
+@dataclass(frozen=True, eq=False)
+class Eigenvalues:
+    """Both ends of the spectrum, the outermost value first; `tolerance` bounds residuals relative to the norm of H."""
+
+    top: Extremes
+    bottom: Extremes
+    tolerance: float
+    products: int
+
+    def as_json(self) -> dict[str, Any]:
+        """What a JSON document says of it."""
+        ends = {"top": self.top, "bottom": self.bottom}
+        told = {
+            name: {"values": end.values.tolist(), "residuals": end.residuals.tolist()} for name, end in ends.items()
+        }
+        return told | {"tolerance": self.tolerance, "products": self.products}
+
+
+@dataclass(frozen=True, eq=False)
+class Density:
+    """The spectral density: eigenvalues `nodes` with the share `weights` of all, which sum to 1 over all probes."""
+
+    nodes: Float64[np.ndarray, " node"]
+    weights: Float64[np.ndarray, " node"]
+    probes: int
+    steps: int
+    products: int
+
+    @property
+    def mean(self) -> float:
+        """The mean eigenvalue, tr H / parameters as these probes have it."""
+        return float(self.nodes @ self.weights)
+
+    def at(self, points: Float64[np.ndarray, " point"], width: float) -> Float64[np.ndarray, " point"]:
+        """The density at some eigenvalues, every node being a Gaussian of this standard deviation."""
+        if not 0 < width < math.inf:
+            raise InputError(f"width={width} of the Gaussians must be a positive number")
+        away = (np.asarray(points, np.float64)[:, None] - self.nodes) / width
+        out: Float64[np.ndarray, " point"] = (
+            np.exp(-np.square(away) / 2) @ self.weights / (width * math.sqrt(2 * math.pi))
+        )
+        return out
+
+    def share_above(self, threshold: float) -> float:
+        """The share of eigenvalues above the threshold."""
+        return float(self.weights[self.nodes > threshold].sum())
+
+    def as_json(self) -> dict[str, Any]:
+        """What a JSON document says of it."""
+        order = np.argsort(self.nodes)
+        return {
+            "nodes": self.nodes[order].tolist(),
+            "weights": self.weights[order].tolist(),
+            "mean": self.mean,
+            "probes": self.probes,
+            "steps": self.steps,
+            "products": self.products,
+        }
+
+
+@dataclass(frozen=True)
+class FisherRao:
+    """The Fisher-Rao norm: with the labels as they are, and with those that the model would draw."""
+
+    empirical: float
+    model: float
+
+    def as_json(self) -> dict[str, float]:
+        """What a JSON document says of it."""
+        return {"empirical": self.empirical, "model": self.model}
+
+
+@dataclass(frozen=True, eq=False)
+class Curvature:
+    """What was asked for of the second derivatives of a loss; the rest is None."""
+
+    loss: float
+    gradient_norm: float
+    parameters: int  # numbers
+    names: tuple[str, ...]
+    strings: int
+    outputs: tuple[int, ...]  # shape of those of one string
+    trace: Trace | None = None
+    gauss_newton: Trace | None = None
+    eigenvalues: Eigenvalues | None = None
+    density: Density | None = None
+    fisher_rao: FisherRao | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """What a JSON document says of it."""
+        told = {name: getattr(self, name) for name in WHAT}
+        return {
+            "loss": self.loss,
+            "gradient_norm": self.gradient_norm,
+            "parameters": self.parameters,
+            "strings": self.strings,
+            **{name: None if each is None else each.as_json() for name, each in told.items()},
+        }
+
+
+def curvature(
+    model: nn.Module,
+    loss: Loss,
+    data: Data,
+    *,
+    what: What | Sequence[What] = WHAT,
+    parameters: Choice = None,
+    method: Method = "auto",
+    probes: int = 99,
+    eigenvalues: int = 3,
+    tolerance: float = 1e-3,
+    restarts: int = 300,
+    density_probes: int = 4,
+    density_steps: int = 40,
+    confidence: float = 0.95,
+    seed: Seed = 0,
+    forward: Callable[..., Any] | None = None,
+    batch: int | None = None,
+    reduction: Literal["mean", "sum"] = "mean",
+) -> Curvature:
+    """Trace, extreme eigenvalues, density, Gauss-Newton trace and Fisher-Rao norm of a loss at a model.
+
+    `loss` of outputs and targets: "mse", "bce" and "cross_entropy" by name, or a function that returns one number.
+    `data`: (inputs, targets), or an iterable of such pairs, such as a DataLoader; inputs are an array whose first axis
+    is the string, a tuple of what the model is called with, or a mapping of keywords. The losses of several batches are
+    taken for means over their strings and averaged over all of them; reduction="sum" adds them up instead. A function
+    of one's own is asked of a whole pair at once, unless `batch` says how many strings.
+    `parameters`: patterns of names or a function of a name, as in `sharpness`; the Hessian is then the block of these.
+
+    `method` of both traces: "exact" takes a product per parameter (the Gauss-Newton one a pass per output), "hutch++"
+    and "hutchinson" take `probes` of them and give Student's interval over what is random; "auto" is exact up to 500,
+    else Hutch++ while its sketch is small. Eigenvalues: so many at either end, until |H v - lambda v| is below
+    `tolerance` times the norm of H. Products are in the model's own number type: give it in float64 for more digits.
+
+    >>> model = nn.Linear(2, 1, bias=False)
+    >>> found = curvature(model, "mse", (np.array([[1.0, 0.0], [0.0, 2.0]]), np.zeros(2)), eigenvalues=1)
+    >>> found.trace.value.value, found.eigenvalues.top.values.round(6).tolist()
+    (5.0, [4.0])
+    """
+    wanted = _checked(what, method, tolerance)
+    check_confidence(confidence)
+    count = check_count("probes", probes, 3)
+    start = seed_number(seed)
+    with loss_surface(
+        model, loss, data, parameters=parameters, forward=forward, batch=batch, reduction=reduction
+    ) as surface:
+        found: dict[str, Any] = {}
+        if "trace" in wanted:
+            found["trace"] = _hessian_trace(surface, method, count, confidence, start)
+        if "gauss_newton" in wanted:
+            found["gauss_newton"] = _gauss_newton(surface, method, count, confidence, start)
+        if "fisher_rao" in wanted:
+            found["fisher_rao"] = _fisher_rao(surface)
+        if "eigenvalues" in wanted:
+            many = min(check_count("eigenvalues", eigenvalues), surface.size)
+            before = surface.products_made
+            ends = extremes(surface, many, tolerance, start, check_count("restarts", restarts))
+            found["eigenvalues"] = Eigenvalues(*ends, tolerance, surface.products_made - before)
+        if "density" in wanted:
+            found["density"] = _density(surface, density_probes, density_steps, start)
+        norm = float(np.linalg.norm(surface.gradient))
+        return Curvature(surface.loss, norm, surface.size, surface.names, surface.strings, surface.outputs, **found)
+
+
+def _checked(what: What | Sequence[What], method: str, tolerance: float) -> list[str]:
+    wanted = [what] if isinstance(what, str) else list(what)
+    for name in wanted:
+        if name not in WHAT:
+            raise InputError(f"what={name!r} is not one of {', '.join(WHAT)}")
+    if not wanted:
+        raise InputError(f"what is empty: give some of {', '.join(WHAT)}")
+    if method not in METHODS:
+        raise InputError(f"method={method!r} is not one of {', '.join(METHODS)}")
+    if not 0 < tolerance < 1:
+        raise InputError(f"tolerance={tolerance} must lie between 0 and 1: it is relative to the norm of the Hessian")
+    return list(wanted)
+
+
+def _hessian_trace(surface: LossSurface, method: Method, probes: int, confidence: float, seed: int) -> Trace:
+    before, taken = surface.products_made, method
+    if taken == "auto":
+        sketch = 8 * 4 * (probes // 3) * surface.size
+        fits = sketch <= machine_memory() * _SKETCH
+        taken = "exact" if surface.size <= EXACT else "hutch++" if fits else "hutchinson"
+    if taken == "exact":
+        parts = exact_traces(surface, surface.starts)
+    elif taken == "hutch++":
+        check_memory(8 * 4 * (probes // 3) * surface.size, "the sketch of Hutch++", "take method='hutchinson'")
+        parts = hutchpp(surface, surface.starts, probes, seed)
+    else:
+        parts = hutchinson(surface, surface.starts, probes, seed)
+    value = _estimate(parts, range(len(surface.names)), confidence)
+    return Trace(value, taken, surface.products_made - before, surface.names, parts)
+
+
+def _gauss_newton(surface: LossSurface, method: Method, probes: int, confidence: float, seed: int) -> Trace:
+    """In the space of outputs, which is usually much smaller: Hutchinson's probes have signs for the outputs."""
+    sizes = [surface.output_numbers(number) for number in range(surface.batches)]
+    exact = method == "exact" or (method == "auto" and sum(sizes) <= EXACT)
+    base, draws = np.zeros(len(surface.names)), np.zeros((0 if exact else probes, len(surface.names)))
+    for number, size in enumerate(sizes):
+        if exact:
+            for row in surface.gauss_newton_parts(number, np.eye(size)):
+                base += row
+            continue
+        of_batch = seed_of(seed, number)
+        rows = (signs(of_batch, k, size, _GAUSS_NEWTON) for k in range(probes))
+        for k, row in enumerate(surface.gauss_newton_parts(number, rows)):
+            draws[k] += row
+    parts = Traces(base, draws)
+    value = _estimate(parts, range(len(surface.names)), confidence)
+    return Trace(value, "exact" if exact else "hutchinson", sum(sizes) if exact else probes, surface.names, parts)
+
+
+def _fisher_rao(surface: LossSurface) -> FisherRao:
+    """<theta, grad loss_x> is the slope of the string's loss in its outputs times J theta."""
+    squares, model = 0.0, 0.0
+    for moved, slope, bent in surface.along(surface.point):
+        of_strings = (slope * moved).reshape(len(moved), -1).sum(dim=1)
+        squares += float(of_strings.square().sum())
+        model += float((moved * bent).sum())
+    return FisherRao(math.sqrt(squares / surface.strings), math.sqrt(max(model, 0.0)))
+
+
+def _density(surface: LossSurface, probes: int, steps: int, seed: int) -> Density:
+    count, before = check_count("density_probes", probes), surface.products_made
+    check_count("density_steps", steps, 2)
+    check_memory(8 * steps * surface.size, "the vectors of Lanczos", "give a smaller density_steps")
+    found = [lanczos(surface, signs(seed, k, surface.size, _DENSITY), steps) for k in range(count)]
+    nodes, weights = np.concatenate([n for n, _ in found]), np.concatenate([w for _, w in found]) / count
+    return Density(nodes, weights, count, steps, surface.products_made - before)
+
+
+def _estimate(parts: Traces, blocks: Sequence[int], confidence: float) -> Estimate:
+    base, draws = float(parts.base[list(blocks)].sum()), parts.draws[:, list(blocks)].sum(axis=1)
+    if len(draws) == 0:
+        return Estimate(base, base, base, confidence, 0)
+    return student_mean(draws.tolist(), confidence).scaled(1.0, base)

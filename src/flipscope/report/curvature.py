@@ -1,0 +1,111 @@
+"""The terminal page of ``flipscope curvature``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from flipscope.basics.estimates import Estimate
+from flipscope.probes.curvature import Curvature, Density, Trace
+from flipscope.report.models import facts, note, panel
+from flipscope.report.terminal import histogram
+
+GROUPS = 12  # rows of traces
+POWERS = 6  # of ten in a density
+
+
+def curvature_page(name: str, document: dict[str, Any], found: Curvature) -> RenderableType:
+    """What was measured, in the order of the document."""
+    said = "all" if document["exhaustive"] else f"{found.strings:,} random"
+    on = "the model's own outputs" if document["function"] is None else document["function"]
+    rows = [
+        (document["loss"]["name"], f"{found.loss:.4g} on {on}, gradient of norm {found.gradient_norm:.4g}"),
+        ("parameters", f"{found.parameters:,} numbers"),
+        ("strings", f"{said} strings of length {document['length']:,}"),
+    ]
+    for label, trace in (("trace", found.trace), ("Gauss-Newton trace", found.gauss_newton)):
+        if trace is not None:
+            rows.append((label, f"{_said(trace.value)}, {trace.method}, {trace.products:,} products"))
+    if found.fisher_rao is not None:
+        norm = found.fisher_rao
+        rows.append(("Fisher-Rao norm", f"{norm.empirical:.4g}; {norm.model:.4g} with the model's own labels"))
+    parts: list[RenderableType] = [facts(rows)]
+    if found.eigenvalues is not None:
+        parts += [Text(), _ends_table(document["eigenvalues"])]
+    if found.trace is not None and len(found.trace.names) > 1:
+        parts += [Text(), _groups_table(found.trace)]
+    if found.density is not None:
+        parts += [Text(), _density_bars(found.density)]
+    parts += [Text(), note(_account(found))]
+    return panel(name, parts)
+
+
+def _ends_table(told: dict[str, Any]) -> Table:
+    table = Table(box=None, padding=(0, 1), header_style="bold")
+    for heading in ("largest", "residual", "smallest", "residual"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    columns = [told[end][key] for end in ("top", "bottom") for key in ("values", "residuals")]
+    for row in zip(*columns, strict=True):
+        table.add_row(*(f"{value:.4g}" if k % 2 == 0 else f"{value:.1e}" for k, value in enumerate(row)))
+    return table
+
+
+def _groups_table(trace: Trace) -> Table:
+    """The traces of the modules that hold the parameters, the largest ones where there are many."""
+    prefixes = list(dict.fromkeys(name.rpartition(".")[0] or name for name in trace.names))
+    found = {
+        each: trace.of([name for name in trace.names if (name.rpartition(".")[0] or name) == each]) for each in prefixes
+    }
+    kept = set(sorted(found, key=lambda each: -abs(found[each].value))[:GROUPS])
+    table = Table(box=None, padding=(0, 1), header_style="bold")
+    table.add_column("module", no_wrap=True)
+    table.add_column("trace of its block", justify="right", no_wrap=True)
+    for each, value in found.items():
+        if each in kept:
+            table.add_row(each, _said(value))
+    if len(found) > len(kept):
+        table.add_row(f"and {len(found) - len(kept)} more", "")
+    return table
+
+
+def _density_bars(density: Density) -> Table:
+    """Shares of the eigenvalues by powers of ten, from the most positive to the most negative."""
+    top = math.ceil(math.log10(float(np.abs(density.nodes).max()) or 1.0))
+    edges = [10.0**power for power in range(top, top - POWERS, -1)] + [0.0]
+    ranges = list(zip(edges[1:], edges[:-1], strict=True))  # (inner, outer), the outermost first
+    rows = []
+    for inner, outer in ranges:
+        share = density.share_above(inner) - density.share_above(outer)
+        rows.append((f"{inner:g} to {outer:g}", f"{share:.3g}", _bar(share)))
+    for inner, outer in reversed(ranges):
+        share = density.share_above(-outer) - density.share_above(-inner)
+        rows.append((f"-{outer:g} to {-inner if inner else 0:g}", f"{share:.3g}", _bar(share)))
+    return histogram("eigenvalues", "share", [row for row in rows if row[2] > 0])
+
+
+def _bar(share: float) -> float:
+    """A length that shows a share of 1e-6 too."""
+    return max(0.0, 1 + math.log10(share) / 6) if share > 0 else 0.0
+
+
+def _said(value: Estimate) -> str:
+    if value.samples == 0:
+        return f"{value.value:.4g}"
+    return f"{value.value:.4g} [{value.low:.4g}, {value.high:.4g}]"
+
+
+def _account(found: Curvature) -> str:
+    sentences = []
+    if found.trace is not None and found.trace.value.samples:
+        sentences.append(f"Intervals hold with confidence {found.trace.value.confidence:g}, each by itself.")
+    if found.eigenvalues is not None:
+        sentences.append(f"Residuals are |H v − λ v|, at most {found.eigenvalues.tolerance:g} times the norm of H.")
+    if found.density is not None:
+        density = found.density
+        sentences.append(f"The density is that of {density.probes} random starts with {density.steps} Lanczos steps.")
+    return " ".join(sentences) or "Differentiated twice on the strings above."
