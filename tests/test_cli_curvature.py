@@ -79,7 +79,7 @@ def test_a_model_of_two_outputs_answers_with_their_difference(run: Flipscope, tm
     cube = torch.from_numpy(index_bits(0, 16, 4))
     with torch.no_grad():
         logits = made.eval()(cube)
-    found = document(run(*call, "--function", "x1"))
+    found = document(run(*call, "--function", "first(4)"))
     signs = 2.0 * cube[:, 0] - 1
     assert found["loss"]["value"] == pytest.approx(
         float((logits[:, 1] - logits[:, 0] - signs).square().mean()), rel=1e-4

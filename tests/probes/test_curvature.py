@@ -313,7 +313,7 @@ def test_gauss_newton_and_fisher_rao_against_the_jacobian(loss: Any) -> None:
         p = found.softmax(dim=1)
         bent = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
         slope = p - F.one_hot(targets, 3)
-    matrix = torch.einsum("nap,nab,nbq->pq", jacobian, bent.double(), jacobian) / 12
+    matrix = torch.einsum("nap,nab,nbq->pq", jacobian, bent.detach().double(), jacobian) / 12
     measured = curvature(model, loss, (BITS, targets), what=["gauss_newton", "fisher_rao"], method="exact", batch=5)
     assert measured.gauss_newton is not None
     assert measured.fisher_rao is not None
