@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from commands import Called, Run
 from hypothesis import HealthCheck, settings
 
 # No deadlines and no "too slow": the first call of a compiled kernel pays for its compilation.
@@ -27,3 +28,20 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """What one call of the command line returned and printed: its exit code, standard output and standard error."""
+
+    def call(*arguments: str) -> Called:
+        from flipscope.cli import main
+
+        try:
+            code: object = main(arguments)
+        except SystemExit as stop:
+            code = stop.code
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call

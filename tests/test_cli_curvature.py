@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from commands import Run, document
 
 from flipscope.basics.bits import index_bits
-from flipscope.cli import main
 from flipscope.models import Transformer, hardness, mingpt, save
 from flipscope.probes.curvature import curvature
-
-Flipscope = Callable[..., Any]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Flipscope:
-    """The exit code, standard output and standard error of a call."""
-
-    def called(*arguments: str) -> tuple[int, str, str]:
-        code = main(list(arguments))
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return called
 
 
 @pytest.fixture
@@ -39,13 +22,7 @@ def model(tmp_path: Path) -> tuple[Transformer, str]:
     return made, str(path)
 
 
-def document(found: tuple[int, str, str]) -> Any:
-    code, out, err = found
-    assert (code, err) == (0, "")
-    return json.loads(out)
-
-
-def test_curvature_as_json(run: Flipscope, model: tuple[Transformer, str]) -> None:
+def test_curvature_as_json(run: Run, model: tuple[Transformer, str]) -> None:
     made, path = model
     call = ("curvature", path, "--function", "parity(4)", "--exhaustive", "--probes", "9", "--seed", "2", "--json")
     found = document(run(*call, "--eigenvalues", "2"))
@@ -64,7 +41,7 @@ def test_curvature_as_json(run: Flipscope, model: tuple[Transformer, str]) -> No
     assert only["fisher_rao"]["empirical"] > 0
 
 
-def test_without_a_function_the_trace_is_that_of_the_gradients(run: Flipscope, model: tuple[Transformer, str]) -> None:
+def test_without_a_function_the_trace_is_that_of_the_gradients(run: Run, model: tuple[Transformer, str]) -> None:
     call = ("curvature", model[1], "--exhaustive", "--what", "trace", "--float64", "--method", "exact", "--json")
     found = document(run(*call, "--parameters", "head.*", "--parameters", "blocks.1.norm2.*"))
     assert found["loss"]["value"] < 1e-12
@@ -72,7 +49,7 @@ def test_without_a_function_the_trace_is_that_of_the_gradients(run: Flipscope, m
     assert found["parameters"] == 9 + 16
 
 
-def test_a_model_of_two_outputs_answers_with_their_difference(run: Flipscope, tmp_path: Path) -> None:
+def test_a_model_of_two_outputs_answers_with_their_difference(run: Run, tmp_path: Path) -> None:
     made = Transformer(mingpt(4, width=8, heads=2), seed=3)
     save(made, tmp_path / "two.safetensors")
     call = ("curvature", str(tmp_path / "two.safetensors"), "--exhaustive", "--what", "fisher-rao", "--json")
@@ -87,7 +64,7 @@ def test_a_model_of_two_outputs_answers_with_their_difference(run: Flipscope, tm
     assert document(run(*call))["loss"]["value"] < 1e-10
 
 
-def test_curvature_page(run: Flipscope, model: tuple[Transformer, str]) -> None:
+def test_curvature_page(run: Run, model: tuple[Transformer, str]) -> None:
     code, out, err = run("curvature", model[1], "--function", "majority(4)", "--strings", "9", "--probes", "9")
     assert (code, err) == (0, "")
     for word in (
@@ -121,7 +98,7 @@ def test_curvature_page(run: Flipscope, model: tuple[Transformer, str]) -> None:
     ],
 )
 def test_bad_input_is_one_sentence(
-    run: Flipscope, model: tuple[Transformer, str], arguments: list[str], sentence: str
+    run: Run, model: tuple[Transformer, str], arguments: list[str], sentence: str
 ) -> None:
     code, out, err = run("curvature", model[1], *arguments)
     assert (code, out) == (2, "")

@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from commands import Run
 from waiting import LIMIT, waited_for
 
 from flipscope.basics import limits
@@ -46,34 +47,11 @@ from flipscope.probes.sensitivity import sensitivity_profile
 ESTIMATE_KEYS = {"value", "low", "high", "confidence", "samples"}
 HOW_KEYS = {"path", "precision", "margin", "tolerance", "rechecked", "near_ties", "seconds"}
 
-Flipscope = Callable[..., Any]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+Document = Callable[..., Any]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Flipscope:
-    """What one call of the command line returned and printed: its exit code, standard output and standard error."""
-
-    def call(*arguments: str) -> tuple[Any, str, str]:
-        try:
-            code: Any = main(arguments)
-        except SystemExit as stop:
-            code = stop.code
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
-
-
-@pytest.fixture
-def document(run: Flipscope) -> Flipscope:
+def document(run: Run) -> Document:
     """The one JSON document that a call prints."""
 
     def call(*arguments: str) -> Any:
@@ -109,7 +87,7 @@ def model(tmp_path: Path) -> tuple[Transformer, str]:
 # ---------------------------------------------------------------- sensitivity
 
 
-def test_sensitivity_as_json(document: Flipscope, model: tuple[Transformer, str]) -> None:
+def test_sensitivity_as_json(document: Document, model: tuple[Transformer, str]) -> None:
     made, path = model
     found = document("sensitivity", path, "--length", "10", "--strings", "30", "--seed", "3")
     same = sensitivity_profile(made, 10, strings=30, seed=3).as_json()
@@ -124,7 +102,7 @@ def test_sensitivity_as_json(document: Flipscope, model: tuple[Transformer, str]
     assert 0 < found["average_sensitivity"]["value"] < 10
 
 
-def test_sensitivity_of_all_strings(document: Flipscope, model: tuple[Transformer, str]) -> None:
+def test_sensitivity_of_all_strings(document: Document, model: tuple[Transformer, str]) -> None:
     _, path = model
     found = document("sensitivity", path, "--length", "10", "--exhaustive")
     assert found["exact"] is True
@@ -136,7 +114,7 @@ def test_sensitivity_of_all_strings(document: Flipscope, model: tuple[Transforme
     assert sampled["low"] <= mean <= sampled["high"]
 
 
-def test_sensitivity_to_a_precision(document: Flipscope, model: tuple[Transformer, str]) -> None:
+def test_sensitivity_to_a_precision(document: Document, model: tuple[Transformer, str]) -> None:
     _, path = model
     found = document("sensitivity", path, "--length", "10", "--precision", "1.5", "--path", "general")
     average = found["average_sensitivity"]
@@ -145,7 +123,7 @@ def test_sensitivity_to_a_precision(document: Flipscope, model: tuple[Transforme
     assert found["path"] == "general"
 
 
-def test_sensitivity_options_reach_the_probe(document: Flipscope, model: tuple[Transformer, str]) -> None:
+def test_sensitivity_options_reach_the_probe(document: Document, model: tuple[Transformer, str]) -> None:
     _, path = model
     common = ("sensitivity", path, "--length", "10", "--strings", "20")
     far = document(*common, "--threshold", "1000")
@@ -158,7 +136,7 @@ def test_sensitivity_options_reach_the_probe(document: Flipscope, model: tuple[T
     assert screened["average_sensitivity"]["confidence"] == 0.9
 
 
-def test_sensitivity_page(run: Flipscope, model: tuple[Transformer, str]) -> None:
+def test_sensitivity_page(run: Run, model: tuple[Transformer, str]) -> None:
     _, path = model
     code, out, _ = run("sensitivity", path, "--length", "10", "--strings", "20")
     assert code == 0
@@ -171,7 +149,7 @@ def test_sensitivity_page(run: Flipscope, model: tuple[Transformer, str]) -> Non
     assert "Heuristic:" in out
 
 
-def test_the_usual_length_is_the_models_own(document: Flipscope, tmp_path: Path) -> None:
+def test_the_usual_length_is_the_models_own(document: Document, tmp_path: Path) -> None:
     save(Transformer(mingpt(7, width=16, heads=2)), tmp_path / "short.safetensors")
     found = document("sensitivity", str(tmp_path / "short.safetensors"), "--strings", "3")
     assert (found["length"], found["path"]) == (7, "general")  # two outputs
@@ -192,14 +170,14 @@ def test_the_usual_length_is_the_models_own(document: Flipscope, tmp_path: Path)
         (["--path", "quick"], "invalid choice: 'quick'"),
     ],
 )
-def test_wrong_options(run: Flipscope, model: tuple[Transformer, str], arguments: list[str], sentence: str) -> None:
+def test_wrong_options(run: Run, model: tuple[Transformer, str], arguments: list[str], sentence: str) -> None:
     code, out, err = run("sensitivity", model[1], *arguments)
     assert (code, out) == (2, "")
     assert sentence in err
     assert err.count("\n") == 1
 
 
-def test_wrong_files(run: Flipscope, tmp_path: Path) -> None:
+def test_wrong_files(run: Run, tmp_path: Path) -> None:
     save(Transformer(vit_small(8, 4, 1, layers=1, heads=1)), tmp_path / "image.safetensors")
     (tmp_path / "text.safetensors").write_text("not a model")
     for command in ("sensitivity", "blowup"):
@@ -224,7 +202,7 @@ def test_wrong_files(run: Flipscope, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_far_too_large_is_refused(
-    run: Flipscope, model: tuple[Transformer, str], arguments: list[str], sentence: str
+    run: Run, model: tuple[Transformer, str], arguments: list[str], sentence: str
 ) -> None:
     for command in ("sensitivity",) if "--precision" in arguments else ("sensitivity", "blowup"):
         code, out, err = run(command, model[1], *arguments)
@@ -234,7 +212,7 @@ def test_what_is_far_too_large_is_refused(
 
 
 @pytest.mark.parametrize("longest", [10**9, 2**63, 10**30])
-def test_a_file_that_claims_to_read_very_long_strings(run: Flipscope, tmp_path: Path, longest: int) -> None:
+def test_a_file_that_claims_to_read_very_long_strings(run: Run, tmp_path: Path, longest: int) -> None:
     made = Transformer(replace(encoder(8, 2, 2), max_length=longest))
     save(made, tmp_path / "long.safetensors")
     code, _, err = run("sensitivity", str(tmp_path / "long.safetensors"))
@@ -248,7 +226,7 @@ def test_a_file_that_claims_to_read_very_long_strings(run: Flipscope, tmp_path: 
 SMALL = ("--length", "8", "--strings", "6", "--width", "8", "--layers", "1", "--heads", "2")
 
 
-def test_random_models_as_json(document: Flipscope) -> None:
+def test_random_models_as_json(document: Document) -> None:
     before = dict(os.environ)
     found = document("random-model", "--init", "gaussian", "--count", "3", "--seed", "5", "--workers", "2", *SMALL)
     assert dict(os.environ) == before
@@ -276,7 +254,7 @@ def test_random_models_as_json(document: Flipscope) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_shapes_are_those_of_the_paper(document: Flipscope) -> None:
+def test_shapes_are_those_of_the_paper(document: Document) -> None:
     found = document("random-model", "--count", "2", "--seed", "11", "--length", "4", "--strings", "1", "--layers", "1")
     for entry in found["models"]:
         drawn = random_shape(entry["seed"]).as_dict()
@@ -284,7 +262,7 @@ def test_shapes_are_those_of_the_paper(document: Flipscope) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_heads_alone_keep_the_size_of_a_head(document: Flipscope) -> None:
+def test_heads_alone_keep_the_size_of_a_head(document: Document) -> None:
     fixed = ("--heads", "1", "--layers", "1", "--length", "4", "--strings", "1")
     (entry,) = document("random-model", "--count", "1", *fixed)["models"]
     drawn = random_shape(entry["seed"])
@@ -293,7 +271,7 @@ def test_heads_alone_keep_the_size_of_a_head(document: Flipscope) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_random_page(run: Flipscope) -> None:
+def test_random_page(run: Run) -> None:
     code, out, _ = run("random-model", "--init", "gaussian", "--count", "4", *SMALL)
     assert code == 0
     assert "4, gaussian, 6 strings of length 8 each" in out
@@ -328,7 +306,7 @@ def test_an_error_in_a_worker_is_told() -> None:
         run_tasks(commands.measure_piece, [piece], workers=1, costs=[1.0], progress=lambda done, total: None)
 
 
-def test_a_worker_that_dies_is_told(run: Flipscope, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_dies_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(*_: Any, **__: Any) -> None:
         raise WorkerError("the worker died 3 times")
 
@@ -354,7 +332,7 @@ def test_a_worker_that_dies_is_told(run: Flipscope, monkeypatch: pytest.MonkeyPa
         (["--init", "zero"], "invalid choice: 'zero'"),
     ],
 )
-def test_wrong_random_models(run: Flipscope, arguments: list[str], sentence: str) -> None:
+def test_wrong_random_models(run: Run, arguments: list[str], sentence: str) -> None:
     code, out, err = run("random-model", *arguments)
     assert (code, out) == (2, "")
     assert sentence in err
@@ -376,7 +354,7 @@ def test_wrong_random_models(run: Flipscope, arguments: list[str], sentence: str
     ],
 )
 def test_random_models_that_are_far_too_large(
-    run: Flipscope, monkeypatch: pytest.MonkeyPatch, arguments: list[str], sentence: str
+    run: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[str], sentence: str
 ) -> None:
     monkeypatch.setattr(limits, "machine_memory", lambda: 64 << 30)
     monkeypatch.setattr(commands, "run_tasks", None)
@@ -419,7 +397,7 @@ def test_an_interrupt_ends_the_workers() -> None:
 # ---------------------------------------------------------------- blowup
 
 
-def test_blowup_as_json(document: Flipscope, model: tuple[Transformer, str]) -> None:
+def test_blowup_as_json(document: Document, model: tuple[Transformer, str]) -> None:
     made, path = model
     found = document("blowup", path, "--length", "6", "--strings", "9", "--seed", "2")
     same = blowup(made, random_strings(generators(2, 1)[0], 9, 6))
@@ -433,7 +411,7 @@ def test_blowup_as_json(document: Flipscope, model: tuple[Transformer, str]) -> 
     assert found["weight_norm"]["without_positions"] == weight_norm(made) <= found["weight_norm"]["with_positions"]
 
 
-def test_infinite_blowup_is_null(document: Flipscope, run: Flipscope, tmp_path: Path) -> None:
+def test_infinite_blowup_is_null(document: Document, run: Run, tmp_path: Path) -> None:
     made = Transformer(recognizer(4, 1, 1))
     with torch.no_grad():
         for parameter in made.parameters():
@@ -446,7 +424,7 @@ def test_infinite_blowup_is_null(document: Flipscope, run: Flipscope, tmp_path: 
     assert "nothing bounds it" in out
 
 
-def test_blowup_page(run: Flipscope, model: tuple[Transformer, str]) -> None:
+def test_blowup_page(run: Run, model: tuple[Transformer, str]) -> None:
     code, out, _ = run("blowup", model[1], "--length", "6")
     assert code == 0
     assert "blocks.0.norm1" in out

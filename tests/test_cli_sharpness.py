@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from commands import Run, document
 
 from flipscope.basics.seeds import generators, random_strings
-from flipscope.cli import main
 from flipscope.models import Transformer, hardness, mingpt, save, vit_small
 from flipscope.probes.sharpness import sharpness
 
-Flipscope = Callable[..., Any]
 WORDS = {"value", "low", "high", "confidence", "samples"}
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Flipscope:
-    """The exit code, standard output and standard error of a call."""
-
-    def called(*arguments: str) -> tuple[int, str, str]:
-        code = main(list(arguments))
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return called
 
 
 @pytest.fixture
@@ -40,13 +24,7 @@ def model(tmp_path: Path) -> tuple[Transformer, str]:
     return made, str(path)
 
 
-def document(found: tuple[int, str, str]) -> Any:
-    code, out, err = found
-    assert (code, err) == (0, "")
-    return json.loads(out)
-
-
-def test_sharpness_as_json(run: Flipscope, model: tuple[Transformer, str]) -> None:
+def test_sharpness_as_json(run: Run, model: tuple[Transformer, str]) -> None:
     made, path = model
     found = document(run("sharpness", path, "--strings", "40", "--draws", "7", "--seed", "2", "--std", "0.1", "--json"))
     same = sharpness(made, random_strings(generators(2, 1)[0], 40, 6), std=0.1, draws=7, seed=2)
@@ -57,7 +35,7 @@ def test_sharpness_as_json(run: Flipscope, model: tuple[Transformer, str]) -> No
     assert (found["noise"], found["strings"], found["length"], found["loss"]) == ("gaussian", 40, 6, None)
 
 
-def test_sharpness_of_a_function_on_the_whole_cube(run: Flipscope, model: tuple[Transformer, str]) -> None:
+def test_sharpness_of_a_function_on_the_whole_cube(run: Run, model: tuple[Transformer, str]) -> None:
     made, path = model
     call = ("sharpness", path, "--function", "parity(6)", "--exhaustive", "--rho", "0.5", "--draws", "5", "--json")
     found = document(run(*call))
@@ -74,7 +52,7 @@ def test_sharpness_of_a_function_on_the_whole_cube(run: Flipscope, model: tuple[
     assert document(run(*call, "--loss", "bce"))["loss"]["name"] == "bce"
 
 
-def test_a_model_of_two_outputs_answers_with_their_difference(run: Flipscope, tmp_path: Path) -> None:
+def test_a_model_of_two_outputs_answers_with_their_difference(run: Run, tmp_path: Path) -> None:
     made = Transformer(mingpt(5, width=16, heads=2), seed=3)
     save(made, tmp_path / "two.safetensors")
     path = str(tmp_path / "two.safetensors")
@@ -90,7 +68,7 @@ def test_a_model_of_two_outputs_answers_with_their_difference(run: Flipscope, tm
     assert code == 0
 
 
-def test_sharpness_page(run: Flipscope, model: tuple[Transformer, str]) -> None:
+def test_sharpness_page(run: Run, model: tuple[Transformer, str]) -> None:
     code, out, _ = run("sharpness", model[1], "--function", "majority(6)", "--draws", "3", "--adaptive")
     assert code == 0
     for word in ("Gaussian noise of std 0.02, in proportion", "increase of the loss", "ShPred", "majority(6)"):
@@ -99,7 +77,7 @@ def test_sharpness_page(run: Flipscope, model: tuple[Transformer, str]) -> None:
     assert (code, "17 (rho 1" in out) == (0, True)
 
 
-def test_help_has_examples(run: Flipscope) -> None:
+def test_help_has_examples(run: Run) -> None:
     for command in ("sharpness", "landscape"):
         code, out, _ = run(command, "--help")
         assert code == 0
@@ -126,7 +104,7 @@ def test_help_has_examples(run: Flipscope) -> None:
     ],
 )
 def test_bad_input_is_one_sentence(
-    run: Flipscope, model: tuple[Transformer, str], arguments: list[str], sentence: str
+    run: Run, model: tuple[Transformer, str], arguments: list[str], sentence: str
 ) -> None:
     code, out, err = run("sharpness", model[1], *arguments)
     assert (code, out) == (2, "")
@@ -134,7 +112,7 @@ def test_bad_input_is_one_sentence(
     assert "Traceback" not in err
 
 
-def test_files_that_are_no_model_to_move(run: Flipscope, tmp_path: Path) -> None:
+def test_files_that_are_no_model_to_move(run: Run, tmp_path: Path) -> None:
     text, images = tmp_path / "notes.txt", tmp_path / "vit.safetensors"
     text.write_text("no model")
     save(Transformer(vit_small(image_size=8, width=8, layers=1, heads=1), seed=0), images)
@@ -146,7 +124,7 @@ def test_files_that_are_no_model_to_move(run: Flipscope, tmp_path: Path) -> None
             assert err.count("\n") == 1
 
 
-def test_a_state_with_nan(run: Flipscope, model: tuple[Transformer, str], tmp_path: Path) -> None:
+def test_a_state_with_nan(run: Run, model: tuple[Transformer, str], tmp_path: Path) -> None:
     from safetensors import safe_open
     from safetensors.torch import save_file
 
@@ -163,7 +141,7 @@ def test_a_state_with_nan(run: Flipscope, model: tuple[Transformer, str], tmp_pa
 
 
 @pytest.mark.parametrize("ending", ["svg", "png", "pdf", "json"])
-def test_landscape_to_a_file(run: Flipscope, model: tuple[Transformer, str], tmp_path: Path, ending: str) -> None:
+def test_landscape_to_a_file(run: Run, model: tuple[Transformer, str], tmp_path: Path, ending: str) -> None:
     target = tmp_path / f"picture.{ending}"
     dimensions = "2" if ending in ("png", "json") else "1"
     call = ("landscape", model[1], "--function", "parity(6)", "--strings", "9", "--points", "3", "-o", str(target))
@@ -174,7 +152,7 @@ def test_landscape_to_a_file(run: Flipscope, model: tuple[Transformer, str], tmp
     assert target.read_bytes().startswith(begins[ending])
 
 
-def test_landscape_as_json(run: Flipscope, model: tuple[Transformer, str]) -> None:
+def test_landscape_as_json(run: Run, model: tuple[Transformer, str]) -> None:
     call = ("landscape", model[1], "--function", "majority(6)", "--exhaustive", "--points", "5", "--directions", "2")
     found = document(run(*call, "--json"))
     assert (found["strings"], found["dimensions"], len(found["losses"]), len(found["losses"][0])) == (64, 1, 2, 5)
@@ -192,7 +170,7 @@ def test_landscape_as_json(run: Flipscope, model: tuple[Transformer, str]) -> No
         (["--directions", "0"], "directions must be"),
     ],
 )
-def test_bad_landscapes(run: Flipscope, model: tuple[Transformer, str], arguments: list[str], sentence: str) -> None:
+def test_bad_landscapes(run: Run, model: tuple[Transformer, str], arguments: list[str], sentence: str) -> None:
     code, out, err = run("landscape", model[1], "--function", "parity(6)", *arguments)
     assert (code, out) == (2, "")
     assert sentence in err

@@ -7,14 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Run
 
 from flipscope.basics.errors import InputError
-from flipscope.cli import build_parser, main
+from flipscope.cli import build_parser
 from flipscope.cli import train as command
 from flipscope.lab.store.artefacts import Models
 from flipscope.lab.store.store import Store
@@ -23,22 +23,11 @@ from flipscope.training import artefact, checkpoints, presets
 from flipscope.training.recipe import Recipe, StringData, TrainingProtocol
 
 TINY = ("--width", "4", "--layers", "1", "--heads", "1", "--batch", "8", "--steps", "30")
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = main(arguments)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture
