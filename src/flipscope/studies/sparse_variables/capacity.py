@@ -68,6 +68,7 @@ class Capacity(lab.Study):
         ("Thm A.17", "alpha_i is a product over j < i", "over j > i", "an error passes the layers after it"),
         ("norms", "fixed before the data", "those of the trained model, rounded up on a grid", "delta is shared"),
         ("networks", "none were measured", f"AND of 3 bits, Adam on all strings, gap on {TEST} others", "ours"),
+        ("gap by T", "samples for a gap", "the gap at fixed m", "it jumps where m is too small; sparse-and asks for m"),
     )
     claims = claims()
 
