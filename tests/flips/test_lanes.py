@@ -112,6 +112,15 @@ def test_groups_in_several_parts_are_the_same(groups, monkeypatch):
             assert torch.equal(all_logits(engine, strings), together)
 
 
+@pytest.mark.parametrize(
+    ("length", "widths"), [(7, [(8, 0, 1)]), (15, [(16, 0, 1)]), (20, [(16, 0, 1), (8, 16, 1)]), (25, [(16, 0, 2)])]
+)
+def test_what_is_left_of_sixteen_lanes_goes_into_eight(length, widths, monkeypatch):
+    engine = engines(Transformer(BASE, scheme="gaussian", seed=4), monkeypatch)[16]
+    engine.flip_logits(np.zeros((1, length), np.uint8))
+    assert [(span.lanes, first, len(bits)) for span, first, bits in engine._lanes.first.parts] == widths
+
+
 def test_an_engine_of_another_width_can_be_sent(monkeypatch):
     strings = np.random.default_rng(1).integers(0, 2, (2, 20), np.uint8)
     made = engines(Transformer(BASE, scheme="gaussian", seed=4), monkeypatch)

@@ -11,7 +11,7 @@ import pytest
 
 from flipscope.basics.errors import InputError
 from flipscope.native import span as spans
-from flipscope.native.span import TOKENS, VARIABLE, Span, lanes_of_register, preferred, span_of
+from flipscope.native.span import TOKENS, VARIABLE, Span, lanes_of_register, narrowest, preferred, span_of
 
 X86 = "x86_64-unknown-linux-gnu"
 
@@ -43,6 +43,13 @@ def test_the_processors_own_is_preferred(register, lanes, monkeypatch):
     for asked in (None, ""):
         monkeypatch.delenv(VARIABLE, raising=False) if asked is None else monkeypatch.setenv(VARIABLE, asked)
         assert preferred() == span_of(lanes)
+
+
+@pytest.mark.parametrize(
+    ("lanes", "count", "chosen"), [(16, 1, 8), (16, 8, 8), (16, 9, 16), (16, 16, 16), (8, 1, 8), (8, 8, 8)]
+)
+def test_few_strings_take_the_narrowest_group(lanes, count, chosen):
+    assert narrowest(span_of(lanes), count) is span_of(chosen)
 
 
 @pytest.mark.parametrize("lanes", [8, 16])

@@ -22,7 +22,7 @@ from flipscope.models.transformer import Block, LayerNorm, Transformer
 from flipscope.native.first_lanes import first_layer, first_shares, own_numbers, own_shares, take_rows
 from flipscope.native.lanes import last_layer, middle_layer
 from flipscope.native.simd import LOG2_E, UNITS
-from flipscope.native.span import Span, preferred
+from flipscope.native.span import Span, narrowest, preferred
 
 WIDEST = 256  # wider layers are computed as fast, or faster, by PyTorch's products
 STATES_NUMBERS = 1 << 24  # numbers of token states kept together
@@ -55,8 +55,8 @@ class Lanes:
     def __init__(self, model: Transformer, space: Workspace, span: Span | None = None) -> None:
         self.span = preferred() if span is None else span
         self.blocks = [block for block in model.blocks if isinstance(block, Block)]
-        self.layers = [_Middle(block, self.span) for block in self.blocks[:-1]]
-        self.last = _Last(self.blocks[-1], self.span)
+        self.layers = [_Middle(block) for block in self.blocks[:-1]]
+        self.last = _Last(self.blocks[-1])
         self.space = space
         self.first: _First | None = None
 
@@ -68,10 +68,10 @@ class Lanes:
         """The last layer's rows under each flip of the string, and last that of the string itself."""
         assert self.first is not None
         tokens, rows = self.first.tokens, []
-        for states in self.first(string):
+        for span, states in self.first(string):
             for layer in self.layers[1:]:
-                layer(states, tokens)
-            rows.append(self.last(states, tokens, read))
+                layer(span, states, tokens)
+            rows.append(self.last(span, states, tokens, read))
         return (rows[0] if len(rows) == 1 else torch.cat(rows))[: len(string) + 1]
 
     def plain(self, x: Float[Tensor, "string token width"], read: int) -> Float[Tensor, "string width"]:
@@ -86,8 +86,8 @@ class Lanes:
             states[some, :tokens, :, : strings - some * lanes] = x[some * lanes :].permute(1, 2, 0)
         flat = states.flatten(1).numpy()
         for layer in self.layers:
-            layer(flat, tokens)
-        rows = self.last(flat, tokens, read)
+            layer(self.span, flat, tokens)
+        rows = self.last(self.span, flat, tokens, read)
         if groups == 1:  # by columns: how PyTorch's head rounds depends on that, and the revision's numbers on it
             rows = rows.T.contiguous().T
         return rows[:strings]
@@ -110,8 +110,7 @@ def _bias(bias: Tensor | None, size: int) -> Tensor:
 class _Layer:
     """What all layers share: a block's weights in the order of the kernels."""
 
-    def __init__(self, block: Block, span: Span) -> None:
-        self.span = span
+    def __init__(self, block: Block) -> None:
         self.attention, self.config, mlp = block.attention, block.config, block.mlp
         assert mlp is not None
         assert self.attention.output is not None
@@ -140,25 +139,25 @@ class _Layer:
 class _Middle(_Layer):
     """A layer at every token."""
 
-    def __init__(self, block: Block, span: Span) -> None:
-        super().__init__(block, span)
+    def __init__(self, block: Block) -> None:
+        super().__init__(block)
         every = [self.heads(name) for name in ("query", "key", "value")]
         weight, bias = (torch.stack([pair[i] for pair in every], dim=1) for i in (0, 1))  # [head, 3, size, ...]
         given = (_packed(weight.flatten(0, 2)), bias.flatten().numpy())
         self.weights = (*given, *self.after(_bias(self.output_bias, self.config.width)))
 
-    def __call__(self, states: States, tokens: int) -> None:
+    def __call__(self, span: Span, states: States, tokens: int) -> None:
         """States become the layer's output."""
         least = ROUNDED_BITS + math.log2(tokens)
-        given = (self.span, states, tokens, self.config.heads, least, self.weights, self.eps, self.norm_first)
+        given = (span, states, tokens, self.config.heads, least, self.weights, self.eps, self.norm_first)
         on_cores(partial(middle_layer, *given), len(states))
 
 
 class _Last(_Layer):
     """A layer at the token that is read, keys and values never projected (last_layer.LastLayer)."""
 
-    def __init__(self, block: Block, span: Span) -> None:
-        super().__init__(block, span)
+    def __init__(self, block: Block) -> None:
+        super().__init__(block)
         (query, query_bias), (key, _), (value, value_bias) = (self.heads(name) for name in ("query", "key", "value"))
         # A key's bias adds the same to all logits of a row, which softmax does not notice; weights sum to one, so that
         # a value's bias is added once.
@@ -167,13 +166,11 @@ class _Last(_Layer):
         self.absorbed = _packed(key.transpose(1, 2).flatten(0, 1))  # of [head * width, size]
         self.value = _packed(value.flatten(0, 1))  # of [head * size, width]
 
-    def __call__(self, states: States, tokens: int, read: int) -> Float[Tensor, "string width"]:
+    def __call__(self, span: Span, states: States, tokens: int, read: int) -> Float[Tensor, "string width"]:
         """The layer's output at the token that is read, for every lane."""
-        width, lanes = self.config.width, self.span.lanes
-        out = torch.empty(
-            len(states) * lanes, width, dtype=torch.float32
-        )  # aligned: PyTorch's roundings depend on that
-        given = (self.span, states, tokens, read, self.config.heads, self.weights, self.absorbed, self.value)
+        # Aligned: PyTorch's roundings depend on that.
+        out = torch.empty(len(states) * span.lanes, self.config.width, dtype=torch.float32)
+        given = (span, states, tokens, read, self.config.heads, self.weights, self.absorbed, self.value)
         on_cores(partial(last_layer, *given, self.eps, self.norm_first, out.numpy()), len(states))
         return out
 
@@ -182,8 +179,8 @@ class _First(_Layer):
     """The first layer of a string's flips, and of the string itself, from the tables of strings of one length."""
 
     def __init__(self, block: Block, span: Span, tables: Tables, space: Workspace) -> None:
-        super().__init__(block, span)
-        self.space = space
+        super().__init__(block)
+        self.span, self.space = span, space
         gain, shift = (torch.from_numpy(part) for part in self.norms[:2])
         if not self.norm_first:
             gain, shift = torch.ones_like(gain), torch.zeros_like(shift)
@@ -194,14 +191,7 @@ class _First(_Layer):
         self.vector = self._numbers(tables.vector + _bias(self.output_bias, self.config.width)).numpy()
         self.value = self._numbers(tables.value).transpose(0, 1).contiguous()  # [head, row, number]
         self.length, self.tokens = len(tables.vector) // 2, (len(tables.vector) + 1) // 2  # there may be a marker
-        self.groups = -(-(self.length + 1) // span.lanes)
-        bits = self.value[:, : 2 * self.length].unflatten(1, (-1, 2))  # [head, position, bit, number]
-        lanes = bits.new_zeros(
-            (len(bits), self.groups * span.lanes, *bits.shape[2:])
-        )  # the string itself moves nothing
-        lanes[:, : self.length] = bits
-        # [head, group * lane, bit, number] -> [head, group, lane, bit, number] -> [bit, group, head * number * lane]
-        self.bits = lanes.unflatten(1, (-1, span.lanes)).permute(3, 1, 0, 4, 2).flatten(2).numpy()
+        self.parts = self._parts()
         self.positions = 2 * np.arange(self.length, dtype=np.int64)  # their rows for zeros
         self._make_room()
 
@@ -213,28 +203,49 @@ class _First(_Layer):
         seen = (x.double() - x.double().mean(dim=-1, keepdim=True)).float() if self.norm_first else x
         return torch.cat([seen, seen @ self.matrix], dim=-1)
 
+    def _parts(self) -> list[tuple[Span, int, Float32[np.ndarray, "group bit head_number_lane"]]]:
+        """The span, first lane and values of both bits of whole groups, and of what is left.
+
+        That goes into the narrowest group that holds it: of 101 lanes in sixteens, five are left and eight computed.
+        """
+        bits = self.value[:, : 2 * self.length].unflatten(1, (-1, 2))  # [head, position, bit, number]
+        bits = torch.cat([bits, torch.zeros_like(bits[:, :1])], dim=1)  # the string itself moves nothing
+        strings = bits.shape[1]
+        left = strings % self.span.lanes or self.span.lanes
+        narrow, parts = narrowest(self.span, left), []
+        whole = strings if narrow == self.span else strings - left
+        for span, first, last in ((self.span, 0, whole), (narrow, whole, strings)):
+            if first < last:
+                spare = -(last - first) % span.lanes
+                some = torch.nn.functional.pad(bits[:, first:last], (0, 0, 0, 0, 0, spare))
+                # [head, group * lane, bit, number] -> [head, group, lane, ...] -> [group, bit, head * number * lane]
+                some = some.unflatten(1, (-1, span.lanes)).permute(1, 3, 0, 4, 2).flatten(2)
+                parts.append((span, first, some.numpy()))
+        return parts
+
     def _make_room(self) -> None:
         """Memory for one string, kept from call to call: asking for it takes longer than what is computed in it."""
-        heads, tokens, lanes = self.config.heads, self.tokens, self.span.lanes
+        heads, tokens = self.config.heads, self.tokens
         room, numbers = self.span.room(tokens), self.value.shape[2]
+        lanes = -(-(self.length + 1) // self.span.lanes) * self.span.lanes
         # Zeros: nobody reads what becomes of spare room, but odd numbers could be slow.
-        self.shares = (*(np.zeros((heads, room, self.groups * lanes), np.float32) for _ in range(3)),)
+        self.shares = (*(np.zeros((heads, room, lanes), np.float32) for _ in range(3)),)
         self.weights = _zeros(heads, room + self.length, tokens)  # the flipped tokens' own come last
         self.rest = _zeros(heads, room, tokens)
         self.new, self.own = np.zeros((heads, self.length), np.float32), np.zeros((self.length, numbers), np.float32)
         self.rare, self.rare_keep = np.zeros((heads, tokens), np.int64), np.zeros((heads, tokens), np.float32)
         self.seen, self.base = _zeros(heads, tokens, numbers), np.zeros((room, numbers), np.float32)
-        self.ones = np.zeros(self.groups * lanes, np.bool_)
+        self.ones = np.zeros(lanes, np.bool_)
         self.rows = np.full(room, 2 * self.length, np.int64)  # of the tables; a marker's is the last
 
-    def __call__(self, string: Tensor) -> Iterator[States]:
-        """The layer's output at every token in every lane, a few groups at a time, in the same memory."""
-        tokens, width, lanes = self.tokens, self.config.width, self.span.lanes
+    def __call__(self, string: Tensor) -> Iterator[tuple[Span, States]]:
+        """The layer's output at every token in every lane, a few groups of a span at a time, in the same memory."""
+        tokens, width = self.tokens, self.config.width
         offset, room, length = int(self.config.marker == "cls"), len(self.rows), self.length
         self.ones[:length] = string.numpy()
-        rows, bits = self.rows[:tokens], self.rows[offset : offset + length]
-        np.add(self.positions, self.ones[:length], out=bits)
-        flipped = bits ^ 1
+        rows, own = self.rows[:tokens], self.rows[offset : offset + length]
+        np.add(self.positions, self.ones[:length], out=own)
+        flipped = own ^ 1
         self.rows[tokens:] = rows[0]
         found = (self.weights.numpy(), self.rest.numpy(), *self.shares)
         given = (self.span, self.scores, rows, flipped, offset)
@@ -245,12 +256,13 @@ class _First(_Layer):
         if self.rare.max() >= 0:
             rest_sums = torch.bmm(self.rest, self.seen).numpy()
         own_numbers(sums, room, self.new, self.value.numpy(), self.vector, flipped, self.own)
-        mixed = (self.base, self.shares, (sums, rest_sums), self.bits, self.ones)
-        some = (*mixed, self.rare, self.rare_keep, self.own, offset)
-        together = max(1, STATES_NUMBERS // (room * width * lanes))
-        for begin in range(0, self.groups, together):
-            count = min(together, self.groups - begin)
-            states = self.space.take("lanes", count, room * width * lanes).numpy()
-            done = (self.finish, self.eps, self.norm_first, begin)
-            on_cores(partial(first_layer, self.span, states, *some, *done), count)
-            yield states
+        mixed, rare = (self.base, self.shares, (sums, rest_sums)), (self.rare, self.rare_keep)
+        for span, lane, values in self.parts:
+            together = max(1, STATES_NUMBERS // (room * width * span.lanes))
+            for begin in range(0, len(values), together):
+                bits = values[begin : begin + together]
+                states = self.space.take("lanes", len(bits), room * width * span.lanes).numpy()
+                some = (*mixed, bits, self.ones, *rare, self.own, offset)
+                done = (self.finish, self.eps, self.norm_first, lane // span.lanes + begin)
+                on_cores(partial(first_layer, span, states, *some, *done), len(bits))
+                yield span, states

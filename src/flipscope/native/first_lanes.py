@@ -284,7 +284,7 @@ def first_layer(
     base: Float32[np.ndarray, "room number"],
     shares: Arrays,
     sums: Arrays,
-    bits: Float32[np.ndarray, "bit group head_number_lane"],
+    bits: Float32[np.ndarray, "group bit head_number_lane"],
     ones: Bool[np.ndarray, " group_lane"],
     rare: Int64[np.ndarray, "head token"],
     rare_keep: Float32[np.ndarray, "head token"],
@@ -300,8 +300,8 @@ def first_layer(
     """The first layer's output at every token, for ``states`` first .. last - 1, which begin with group ``begin``.
 
     ``shares`` are keep, out and put [head, room, lane], ``sums`` all of them and those without a rare flip's key
-    [head, room or more, number]: there is room for whole tiles of tokens. ``bits`` are the values of both bits at each
-    lane's position, ``ones`` the lanes whose bit is 1 and becomes 0.
+    [head, room or more, number]: there is room for whole tiles of tokens. ``bits`` are the values of both bits at the
+    position of each lane of the states, ``ones`` the lanes, of all, whose bit is 1 and becomes 0.
     """
     up_bias, down, down_bias, gain1, shift1, gain2, shift2 = finish
     (heads, _, numbers), tokens, lanes = sums[0].shape, rare.shape[1], span.lanes
@@ -311,7 +311,7 @@ def first_layer(
     old, new = np.zeros(heads * numbers * lanes, np.float32), np.zeros(heads * numbers * lanes, np.float32)
     for place in range(first, last):
         group, into = begin + place, states[place]
-        _choose(ones, (bits[0, group], bits[1, group]), lanes, group * lanes, old, new)
+        _choose(ones, (bits[place, 0], bits[place, 1]), lanes, group * lanes, old, new)
         for start in range(0, tokens, span.tokens):
             _take_shares(span, shares, group, start, some_shares)
             _mix(span, base, some_shares, sums[0], old, new, start, tile)

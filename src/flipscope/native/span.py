@@ -105,6 +105,12 @@ def preferred() -> Span:
     return span_of(int(asked))
 
 
+def narrowest(span: Span, count: int) -> Span:
+    """The narrowest span, up to this one, of which one group holds so many strings."""
+    fewest = min((lanes for lanes in TOKENS if count <= lanes <= span.lanes), default=span.lanes)
+    return span if fewest == span.lanes else span_of(fewest)
+
+
 _lock = threading.RLock()
 _wanted: dict[int, Span] = {}
 _loops: list[tuple[Any, Callable[[SpanType], list[Any]]]] = []
