@@ -1,12 +1,25 @@
 from __future__ import annotations
 
+import dataclasses
+from math import log
 from typing import Any
 
 import pytest
+import torch
 from studies.harness import run
 
+from flipscope.basics.bits import index_bits
 from flipscope.lab import Rows
-from flipscope.studies.sharper._steps import Bounded, Learned, Written, bounded, model_of, recipe_of
+from flipscope.models.transformer import Transformer
+from flipscope.studies.sharper._steps import (
+    Bounded,
+    Learned,
+    Written,
+    bounded,
+    model_of,
+    recipe_of,
+    same_place_attention,
+)
 from flipscope.studies.sharper.cot_parity import BOUNDS, STUDY
 from flipscope.training.step_sets import Way
 
@@ -18,7 +31,7 @@ def _models(way: Way, length: int, *right: int, attention: float = 0.9) -> list[
     own = {"asked": 4_000, "epochs": [], "losses": [], "seconds": 1.0}
     own |= {"attention": attention} if way == "steps" else {}
     return [
-        STUDY.row(Learned(way, length, seed, 3_000, 128, 1e-3), {"right": count, **own})
+        STUDY.row(Learned(way, length, seed, 1_500, 128, 1e-3), {"right": count, **own})
         for seed, count in enumerate(right)
     ]
 
@@ -103,19 +116,29 @@ def test_other_bounds_are_judged_otherwise() -> None:
     assert HALF.judge(weak).verdict == ONE_PASS.judge(weak).verdict == "contradicted"
     strong = _bounds(core_pass=lambda n: n**2.0, core_chain=lambda n: 1.0)
     assert WHOLE.judge(strong).verdict == "reproduced"
-    from math import log
-
     linear = _bounds(log_chain=lambda n: log(3 * n) - 100, needed_network=lambda n: n**0.5)
     assert LINEAR.judge(linear).verdict == SAMPLES.judge(linear).verdict == "reproduced"
     assert {claim.judge(Rows(linear[:2])).verdict for claim in (HALF, ONE_PASS, LINEAR, SAMPLES)} == {"undecided"}
 
 
-def test_both_ways_have_the_same_model_and_budget() -> None:
-    chain, single = (recipe_of(Learned(way, 20, 1, 3_000, 128, 1e-3)) for way in ("steps", "one-pass"))
-    assert chain.model == single.model == model_of(Learned("steps", 20, 5, 10, 8, 1e-4))
+def test_both_ways_have_the_same_parameters_and_budget() -> None:
+    chain, single = (recipe_of(Learned(way, 20, 1, 1_500, 128, 1e-3)) for way in ("steps", "one-pass"))
     assert (chain.protocol, chain.seed, chain.init) == (single.protocol, single.seed, single.init)
+    assert dataclasses.replace(chain.model, readout="last") == single.model  # type: ignore[type-var]
     assert chain.digest != single.digest
     assert type(chain).from_json(chain.as_json()) == chain
+
+
+def test_attention_to_the_same_place_by_hand() -> None:
+    """A head that pays alike to every token sees 2 of the T + i that step i may look at, the first of T + 1."""
+    model = Transformer(model_of(Learned("steps", 4, 0, 1, 1, 1e-3, width=8)))
+    with torch.no_grad():
+        for block in model.blocks:
+            block.attention.query.weight.zero_()  # type: ignore[union-attr]
+            block.attention.query.bias.zero_()  # type: ignore[union-attr]
+    bits = torch.from_numpy(index_bits(0, 16, 4))
+    expected = sum(2 / (4 + step) for step in range(1, 5)) / 4
+    assert same_place_attention(model, bits) == pytest.approx(expected)
 
 
 def test_smoke() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -13,40 +15,39 @@ from flipscope.training.step_sets import START, StepsData, write_steps
 
 
 class Perfect(nn.Module):
-    """What a trained model is to do: the bit of this step plus what was written last."""
+    """What a trained model is to do: at a bit the bit; at a step its bit plus what was written last."""
 
     def __init__(self, length: int, wrong_at: int | None = None) -> None:
         super().__init__()
         self.length, self.wrong_at = length, wrong_at
 
     def forward(self, read: Tensor) -> Tensor:
-        step = read.shape[1] - self.length
-        last = torch.where(read[:, -1] == START, 0, read[:, -1])
-        right = (read[:, step - 1] + last) % 2
-        return (1 - right if step == self.wrong_at else right).double()
+        bits, written = read[:, : self.length], read[:, self.length :]
+        last = torch.where(written == START, 0, written)
+        steps = (bits[:, : written.shape[1]] + last) % 2
+        if self.wrong_at is not None and written.shape[1] >= self.wrong_at:
+            steps[:, self.wrong_at - 1] ^= 1
+        return torch.cat([bits, steps], dim=1).double()
 
 
-def test_a_step_is_asked_from_what_was_written() -> None:
+def test_steps_follow_from_what_was_written() -> None:
     bits = np.array([[1, 0, 1, 1], [0, 1, 1, 1]], np.uint8)
-    data = StepsData(length=4, way="steps")
-    first, last = data.examples(bits, 1), data.examples(bits, 4)
-    assert first.bits.tolist() == [[1, 0, 1, 1, START], [0, 1, 1, 1, START]]
-    assert first.labels.tolist() == [1, 0]
-    assert last.bits.tolist() == [[1, 0, 1, 1, START, 1, 1, 0], [0, 1, 1, 1, START, 0, 1, 0]]
-    assert last.labels.tolist() == [1, 1]
-    whole = StepsData(length=4, way="one-pass").examples(bits, 4)
-    assert whole.bits.tolist() == first.bits.tolist()
-    assert whole.labels.tolist() == last.labels.tolist()
+    chain = StepsData(length=4, way="steps").examples(bits)
+    assert chain.bits.tolist() == [[1, 0, 1, 1, START, 1, 1, 0], [0, 1, 1, 1, START, 0, 1, 0]]
+    assert chain.labels[:, 4:].tolist() == [[1, 1, 0, 1], [0, 1, 0, 1]]
+    assert chain.labels[:, :4].tolist() == bits.tolist()
+    whole = StepsData(length=4, way="one-pass").examples(bits)
+    assert whole.bits.tolist() == chain.bits[:, :5].tolist()
+    assert whole.labels.tolist() == [1, 1]
 
 
-def test_every_step_is_drawn_and_is_right() -> None:
+def test_what_is_drawn_is_right() -> None:
     data = StepsData(length=3, way="steps", validation=10)
-    batches = list(data.source(5, 40, 0))  # type: ignore[arg-type]
-    assert {inputs.shape for inputs, _ in batches} == {(5, 4), (5, 5), (5, 6)}
+    assert (data.answer, StepsData(length=3, way="one-pass").answer) == ("steps", "string")
     model = Perfect(3)
+    batches: Any = data.source(5, 4, 0)
     for found in [Examples(*batch) for batch in batches] + data.validation_sets():
         assert model(torch.from_numpy(found.bits).long()).tolist() == found.labels.tolist()
-    assert {inputs.shape for inputs, _ in StepsData(length=3, way="one-pass").source(5, 9, 0)} == {(5, 4)}  # type: ignore[union-attr,misc]
     assert data.draw_inputs(2, np.random.default_rng(0)).shape == (2, 6)
 
 

@@ -82,12 +82,14 @@ class ReadableNetwork(nn.Module):
     def attended(self, bits: Tensor) -> Float[Tensor, "string position"]:
         """z_t: the one number that attention brings to each position, what the MLP is given."""
         self.check(bits)
-        places = torch.eye(self.config.length, device=bits.device).expand(len(bits), -1, -1)
-        symbols = nn.functional.one_hot(bits.long(), SYMBOLS)
-        x = torch.cat([places, symbols], dim=2).to(self.value.weight)  # [string, position, width]
-        logits = self.config.scale * self.query(x) @ self.key(x).transpose(1, 2)
-        out: Tensor = logits.softmax(dim=-1) @ self.value(x)  # [string, position, 1]
-        return out.squeeze(-1)
+        length = self.config.length
+        product = self.config.scale * self.query.weight.T @ self.key.weight  # [width, width], row: who asks
+        rows = product[:length] + product[length:][bits.long()]  # [string, position, width]: position and bit
+        logits = rows[..., :length] + _at_bits(rows[..., length:], bits)
+        value = self.value.weight[0]
+        values = value[:length] + value[length:][bits.long()]  # [string, position]
+        out: Tensor = (logits.softmax(dim=-1) @ values[..., None]).squeeze(-1)
+        return out
 
     def curve(self, z: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
         """The MLP, number by number."""
@@ -110,3 +112,9 @@ class ReadableNetwork(nn.Module):
         length = self.config.length
         if not isinstance(bits, Tensor) or bits.ndim != 2 or bits.shape[1] != length:
             raise InputError(f"bits must be a torch tensor [string, {length}]")
+
+
+def _at_bits(both: Float[Tensor, "string position symbol"], bits: Tensor) -> Float[Tensor, "string position other"]:
+    """Of what each position pays to a 0 and to a 1, that for the bit of each other position."""
+    zero, one = both[..., :1], both[..., 1:]
+    return zero + (one - zero) * bits.to(both)[:, None, :]

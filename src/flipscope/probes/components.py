@@ -1,6 +1,6 @@
 """Which parities an attention matrix shows: rows whose brightest columns are a set of bits, and how often by chance.
 
-A set S is *found* in a row if the row's |S| largest entries are those of S: what the eye sees in a picture. Against
+A set S is *found* in a row if each of its entries is larger than all others: what the eye sees in a picture. Against
 accidents stand two nulls: rows whose entries are permuted, each by itself, in which a set of k bits is found by chance;
 and all other sets of the same size, of which some share is seen at least as well (`rank`).
 """
@@ -60,7 +60,7 @@ def find_components(
         own = _best(standard, np.array([each]))[0]
         as_good = int((others[len(each)] >= own - 1e-12).sum())
         drawn = int(math.comb(matrix.shape[1], len(each)) > MOST_SETS)  # the set itself is not among those drawn
-        rows = [row for row, top in enumerate(_brightest(matrix, len(each))) if top == frozenset(each)]
+        rows = [number for number, row in enumerate(matrix) if _shows(row, each)]
         found.append(Component(each, tuple(rows), (as_good + drawn) / (len(others[len(each)]) + drawn)))
     return found
 
@@ -108,9 +108,10 @@ def _checked(
     return matrix, known
 
 
-def _brightest(matrix: NDArray[np.float64], size: int) -> list[frozenset[int]]:
-    """The columns of the largest entries of each row."""
-    return [frozenset(row) for row in np.argsort(-matrix, axis=1, kind="stable")[:, :size].tolist()]
+def _shows(row: NDArray[np.float64], positions: tuple[int, ...]) -> bool:
+    """Whether each of these entries is larger than all others."""
+    inside = np.isin(np.arange(len(row)), positions)
+    return bool(row[inside].min() > row[~inside].max())
 
 
 def _best(standard: NDArray[np.float64], sets: NDArray[np.int64]) -> NDArray[np.float64]:

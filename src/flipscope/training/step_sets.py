@@ -1,11 +1,12 @@
 """Parity with a chain of thought and in one pass: the two training sets of paper 002, Thms 7 and 8.
 
-    steps      bits, START, r_1, ..., r_(i-1)  ->  r_i = x_1 + ... + x_i mod 2, for a step i from 1 to T
+    steps      bits, START, r_1, ..., r_(T-1)  ->  at START and what follows r_1, ..., r_T, r_i = x_1 + ... + x_i mod 2
     one pass   bits, START                     ->  r_T
 
-Both have one answer per string, read at the last token, so that one model can be trained either way, with as many
-strings and as many labels. What was written before a step is right while a model is taught; `write_steps` lets it go
-on from what it wrote itself.
+Positions of the model have period T, so that START stands where x_1 does, and r_i where x_(i+1) does. At a token the
+answer is the parity of the bits that stand at its place so far: of x_i and r_(i-1) it is r_i, and of x_i alone, while
+the bits are read, it is x_i. What was written is right while a model is taught; `write_steps` lets it go on from what
+it wrote itself.
 """
 
 from __future__ import annotations
@@ -35,18 +36,15 @@ _BATCH = 512
 
 @dataclass(frozen=True, kw_only=True)
 class StepsData:
-    """Fresh uniform strings with the next step of their parity, or with the parity itself.
-
-    All strings of a batch are at one step, which is drawn uniformly: nothing is padded. Validation has as many strings
-    at each step, `validation` in all or one each.
+    """Fresh uniform strings with their parity, or all steps of it, for a causal model with readout="every".
 
     >>> data = StepsData(length=4, way="steps")
-    >>> data.examples(np.array([[1, 0, 1, 1]], np.uint8), 3).bits.tolist()  # the bits, START, r_1, r_2
-    [[1, 0, 1, 1, 2, 1, 1]]
+    >>> found = data.examples(np.array([[1, 0, 1, 1]], np.uint8))
+    >>> found.bits.tolist(), found.labels.tolist()
+    ([[1, 0, 1, 1, 2, 1, 1, 0]], [[1, 0, 1, 1, 1, 1, 0, 1]])
     """
 
     inputs: ClassVar[Inputs] = "tokens"
-    answer: ClassVar[str] = "string"
     train: ClassVar[int | None] = None
     length: int
     way: Way
@@ -61,47 +59,47 @@ class StepsData:
         check_count("seed", self.seed, 0)
 
     @property
-    def function(self) -> str:
-        """What a list of models says of it."""
-        return f"parity({self.length}), {'a step of it' if self.way == 'steps' else 'in one pass'}"
+    def answer(self) -> str:
+        """One for each string, or for each token."""
+        return "string" if self.way == "one-pass" else "steps"
 
     @property
-    def steps(self) -> range:
-        """The steps that are asked for, from 1 on; of one pass none is written, and the last is asked for."""
-        return range(1, self.length + 1) if self.way == "steps" else range(self.length, self.length + 1)
+    def function(self) -> str:
+        """What a list of models says of it."""
+        return f"parity({self.length}), {'step by step' if self.way == 'steps' else 'in one pass'}"
 
-    def examples(self, bits: Bits, step: int) -> Examples:
-        """Inputs and labels of these strings at a step."""
+    def examples(self, bits: Bits) -> Examples:
+        """Inputs and labels of these strings."""
         parities = (np.cumsum(bits, axis=1) & 1).astype(np.uint8)
-        start = np.full((len(bits), 1), START, np.uint8)
-        written = parities[:, : step - 1 if self.way == "steps" else 0]
-        return Examples(np.concatenate([bits, start, written], axis=1), parities[:, step - 1])
+        begun = np.concatenate([bits, np.full((len(bits), 1), START, np.uint8)], axis=1)
+        if self.way == "one-pass":
+            return Examples(begun, parities[:, -1])
+        both = np.concatenate([bits, parities], axis=1)
+        return Examples(np.concatenate([begun, parities[:, :-1]], axis=1), both)
 
     def validation_sets(self) -> list[Labelled]:
-        """What is asked after each epoch: a set for each step."""
-        each = max(1, self.validation // len(self.steps))
-        streams = {step: np.random.default_rng([self.seed, step, _VALIDATION]) for step in self.steps}
-        return [self.examples(random_strings(stream, each, self.length), step) for step, stream in streams.items()]
+        """What is asked after each epoch."""
+        stream = np.random.default_rng([self.seed, _VALIDATION])
+        return [self.examples(random_strings(stream, self.validation, self.length))]
 
     def source(self, batch: int, steps: int, seed: int) -> Labelled | Iterable[Batch]:
-        """Fresh batches of one step each."""
+        """Fresh batches."""
 
         def fresh(stream: np.random.Generator) -> Batch:
-            step = int(stream.integers(self.steps.start, self.steps.stop))
-            found = self.examples(random_strings(stream, batch, self.length), step)
+            found = self.examples(random_strings(stream, batch, self.length))
             return found.bits, found.labels
 
         return Drawn(fresh, steps, np.random.default_rng([self.seed, seed, _FRESH]))
 
     def draw_inputs(self, count: int, stream: np.random.Generator) -> Bits:
-        """Random inputs of the last step."""
-        inputs: Bits = self.examples(random_strings(stream, count, self.length), self.length).bits
+        """Random inputs like those of the training."""
+        inputs: Bits = self.examples(random_strings(stream, count, self.length)).bits
         return inputs
 
 
 @torch.no_grad()
 def write_steps(model: nn.Module, bits: Tensor, threshold: float = 0.5) -> Int64[Tensor, "string step"]:
-    """r_1, ..., r_T as a model trained on steps writes them by itself: 1 where its answer is above the threshold."""
+    """r_1, ..., r_T as a model with an answer at every token writes them by itself, 1 above the threshold."""
     if not isinstance(bits, Tensor) or bits.ndim != 2:
         raise InputError("bits must be a torch tensor [string, position]")
     found = []
@@ -109,6 +107,6 @@ def write_steps(model: nn.Module, bits: Tensor, threshold: float = 0.5) -> Int64
         for part in bits.long().split(_BATCH):
             read = torch.cat([part, part.new_full((len(part), 1), START)], dim=1)
             for _ in range(bits.shape[1]):
-                read = torch.cat([read, (model(read) > threshold).long()[:, None]], dim=1)
+                read = torch.cat([read, (model(read)[:, -1:] > threshold).long()], dim=1)
             found.append(read[:, bits.shape[1] + 1 :])
     return torch.cat(found)

@@ -130,7 +130,9 @@ def coefficients_of(model: ReadableNetwork, sets: Sequence[tuple[int, ...]], str
 
 
 @torch.no_grad()
-def curve_of(model: ReadableNetwork, strings: NDArray[np.uint8]) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
+def curve_of(
+    model: ReadableNetwork, strings: NDArray[np.uint8]
+) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
     """The MLP over the range of what attention brings to the positions of these strings."""
     given = model.attended(torch.from_numpy(strings))
     z = torch.linspace(float(given.min()), float(given.max()), POINTS, dtype=given.dtype)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from flipscope.bounds.pac_bayes.steps import parity_failure
 from flipscope.constructions import chain_of_thought
 from flipscope.models.config import TransformerConfig
 from flipscope.models.modes import eval_mode
+from flipscope.models.presets import hardness
 from flipscope.models.transformer import Block, Transformer
 from flipscope.training.recipe import Recipe, TrainingProtocol
 from flipscope.training.step_sets import START, StepsData, Way, write_steps
@@ -35,15 +36,14 @@ class Learned(lab.Trial):
     steps: int
     batch: int
     lr: float
-    width: int = 30  # coordinates of the symbol; positions have T more
-    hidden: int = 128
+    width: int = 64
     strings: int = 4_000
 
     @property
     def cost(self) -> float:
-        """Tokens that are read, and as much as a hundred of them for what a step costs anyhow."""
-        tokens = 1.5 * self.length if self.way == "steps" else self.length
-        return float(self.steps * self.batch * (100 + tokens))
+        """Tokens that are read, and as much as a few of them for what a step costs anyhow."""
+        tokens = 2 * self.length if self.way == "steps" else self.length
+        return float(self.steps * self.batch * (4 + tokens))
 
 
 @dataclass(frozen=True)
@@ -63,25 +63,19 @@ class Bounded(lab.Trial):
 
 
 def model_of(trial: Learned) -> TransformerConfig:
-    """The paper's model (B12) with positions of period T, reading bits, START and what was written."""
-    width = trial.length + trial.width
-    return TransformerConfig(
+    """The hardness paper's model, which learns PARITY where one does, causal and with positions of period T (App. G).
+
+    Both ways have the same parameters; it is read at every token, or at START only.
+    """
+    return dataclasses.replace(
+        hardness(2 * trial.length, trial.width),
         inputs="tokens",
         vocabulary=3,
-        marker="none",
-        max_length=2 * trial.length,
+        causal=True,
         positions="cyclic",
         period=trial.length,
-        join="concatenate",
-        position_width=trial.length,
-        width=width,
-        layers=2,
-        combine="sum",
-        qkv_bias=False,
-        logit_scale=2 * math.log(trial.length) / math.sqrt(width),
-        ffn_width=trial.hidden,
-        mlp_layers=1,
-        norm="none",
+        position_width=max(trial.length, trial.width // 2),
+        readout="every" if trial.way == "steps" else "last",
     )
 
 
@@ -120,7 +114,7 @@ def learned(trial: Learned, progress: lab.Progress) -> lab.Outcome:
         written = write_steps(model, bits)
         answers = written[:, -1]
         found["step_errors"] = (written != bits.long().cumsum(dim=1) % 2).double().mean(dim=0).tolist()
-        found["attention"] = same_code_attention(model, bits[:ATTENDED])
+        found["attention"] = same_place_attention(model, bits[:ATTENDED])
     else:
         answers = (_asked(model, bits) > 0.5).long()
     return {
@@ -146,25 +140,26 @@ def _strings(length: int, strings: int, seed: int) -> Bits:
 
 
 @torch.no_grad()
-def same_code_attention(model: Transformer, bits: Tensor) -> float:
-    """The attention of the first layer that a step pays to the tokens of its own code, bit i and step i - 1.
+def same_place_attention(model: Transformer, bits: Tensor) -> float:
+    """The share of attention that a step pays to the tokens of its own place, bit i and step i - 1.
 
-    Averaged over steps and strings; what was written is right. The network of App. G pays nearly all of it.
+    Averaged over steps and strings, in the layer and head that pay most; what was written is right. The network of
+    App. G pays nearly all.
     """
     length = bits.shape[1]
-    parities = bits.long().cumsum(dim=1) % 2
-    read = torch.cat([bits.long(), torch.full((len(bits), 1), START), parities[:, :-1]], dim=1)
-    block = model.blocks[0]
-    assert isinstance(block, Block)
-    heads = block.attention
-    shares = []
+    read = torch.from_numpy(StepsData(length=length, way="steps").examples(bits.numpy()).bits).long()
+    rows = torch.arange(length)
+    most = 0.0
     with eval_mode(model):
-        for step in range(1, length + 1):
-            x = model.embed(read[:, : length + step])
-            query, key = heads.split(heads.query(x[:, -1:])), heads.split(heads.key(x))
-            weights = heads.weights(heads.scores(query, key))[:, :, 0]  # [string, head, token]
-            shares.append(float(weights[..., [step - 1, length + step - 1]].sum(dim=-1).mean()))
-    return float(np.mean(shares))
+        for x, block in zip(model.states(read), model.blocks, strict=False):
+            assert isinstance(block, Block)
+            heads = block.attention
+            query, key = heads.split(heads.query(x[:, length:])), heads.split(heads.key(x))
+            visible = heads.visible(x, slice(length, None))
+            weights = heads.weights(heads.scores(query, key), visible)  # [string, head, step, token]
+            own = weights[:, :, rows, rows] + weights[:, :, rows, length + rows]
+            most = max(most, float(own.mean(dim=(0, 2)).max()))
+    return most
 
 
 def written(trial: Written) -> lab.Outcome:

@@ -13,6 +13,7 @@ from flipscope.basics.estimates import Estimate
 
 RIGHT = 0.99  # share of strings whose parity is right: learned above it
 CHANCE = 0.55  # and at chance below this one
+ROUNDING = 1e-9  # of what is computed and not sampled
 SEEDS = 3  # of each way that a length needs
 NAMES: dict[str, str] = {"steps": "chain of thought", "one-pass": "one pass"}
 APART = 0.25  # bits between the marks of the two ways
@@ -81,7 +82,7 @@ def judge_factor(factor: float) -> lab.Judge:
             return lab.Judgement.without(f"bounds at {len(cases)} lengths", "at least 3 lengths")
         least, at = min(cases)
         said = f"exponent of one pass over that of the chain, over {factor:g} T, least"
-        return lab.at_least(exactly(least), 1 - 1e-12, said, f"at T = {at}, of {len(cases)} lengths")
+        return lab.at_least(exactly(least), 1 - ROUNDING, said, f"at T = {at}, of {len(cases)} lengths")
 
     return judge
 
@@ -99,7 +100,9 @@ def judge_growth(column: str, says: str, limit: float, quantity: str, log: bool)
         worst = max(found) if most else min(found)
         place = found.index(worst)
         note = f"from T = {rows[place]['bits']} to {rows[place + 1]['bits']}"
-        return (lab.at_most if most else lab.at_least)(exactly(worst), limit, quantity, note)
+        if most:
+            return lab.at_most(exactly(worst), limit + ROUNDING, quantity, note)
+        return lab.at_least(exactly(worst), limit - ROUNDING, quantity, note)
 
     return judge
 
@@ -110,12 +113,12 @@ def growth(x: Sequence[float], y: Sequence[float]) -> list[float]:
 
 
 def judge_attention(table: lab.Rows) -> lab.Judgement:
-    """Chains that learned pay most of their attention to the tokens of their own code."""
+    """Chains that learned pay most of their attention to the tokens of their own place."""
     rows = table.where(lambda row: row.get("way") == "steps" and share_right(row).low > RIGHT)
     if len(rows) < SEEDS:
         return lab.Judgement.without(f"{len(rows)} chains learned", f"at least {SEEDS} of them")
     found = lab.student_mean(rows.column("attention"))
-    return lab.at_least(found, 0.5, "attention to tokens of the same code, mean of chains that learned", unit="models")
+    return lab.at_least(found, 0.5, "attention to tokens of the same place, mean of chains that learned", unit="models")
 
 
 def exactly(value: float) -> Estimate:
