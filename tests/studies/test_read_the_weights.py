@@ -25,6 +25,7 @@ def _row(seed: int, found: tuple[bool, ...], *, loss: float = 0.01, turns: int =
         "rows": [[1] if each else [] for each in found],
         "ranks": [0.001 if each else 0.5 for each in found],
         "chance": 0.0174,
+        "by_attention": list(found),
         "turns": turns,
     }
     return STUDY.row(Readable(seed, 20, 3, 3, 8_192, 100), {**outcome, **other})
@@ -117,6 +118,7 @@ def test_weights_written_down_are_read() -> None:
     assert found["rows"] == [[0], []]
     np.testing.assert_allclose(found["learned"], [0.8, 0.0], atol=1e-6)
     assert found["turns"] == 1
+    assert found["by_attention"] == [True, False]
     assert coefficients_of(network, [(0, 1, 2)], bits) == pytest.approx([0.0], abs=1e-6)
     z, _ = curve_of(network, bits)
     assert (z[0], z[-1]) == pytest.approx((0.0, 1.0), abs=1e-6)
@@ -127,6 +129,6 @@ def test_smoke() -> None:
     assert len(table) == 2
     assert {judgement.verdict for _, judgement in judged} == {"undecided"}
     assert len(figures) == 2
-    assert len(STUDY.provenance(table)) == 2
+    assert len(STUDY.provenance(table)) == 3
     assert target_of(STUDY.trials("laptop")[0]).degree == 3
     assert len(STUDY.checked_trials("paper")) == 100

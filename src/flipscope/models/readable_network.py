@@ -81,15 +81,19 @@ class ReadableNetwork(nn.Module):
 
     def attended(self, bits: Tensor) -> Float[Tensor, "string position"]:
         """z_t: the one number that attention brings to each position, what the MLP is given."""
+        weights, length = self.attention(bits), self.config.length
+        value = self.value.weight[0]
+        values = value[:length] + value[length:][bits.long()]  # [string, position]
+        out: Tensor = (weights @ values[..., None]).squeeze(-1)
+        return out
+
+    def attention(self, bits: Tensor) -> Float[Tensor, "string position other"]:
+        """The weights that each position pays to each other."""
         self.check(bits)
         length = self.config.length
         product = self.config.scale * self.query.weight.T @ self.key.weight  # [width, width], row: who asks
         rows = product[:length] + product[length:][bits.long()]  # [string, position, width]: position and bit
-        logits = rows[..., :length] + _at_bits(rows[..., length:], bits)
-        value = self.value.weight[0]
-        values = value[:length] + value[length:][bits.long()]  # [string, position]
-        out: Tensor = (logits.softmax(dim=-1) @ values[..., None]).squeeze(-1)
-        return out
+        return (rows[..., :length] + _at_bits(rows[..., length:], bits)).softmax(dim=-1)
 
     def curve(self, z: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
         """The MLP, number by number."""

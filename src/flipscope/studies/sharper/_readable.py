@@ -23,6 +23,8 @@ LEARNED = 0.5  # of its coefficient: a parity that the network has at least so m
 PROMINENT = 0.05  # of the curve's range: a smaller bend is no turning point
 POINTS = 201  # of the curve
 DRAWS = 200  # of permuted rows
+ATTENDED = 1_000  # strings over which attention is averaged
+MATTERS = 0.1  # of the largest spread of a position's part of the answer
 _STRINGS = 0x72656164  # sets the strings apart from the function, which comes from the same seed
 
 
@@ -37,7 +39,7 @@ class Readable(lab.Trial):
     samples: int
     epochs: int
     batch: int = 256
-    lr: float = 2e-3
+    lr: float = 4e-3
     weight_decay: float = 1e-4
     hidden: int = 32
 
@@ -58,7 +60,7 @@ def measured(trial: Readable, progress: lab.Progress) -> lab.Outcome:
     model = ReadableNetwork(ReadableNetworkConfig(length=trial.length, hidden=trial.hidden), seed=trial.seed)
     streams = generators(np.random.default_rng([trial.seed, _STRINGS]), 2)
     strings, fresh = (random_strings(stream, trial.samples, trial.length) for stream in streams)
-    start = turning_points(curve_of(model, fresh)[1])
+    start = most_turns(model, fresh)
     fitted = fit(
         model,
         Examples(strings, f(strings).astype(np.float32)),
@@ -102,6 +104,8 @@ def seen(model: ReadableNetwork, f: FourierSum, strings: NDArray[np.uint8]) -> d
     sets = [f.sets[place] for place in order]
     matrix = model.query_key().double().numpy()
     found = find_components(matrix, sets)
+    asked = torch.from_numpy(strings[:ATTENDED])
+    attention = model.attention(asked).mean(dim=0).double().numpy()
     z, y = curve_of(model, strings)
     rows = len(matrix)
     return {
@@ -110,15 +114,17 @@ def seen(model: ReadableNetwork, f: FourierSum, strings: NDArray[np.uint8]) -> d
         "sets": [list(each) for each in sets],
         "rows": [list(each.rows) for each in found],
         "ranks": [each.rank for each in found],
+        "by_attention": [each.found for each in find_components(attention, sets)],
         "chance": chance(rows, f.length, f.degree),
         "by_chance": found_by_chance(rows, f.length, sets, draws=DRAWS),
-        "attention": model.query_key().softmax(dim=1).numpy(),
+        "matrix": matrix,
         "z": z,
         "y": y,
-        "turns": turning_points(y),
+        "turns": most_turns(model, strings),
     }
 
 
+@torch.no_grad()
 def coefficients_of(model: ReadableNetwork, sets: Sequence[tuple[int, ...]], strings: NDArray[np.uint8]) -> list[float]:
     """The network's own coefficient of each parity, 2 E[f (-1)^(sum of S)], estimated on these strings.
 
@@ -133,10 +139,30 @@ def coefficients_of(model: ReadableNetwork, sets: Sequence[tuple[int, ...]], str
 def curve_of(
     model: ReadableNetwork, strings: NDArray[np.uint8]
 ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
-    """The MLP over the range of what attention brings to the positions of these strings."""
-    given = model.attended(torch.from_numpy(strings))
-    z = torch.linspace(float(given.min()), float(given.max()), POINTS, dtype=given.dtype)
+    """The MLP over the range of what attention brings to the positions that matter."""
+    ranges = _ranges(model, strings)
+    z = torch.linspace(min(low for low, _ in ranges), max(high for _, high in ranges), POINTS)
+    z = z.to(model.up.weight)
     return z.numpy(), model.curve(z).numpy()
+
+
+@torch.no_grad()
+def most_turns(model: ReadableNetwork, strings: NDArray[np.uint8]) -> int:
+    """How often the MLP turns over the range of one position, the one of most turns among those that matter."""
+    found = 0
+    for low, high in _ranges(model, strings):
+        y = model.curve(torch.linspace(low, high, POINTS).to(model.up.weight))
+        found = max(found, turning_points(y.numpy()))
+    return found
+
+
+@torch.no_grad()
+def _ranges(model: ReadableNetwork, strings: NDArray[np.uint8]) -> list[tuple[float, float]]:
+    """What the MLP is given at each position that matters: whose part of the answer varies a tenth as much as any."""
+    z = model.attended(torch.from_numpy(strings))  # [string, position]
+    spread = (model.readout.weight[0] * model.curve(z)).std(dim=0)
+    matter = torch.nonzero(spread >= MATTERS * spread.max()).flatten().tolist()
+    return [(float(z[:, place].min()), float(z[:, place].max())) for place in matter]
 
 
 def turning_points(y: Sequence[float] | NDArray[np.floating[Any]], prominent: float = PROMINENT) -> int:

@@ -78,7 +78,9 @@ def matrices(table: lab.Rows, title: str) -> lab.Figure:
     """The attention of the first networks that were trained to the end, rows of parities named."""
     panels = []
     for row in table.where(converged=True)[:2]:
-        attention = np.array(row["attention"])
+        matrix = np.array(row["matrix"])
+        weights = np.exp(matrix - matrix.max(axis=1, keepdims=True))
+        attention = weights / weights.sum(axis=1, keepdims=True)
         size = len(attention)
         places = [(j + 1, t + 1) for t in range(size) for j in range(size)]
         cells = lab.Series(
@@ -91,20 +93,22 @@ def matrices(table: lab.Rows, title: str) -> lab.Figure:
         ]
         parities = ", ".join(_term(*each) for each in zip(row["coefficients"], row["sets"], strict=True))
         panels.append(
-            lab.Panel(f"seed {row['seed']}: {parities}", "position attended to", "position that asks", [cells])
+            lab.Panel(
+                f"seed {row['seed']}: {parities}",
+                "position attended to",
+                "position that asks",
+                [cells],
+                x_range=(0.5, size + 3.5),  # with room for the notes
+                y_range=(0.5, size + 0.5),
+                notes=notes,
+                value_label="attention",
+            )
         )
-        panels[-1] = _noted(panels[-1], notes, size)
     caption = (
-        f"Attention averaged over bits, of the first two networks with a loss below {GOAL:g}, whatever they show; "
-        "at the right, rows whose brightest columns are a parity of the function."
+        "Softmax of the query-key matrix, averaged over bits, of the first two networks with a loss below "
+        f"{GOAL:g}, whatever they show; at the right, rows whose brightest columns are a parity of the function."
     )
     return lab.Figure("attention", title, caption, panels, where="Fig 5")
-
-
-def _noted(panel: lab.Panel, notes: Sequence[lab.Note], size: int) -> lab.Panel:
-    from dataclasses import replace
-
-    return replace(panel, notes=notes, x_range=(0.5, size + 3.5), y_range=(0.5, size + 0.5))
 
 
 def _term(weight: float, positions: Sequence[int]) -> str:

@@ -109,7 +109,7 @@ def judge_growth(column: str, says: str, limit: float, quantity: str, log: bool)
 
 def growth(x: Sequence[float], y: Sequence[float]) -> list[float]:
     """Slopes between neighbours."""
-    return (np.diff(y) / np.diff(x)).tolist()
+    return [float(slope) for slope in np.diff(y) / np.diff(x)]
 
 
 def judge_attention(table: lab.Rows) -> lab.Judgement:

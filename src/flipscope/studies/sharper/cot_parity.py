@@ -118,14 +118,14 @@ class CotParity(lab.Study):
         ),
     )
 
-    def trials(self, scale: str) -> list[lab.Trial]:
+    def trials(self, scale: str) -> list[Learned | Written | Bounded]:
         plan = dict(self.scales[scale].settings)
         lengths, seeds = plan.pop("lengths"), range(plan.pop("seeds"))
         samples = plan["steps"] * plan["batch"]
         models = [Learned(way, n, seed, **plan) for way, n, seed in itertools.product(get_args(Way), lengths, seeds)]
         return [*models, *map(Written, lengths), *(Bounded(bits, samples) for bits in BOUNDS)]
 
-    def measure(self, trial: lab.Trial, progress: lab.Progress) -> lab.Outcome:
+    def measure(self, trial: Learned | Written | Bounded, progress: lab.Progress) -> lab.Outcome:
         if isinstance(trial, Learned):
             return learned(trial, progress)
         return written(trial) if isinstance(trial, Written) else bounded(trial)
