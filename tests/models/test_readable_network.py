@@ -54,10 +54,10 @@ def test_its_matrix_is_the_mean_of_its_logits() -> None:
 def test_probes_work_on_it() -> None:
     network = ReadableNetwork(CONFIG, seed=0)
     bits = torch.from_numpy(index_bits(0, 16, 4))
-    assert sensitivity_profile(network, 4, exhaustive=True).strings == 16
+    assert sensitivity_profile(network, 4, strings=8).strings == 8
     found = curvature(network, "mse", (bits, torch.zeros(16)), what="trace")
     assert found.trace is not None
-    assert np.isfinite(found.trace.value)
+    assert np.isfinite(found.trace.value.value)
 
 
 def test_bad_input() -> None:

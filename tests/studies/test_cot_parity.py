@@ -152,4 +152,6 @@ def test_smoke() -> None:
     assert [len(figure.panels) for figure in figures] == [2, 2]
     assert len(STUDY.provenance(table)) == 2
     assert len(STUDY.checked_trials("laptop")) == 30 + 5 + len(BOUNDS)
-    assert STUDY.checked_trials("paper")
+    longest = max(trial.length for trial in STUDY.trials("paper") if isinstance(trial, Learned))
+    model = Transformer(model_of(Learned("steps", longest, 0, 1, 1, 1e-3)))
+    assert model(torch.zeros(1, 2 * longest, dtype=torch.int64)).shape == (1, 2 * longest)

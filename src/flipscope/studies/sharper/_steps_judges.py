@@ -158,7 +158,10 @@ def figure_of_models(table: lab.Rows, title: str) -> lab.Figure:
     if losses:
         said = f"squared error on validation strings, T = {longest[0]['length']}"
         panels.append(lab.Panel("", "step", said, losses, rules=[lab.Rule(0.25, "says 1/2")]))
-    caption = "A point per model with its 95 % interval: parities of fresh strings, every step written by the model."
+    caption = (
+        "Left: a point per model with its 95 % interval, parities of fresh strings, every step written by the model. "
+        "Right: of a chain the mean over all its tokens, of which the bits are half."
+    )
     return lab.Figure("parities", title, caption, panels, where="§ 3")
 
 

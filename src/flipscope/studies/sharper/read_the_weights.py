@@ -25,7 +25,7 @@ class ReadTheWeights(lab.Study):
         "{networks} networks of {hidden} neurons, T = {length}, {sparsity} parities of degree {degree}, {samples} "
         "strings, at most {epochs} epochs",
         smoke=(0.1, {"networks": 2, "length": 5, "degree": 2, "sparsity": 2, "samples": 64, "epochs": 2, "hidden": 8}),
-        laptop=(10, {"networks": 48, "length": 20, "degree": 3, "sparsity": 3, "samples": 8_192, "epochs": 150}
+        laptop=(8, {"networks": 48, "length": 20, "degree": 3, "sparsity": 3, "samples": 8_192, "epochs": 150}
                 | {"hidden": 32}),
         paper=(100, {"networks": 100, "length": 20, "degree": 3, "sparsity": 3, "samples": 8_192, "epochs": 1_000}
                | {"hidden": 32}),
