@@ -72,8 +72,8 @@ def found_by_chance(
 
     The brightest columns are then uniformly random, whatever the entries.
 
-    >>> found_by_chance(20, 20, [(0, 1, 2), (3, 4, 5)], draws=100).max() <= 2
-    True
+    >>> found_by_chance(20, 20, [(0, 1, 2), (3, 4, 5)], draws=100).shape
+    (100,)
     """
     known = [check_positions(each, check_count("length", length)) for each in sets]
     (stream,) = generators(seed, 1)
