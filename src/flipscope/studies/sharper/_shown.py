@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -86,33 +86,30 @@ def matrices(table: lab.Rows, title: str) -> lab.Figure:
         cells = lab.Series(
             "attention", [x for x, _ in places], [y for _, y in places], "cells", values=attention.ravel().tolist()
         )
-        notes = [
-            lab.Note(size + 1.2, t + 1, named(each))
-            for each, rows in zip(row["sets"], row["rows"], strict=True)
-            for t in rows
+        letters = [chr(ord("A") + place) for place in range(len(row["sets"]))]
+        marks = [
+            lab.Series(f"row of {letter}", [size + 1.2] * len(rows), [t + 1 for t in rows], "points", colour=colour)
+            for colour, (letter, rows) in enumerate(zip(letters, row["rows"], strict=True))
+            if rows
         ]
-        parities = ", ".join(_term(*each) for each in zip(row["coefficients"], row["sets"], strict=True))
+        terms = zip(letters, row["coefficients"], row["sets"], strict=True)
+        parities = ", ".join(f"{letter} {weight:.2f} {named(positions)}" for letter, weight, positions in terms)
         panels.append(
             lab.Panel(
                 f"seed {row['seed']}: {parities}",
                 "position attended to",
                 "position that asks",
-                [cells],
-                x_range=(0.5, size + 3.5),  # with room for the notes
+                [cells, *marks],
+                x_range=(0.5, size + 1.9),  # with room for the marks
                 y_range=(0.5, size + 0.5),
-                notes=notes,
                 value_label="attention",
             )
         )
     caption = (
         "Softmax of the query-key matrix, averaged over bits, of the first two networks with a loss below "
-        f"{GOAL:g}, whatever they show; at the right, rows whose brightest columns are a parity of the function."
+        f"{GOAL:g}, whatever they show. Marked are rows whose brightest columns are a parity of the function."
     )
     return lab.Figure("attention", title, caption, panels, where="Fig 5")
-
-
-def _term(weight: float, positions: Sequence[int]) -> str:
-    return f"{weight:.2f} {named(positions)}"
 
 
 def curves(table: lab.Rows, title: str) -> lab.Figure:
