@@ -1,0 +1,148 @@
+"""PARITY learned with a chain of thought and in one pass, by the length, and the bounds of both (§ 3, App. G)."""
+
+from __future__ import annotations
+
+import itertools
+from typing import get_args
+
+import flipscope.lab as lab
+from flipscope.studies.sharper._steps import Bounded, Learned, Written, bounded, learned, written
+from flipscope.studies.sharper._steps_judges import (
+    CHANCE,
+    NAMES,
+    RIGHT,
+    figure_of_bounds,
+    figure_of_models,
+    judge_attention,
+    judge_chain,
+    judge_factor,
+    judge_gap,
+    judge_growth,
+    judge_written,
+    share_right,
+)
+from flipscope.training.step_sets import Way
+
+BOUNDS = (3, 4, 6, 8, 12, 16, 20, 32, 64)  # lengths: the bounds cost nothing
+
+
+class CotParity(lab.Study):
+    """Whether PARITY is learned step by step where it is not learned at once, and what the bounds say of it."""
+
+    name, paper = "cot-parity", "002"
+    title = "PARITY with a chain of thought and in one pass"
+    figures = ("Thms 7, 8, 16",)
+    scales = lab.scales(
+        "{seeds} models each way for T in {lengths}, {steps} steps of {batch} strings",
+        smoke=(0.1, {"lengths": (4, 5), "seeds": 1, "steps": 10, "batch": 16, "lr": 1e-3, "width": 16, "strings": 200}),
+        laptop=(10, {"lengths": (4, 8, 12, 16, 20), "seeds": 3, "steps": 1_500, "batch": 128, "lr": 1e-3}),
+        paper=(1_500, {"lengths": (4, 8, 12, 16, 20, 30, 40), "seeds": 10, "steps": 20_000, "batch": 256, "lr": 1e-3}),
+    )  # fmt: skip
+    deviations = lab.deviations(
+        ("experiment", "none: Thms 7, 8 and 16 are theorems", "one model trained both ways", "to test them"),
+        ("model", "2 layers, no norm, one MLP", "paper 001's, causal, positions of period T", "learns sooner"),
+        ("budget", "m samples of all steps jointly", "the same strings and steps", "a string has T steps to learn"),
+        ("labels at the bits", "silent", "the bit itself: parity of its place so far", "each token has an answer"),
+        ("learned, chance", "silent", f"above {RIGHT:g}; below {CHANCE:g}", "of fresh strings"),
+        ("learner", "norm and trace penalised (Def 1)", "AdamW, weight decay 1e-4, lr 1e-3", "as is usual"),
+        ("factor of exponents", "T (by a reading of it)", "T/2 judged; T beside it", "T fails at T = 3"),
+        ("linear in T", "L(1, 2, T) taken for a constant", "with its log² T, over 2σ²", "4T alone is linear"),
+        ("norm of the network", "L(1, 2, T)", "the same, and the one it has beside it", "T entries, not one"),
+    )
+    claims = (
+        lab.Claim(
+            "a chain of thought learns where one pass fails",
+            "§ 3",
+            "writing intermediate parities makes PARITY learnable, which is not learned at once",
+            f"at some T every chain has above {RIGHT:g} of parities right, written by itself, and every single pass "
+            f"below {CHANCE:g}, with the same model, steps and strings",
+            judge_gap,
+        ),
+        lab.Claim(
+            "a chain of thought learns at every length",
+            "§ 3",
+            "each step has degree 2, whatever T is",
+            f"share of right parities, for every model at every T: at least {RIGHT:g}",
+            judge_chain,
+        ),
+        lab.Claim(
+            "the network written down is right",
+            "App. G",
+            "a network of degree 2 with positions of period T writes every parity without an error",
+            "share of strings with a wrong step: never",
+            judge_written,
+        ),
+        lab.Claim(
+            "the exponent of one pass is T/2 times that of the chain",
+            "Thms 7, 8",
+            "gradient and norm bounds are superlinear in the degree, which is T in one pass and 2 in the chain",
+            "exponent without what both have, at the chain's best sigma: at least T/2 times the other's at every T",
+            judge_factor(0.5),
+        ),
+        lab.Claim(
+            "the bound of one pass grows exponentially",
+            "Thm 8",
+            "in one pass the bound on the error is exponential in T",
+            "exponent of T in the logarithm of the bound, between neighbouring T: at least 1",
+            judge_growth("core_pass", "at least", 1.0, "exponent of T in the exponent of one pass", log=False),
+        ),
+        lab.Claim(
+            "the bound of the chain grows linearly",
+            "Thm 7",
+            "with a chain of thought the bound on the error is linear in T",
+            "exponent of T in the bound, between neighbouring T at their best sigma: at most 1",
+            judge_growth("log_chain", "at most", 1.0, "exponent of T in the bound of the chain", log=True),
+        ),
+        lab.Claim(
+            "the exponent of one pass is T times that of the chain",
+            "Thm 8, as read by others",
+            "the same with the factor T",
+            "the same: at least T times the other's at every T",
+            judge_factor(1.0),
+            exploratory=True,
+        ),
+        lab.Claim(
+            "the chain needs no more than linearly many samples",
+            "Thm 7",
+            "not said: the samples from which the bound is below 1, with the norm that the network has",
+            "exponent of T in these samples, between neighbouring T: at most 1",
+            judge_growth("needed_network", "at most", 1.0, "exponent of T in the samples needed", log=False),
+            exploratory=True,
+        ),
+        lab.Claim(
+            "chains attend as the network written down does",
+            "App. G",
+            "not said: whether a step that is learned looks at the tokens of its own position",
+            "first layer's attention to bit i and step i - 1, in chains that learned: at least a half",
+            judge_attention,
+            exploratory=True,
+        ),
+    )
+
+    def trials(self, scale: str) -> list[Learned | Written | Bounded]:
+        plan = dict(self.scales[scale].settings)
+        lengths, seeds = plan.pop("lengths"), range(plan.pop("seeds"))
+        samples = plan["steps"] * plan["batch"]
+        models = [Learned(way, n, seed, **plan) for way, n, seed in itertools.product(get_args(Way), lengths, seeds)]
+        return [*models, *map(Written, lengths), *(Bounded(bits, samples) for bits in BOUNDS)]
+
+    def measure(self, trial: Learned | Written | Bounded, progress: lab.Progress) -> lab.Outcome:
+        if isinstance(trial, Learned):
+            return learned(trial, progress)
+        return written(trial) if isinstance(trial, Written) else bounded(trial)
+
+    def provenance(self, table: lab.Rows) -> list[str]:
+        rows = table.having("way")
+        done = rows.where(lambda row: share_right(row).value > RIGHT)
+        by = [f"{len(done.where(way=way))} of {len(own)} {NAMES[way]}" for way, own in rows.each("way", NAMES)]
+        seconds = [f"{sum(own.column('seconds')):.0f} s {NAMES[way]}" for way, own in rows.each("way", NAMES)]
+        return [
+            f"above {RIGHT:g} of parities right: {', '.join(by)}; all are in the figure and are judged",
+            f"time of all trainings: {', '.join(seconds)}; a step of a chain reads up to twice as many tokens",
+        ]
+
+    def draw(self, table: lab.Rows) -> list[lab.Figure]:
+        return [figure_of_models(table, self.title), figure_of_bounds(table)]
+
+
+STUDY = CotParity()
