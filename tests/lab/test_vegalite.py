@@ -60,6 +60,19 @@ def test_bars_on_a_logarithmic_axis_stand_on_its_bottom() -> None:
     assert [row["y2"] for row in bars] == [0.01, 0.01]
 
 
+def test_points_on_the_edge_of_the_axes_stand_there_whole_and_those_beyond_are_left_out() -> None:
+    drawn = figure(panel(Series("s", [1, 2, 3, 4], [0.0, 1.0, 1.01, -0.01], "points"), y_range=(0, 1)))
+    assert [(row["x"], row["y"]) for row in rows(drawn, "point") if row] == [(1, 0), (2, 1)]
+    assert not any(layer["mark"].get("clip") for layer in layers(drawn, 0, "point"))
+
+
+def test_the_scale_of_values_is_written_as_the_axes_are() -> None:
+    valued = Series("s", [1, 2], [1, 2], "points", values=[0, 6000])
+    layer = layers(figure(panel(valued, value_label="steps")), 0, "point")[-1]
+    assert layer["encoding"]["fill"]["legend"]["labelExpr"] == number_text(False)
+    assert "6000" in texts(figure(panel(valued, value_label="steps")))
+
+
 def test_a_bar_among_thousands_is_still_seen() -> None:
     values = [None] * 5000
     values[7] = 1.0

@@ -255,7 +255,8 @@ def _drawn(axes: Axes, keys: Keys, dashed: Collection[str], legend: Spec | None)
     corners = {"x": _at("x"), "x2": {"field": "x2"}, "y": _at("y"), "y2": {"field": "y2"}}
     line = {"type": "line", "strokeWidth": 1.6, "clip": True}
     drawn = {**place, "color": colour, "strokeDash": dash, "order": {"field": "i"}}
-    point = {"type": "point", "filled": True, "size": 24, "opacity": 1, "clip": True}
+    # Not clipped: a marker on the edge of the axes stands there whole, and those beyond it are left out.
+    point = {"type": "point", "filled": True, "size": 24, "opacity": 1, "clip": False}
     lines, steps, bars, cells = (_of(axes, kind) for kind in ("line", "steps", "bars", "cells"))
     points = [marks for marks in _of(axes, "points") if marks.values is None]
     valued = [marks for marks in _of(axes, "points") if marks.values is not None]
@@ -292,7 +293,19 @@ def _drawn(axes: Axes, keys: Keys, dashed: Collection[str], legend: Spec | None)
         # Something to point at where there are no markers, or markers of another shape than the symbol.
         ({**point, "opacity": 0}, _rows(axes, [*steps, *unmarked, *dashes], keys), {**place, "shape": shape, **said}),
     )
-    return [{"data": {"values": rows}, "mark": mark, "encoding": encoding} for mark, rows, encoding in found if rows]
+    layers = []
+    for mark, every, encoding in found:
+        if rows := [row for row in every if mark["type"] != "point" or _inside(axes, row)]:
+            layers.append({"data": {"values": rows}, "mark": mark, "encoding": encoding})
+    return layers
+
+
+def _inside(axes: Axes, row: Spec) -> bool:
+    """Whether a point is on the axes, their ends included."""
+    return all(
+        low <= row[name] <= high or math.isclose(row[name], low) or math.isclose(row[name], high)
+        for name, (low, high) in (("x", axes.x_range), ("y", axes.y_range))
+    )
 
 
 def _of(axes: Axes, kind: str) -> list[Marks]:
@@ -314,7 +327,7 @@ def _values(axes: Axes) -> Spec:
         "title": _lines(axes.panel.value_label, LABEL_CHARACTERS),
         "orient": "right",
         "gradientLength": 90,
-        "format": ".3~g",
+        "labelExpr": number_text(axes.panel.value_log),
     }
     return {"field": "v", "type": "quantitative", "scale": scale, "legend": legend}
 
