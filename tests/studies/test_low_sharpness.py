@@ -8,6 +8,7 @@ from studies.harness import run
 
 from flipscope.lab import Rows
 from flipscope.studies.sharper._flatness import Flatness, row_of
+from flipscope.studies.sharper._gap import Function
 from flipscope.studies.sharper._learned import recipe_of
 from flipscope.studies.sharper.generalization_gap import STUDY as GAP
 from flipscope.studies.sharper.low_sharpness import STUDY
@@ -45,9 +46,8 @@ def test_smoke_measures_both_networks_of_a_function() -> None:
 
 def test_models_are_those_of_the_gap() -> None:
     for scale in ("laptop", "paper"):
-        theirs = {
-            recipe_of(trial).digest for trial in GAP.trials(scale) if getattr(trial, "arm", "") in ("classes", "long")
-        }
+        learned = [trial for trial in GAP.trials(scale) if isinstance(trial, Function)]
+        theirs = {recipe_of(trial).digest for trial in learned if trial.arm in ("classes", "long")}
         ours = {recipe_of(trial).digest for trial in STUDY.trials(scale) if not trial.penalty}
         assert ours == theirs
 
