@@ -11,7 +11,7 @@ from flipscope.studies.sharper._gap_claims import claims, vacuous
 from flipscope.studies.sharper._gap_figures import figures
 from flipscope.studies.sharper._learned import DEGREES, LAPTOP, LONG, PAPER, SMOKE, counted, places
 
-SMALL = {"functions": 2, "noise": {"mesh": mesh(1e-3, 1e-2, 2, log=True), "functions": 1, "draws": 2, "strings": 8}}
+SMALL = {"functions": 1, "noise": {"mesh": mesh(1e-3, 1e-2, 2, log=True), "functions": 1, "draws": 2, "strings": 8}}
 USUAL = {"mesh": mesh(3e-3, 3e-2, 6, log=True), "functions": 10, "draws": 40, "strings": 50}
 PAPERS = {"mesh": mesh(1e-5, 1e-2, 20, log=False), "functions": 10, "draws": 100, "strings": 1_000}
 WORDS = "{functions} functions of each class, D in {degrees}, sparsity in {sparsities}"
