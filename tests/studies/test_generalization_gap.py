@@ -161,3 +161,12 @@ def test_what_is_vacuous_is_said() -> None:
     assert "below 1 in 4 of 20 classes" in said[0]
     assert "D = 2, sparsity 1: 0.80" in said[0]
     assert "vacuous in all" in vacuous(_table(lambda s, d: 0.0, semi=2.0))[0]
+
+
+def test_figures_show_learned_functions_only() -> None:
+    table = Rows({**row, "learned": row["degree"] < 5 or row["seed"] == 0} for row in _table(lambda s, d: 0.01 * d))
+    bound, measured = STUDY.draw(Rows([*table, *_table(lambda s, d: 0.02, arm="norm")]))[0].panels
+    assert len(bound.series) == 8  # with P and without
+    assert [len(each.x) for each in measured.series] == [5] * 4
+    assert measured.series[0].low is not None
+    assert measured.series[0].low[4] == measured.series[0].y[4]  # of a single function: no interval

@@ -92,3 +92,13 @@ def test_the_learner_that_avoids_sharpness() -> None:
     assert FLATTER.judge(Rows([*plain, *same])).verdict == "undecided"
     assert SMALLER.judge(plain).verdict == "undecided"
     assert [figure.name for figure in STUDY.draw(Rows([*plain, *same]))] == ["low-sharpness", "low-sharpness-learner"]
+
+
+def test_spectra_are_counts_from_the_largest_eigenvalue_on() -> None:
+    ends = {"nodes": [1.0, 3.0, -0.1], "weights": [2.0, 1.0, 97.0], "made_nodes": [5.0, 2.0, 1e-9]}
+    rows = _rows(10.0, 10.0, functions=2, **ends, made_weights=[1.0, 1.0, 48.0])
+    spectra = STUDY.draw(rows)[1]
+    assert spectra.name == "low-sharpness-spectra"
+    learned, written = spectra.panels[0].series
+    assert (learned.x, learned.y) == ([3.0, 1.0], [1.0, 3.0])
+    assert (written.x, written.y) == ([5.0, 2.0], [1.0, 2.0])
