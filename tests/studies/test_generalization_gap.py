@@ -13,7 +13,7 @@ from flipscope.studies.sharper._learned import LAPTOP, PAPER, recipe_of
 from flipscope.studies.sharper.generalization_gap import STUDY
 from flipscope.training.sharper_protocols import fourier_recipe
 
-GROWS, BY_DEGREE, BY_SPARSITY, FASTER, ORDER, HOLDS, SIGMA, NORM, BATCH = STUDY.claims
+GROWS, BY_DEGREE, BY_SPARSITY, FASTER, ORDER, HOLDS, SIGMA, NORM, BATCH, HEADS = STUDY.claims
 SPARSITIES, DEGREES = (1, 4, 7, 10), (1, 2, 3, 4, 5)
 
 
@@ -157,7 +157,22 @@ def test_large_batches() -> None:
     assert _batches(12, 1).verdict == "reproduced"
     assert _batches(1, 12).verdict == "contradicted"
     assert _batches(12, 12).verdict == _batches(0, 0).verdict == _batches(12, 9).verdict == "undecided"
-    assert "batches of 64: 1 learned" in _batches(12, 1).note
+    assert "batches of 64: 1 learned, batches of 512: 0.083" in _batches(12, 1).note
+
+
+def test_several_heads() -> None:
+    def judged(one: int, four: int, functions: int = 7) -> str:
+        rows = [
+            _row(7, 2, seed, 0.0, arm="heads", heads=heads, learned=seed < learned)
+            for heads, learned in ((1, one), (4, four))
+            for seed in range(functions)
+        ]
+        return HEADS.judge(Rows(rows)).verdict
+
+    assert judged(0, 7) == "reproduced"
+    assert judged(7, 0) == "contradicted"
+    assert judged(0, 3, 3) == judged(7, 7) == judged(0, 0) == "undecided"
+    assert HEADS.judge(_table(lambda s, d: 0.0)).verdict == "undecided"
 
 
 def test_what_is_vacuous_is_said() -> None:

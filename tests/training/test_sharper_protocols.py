@@ -57,6 +57,8 @@ def test_the_papers_protocol() -> None:
     assert changed.model.norm == "post"
     assert changed.protocol.terms[0].name == "trace"
     assert changed.data == recipe.data
+    several = fourier_recipe(7, 3, 0, heads=4)
+    assert Transformer(several.model).count_parameters() == 28_983 + 3 * 6 * 51**2  # type: ignore[arg-type]
 
 
 def test_a_training_ends_when_an_epoch_is_good() -> None:

@@ -55,23 +55,28 @@ def fourier_recipe(
     dropout: float = 0.1,
     weight_decay: float = 1e-4,
     norm: Norm = "none",
+    heads: int = 1,
     penalty: float = 0.0,
 ) -> Recipe:
     """The training of one random function of a class; the seed numbers the functions, and gives weights and order too.
 
     With samples=None strings are fresh, and an epoch is 100 batches. The validation set is asked after every epoch and
     decides nothing; `gap` asks more strings. `steps` is a limit, after which the function counts as not learned. `norm`
-    adds layer norms; `penalty` is beta of Def 1, the strength of the Hessian's trace in the loss.
+    adds layer norms; `heads` are of full width each and add up; `penalty` is beta of Def 1, the strength of the
+    Hessian's trace in the loss.
 
     >>> recipe = fourier_recipe(7, 3, 0)
     >>> recipe.model.width, recipe.protocol.goal_loss, recipe.data.train
     (51, 0.02, 8192)
     """
+    model = dataclasses.replace(fourier(length, dropout=dropout), norm=norm)
+    if heads != 1:
+        model = dataclasses.replace(model, heads=heads, head_size=model.width)
     return Recipe(
         data=FourierData(
             length=length, sparsity=sparsity, degree=degree, train=samples, validation=validation, seed=seed
         ),
-        model=dataclasses.replace(fourier(length, dropout=dropout), norm=norm),
+        model=model,
         protocol=TrainingProtocol(
             batch=batch,
             learning_rate=lr,

@@ -17,7 +17,7 @@ from flipscope.training.sharper_protocols import converged, gap
 DELTA, SIGMA = 0.2, 0.01  # the failure probability and the sub-Gaussian constant that the paper puts in (App. A)
 LEVEL = 1.0  # a bound that is not below it is vacuous
 CONSTANT = 0.25  # loss of the best constant: the variance of a sum of parity indicators whose coefficients have norm 1
-Arm = Literal["classes", "long", "norm", "batch"]
+Arm = Literal["classes", "long", "norm", "batch", "heads"]
 
 
 @dataclass(frozen=True)

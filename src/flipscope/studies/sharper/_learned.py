@@ -16,7 +16,7 @@ from flipscope.training.sharper_protocols import Norm, fourier_recipe
 
 # How models are trained, by scale.
 SMOKE: Mapping[str, Any] = {"length": 5, "samples": 24, "batch": 24, "lr": 3e-3, "steps": 12, "dropout": 0.0}
-LAPTOP: Mapping[str, Any] = {"length": 10, "samples": 512, "batch": 256, "lr": 1e-3, "steps": 5_000, "dropout": 0.0}
+LAPTOP: Mapping[str, Any] = {"length": 10, "samples": 512, "batch": 256, "lr": 1e-3, "steps": 4_000, "dropout": 0.0}
 LONG: Mapping[str, Any] = {"length": 20, "samples": 8_192, "batch": 256, "lr": 1e-3, "steps": 2_000, "dropout": 0.0}
 PAPER: Mapping[str, Any] = {"length": 20, "samples": 8_192, "batch": 256, "lr": 2e-3, "steps": 100_000, "dropout": 0.1}
 DEGREES = (1, 2, 3, 4, 5)
@@ -37,11 +37,14 @@ class Learning(lab.Trial):
     dropout: float
     norm: Norm = "none"
     penalty: float = 0.0
+    heads: int = 1
 
     @property
     def cost(self) -> float:
         """Of all steps: of higher degrees more are taken."""
-        return self.steps * (20 + self.batch * self.length / 64) * self.degree * (6 if self.penalty else 1)
+        return (
+            self.steps * self.heads * (20 + self.batch * self.length / 64) * self.degree * (10 if self.penalty else 1)
+        )
 
 
 def recipe_of(trial: Learning) -> Recipe:
@@ -58,6 +61,7 @@ def recipe_of(trial: Learning) -> Recipe:
         dropout=trial.dropout,
         norm=trial.norm,
         penalty=trial.penalty,
+        heads=trial.heads,
     )
 
 
