@@ -13,7 +13,7 @@ from flipscope.studies.sharper._learned import DEGREES, LAPTOP, LONG, PAPER, SMO
 
 SMALL = {"functions": 1, "noise": {"mesh": mesh(1e-3, 1e-2, 2, log=True), "functions": 1, "draws": 2, "strings": 8}}
 # T = 20, D = 2, sparsity 7 is the smallest class that one head did not learn within minutes.
-HARD = {"training": LONG | {"steps": 1_500}, "heads": 4, "sparsities": (7,), "degrees": (2,), "functions": 7}
+HARD = {"training": {**LONG, "steps": 1_500}, "heads": 4, "sparsities": (7,), "degrees": (2,), "functions": 7}
 USUAL = {"mesh": mesh(3e-3, 3e-2, 6, log=True), "functions": 10, "draws": 40, "strings": 50}
 PAPERS = {"mesh": mesh(1e-5, 1e-2, 20, log=False), "functions": 10, "draws": 100, "strings": 1_000}
 WORDS = "{functions} functions of each class, D in {degrees}, sparsity in {sparsities}"
