@@ -1,0 +1,145 @@
+"""The training of the sharper-picture paper as a recipe (App. A), and the gap that it leaves.
+
+The model has two attention layers of one head with an MLP between them, and no norm (`models.presets.fourier`). The
+optimiser is AdamW with weight decay 1e-4 at a constant rate, batches have at most 256 strings, and a training ends
+after the first epoch whose mean loss, of each batch before its step, is below 0.02. The learning rate is lost from the
+paper: 2e-3 is that of the released log.
+
+    fourier_recipe    one random sum of parities, learned from m strings
+    gap               loss on all strings, or many fresh ones, beside that on the strings of the training
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float64
+from torch import Tensor, nn
+
+from flipscope.basics.bits import Bits, index_bits
+from flipscope.basics.checks import check_count
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import Estimate
+from flipscope.basics.resampling import student_mean
+from flipscope.basics.seeds import random_strings
+from flipscope.models.modes import eval_mode
+from flipscope.models.presets import fourier
+from flipscope.models.readout import binary_logit
+from flipscope.training.named import loss_term
+from flipscope.training.recipe import Recipe, Trained, TrainingProtocol
+from flipscope.training.sharper_sets import FourierData
+
+GOAL = 0.02  # mean loss of an epoch below which a function counts as learned
+STRINGS = 100_000  # of an evaluation, or all strings where these are fewer; the paper asks 1,000
+_EVALUATION = 0x6576616C  # sets its strings apart from all that come from the same seeds
+_BATCH = 1_024
+
+Norm = Literal["none", "post", "pre"]
+
+
+def fourier_recipe(
+    sparsity: int,
+    degree: int,
+    seed: int,
+    *,
+    length: int = 20,
+    samples: int | None = 8_192,
+    validation: int = 1_000,
+    batch: int = 256,
+    lr: float = 2e-3,
+    steps: int = 100_000,
+    dropout: float = 0.1,
+    weight_decay: float = 1e-4,
+    norm: Norm = "none",
+    penalty: float = 0.0,
+) -> Recipe:
+    """The training of one random function of a class; the seed numbers the functions, and gives weights and order too.
+
+    With samples=None strings are fresh, and an epoch is 100 batches. `steps` is a limit, after which the function
+    counts as not learned. `norm` adds layer norms; `penalty` is beta of Def 1, the strength of the Hessian's trace in
+    the loss.
+
+    >>> recipe = fourier_recipe(7, 3, 0)
+    >>> recipe.model.width, recipe.protocol.goal_loss, recipe.data.train
+    (51, 0.02, 8192)
+    """
+    return Recipe(
+        data=FourierData(
+            length=length, sparsity=sparsity, degree=degree, train=samples, validation=validation, seed=seed
+        ),
+        model=dataclasses.replace(fourier(length, dropout=dropout), norm=norm),
+        protocol=TrainingProtocol(
+            batch=batch,
+            learning_rate=lr,
+            optimiser="adamw",
+            weight_decay=weight_decay,
+            loss="mse",
+            labels="bits",
+            decay_after=None,
+            stop_after=None,
+            max_epochs=None,
+            max_steps=check_count("steps", steps),
+            goal_loss=GOAL,
+            restore="last",
+            terms=(loss_term("trace", penalty),) if penalty else (),
+        ),
+        seed=seed,
+    )
+
+
+def converged(trained: Trained) -> bool:
+    """Whether a training came below the goal: one that did not ended at its limit of steps, or diverged."""
+    return trained.fitted.stopped == "goal"
+
+
+@dataclass(frozen=True, eq=False)
+class Gap:
+    """Squared errors of a trained model, in evaluation mode; the gap is that of all strings minus that of its own."""
+
+    train: float  # mean over the strings of the training
+    everywhere: Estimate  # mean over all strings (`exact`), or over fresh ones with Student's interval
+    exact: bool
+    errors: Float64[np.ndarray, " string"]  # those of `everywhere`, string by string
+
+    @property
+    def value(self) -> Estimate:
+        """The gap, with the interval that comes from fresh strings."""
+        return self.everywhere.scaled(1.0, -self.train)
+
+
+def gap(recipe: Recipe, model: nn.Module, *, strings: int = STRINGS, confidence: float = 0.95) -> Gap:
+    """The loss of a model on the cube and on the strings that it was trained on."""
+    data = recipe.data
+    if not isinstance(data, FourierData) or data.train is None:
+        raise InputError("a gap is that of a sum of parities learned from a fixed set: give a recipe with samples")
+    known = data.strings()
+    exact = data.length < 63 and 1 << data.length <= strings
+    asked = index_bits(0, 1 << data.length, data.length) if exact else _fresh(data, strings)
+    errors = squared_errors(model, asked, data.values(asked))
+    mean = float(errors.mean())
+    found = Estimate(mean, mean, mean, confidence, len(asked)) if exact else student_mean(errors.tolist(), confidence)
+    return Gap(float(squared_errors(model, known.bits, known.labels).mean()), found, exact, errors)
+
+
+def _fresh(data: FourierData, strings: int) -> Bits:
+    stream = np.random.default_rng([data.seed, data.length, data.sparsity, data.degree, _EVALUATION])
+    return random_strings(stream, check_count("strings", strings, 2), data.length)
+
+
+@torch.no_grad()
+def squared_errors(model: nn.Module, bits: Bits, values: np.ndarray) -> Float64[np.ndarray, " string"]:
+    """The squared error of a model on each of the strings."""
+    wanted = torch.from_numpy(np.asarray(values, np.float64))
+
+    def one(some: Tensor, right: Tensor) -> Tensor:
+        return (binary_logit(model(some)).double() - right).square()
+
+    with eval_mode(model):
+        parts = zip(torch.from_numpy(bits).split(_BATCH), wanted.split(_BATCH), strict=True)
+        found = torch.cat([one(some, right) for some, right in parts])
+    out: Float64[np.ndarray, " string"] = found.numpy()
+    return out
