@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import flipscope.lab as lab
 from flipscope.studies.sharper._perturbations import NOISE, Noise
 
+RANGE = (1e-4, 1e18)  # of traces and their bounds, alike in all panels
 WHOLE = "change of the trace / trace without noise"
 
 
@@ -25,26 +28,31 @@ def figures(table: lab.Rows) -> list[lab.Figure]:
 
 def _changes(own: lab.Rows, noise: Noise) -> lab.Figure:
     """Fig 3 and 4: the ratio by degree, by T and by size of the noise."""
-    shown = own.values("value")
-    some = [shown[k] for k in sorted({0, len(shown) // 2, len(shown) - 1})]
+    some, degrees = _three(own.values("value")), _three(own.values("degree"))
     few = own.where(lambda row: row["value"] in some)
     shortest = min(own.values("length"))
     label = "σ = {:.2g}" if noise == "std" else "σ² = {:.2g}"
-    first = own.where(length=shortest)
+    first = own.where(lambda row: row["length"] == shortest and row["degree"] in degrees)
     at, size = f"T = {shortest}", f"size of the noise, {NOISE[noise]}"
-    by_degree = _by(few.where(length=shortest), "degree", "value", label)
+    by_degree = lab.lines(few.where(length=shortest), "degree", "relative", "value", label, order=some)
+    by_length = lab.lines(few, "length", "relative", "value", label, order=some)
+    by_value = [
+        lab.line(rows, "value", "relative", f"D = {degree}", colour=len(some) + place)
+        for place, (degree, rows) in enumerate(first.by("degree"))
+    ]
     panels = [
         lab.Panel(at, "degree D", WHOLE, by_degree, y_log=True),
-        lab.Panel("all degrees", "length T", WHOLE, _by(few, "length", "value", label), y_log=True),
-        lab.Panel(at, size, WHOLE, _by(first, "value", "degree", "D = {}"), x_log=True, y_log=True),
+        lab.Panel("all degrees", "length T", WHOLE, by_length, y_log=True),
+        lab.Panel(at, size, WHOLE, by_value, x_log=True, y_log=True),
     ]
     caption = "Geometric means over functions and sparsities, with bands from the least change to the largest."
     title = f"The change of the trace, the size of the noise being {NOISE[noise]}"
     return lab.Figure(f"perturbed-sharpness-{noise}", title, caption, panels, columns=3, where="Figs 3-4")
 
 
-def _by(rows: lab.Rows, x: str, by: str, label: str) -> list[lab.Series]:
-    return lab.lines(rows, x, "relative", by, label)
+def _three(values: list[Any]) -> list[Any]:
+    """The first, the middle and the last: with more the colours would come twice."""
+    return [values[k] for k in sorted({0, len(values) // 2, len(values) - 1})]
 
 
 def _bounds(std: lab.Rows) -> lab.Figure:
@@ -62,10 +70,10 @@ def _bounds(std: lab.Rows) -> lab.Figure:
         ]
         rule = [lab.Rule(own[0]["threshold"], "neurons may flip", "x")]
         title = f"ω = {sparsity}, D = {degree}, T = {own[0]['length']}"
-        panels.append(lab.Panel(title, "σ", "trace", series, x_log=True, y_log=True, rules=rule))
+        panels.append(lab.Panel(title, "σ", "trace", series, x_log=True, y_log=True, y_range=RANGE, rules=rule))
     caption = "Geometric means over functions, with bands from the least to the largest."
     title = "The change of the trace and its bounds"
-    return lab.Figure("perturbed-sharpness-bounds", title, caption, panels, where="§ 2.3", same_axes=True)
+    return lab.Figure("perturbed-sharpness-bounds", title, caption, panels, where="§ 2.3")
 
 
 def _slices(slices: lab.Rows) -> lab.Figure:

@@ -106,7 +106,7 @@ class BoundComparison(lab.Study):
         ]
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:
-        return [drawn(table, self.title)]
+        return drawn(table, self.title)
 
 
 STUDY = BoundComparison()
