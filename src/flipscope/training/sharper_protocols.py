@@ -48,7 +48,7 @@ def fourier_recipe(
     *,
     length: int = 20,
     samples: int | None = 8_192,
-    validation: int = 1_000,
+    validation: int = 256,
     batch: int = 256,
     lr: float = 2e-3,
     steps: int = 100_000,
@@ -59,9 +59,9 @@ def fourier_recipe(
 ) -> Recipe:
     """The training of one random function of a class; the seed numbers the functions, and gives weights and order too.
 
-    With samples=None strings are fresh, and an epoch is 100 batches. `steps` is a limit, after which the function
-    counts as not learned. `norm` adds layer norms; `penalty` is beta of Def 1, the strength of the Hessian's trace in
-    the loss.
+    With samples=None strings are fresh, and an epoch is 100 batches. The validation set is asked after every epoch and
+    decides nothing; `gap` asks more strings. `steps` is a limit, after which the function counts as not learned. `norm`
+    adds layer norms; `penalty` is beta of Def 1, the strength of the Hessian's trace in the loss.
 
     >>> recipe = fourier_recipe(7, 3, 0)
     >>> recipe.model.width, recipe.protocol.goal_loss, recipe.data.train

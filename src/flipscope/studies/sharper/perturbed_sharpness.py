@@ -139,8 +139,8 @@ class PerturbedSharpness(lab.Study):
         large = [max(row["error"] / row["base"] for row in rows) for rows in (std, noisy) if rows]
         return [
             f"no neuron flips, as Lemma 22 promises, in {within} cases of noise as a standard deviation",
-            f"random signs leave a standard error of at most {large[0]:.2g} of the trace without noise, {large[-1]:.2g} with "
-            "the mesh as variances",
+            f"random signs leave a standard error of at most {large[0]:.2g} of the trace without noise, and "
+            f"{large[-1]:.2g} with the mesh as variances",
         ]
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:

@@ -1,0 +1,83 @@
+"""Sums of parities that are learned: the trainings that studies of this paper share, and which of them are done.
+
+`fourier_recipe(sparsity, degree, seed, **LAPTOP)` is the same model in every study that asks for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import flipscope.lab as lab
+from flipscope.training.recipe import Recipe
+from flipscope.training.sharper_protocols import Norm, fourier_recipe
+
+# How models are trained, by scale.
+SMOKE: Mapping[str, Any] = {"length": 5, "samples": 24, "batch": 24, "lr": 3e-3, "steps": 12, "dropout": 0.0}
+LAPTOP: Mapping[str, Any] = {"length": 10, "samples": 512, "batch": 64, "lr": 1e-3, "steps": 8_000, "dropout": 0.0}
+LONG: Mapping[str, Any] = {"length": 20, "samples": 8_192, "batch": 256, "lr": 1e-3, "steps": 1_500, "dropout": 0.0}
+PAPER: Mapping[str, Any] = {"length": 20, "samples": 8_192, "batch": 256, "lr": 2e-3, "steps": 100_000, "dropout": 0.1}
+DEGREES = (1, 2, 3, 4, 5)
+
+
+@dataclass(frozen=True)
+class Learning(lab.Trial):
+    """One random function of a class, and how it is learned."""
+
+    sparsity: int
+    degree: int
+    seed: int
+    length: int
+    samples: int
+    batch: int
+    lr: float
+    steps: int
+    dropout: float
+    norm: Norm = "none"
+    penalty: float = 0.0
+
+    @property
+    def cost(self) -> float:
+        """Of all steps: of higher degrees more are taken."""
+        return self.steps * (20 + self.batch * self.length / 64) * self.degree * (6 if self.penalty else 1)
+
+
+def recipe_of(trial: Learning) -> Recipe:
+    """The training of the trial's function."""
+    return fourier_recipe(
+        trial.sparsity,
+        trial.degree,
+        trial.seed,
+        length=trial.length,
+        samples=trial.samples,
+        batch=trial.batch,
+        lr=trial.lr,
+        steps=trial.steps,
+        dropout=trial.dropout,
+        norm=trial.norm,
+        penalty=trial.penalty,
+    )
+
+
+def places(sparsities: tuple[int, ...], degrees: tuple[int, ...], functions: int) -> list[dict[str, int]]:
+    """Sparsity, degree and seed of every function."""
+    return [
+        {"sparsity": sparsity, "degree": degree, "seed": seed}
+        for sparsity, degree, seed in itertools.product(sparsities, degrees, range(functions))
+    ]
+
+
+def counted(table: lab.Rows) -> str:
+    """How many functions were learned, and of which classes some were not."""
+    if not table:
+        return "none was tried"
+    failed = [
+        f"D = {degree}, sparsity {sparsity}: {len(missed)} of {len(rows)}"
+        for (degree, sparsity), rows in table.by("degree", "sparsity")
+        for missed in [rows.where(learned=False)]
+        if missed
+    ]
+    done = f"{len(table.where(learned=True))} of {len(table)} functions were learned"
+    return f"{done}; not learned: {'; '.join(failed)}" if failed else done

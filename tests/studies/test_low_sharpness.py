@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from studies.harness import run
+
+from flipscope.lab import Rows
+from flipscope.studies.sharper._flatness import Flatness, row_of
+from flipscope.studies.sharper._learned import recipe_of
+from flipscope.studies.sharper.generalization_gap import STUDY as GAP
+from flipscope.studies.sharper.low_sharpness import STUDY
+
+SHARPER, LARGER, TRACE, NORM, DOMINATED, FLATTER, SMALLER = STUDY.claims
+
+
+def _rows(trace: float, norm: float, *, functions: int = 40, penalty: float = 0.0, **more: Any) -> Rows:
+    """Learned networks of these traces and norms, a little spread; those written down have 1000 and 100."""
+    spread = np.random.default_rng(1).uniform(0.9, 1.1, functions)
+    return Rows(
+        row_of(
+            Flatness(1, 2, seed, 10, 512, 64, 1e-3, 100, 0.0, penalty=penalty),
+            {"sparsity": 1, "degree": 2, "seed": seed, "length": 10, "learned": True, "gap": 0.01 * wide}
+            | {"trace": trace * wide, "norm": norm * wide, "made_trace": 1000.0, "made_norm": 100.0, **more},
+        )
+        for seed, wide in enumerate(spread)
+    )
+
+
+def test_smoke_measures_both_networks_of_a_function() -> None:
+    table, judgements, figures = run(STUDY, "smoke")
+    assert len(table) == 2 + 1
+    for row in table:
+        assert 0 < row["made_trace"] < row["trace_bound"]  # Thm 13
+        assert 0 < row["made_norm"] < row["norm_bound"]  # Thm 10
+    for row in table.where(arm="classes"):
+        # W_1, V_1, W_2 of width 7, v, and U, b, F of 4 (D + 1) neurons
+        assert sum(row["made_weights"]) == pytest.approx(3 * 49 + 7 + 4 * (row["degree"] + 1) * 15)
+        assert row["made_bottom"][0] > -1e-6 * row["made_top"][0]  # it interpolates itself: no direction goes down
+    assert {judgement.verdict for _, judgement in judgements} == {"undecided"}
+    assert not figures  # nothing is learned in so few steps
+    assert "0 of 2 functions were learned" in STUDY.provenance(table)[0]
+
+
+def test_models_are_those_of_the_gap() -> None:
+    for scale in ("laptop", "paper"):
+        theirs = {
+            recipe_of(trial).digest for trial in GAP.trials(scale) if getattr(trial, "arm", "") in ("classes", "long")
+        }
+        ours = {recipe_of(trial).digest for trial in STUDY.trials(scale) if not trial.penalty}
+        assert ours == theirs
+
+
+def test_the_construction_is_larger() -> None:
+    for claim, trace, norm in ((SHARPER, 10.0, 900.0), (LARGER, 9000.0, 10.0), (DOMINATED, 10.0, 10.0)):
+        assert claim.judge(_rows(trace, norm)).verdict == "reproduced"
+        assert claim.judge(_rows(9000.0, 900.0)).verdict == "contradicted"
+        assert claim.judge(_rows(trace, norm, functions=5)).verdict == "undecided"
+        assert claim.judge(_rows(trace, norm, learned=False)).verdict == "undecided"
+    assert DOMINATED.judge(_rows(10.0, 900.0)).verdict == "contradicted"  # one of both does not suffice
+
+
+def test_two_orders_of_magnitude() -> None:
+    assert TRACE.judge(_rows(10.0, 10.0)).verdict == "reproduced"
+    assert TRACE.judge(_rows(300.0, 10.0)).verdict == "contradicted"
+    assert TRACE.judge(_rows(0.1, 10.0)).verdict == "contradicted"  # four of them
+    assert TRACE.judge(_rows(10**1.5, 10.0)).verdict == "undecided"
+    assert NORM.judge(_rows(10.0, 1.0)).verdict == "reproduced"
+    assert NORM.judge(_rows(10.0, 30.0)).verdict == "contradicted"
+    assert NORM.judge(_rows(10.0, 1.0, functions=2)).verdict == "undecided"
+
+
+def test_an_estimated_trace_below_zero_has_no_order_of_magnitude() -> None:
+    rows = _rows(-1.0, 10.0)
+    assert rows[0]["trace_ratio"] is None
+    assert TRACE.judge(rows).verdict == "undecided"
+    assert SHARPER.judge(rows).verdict == "reproduced"
+    assert STUDY.draw(rows)
+
+
+def test_the_learner_that_avoids_sharpness() -> None:
+    plain = _rows(100.0, 10.0, functions=6)
+    for factor, expected in ((0.5, "reproduced"), (2.0, "contradicted")):
+        noise = np.random.default_rng(2).uniform(0.95, 1.05, 6)
+        other = Rows(
+            {**row, "trace": row["trace"] * factor * w, "gap": row["gap"] * factor * w}
+            for row, w in zip(_rows(100.0, 10.0, functions=6, penalty=1e-4), noise, strict=True)
+        )
+        assert FLATTER.judge(Rows([*plain, *other])).verdict == expected
+        assert SMALLER.judge(Rows([*plain, *other])).verdict == expected
+    same = _rows(100.0, 10.0, functions=6, penalty=1e-4)
+    assert FLATTER.judge(Rows([*plain, *same])).verdict == "undecided"
+    assert SMALLER.judge(plain).verdict == "undecided"
+    assert [figure.name for figure in STUDY.draw(Rows([*plain, *same]))] == ["low-sharpness", "low-sharpness-learner"]
