@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 
 import flipscope.lab as lab
 from flipscope.basics.errors import InputError
-from flipscope.basics.seeds import generators, random_strings
+from flipscope.basics.seeds import generators, random_strings, seed_of
 from flipscope.bounds.pac_bayes import (
     Setting,
     bound_at,
@@ -169,7 +169,7 @@ def _crossover(about: tuple[int, int, int], constant: float) -> float | None:
 
 def measured(trial: Measured) -> dict[str, Any]:
     """The change of the trace at each sigma of the mesh and at the sigma of E.3."""
-    for_strings, stream = generators(trial.seed, 2)
+    for_strings, stream = generators(seed_of(trial.seed, trial.length), 2)
     best = class_bound(trial.length // DEGREE, DEGREE, trial.length, SAMPLES).sigma
     found = trace_changes(
         fourier_network(tiling(trial.length)),
@@ -186,7 +186,7 @@ def by_samples(content: Mapping[str, Any], outcome: Mapping[str, Any]) -> list[l
     length = content["length"]
     about = (length // DEGREE, DEGREE, length)
     *changes, last = outcome["changes"]
-    by_sigma = dict(zip(content["mesh"], changes, strict=True))
+    by_sigma: dict[float, float] = dict(zip(content["mesh"], changes, strict=True))
     gradient = gradient_bound(*about[:2])
     rows = []
     for samples in content["samples"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import flipscope.lab as lab
 from flipscope.basics.estimates import Estimate
@@ -29,7 +30,7 @@ def exact(value: float) -> Estimate:
     return Estimate(value, value, value, CONFIDENCE, 1)
 
 
-def _formulas(table: lab.Rows, **where: int) -> lab.Rows:
+def _formulas(table: lab.Rows, **where: Any) -> lab.Rows:
     return table.where(kind="formulas", **where)
 
 

@@ -30,7 +30,7 @@ def _changes(own: lab.Rows, noise: Noise) -> lab.Figure:
     """Fig 3 and 4: the ratio by degree, by T and by size of the noise."""
     some, degrees = _three(own.values("value")), _three(own.values("degree"))
     few = own.where(lambda row: row["value"] in some)
-    shortest = min(own.values("length"))
+    shortest, several = min(own.values("length")), len(own.values("length")) > 1
     label = "σ = {:.2g}" if noise == "std" else "σ² = {:.2g}"
     first = own.where(lambda row: row["length"] == shortest and row["degree"] in degrees)
     at, size = f"T = {shortest}", f"size of the noise, {NOISE[noise]}"
@@ -42,7 +42,7 @@ def _changes(own: lab.Rows, noise: Noise) -> lab.Figure:
     ]
     panels = [
         lab.Panel(at, "degree D", WHOLE, by_degree, y_log=True),
-        lab.Panel("all degrees", "length T", WHOLE, by_length, y_log=True),
+        *([lab.Panel("all degrees", "length T", WHOLE, by_length, y_log=True)] if several else []),
         lab.Panel(at, size, WHOLE, by_value, x_log=True, y_log=True),
     ]
     caption = "Geometric means over functions and sparsities, with bands from the least change to the largest."

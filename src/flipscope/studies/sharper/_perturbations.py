@@ -14,7 +14,7 @@ from scipy.signal import find_peaks
 
 import flipscope.lab as lab
 from flipscope.basics.bits import Bits
-from flipscope.basics.seeds import generators, random_strings
+from flipscope.basics.seeds import generators, random_strings, seed_of
 from flipscope.bounds.pac_bayes import flip_threshold, gradient_bound, perturbation_term
 from flipscope.bounds.pac_bayes.alquier import MESH
 from flipscope.constructions.fourier import fourier_network
@@ -73,7 +73,8 @@ class Slice(lab.Trial):
 
 def _drawn(trial: Perturbed | Slice) -> tuple[FourierNetwork, Bits, np.random.Generator]:
     """The network with mask 0, the strings it is asked, and a stream for the rest."""
-    for_function, for_strings, rest = generators(trial.seed, 3)
+    own = seed_of(trial.seed, trial.length, trial.sparsity, trial.degree)  # no two classes have the same noise
+    for_function, for_strings, rest = generators(own, 3)
     network = fourier_network(random_sum(trial.length, trial.sparsity, trial.degree, for_function))
     return network, random_strings(for_strings, trial.strings, trial.length), rest
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import flipscope.lab as lab
 from flipscope.basics.estimates import Floats
-from flipscope.basics.seeds import generators
+from flipscope.basics.seeds import generators, seed_of
 from flipscope.bounds.pac_bayes import black_box_bound, class_bound
 from flipscope.constructions.fourier import fourier_network, output_error
 from flipscope.cube.estimate import Queries, Range
@@ -76,6 +76,11 @@ class Learned(Learning):
     trials: int = 300
 
 
+def _seed(trial: Target | Written | Learned) -> int:
+    """One of its own for each function of each class."""
+    return seed_of(trial.seed, trial.length, trial.sparsity, trial.degree)
+
+
 def _range(target: FourierSum, margin: float = 0.0) -> Range:
     """Between which the values of the target lie; coefficients are positive."""
     return -margin - ROUNDING, sum(target.coefficients) + margin + ROUNDING
@@ -87,7 +92,7 @@ def _values(target: FourierSum) -> Callable[[Tensor], Floats]:
 
 def asked_target(trial: Target) -> dict[str, Any]:
     """The class that the testers find, the bound that follows, and both by how much the testers are asked."""
-    for_function, for_box, for_degree, for_sparsity = generators(trial.seed, 4)
+    for_function, for_box, for_degree, for_sparsity = generators(_seed(trial), 4)
     target = random_sum(trial.length, trial.sparsity, trial.degree, for_function)
     model, ends = _values(target), _range(target)
     box = black_box_bound(
@@ -138,7 +143,7 @@ def _first(statistics: Sequence[float], limit: float) -> int | None:
 
 def asked_written(trial: Written) -> dict[str, Any]:
     """The degree of the written-down network, with its output error for a tolerance, and with none."""
-    for_function, for_degree, for_strict = generators(trial.seed, 3)
+    for_function, for_degree, for_strict = generators(_seed(trial), 3)
     target = random_sum(trial.length, trial.sparsity, trial.degree, for_function)
     network, error = fourier_network(target), output_error(target)
     ends = _range(target, error)
@@ -159,7 +164,7 @@ def asked_learned(trial: Learned, progress: lab.Progress) -> dict[str, Any]:
         with torch.no_grad():
             return binary_logit(trained.model(bits)).double().clamp(low, high)
 
-    for_degree, for_sparsity = generators(trial.seed, 2)
+    for_degree, for_sparsity = generators(_seed(trial), 2)
     with eval_mode(trained.model):
         statistics = [
             degree_test(
