@@ -130,7 +130,10 @@ def test_smoke() -> None:
     names = [figure.name.removeprefix("fourier-testers") for figure in figures]
     assert names == ["", "-trials", "-epsilon"]
     models = Rows({**row, "learned": True} if row["kind"] == "learned" else row for row in table)
-    assert STUDY.draw(models)[-1].name == "fourier-testers-learned"
+    assert [figure.name for figure in STUDY.draw(models)[3:]] == [
+        "fourier-testers-learned",
+        "fourier-testers-tolerance",
+    ]
     assert "0 of 4 functions were learned" in STUDY.provenance(table)[0]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import flipscope.lab as lab
-from flipscope.studies.sharper._testers import TAILS, TRIALS
+from flipscope.studies.sharper._testers import LEARNED_TAIL, TAILS, TOLERANCE, TRIALS, first_within
 
 
 def drawn(table: lab.Rows, title: str) -> list[lab.Figure]:
@@ -14,7 +14,7 @@ def drawn(table: lab.Rows, title: str) -> list[lab.Figure]:
     figures = []
     if targets:
         figures += [_found(targets, title), _trials(targets), _epsilon(targets)]
-    return [*figures, _learned(learned)] if learned else figures
+    return [*figures, _learned(learned), _tolerances(learned)] if learned else figures
 
 
 def _spread(rows: lab.Rows, x: str, y: str, label: str, colour: int) -> lab.Series:
@@ -84,3 +84,31 @@ def _learned(learned: lab.Rows) -> lab.Figure:
         panels.append(lab.Panel("", f"{said} of the target", f"first {said} accepted", series))
     caption = "Models that learned their target, with tolerances for what they learned nearly; one standard deviation."
     return lab.Figure("fourier-testers-learned", "The class of learned models", caption, panels, where="App. H")
+
+
+def _tolerances(learned: lab.Rows) -> lab.Figure:
+    """How many learned models are found in the class of their target, by what the testers are to overlook."""
+    panels = []
+    for column, true, less, label, ours in (
+        ("statistics", "degree", 0, "tolerance of the degree tester", TOLERANCE),
+        ("outside", "sparsity", 1, "ε of the sparsity tester", LEARNED_TAIL),
+    ):
+        limits = np.geomspace(ours / 20, ours * 10, 24).tolist()
+        series = [
+            lab.Series(
+                f"T = {length}",
+                limits,
+                [
+                    float(np.mean([first_within(row[column], each) == row[true] + less for row in own]))
+                    for each in limits
+                ],
+                colour=colour,
+            )
+            for colour, (length, own) in enumerate(learned.by("length"))
+        ]
+        rules = [lab.Rule(ours, "judged", "x")]
+        said = f"share with their target's {true}"
+        panels.append(lab.Panel("", label, said, series, x_log=True, y_range=(0, 1), rules=rules))
+    caption = "A model that learned its target nearly is of no low degree, and of no low sparsity, exactly: it takes a "
+    caption += "tolerance, and too large a one overlooks coefficients of the target."
+    return lab.Figure("fourier-testers-tolerance", "Learned models, by tolerance", caption, panels, where="App. H")

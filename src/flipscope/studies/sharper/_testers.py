@@ -115,8 +115,8 @@ def asked_target(trial: Target) -> dict[str, Any]:
         "found_sparsity": box.sparsity,
         "queries": box.queries,
         "bound": box.bound.bound,
-        "degrees": [_first([float(np.abs(each[:count]).max()) for each in means], ROUNDING) for count in TRIALS],
-        "sparsities": [max(1, (_first(outside, tail) or 0) - 1) for tail in TAILS],
+        "degrees": [first_within([float(np.abs(each[:count]).max()) for each in means], ROUNDING) for count in TRIALS],
+        "sparsities": [max(1, (first_within(outside, tail) or 0) - 1) for tail in TAILS],
     }
 
 
@@ -136,7 +136,7 @@ def _outside(model: Model, length: int, ends: Range, free: int, seed: np.random.
     return [each.statistic for each in found.results]
 
 
-def _first(statistics: Sequence[float], limit: float) -> int | None:
+def first_within(statistics: Sequence[float], limit: float) -> int | None:
     """The first whose statistic is within the limit; None if none is."""
     return next((place for place, each in enumerate(statistics) if each <= limit), None)
 
@@ -200,11 +200,11 @@ def target_row(content: Mapping[str, Any], outcome: Mapping[str, Any]) -> lab.Ro
 
 def learned_row(content: Mapping[str, Any], outcome: Mapping[str, Any]) -> lab.Row:
     """With the degree and the sparsity that are accepted at the tolerances for learned models."""
-    many = _first(outcome["outside"], LEARNED_TAIL)
+    many = first_within(outcome["outside"], LEARNED_TAIL)
     return {
         **content,
         **outcome,
         "kind": "learned",
-        "found_degree": _first(outcome["statistics"], TOLERANCE),
+        "found_degree": first_within(outcome["statistics"], TOLERANCE),
         "found_sparsity": None if many is None else max(0, many - 1),
     }
