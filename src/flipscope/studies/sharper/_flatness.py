@@ -50,7 +50,7 @@ def measured(trial: Flatness, progress: lab.Progress) -> dict[str, Any]:
     learned = _curvature(model, bits, values, trial, ("trace",))
     written = _curvature(made, bits, own, trial) if trial.lanczos else None
     assert learned.trace is not None
-    found = {
+    found: dict[str, Any] = {
         "learned": converged(trained),
         "gap": gap(recipe, model).value.value,
         "loss": learned.loss,
@@ -76,9 +76,10 @@ def _curvature(
 ) -> Curvature:
     """What is asked of the Hessian, and where the trial wants eigenvalues their ends and their density."""
     what = (*what, "eigenvalues", "density") if trial.lanczos else what
-    options = {"probes": trial.probes, "eigenvalues": EIGENVALUES, "tolerance": 1e-2, "seed": trial.seed}
-    steps = {"density_steps": trial.lanczos} if trial.lanczos else {}
-    return curvature(model, "mse", (bits, values), what=what, density_probes=2, **options, **steps)
+    return curvature(
+        model, "mse", (bits, values), what=what, probes=trial.probes, eigenvalues=EIGENVALUES, tolerance=1e-2,
+        density_probes=2, density_steps=trial.lanczos or 2, seed=trial.seed,
+    )  # fmt: skip
 
 
 def row_of(trial: Flatness, row: lab.Row) -> lab.Row:

@@ -15,35 +15,39 @@ from flipscope.basics.estimates import Estimate
 from flipscope.lab.judges import ERROR
 from flipscope.studies.sharper._gap import LEVEL
 
-POINTS = 4  # of a curve, to have a bend
+POINTS = 3  # of a curve, to have a slope
+BENT = 4  # of a curve, to have a bend
 FEWEST = 3  # curves, or functions of every class
+CLASSES = 8  # that a seed has learned, to be put in order
 ORDER = 0.5  # rank correlation from which the order is called the same
 RANGE = (0.01, 0.1)  # of Sigma (App. A)
 MOST = 0.9  # share that is called all but a few
 AXES = {"degree": "sparsity", "sparsity": "degree"}  # along it, and across
 
 
-def curves(table: lab.Rows, axis: str, points: int = POINTS) -> lab.Rows:
-    """The slope and the bend (twice the square's coefficient) of the gap along an axis, for every curve."""
+def curves(table: lab.Rows, axis: str) -> lab.Rows:
+    """The slope of the gap along an axis, for every curve, and its bend, twice the square's coefficient, or None."""
     across = AXES[axis]
     found = []
     for (place, seed), rows in table.where(learned=True).by(across, "seed"):
-        if len(set(rows.column(axis))) >= points:
+        if len(rows) >= POINTS:
             x, y = np.array(rows.column(axis), np.float64), np.array(rows.column("gap"), np.float64)
-            bend = 2 * float(np.polyfit(x, y, 2)[0])
+            bend = 2 * float(np.polyfit(x, y, 2)[0]) if len(rows) >= BENT else None
             found.append({across: place, "seed": seed, "slope": float(np.polyfit(x, y, 1)[0]), "bend": bend})
     return lab.Rows(found)
 
 
 def _mean(found: lab.Rows, column: str, quantity: str, confidence: float, note: str) -> lab.Judgement:
     """Whether the mean over curves is above 0."""
-    if len(found) < FEWEST:
-        return lab.Judgement.without(
-            f"{quantity}: {len(found)} curves of {POINTS} learned functions", f"at least {FEWEST}, or more steps"
-        )
-    judged = lab.at_least(lab.student_mean(found.column(column), confidence), 0.0, quantity, note, "curves")
+    own = found.having(column)
+    if len(own) < FEWEST:
+        points = BENT if column == "bend" else POINTS
+        reason = f"{quantity}: {len(own)} curves of {points} learned functions"
+        return lab.Judgement.without(reason, f"at least {FEWEST}, or more steps")
+    estimate = lab.student_mean(own.column(column), confidence)
+    judged = lab.at_least(estimate, 0.0, quantity, f"{len(own)} curves; {note}", "curves")
     # A gap that is the same everywhere, as in a table of zeros, does not grow.
-    return judged if judged.low is None or judged.low > 0 or judged.verdict != "reproduced" else judged.left_open(note)
+    return judged if estimate.low > 0 or judged.verdict != "reproduced" else judged.left_open("no growth at all")
 
 
 def grows(axis: str, arm: str = "classes", *, superlinear: bool = False) -> lab.Judge:
@@ -52,8 +56,7 @@ def grows(axis: str, arm: str = "classes", *, superlinear: bool = False) -> lab.
     def judge(table: lab.Rows) -> lab.Judgement:
         rows = table.where(arm=arm)
         found = curves(rows, axis)
-        possible = len({(row[AXES[axis]], row["seed"]) for row in rows})
-        note = f"{len(found)} of {possible} curves; {len(rows.where(learned=True))} of {len(rows)} functions learned"
+        note = f"{len(rows.where(learned=True))} of {len(rows)} functions learned"
         confidence = 1 - ERROR / (1 + superlinear)
         slope = _mean(found, "slope", f"slope of the gap by {axis}", confidence, note)
         if not superlinear:
@@ -80,7 +83,7 @@ def judge_order(table: lab.Rows) -> lab.Judgement:
     rhos = []
     for _, rows in table.where(arm="classes", learned=True).having("semi").by("seed"):
         measured, bounded = rows.column("gap"), rows.column("semi")
-        if len(rows) >= 2 * POINTS and np.ptp(measured) > 0 and np.ptp(bounded) > 0:
+        if len(rows) >= CLASSES and np.ptp(measured) > 0 and np.ptp(bounded) > 0:
             rhos.append(float(stats.spearmanr(measured, bounded).statistic))
     said = "rank correlation of gap and bound over classes"
     if len(rhos) < FEWEST:

@@ -28,10 +28,10 @@ def _by_class(table: lab.Rows, title: str, suffix: str) -> lab.Figure | None:
         )
         measured += _gaps(rows, name, colour, APART * (colour - 1.5))
     length, samples = table[0]["length"], table[0]["samples"]
-    rules = [lab.Rule(LEVEL, "vacuous from here on"), lab.Rule(CONSTANT, "loss of the best constant")]
+    rules = [lab.Rule(LEVEL, "vacuous above"), lab.Rule(CONSTANT, "loss of the best constant")]
     panels = [
         lab.Panel("bound", "degree D", "bound on the loss", bounded, y_log=True, rules=rules),
-        lab.Panel("measured", "degree D", "loss on all strings less on the training's", measured),
+        lab.Panel("measured", "degree D", "gap: loss on all strings less on its own", measured),
     ]
     caption = (
         f"T = {length}, {samples:,} strings. Left: the bound of Thm 2 with P measured, dashed without it. Right: mean "
@@ -71,7 +71,7 @@ def _ablations(table: lab.Rows) -> lab.Figure | None:
             *_gaps(normed, "with layer norms", 1, APART),
         ]
         said = f"sparsity {', '.join(map(str, normed.values('sparsity')))}"
-        panels.append(lab.Panel(said, "degree D", "loss on all strings less on the training's", series))
+        panels.append(lab.Panel(said, "degree D", "gap: loss on all strings less on its own", series))
     if large := table.where(arm="batch"):
         degrees = large.values("degree")
         plain = table.where(lambda row: row["degree"] in degrees, arm="classes")

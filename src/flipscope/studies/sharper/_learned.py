@@ -16,8 +16,8 @@ from flipscope.training.sharper_protocols import Norm, fourier_recipe
 
 # How models are trained, by scale.
 SMOKE: Mapping[str, Any] = {"length": 5, "samples": 24, "batch": 24, "lr": 3e-3, "steps": 12, "dropout": 0.0}
-LAPTOP: Mapping[str, Any] = {"length": 10, "samples": 512, "batch": 64, "lr": 1e-3, "steps": 8_000, "dropout": 0.0}
-LONG: Mapping[str, Any] = {"length": 20, "samples": 8_192, "batch": 256, "lr": 1e-3, "steps": 1_500, "dropout": 0.0}
+LAPTOP: Mapping[str, Any] = {"length": 10, "samples": 512, "batch": 256, "lr": 1e-3, "steps": 5_000, "dropout": 0.0}
+LONG: Mapping[str, Any] = {"length": 20, "samples": 8_192, "batch": 256, "lr": 1e-3, "steps": 2_000, "dropout": 0.0}
 PAPER: Mapping[str, Any] = {"length": 20, "samples": 8_192, "batch": 256, "lr": 2e-3, "steps": 100_000, "dropout": 0.1}
 DEGREES = (1, 2, 3, 4, 5)
 
