@@ -158,7 +158,7 @@ def sliced(trial: Slice) -> dict[str, Any]:
 def minima(losses: Float64[np.ndarray, " point"]) -> int:
     """How many minima a slice has that are a tenth of its largest loss deep; its ends do not count.
 
-    >>> minima(np.array([0.0, 1.0, 0.0, 0.05, 0.0, 1.0, 0.0]))
+    >>> minima(np.array([0.0, 1.0, 0.01, 0.05, 0.0, 1.0, 0.0]))
     1
     """
     return len(find_peaks(-losses, prominence=DEEP * float(losses.max()))[0])
