@@ -33,7 +33,7 @@ class BoundComparison(lab.Study):
                | {"noisy": (20,), "seeds": 3, "mesh": MESH[-3:], "strings": 16, "probes": 4}),
         laptop=(3, {"lengths": (10, 20, 50, 100, 200, 1_000), "swept": SWEPT, "most": "10^16"}
                 | {"noisy": (10, 20, 50), "seeds": 5, "mesh": MESH, "strings": 100, "probes": 32}),
-        paper=(30, {"lengths": (10, 20, 50, 100, 200, 1_000), "swept": SWEPT, "most": "10^16"}
+        paper=(45, {"lengths": (10, 20, 50, 100, 200, 1_000), "swept": SWEPT, "most": "10^16"}
                | {"noisy": (10, 20, 50), "seeds": 10, "mesh": MESH, "strings": 1_000, "probes": 32}),
     )  # fmt: skip
     deviations = lab.deviations(

@@ -47,7 +47,7 @@ class FourierTesters(lab.Study):
         "networks written down for each, {models} learned models for each sparsity in {learned}",
         smoke=(0.1, {"length": 8, "degrees": (1, 2), "sparsities": (1, 3), "functions": 2, "written": 1, "models": 1}
                | {"learned": (1, 2), "training": SMOKE, "long": None, "free": 6, "trials": 50}),
-        laptop=(25, {"length": 20, "degrees": DEGREES, "sparsities": SPARSITIES, "functions": 8, "written": 2}
+        laptop=(27, {"length": 20, "degrees": DEGREES, "sparsities": SPARSITIES, "functions": 8, "written": 2}
                 | {"models": 3, "learned": MODELS, "training": LAPTOP, "long": LONG, "free": 12, "trials": 1_000}),
         paper=(200_000, {"length": 20, "degrees": DEGREES, "sparsities": SPARSITIES, "functions": 8, "written": 8}
                | {"models": 11, "learned": SPARSITIES, "training": PAPER, "long": None, "free": 16, "trials": 1_000}),

@@ -44,7 +44,7 @@ class PerturbedSharpness(lab.Study):
                | {"functions": 1, "mesh": SOME[1:3], "strings": 16, "probes": 4, "points": 61}),
         laptop=(6, {"degrees": DEGREES, "sparsities": SPARSITIES, "lengths": (20, 30, 40), "variances": (20,)}
                 | {"functions": 3, "mesh": SOME, "strings": 100, "probes": 32, "points": 121}),
-        paper=(600, {"degrees": DEGREES, "sparsities": SPARSITIES, "lengths": LENGTHS, "variances": LENGTHS}
+        paper=(2_500, {"degrees": DEGREES, "sparsities": SPARSITIES, "lengths": LENGTHS, "variances": LENGTHS}
                | {"functions": 10, "mesh": MESH, "strings": 1_000, "probes": 32, "points": 241}),
     )  # fmt: skip
     deviations = lab.deviations(
