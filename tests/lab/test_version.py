@@ -276,13 +276,16 @@ def test_a_faster_engine_keeps_results_until_its_revision_is_raised(monkeypatch:
     version.clear_caches()
     assert changed == {
         "blowup-bound",
+        "bound-comparison",
         "capacity",
+        "fourier-testers",
         "function-count",
         "generalization-gap",
         "influence-decay",
         "low-sharpness",
         "median-threshold",
         "norm-blowup",
+        "perturbed-sharpness",
         "prior-volume",
         "random-functions",
         "random-init",
@@ -305,7 +308,8 @@ def test_what_all_models_are_made_of_counts_wherever_there_is_one(monkeypatch: p
         return text.replace("hidden.relu()", "hidden.abs()") if path.name == "transformer.py" else text
 
     found = versions_after(monkeypatch, other)
-    without = {"low-variance", "random-functions", "sparse-constructions"}  # the last has attention networks
+    # The last two have networks of their own.
+    without = {"low-variance", "random-functions", "bound-comparison", "sparse-constructions"}
     assert {name for name in plain if found[name] == plain[name]} == without
 
 

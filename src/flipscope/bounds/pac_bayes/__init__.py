@@ -22,6 +22,9 @@ __all__ = [
     "class_bound",
     "closed_bound",
     "closed_sigma",
+    "edelman_bound",
+    "edelman_cover",
+    "edelman_template",
     "estimated_subgaussian",
     "fewest_samples",
     "flip_threshold",
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
     from flipscope.bounds.pac_bayes.gradients import gradient_blocks, gradient_bound, gradient_sum
     from flipscope.bounds.pac_bayes.grids import Grids
     from flipscope.bounds.pac_bayes.groups import GroupBound, group_bound
+    from flipscope.bounds.pac_bayes.norm_based import edelman_bound, edelman_cover, edelman_template
     from flipscope.bounds.pac_bayes.norms import norm_blocks, norm_bound, older_norm, steps_norm_bound
     from flipscope.bounds.pac_bayes.perturbation import Perturbation, flip_threshold, perturbation_term
     from flipscope.bounds.pac_bayes.steps import ParityFailure, parity_failure, strict_log_failure
@@ -77,6 +81,7 @@ __getattr__, __dir__ = lazily(
         "bounds.pac_bayes.gradients": "gradient_blocks gradient_bound gradient_sum",
         "bounds.pac_bayes.grids": "Grids",
         "bounds.pac_bayes.groups": "GroupBound group_bound",
+        "bounds.pac_bayes.norm_based": "edelman_bound edelman_cover edelman_template",
         "bounds.pac_bayes.norms": "norm_blocks norm_bound older_norm steps_norm_bound",
         "bounds.pac_bayes.perturbation": "Perturbation flip_threshold perturbation_term",
         "bounds.pac_bayes.steps": "ParityFailure parity_failure strict_log_failure",

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from studies.harness import run
+
+from flipscope.bounds.pac_bayes import flip_threshold, gradient_bound
+from flipscope.lab import Rows
+from flipscope.studies.sharper._perturbations import SOME, Perturbed, by_size, minima
+from flipscope.studies.sharper.perturbed_sharpness import STUDY
+
+THEOREM, FAR, SMALL, LENGTHS, VARIANCES, SLICES = STUDY.claims
+TWENTY = (20, 30, 40)
+
+
+def table(change: Any = 1e-3, *, noise: str = "std", functions: int = 3, lengths: tuple[int, ...] = TWENTY) -> Rows:
+    """Rows of classes of degree 2 at the laptop's mesh; `change` is a number, or a function of T and sigma."""
+    rows = Rows()
+    for length in lengths:
+        for sparsity in (1, 7, 14, 20):
+            for seed in range(functions):
+                trial = Perturbed(length, sparsity, 2, seed, noise, SOME, 10, 4)
+                sigmas = [value if noise == "std" else value**0.5 for value in SOME]
+                own = [change(length, sigma) if callable(change) else change for sigma in sigmas]
+                own = [each * (1 + 0.01 * seed) for each in own]
+                base = 100.0
+                outcome = {"base": base, "sigma": sigmas, "change": own, "trace": [base + each for each in own]}
+                rows += by_size(trial.content(), {**outcome, "error": [0.0] * len(SOME)})
+    return rows
+
+
+def test_noise_is_held_against_the_theorem_only_where_no_neuron_flips() -> None:
+    assert THEOREM.judge(table()).verdict == FAR.judge(table()).verdict == "reproduced"
+    for claim in (THEOREM, FAR):
+        assert claim.judge(table(1e12)).verdict == "contradicted"
+        assert claim.judge(table(functions=1, lengths=(20,))).verdict == "undecided"
+        beyond = table(lambda length, sigma: 1e12 if sigma > flip_threshold(2, length) else 1e-3)
+        assert claim.judge(beyond).verdict == "reproduced"
+    near = Rows({**row, "change": 0.02 * row["analytic"], "trace": 0.02 * row["analytic"]} for row in table())
+    assert FAR.judge(near).verdict == "contradicted"
+    assert THEOREM.judge(near).verdict == "reproduced"
+
+
+@pytest.mark.parametrize(("claim", "noise"), [(SMALL, "std"), (VARIANCES, "variance")])
+def test_small_beside_the_gradient_bound(claim: Any, noise: str) -> None:
+    most = gradient_bound(1, 2) / 10
+    assert claim.judge(table(0.9 * most, noise=noise)).verdict == "reproduced"
+    assert claim.judge(table(1.1 * most, noise=noise)).verdict == "contradicted"
+    assert claim.judge(table(0.9 * most, noise=noise, functions=0)).verdict == "undecided"
+    other = "variance" if noise == "std" else "std"
+    assert claim.judge(table(1.1 * most, noise=other)).verdict == "undecided"
+
+
+def test_growth_with_the_length() -> None:
+    assert LENGTHS.judge(table(lambda length, sigma: sigma * length)).verdict == "reproduced"
+    assert LENGTHS.judge(table(lambda length, sigma: sigma * length**9)).verdict == "contradicted"
+    rng = np.random.default_rng(0)
+    unsure = table(lambda length, sigma: sigma * length ** (3.2 + rng.normal()))
+    assert LENGTHS.judge(unsure).verdict == "undecided"
+    assert LENGTHS.judge(table(lengths=(20, 30))).verdict == "undecided"
+
+
+def test_slices() -> None:
+    def slices(several: int, single: int) -> Rows:
+        return Rows({"kind": "slice", "degree": 3, "minima": 3 if k < several else 1} for k in range(several + single))
+
+    assert SLICES.judge(slices(16, 0)).verdict == "reproduced"
+    assert SLICES.judge(slices(1, 15)).verdict == "contradicted"
+    assert SLICES.judge(slices(8, 8)).verdict == "undecided"
+    assert SLICES.judge(Rows([{"kind": "slice", "degree": 1, "minima": 9}])).verdict == "undecided"
+
+
+def test_minima_are_deep() -> None:
+    x = np.linspace(-1, 1, 201)
+    assert minima(1 - np.cos(4 * np.pi * x)) == 3
+    assert minima(x**2 + 0.01 * np.cos(30 * x)) == 1
+
+
+def test_smoke() -> None:
+    found, judged, figures = run(STUDY, "smoke")
+    verdicts = {claim.name: judgement.verdict for claim, judgement in judged}
+    assert verdicts[THEOREM.name] == verdicts[SMALL.name] == "reproduced"
+    noisy = found.where(kind="perturbed")
+    assert {row["noise"] for row in noisy} == {"std", "variance"}
+    assert all(row["change"] > 0 and row["base"] > 0 for row in noisy)
+    for row in noisy.where(noise="variance"):
+        assert row["sigma"] == pytest.approx(row["value"] ** 0.5)
+    assert [figure.name.removeprefix("perturbed-sharpness-") for figure in figures] == [
+        "std",
+        "variance",
+        "bounds",
+        "slices",
+    ]
+    assert len(STUDY.provenance(found)) == 2
+
+
+def test_every_scale_constructs() -> None:
+    assert {scale: len(STUDY.checked_trials(scale)) for scale in STUDY.scales} == {
+        "smoke": 27,
+        "laptop": 255,
+        "paper": 1_650,
+    }
