@@ -66,6 +66,24 @@ def test_points_on_the_edge_of_the_axes_stand_there_whole_and_those_beyond_are_l
     assert not any(layer["mark"].get("clip") for layer in layers(drawn, 0, "point"))
 
 
+def test_labels_of_upright_rules_stand_beneath_each_other_above_the_data() -> None:
+    rules = [Rule(0.5, "level"), Rule(2, "one", "x"), Rule(3, "two", "x")]
+    drawn = specification(figure(panel(Series("s", [1, 4], [0.5, 1.0]), rules=rules)))["concat"][0]
+    said = {layer["mark"]["text"]: layer["encoding"] for layer in drawn["layer"] if layer["mark"]["type"] == "text"}
+    assert (said["one"]["y"]["value"], said["two"]["y"]["value"]) == (2, 13)
+    bare = figure(panel(Series("s", [1, 4], [0.5, 1.0])))
+    heights = [
+        next(
+            layer["encoding"]["y"]["scale"]["domain"]
+            for layer in each["layer"]
+            if "scale" in layer["encoding"].get("y", {})
+        )
+        for each in (drawn, specification(bare)["concat"][0])
+    ]
+    assert heights[0][1] > heights[1][1]
+    assert heights[0][0] == heights[1][0]
+
+
 def test_the_scale_of_values_is_written_as_the_axes_are() -> None:
     valued = Series("s", [1, 2], [1, 2], "points", values=[0, 6000])
     layer = layers(figure(panel(valued, value_label="steps")), 0, "point")[-1]

@@ -13,6 +13,7 @@ from flipscope.lab.figures import Figure, Note, Panel, Rule, Series, Values
 
 LARGEST = 1e300  # beyond it the width of a range has no float
 MARKED = 40  # a line of more points goes without markers
+HEADROOM = 0.07  # of the height, for the label of an upright rule
 BARS, DODGE = 0.8, 0.5  # share of the room between two places that bars, or points beside each other, take
 
 Numbers = list[float | None]
@@ -223,6 +224,16 @@ def _x_range(panel: Panel, marks: list[Marks], rules: list[Rule]) -> tuple[float
 def _y_range(panel: Panel, marks: list[Marks], rules: list[Rule]) -> tuple[float, float]:
     if panel.y_range is not None:
         return _given(panel, panel.y_range, panel.y_log, "y")
+    low, high = _free_range(panel, marks, rules)
+    upright = sum(rule.axis == "x" and rule.label != "" for rule in rules)
+    if not upright or _only_cells(marks):
+        return low, high
+    bottom, top = scaled(low, panel.y_log), scaled(high, panel.y_log)
+    return low, unscaled(top + upright * HEADROOM * (top - bottom), panel.y_log)
+
+
+def _free_range(panel: Panel, marks: list[Marks], rules: list[Rule]) -> tuple[float, float]:
+    """What the y axis has to show."""
     places = [rule.value for rule in rules if rule.axis == "y"]
     for each in marks:
         ends = [*each.y, *(each.low or ()), *(each.high or ())]

@@ -429,7 +429,8 @@ def _short(value: float | None) -> float | None:
 
 def _rules(axes: Axes) -> list[Spec]:
     layers: list[Spec] = []
-    for number, rule in enumerate(axes.rules):
+    upright = [rule for rule in axes.rules if rule.axis == "x"]  # their labels stand beneath each other
+    for rule in axes.rules:
         share = _share(axes, rule)
         if not 0 <= share <= 1:
             continue
@@ -442,7 +443,7 @@ def _rules(axes: Axes) -> list[Spec]:
         else:
             left = share > 0.6
             text |= {"align": "right" if left else "left", "baseline": "top", "dx": -4 if left else 4}
-            where = {"x": value, "y": {"value": 2 + 11 * number}}
+            where = {"x": value, "y": {"value": 2 + 11 * upright.index(rule)}}
         layers += [_alone(mark, {rule.axis: value}), _alone(text, where)]
     return layers
 

@@ -72,7 +72,7 @@ def panels_of(table: lab.Rows, column: str, y: str, rules: Sequence[lab.Rule] = 
                 series.append(lab.line(own, "length", "value", task, "mean", colour=colour))
             if apart:
                 places = (apart.column("length"), apart.column("value"))
-                series.append(lab.Series(f"{task}, not kept", *places, "points", colour=colour))
+                series.append(lab.Series(f"{task}, not kept", *places, "points", colour=colour, dashed=True))
         ends = [lab.Rule(length, "longest of the training", "x") for length in rows.values("longest")]
         title = f"{positions} positions"
         panels.append(lab.Panel(title, "length n", y, series, rules=[*rules, *ends], y_log=column == "relative"))

@@ -162,7 +162,7 @@ class LengthGeneralization(lab.Study):
             *panels_of(table.having("relative"), "relative", "squared error / variance"),
         ]
         caption = (
-            "Mean of the models at each length, with a band from the least to the largest; points alone are models "
+            "Mean of the models at each length, with a band from the least to the largest; hollow points are models "
             "that did not learn the lengths of their training. A scratchpad is right if the last bit that it writes is."
         )
         return [lab.Figure("length-generalization", self.title, caption, panels)]
