@@ -30,7 +30,8 @@ from flipscope.models.modes import eval_mode
 from flipscope.models.presets import fourier
 from flipscope.models.readout import binary_logit
 from flipscope.training.named import loss_term
-from flipscope.training.recipe import Recipe, Trained, TrainingProtocol
+from flipscope.training.protocols import hardness_protocol
+from flipscope.training.recipe import Recipe, Trained
 from flipscope.training.sharper_sets import FourierData
 
 GOAL = 0.02  # mean loss of an epoch below which a function counts as learned
@@ -77,19 +78,13 @@ def fourier_recipe(
             length=length, sparsity=sparsity, degree=degree, train=samples, validation=validation, seed=seed
         ),
         model=model,
-        protocol=TrainingProtocol(
+        protocol=hardness_protocol(  # AdamW at a constant rate on the squared error, and the last weights
             batch=batch,
-            learning_rate=lr,
-            optimiser="adamw",
+            steps=steps,
+            lr=lr,
             weight_decay=weight_decay,
-            loss="mse",
-            labels="bits",
-            decay_after=None,
-            stop_after=None,
-            max_epochs=None,
-            max_steps=check_count("steps", steps),
+            epoch_steps=100,
             goal_loss=GOAL,
-            restore="last",
             terms=(loss_term("trace", penalty),) if penalty else (),
         ),
         seed=seed,

@@ -18,7 +18,8 @@ from flipscope.models.config import TransformerConfig
 from flipscope.models.modes import eval_mode
 from flipscope.models.presets import hardness
 from flipscope.models.transformer import Block, Transformer
-from flipscope.training.recipe import Recipe, TrainingProtocol
+from flipscope.training.protocols import hardness_protocol
+from flipscope.training.recipe import Recipe
 from flipscope.training.step_sets import START, StepsData, Way, write_steps
 
 ALL = 12  # bits up to which every string is asked
@@ -80,23 +81,12 @@ def model_of(trial: Learned) -> TransformerConfig:
 
 
 def recipe_of(trial: Learned) -> Recipe:
-    """The training: both ways have the same model, start, optimiser, and number of strings and labels."""
+    """The training: both ways have the same model, start, optimiser, and number of strings."""
     return Recipe(
         data=StepsData(length=trial.length, way=trial.way, seed=trial.seed),
         model=model_of(trial),
-        protocol=TrainingProtocol(
-            batch=trial.batch,
-            learning_rate=trial.lr,
-            optimiser="adamw",
-            weight_decay=1e-4,
-            loss="mse",
-            labels="bits",
-            decay_after=None,
-            stop_after=None,
-            max_epochs=None,
-            max_steps=trial.steps,
-            epoch_steps=min(100, trial.steps),
-            restore="last",
+        protocol=hardness_protocol(
+            batch=trial.batch, steps=trial.steps, lr=trial.lr, weight_decay=1e-4, epoch_steps=100
         ),
         seed=trial.seed,
     )
