@@ -30,6 +30,13 @@ class Perfect(nn.Module):
         return torch.cat([bits, steps], dim=1).double()
 
 
+class Last(nn.Module):
+    """A model that answers once for each string."""
+
+    def forward(self, read: Tensor) -> Tensor:
+        return read[:, -1].double()
+
+
 def test_steps_follow_from_what_was_written() -> None:
     bits = np.array([[1, 0, 1, 1], [0, 1, 1, 1]], np.uint8)
     chain = StepsData(length=4, way="steps").examples(bits)
@@ -65,3 +72,8 @@ def test_bad_input() -> None:
         StepsData(length=4, way="both")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="bits must be a torch tensor"):
         write_steps(Perfect(3), torch.zeros(3))
+    for wrong in (torch.full((2, 3), START), torch.full((2, 3), 0.7)):
+        with pytest.raises(InputError, match="bits must be integers 0 and 1"):
+            write_steps(Perfect(3), wrong)
+    with pytest.raises(InputError, match="say readout='every'"):
+        write_steps(torch.nn.Linear(4, 1, dtype=torch.long) if False else Last(), torch.zeros((2, 3), dtype=torch.long))

@@ -102,11 +102,16 @@ def write_steps(model: nn.Module, bits: Tensor, threshold: float = 0.5) -> Int64
     """r_1, ..., r_T as a model with an answer at every token writes them by itself, 1 above the threshold."""
     if not isinstance(bits, Tensor) or bits.ndim != 2:
         raise InputError("bits must be a torch tensor [string, position]")
+    if bits.is_floating_point() or bool(((bits != 0) & (bits != 1)).any()):
+        raise InputError("bits must be integers 0 and 1: START is written behind them by itself")
     found = []
     with eval_mode(model):
         for part in bits.long().split(_BATCH):
             read = torch.cat([part, part.new_full((len(part), 1), START)], dim=1)
             for _ in range(bits.shape[1]):
-                read = torch.cat([read, (model(read)[:, -1:] > threshold).long()], dim=1)
+                answers = model(read)
+                if answers.shape != read.shape:
+                    raise InputError("steps are written by a model that answers at every token: say readout='every'")
+                read = torch.cat([read, (answers[:, -1:] > threshold).long()], dim=1)
             found.append(read[:, bits.shape[1] + 1 :])
     return torch.cat(found)

@@ -6,7 +6,7 @@ factor 4 (Markov), and T steps may go wrong:
     delta <= 4 steps exp{-m / 8 Sigma^2 + m sigma^2 (2 G_u + P) / 4 Sigma^2 + L / 2 sigma^2}
 
 with G_u(1, 2) and L(1, 2, T) for T steps, G_u(1, T) and L(1, T, T) for one pass. Everything is a logarithm here. The
-exponent of one pass is at least T/2 times the other's: the paper says T times, which fails for G_u at T = 3.
+exponent of one pass is at least T/2 times the other's: T times, by a reading of the paper, fails for G_u at T = 3.
 """
 
 from __future__ import annotations

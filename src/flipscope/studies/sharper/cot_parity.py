@@ -48,6 +48,7 @@ class CotParity(lab.Study):
         ("learner", "norm and trace penalised (Def 1)", "AdamW, weight decay 1e-4, lr 1e-3", "as is usual"),
         ("factor of exponents", "T (by a reading of it)", "T/2 judged; T beside it", "T fails at T = 3"),
         ("linear in T", "L(1, 2, T) taken for a constant", "with its log² T, over 2σ²", "4T alone is linear"),
+        ("sigma", "the same at every T", "the one that is best for the chain at each T", "a bound at its best"),
         ("norm of the network", "L(1, 2, T)", "the same, and the one it has beside it", "T entries, not one"),
     )  # fmt: skip
     claims = (
@@ -84,7 +85,7 @@ class CotParity(lab.Study):
             "the bound of one pass grows exponentially",
             "Thm 8",
             "in one pass the bound on the error is exponential in T",
-            "exponent of T in the logarithm of the bound, between neighbouring T: at least 1",
+            "exponent of T in the exponent of the bound but for what both have, between neighbouring T: at least 1",
             judge_growth("core_pass", "at least", 1.0, "exponent of T in the exponent of one pass", log=False),
         ),
         lab.Claim(
@@ -114,7 +115,7 @@ class CotParity(lab.Study):
             "chains attend as the network written down does",
             "App. G",
             "not said: whether a step that is learned looks at the tokens of its own position",
-            "first layer's attention to bit i and step i - 1, in chains that learned: at least a half",
+            "attention to bit i and step i - 1 by the head that pays most, in chains that learned: at least a half",
             judge_attention,
             exploratory=True,
         ),
