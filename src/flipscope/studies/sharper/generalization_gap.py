@@ -46,6 +46,8 @@ class GeneralizationGap(lab.Study):
         ("P", "largest change of the trace over 10 functions", "largest remainder of Thm 12", "what is used"),
         ("mesh of sigma (laptop)", "20 from 1e-5 to 1e-2", "6 from 3e-3 to 3e-2", "around the best for 512 strings"),
         ("Sigma, delta", "0.01; lost", f"{SIGMA:g}; {DELTA:g}, as in the released notebook", "silent"),
+        ("Thm 2", "loss 0, dominated, Sigma 0.01; bounds the loss", "loss below 0.02, else not required; the gap",
+         "what trainings end with"),
         ("coefficients", "|N(0, 1)|, then centred", "not centred", "centring breaks positivity"),
         ("layer norm", "silent on where", "after each sub-layer, at one sparsity", "time"),
         ("heads", "one", "one; four beside it at T = 20, D = 2, sparsity 7", "one may not learn it in minutes"),
