@@ -23,7 +23,8 @@ def _rows(trace: float, norm: float, *, functions: int = 40, penalty: float = 0.
         row_of(
             Flatness(1, 2, seed, 10, 512, 64, 1e-3, 100, 0.0, penalty=penalty),
             {"sparsity": 1, "degree": 2, "seed": seed, "length": 10, "learned": True, "gap": 0.01 * wide}
-            | {"trace": trace * wide, "norm": norm * wide, "made_trace": 1000.0, "made_norm": 100.0, **more},
+            | {"trace": trace * wide, "norm": norm * wide, "made_trace": 1000.0, "made_norm": 100.0}
+            | {"trace_low": 0.9 * trace * wide, "trace_high": 1.1 * trace * wide, **more},
         )
         for seed, wide in enumerate(spread)
     )
@@ -60,6 +61,14 @@ def test_the_construction_is_larger() -> None:
     assert DOMINATED.judge(_rows(10.0, 900.0)).verdict == "contradicted"  # one of both does not suffice
 
 
+def test_domination_is_open_where_the_interval_of_the_trace_holds_both() -> None:
+    wide = _rows(10.0, 10.0, trace_high=2000.0)
+    assert DOMINATED.judge(wide).verdict == "undecided"
+    assert "40 of 40 functions in doubt" in DOMINATED.judge(wide).note
+    assert DOMINATED.judge(_rows(10.0, 900.0, trace_high=2000.0)).verdict == "contradicted"  # by the norm alone
+    assert DOMINATED.judge(_rows(1500.0, 10.0, trace_low=900.0)).verdict == "undecided"
+
+
 def test_two_orders_of_magnitude() -> None:
     assert TRACE.judge(_rows(10.0, 10.0)).verdict == "reproduced"
     assert TRACE.judge(_rows(300.0, 10.0)).verdict == "contradicted"
@@ -76,6 +85,23 @@ def test_an_estimated_trace_below_zero_has_no_order_of_magnitude() -> None:
     assert TRACE.judge(rows).verdict == "undecided"
     assert SHARPER.judge(rows).verdict == "reproduced"
     assert STUDY.draw(rows)
+
+
+def test_traces_without_a_logarithm_are_not_dropped_in_silence() -> None:
+    """The flattest networks are those whose estimates fall below 0: without them the others would decide."""
+    flat, others = _rows(-1.0, 10.0, functions=3), _rows(10.0, 10.0)
+    judged = TRACE.judge(Rows([*flat, *others]))
+    assert (judged.verdict, judged.note, judged.remedy) == (
+        "undecided", "3 of 43 traces are not positive", "more products",
+    )  # fmt: skip
+    assert NORM.judge(Rows([*_rows(-1.0, 1.0, functions=3), *_rows(10.0, 1.0)])).verdict == "reproduced"
+    plain = _rows(100.0, 10.0, functions=9)
+    other = [
+        {**row, "trace": -1.0 if row["seed"] < 3 else 2 * row["trace"] * (1 + row["seed"] / 100)}
+        for row in _rows(100.0, 10.0, functions=9, penalty=1e-4)
+    ]
+    judged = FLATTER.judge(Rows([*plain, *other]))
+    assert (judged.verdict, judged.note) == ("undecided", "3 of 18 traces are not positive")
 
 
 def test_the_learner_that_avoids_sharpness() -> None:

@@ -241,7 +241,7 @@ def claims() -> tuple[lab.Claim, ...]:
             judge_sigma,
         ),
         lab.Claim(
-            "the same with layer norms",
+            "the gap grows with the degree with layer norms, too",
             "App. A",
             "with layer norms the results do not change in quality",
             "slope of the gap by degree of models with layer norms, averaged over seeds: above 0",
