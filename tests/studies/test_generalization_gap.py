@@ -229,3 +229,15 @@ def test_figures_show_learned_functions_only() -> None:
     assert [len(each.x) for each in measured.series] == [5] * 4
     assert measured.series[0].low is not None
     assert measured.series[0].low[4] == measured.series[0].y[4]  # of a single function: no interval
+
+
+def test_steps_of_batches_and_of_heads() -> None:
+    large = [_row(sparsity, 5, seed, 0.0, arm="batch", batch=512) for sparsity in (1, 4) for seed in range(3)]
+    heads = [_row(7, 2, seed, 0.0, arm="heads", heads=h, learned=h > 1, taken=20 * seed) for h in (1, 4)
+             for seed in range(3)]  # fmt: skip
+    batches, several = STUDY.draw(Rows([*_table(lambda s, d: 0.01), *large, *heads]))[-1].panels
+    assert [each.label for each in batches.series] == ["batches of 64, learned", "batches of 512, learned"]
+    assert [len(each.x) for each in batches.series] == [6, 6]  # of the same sparsities
+    assert [each.label for each in several.series] == ["1 head, not learned", "4 heads, learned"]
+    assert [each.y for each in several.series] == [[20, 40]] * 2
+    assert "2 that took no step" in STUDY.draw(Rows(heads))[-1].caption

@@ -120,6 +120,20 @@ def test_the_learner_that_avoids_sharpness() -> None:
     assert [figure.name for figure in STUDY.draw(Rows([*plain, *same]))] == ["low-sharpness", "low-sharpness-learner"]
 
 
+def test_figures_show_every_length_and_say_what_a_log_scale_cannot() -> None:
+    table = Rows([*_rows(10.0, 10.0), *({**row, "length": 20} for row in _rows(-1.0, 10.0, functions=4))])
+    short, long = STUDY.draw(table)
+    assert (short.name, long.name) == ("low-sharpness", "low-sharpness-20")
+    assert "T = 20" in long.caption
+    assert "4 of 4 estimated traces are not positive" in long.caption
+    assert "not positive" not in short.caption
+    penalised = [{**row, "trace": -1.0} if row["seed"] < 2 else row for row in _rows(5.0, 10.0, penalty=1e-4)]
+    learner = STUDY.draw(Rows([*_rows(10.0, 10.0), *penalised]))[-1]
+    assert "2 of 80 estimated traces" in learner.caption
+    assert [len(each.x) for each in learner.panels[0].series] == [40, 38]
+    assert [len(each.x) for each in learner.panels[1].series] == [40, 40]
+
+
 def test_spectra_are_counts_from_the_largest_eigenvalue_on() -> None:
     ends = {"nodes": [1.0, 3.0, -0.1], "weights": [2.0, 1.0, 97.0], "made_nodes": [5.0, 2.0, 1e-9]}
     rows = _rows(10.0, 10.0, functions=2, **ends, made_weights=[1.0, 1.0, 48.0])

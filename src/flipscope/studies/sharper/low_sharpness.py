@@ -74,7 +74,7 @@ class LowSharpness(lab.Study):
             "learned networks are dominated",
             "Remark 3, § 2.2",
             "what § 2.2 tests of the assumption of Thm 2: neither trace nor norm above the construction's",
-            f"share of learned functions of which both hold, the trace without noise and with its interval: at least {MOST:g}",
+            f"share of functions of which both hold, the trace without noise by its interval: at least {MOST:g}",
             judge_dominated,
         ),
         *(
