@@ -23,7 +23,8 @@ def _rows(trace: float, norm: float, *, functions: int = 40, penalty: float = 0.
         row_of(
             Flatness(1, 2, seed, 10, 512, 64, 1e-3, 100, 0.0, penalty=penalty),
             {"sparsity": 1, "degree": 2, "seed": seed, "length": 10, "learned": True, "gap": 0.01 * wide}
-            | {"trace": trace * wide, "norm": norm * wide, "made_trace": 1000.0, "made_norm": 100.0, **more},
+            | {"trace": trace * wide, "norm": norm * wide, "made_trace": 1000.0, "made_norm": 100.0}
+            | {"trace_low": 0.9 * trace * wide, "trace_high": 1.1 * trace * wide, **more},
         )
         for seed, wide in enumerate(spread)
     )
@@ -60,6 +61,14 @@ def test_the_construction_is_larger() -> None:
     assert DOMINATED.judge(_rows(10.0, 900.0)).verdict == "contradicted"  # one of both does not suffice
 
 
+def test_domination_is_open_where_the_interval_of_the_trace_holds_both() -> None:
+    wide = _rows(10.0, 10.0, trace_high=2000.0)
+    assert DOMINATED.judge(wide).verdict == "undecided"
+    assert "40 of 40 functions in doubt" in DOMINATED.judge(wide).note
+    assert DOMINATED.judge(_rows(10.0, 900.0, trace_high=2000.0)).verdict == "contradicted"  # by the norm alone
+    assert DOMINATED.judge(_rows(1500.0, 10.0, trace_low=900.0)).verdict == "undecided"
+
+
 def test_two_orders_of_magnitude() -> None:
     assert TRACE.judge(_rows(10.0, 10.0)).verdict == "reproduced"
     assert TRACE.judge(_rows(300.0, 10.0)).verdict == "contradicted"
@@ -78,6 +87,23 @@ def test_an_estimated_trace_below_zero_has_no_order_of_magnitude() -> None:
     assert STUDY.draw(rows)
 
 
+def test_traces_without_a_logarithm_are_not_dropped_in_silence() -> None:
+    """The flattest networks are those whose estimates fall below 0: without them the others would decide."""
+    flat, others = _rows(-1.0, 10.0, functions=3), _rows(10.0, 10.0)
+    judged = TRACE.judge(Rows([*flat, *others]))
+    assert (judged.verdict, judged.note, judged.remedy) == (
+        "undecided", "3 of 43 traces are not positive", "more products",
+    )  # fmt: skip
+    assert NORM.judge(Rows([*_rows(-1.0, 1.0, functions=3), *_rows(10.0, 1.0)])).verdict == "reproduced"
+    plain = _rows(100.0, 10.0, functions=9)
+    other = [
+        {**row, "trace": -1.0 if row["seed"] < 3 else 2 * row["trace"] * (1 + row["seed"] / 100)}
+        for row in _rows(100.0, 10.0, functions=9, penalty=1e-4)
+    ]
+    judged = FLATTER.judge(Rows([*plain, *other]))
+    assert (judged.verdict, judged.note) == ("undecided", "3 of 18 traces are not positive")
+
+
 def test_the_learner_that_avoids_sharpness() -> None:
     plain = _rows(100.0, 10.0, functions=6)
     for factor, expected in ((0.5, "reproduced"), (2.0, "contradicted")):
@@ -92,6 +118,20 @@ def test_the_learner_that_avoids_sharpness() -> None:
     assert FLATTER.judge(Rows([*plain, *same])).verdict == "undecided"
     assert SMALLER.judge(plain).verdict == "undecided"
     assert [figure.name for figure in STUDY.draw(Rows([*plain, *same]))] == ["low-sharpness", "low-sharpness-learner"]
+
+
+def test_figures_show_every_length_and_say_what_a_log_scale_cannot() -> None:
+    table = Rows([*_rows(10.0, 10.0), *({**row, "length": 20} for row in _rows(-1.0, 10.0, functions=4))])
+    short, long = STUDY.draw(table)
+    assert (short.name, long.name) == ("low-sharpness", "low-sharpness-20")
+    assert "T = 20" in long.caption
+    assert "4 of 4 estimated traces are not positive" in long.caption
+    assert "not positive" not in short.caption
+    penalised = [{**row, "trace": -1.0} if row["seed"] < 2 else row for row in _rows(5.0, 10.0, penalty=1e-4)]
+    learner = STUDY.draw(Rows([*_rows(10.0, 10.0), *penalised]))[-1]
+    assert "2 of 80 estimated traces" in learner.caption
+    assert [len(each.x) for each in learner.panels[0].series] == [40, 38]
+    assert [len(each.x) for each in learner.panels[1].series] == [40, 40]
 
 
 def test_spectra_are_counts_from_the_largest_eigenvalue_on() -> None:

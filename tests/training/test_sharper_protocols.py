@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -61,6 +62,21 @@ def test_the_papers_protocol() -> None:
     assert Transformer(several.model).count_parameters() == 28_983 + 3 * 6 * 51**2  # type: ignore[arg-type]
 
 
+def test_every_function_starts_from_weights_of_its_own() -> None:
+    def start(recipe: Recipe) -> Tensor:
+        assert isinstance(recipe.model, TransformerConfig)
+        return nn.utils.parameters_to_vector(Transformer(recipe.model, seed=recipe.seed).parameters())
+
+    first, other, changed = (
+        start(fourier_recipe(*place, length=10, lr=lr))
+        for place, lr in (((1, 1, 0), 2e-3), ((10, 5, 0), 2e-3), ((1, 1, 0), 1e-3))
+    )
+    assert not torch.equal(first, other)
+    assert torch.equal(first, changed)
+    places = itertools.product(((1, 1, 0), (10, 5, 0), (1, 5, 0), (1, 1, 1)), (10, 20))
+    assert len({fourier_recipe(*place, length=length).seed for place, length in places}) == 8
+
+
 def test_a_training_ends_when_an_epoch_is_good() -> None:
     def short(steps: int) -> Trained:
         return fourier_recipe(1, 1, 0, length=5, samples=32, batch=16, dropout=0.0, lr=5e-3, steps=steps).train()
@@ -98,6 +114,9 @@ def test_bad_input() -> None:
         fourier_recipe(1, 9, 0, length=8)
     with pytest.raises(InputError, match="at least 0"):
         fourier_recipe(1, 1, -1)
+    for penalty in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(InputError, match=f"penalty={penalty} must be"):
+            fourier_recipe(1, 1, 0, penalty=penalty)
     with pytest.raises(InputError, match="a fixed set"):
         gap(hardness_recipe("parity", 4, 0), _Right())
     with pytest.raises(InputError, match="a fixed set"):

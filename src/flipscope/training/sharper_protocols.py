@@ -12,6 +12,7 @@ paper: 2e-3 is that of the released log.
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,7 +26,7 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
 from flipscope.basics.resampling import student_mean
-from flipscope.basics.seeds import random_strings
+from flipscope.basics.seeds import random_strings, seed_of
 from flipscope.models.modes import eval_mode
 from flipscope.models.presets import fourier
 from flipscope.models.readout import binary_logit
@@ -36,7 +37,7 @@ from flipscope.training.sharper_sets import FourierData
 
 GOAL = 0.02  # mean loss of an epoch below which a function counts as learned
 STRINGS = 100_000  # of an evaluation, or all strings where these are fewer; the paper asks 1,000
-_EVALUATION = 0x6576616C  # sets its strings apart from all that come from the same seeds
+_EVALUATION, _START = 0x6576616C, 0x73746172  # set strings and weights apart from all that come from the same seeds
 _BATCH = 1_024
 
 Norm = Literal["none", "post", "pre"]
@@ -59,7 +60,10 @@ def fourier_recipe(
     heads: int = 1,
     penalty: float = 0.0,
 ) -> Recipe:
-    """The training of one random function of a class; the seed numbers the functions, and gives weights and order too.
+    """The training of one random function of a class; the seed numbers the functions.
+
+    Each function has initial weights and an order of strings of its own, also those of one number in two classes, so
+    that what is measured of them is independent; they are the same whatever else is changed of the training.
 
     With samples=None strings are fresh, and an epoch is 100 batches. The validation set is asked after every epoch and
     decides nothing; `gap` asks more strings. `steps` is a limit, after which the function counts as not learned. `norm`
@@ -70,6 +74,8 @@ def fourier_recipe(
     >>> recipe.model.width, recipe.protocol.goal_loss, recipe.data.train
     (51, 0.02, 8192)
     """
+    if not 0 <= penalty < math.inf:
+        raise InputError(f"penalty={penalty} must be 0 or a positive number, the strength of the trace in the loss")
     model = dataclasses.replace(fourier(length, dropout=dropout), norm=norm)
     if heads != 1:
         model = dataclasses.replace(model, heads=heads, head_size=model.width)
@@ -87,7 +93,7 @@ def fourier_recipe(
             goal_loss=GOAL,
             terms=(loss_term("trace", penalty),) if penalty else (),
         ),
-        seed=seed,
+        seed=seed_of(seed, length, sparsity, degree, _START),
     )
 
 

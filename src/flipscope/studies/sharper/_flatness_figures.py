@@ -14,17 +14,15 @@ SPECTRA = 4  # functions whose eigenvalues are drawn
 
 def figures(table: lab.Rows, title: str) -> list[lab.Figure]:
     """All figures of which there are rows."""
-    found = [_by_class(table, title), _spectra(table), _penalised(table)]
-    return [figure for figure in found if figure is not None]
-
-
-def _by_class(table: lab.Rows, title: str) -> lab.Figure | None:
-    """Fig 2: trace and norm by degree, a colour for each sparsity, the construction dashed."""
     rows = table.where(arm="classes", learned=True)
-    length = min(rows.values("length"), default=None)
-    rows = rows.where(length=length)
-    if not rows:
-        return None
+    classes = [_by_class(own, title, "" if not place else f"-{length}")
+               for place, (length, own) in enumerate(rows.by("length"))]  # fmt: skip
+    found = [_spectra(table), _penalised(table)]
+    return [*classes, *(figure for figure in found if figure is not None)]
+
+
+def _by_class(rows: lab.Rows, title: str, suffix: str) -> lab.Figure:
+    """Fig 2: trace and norm by degree, a colour for each sparsity, the construction dashed."""
     panels = []
     for column, name in COLUMNS.items():
         series = []
@@ -35,14 +33,20 @@ def _by_class(table: lab.Rows, title: str) -> lab.Figure | None:
             series += [written, lab.line(own.where(_positive(column)), "degree", column, said, colour=colour)]
         panels.append(lab.Panel("", "degree D", name, series, y_log=True))
     caption = (
-        f"T = {length}. Solid: learned networks, geometric means with bands to the least and largest; dashed: the "
-        "networks that are written down for the same functions."
+        f"T = {rows[0]['length']}. Solid: learned networks, geometric means with bands to the least and largest; "
+        f"dashed: the networks that are written down for the same functions.{_absent(rows)}"
     )
-    return lab.Figure("low-sharpness", title, caption, panels, where="Fig 2")
+    return lab.Figure(f"low-sharpness{suffix}", title, caption, panels, where="Fig 2")
 
 
 def _positive(column: str) -> Callable[[lab.Row], bool]:
     return lambda row: bool(row[column] > 0)  # an estimated trace may be below 0, which a log scale cannot show
+
+
+def _absent(rows: lab.Rows) -> str:
+    """How many traces are not shown, in words."""
+    missing = len(rows) - len(rows.where(_positive("trace")))
+    return f" {missing} of {len(rows)} estimated traces are not positive, and not shown." if missing else ""
 
 
 def _spectra(table: lab.Rows) -> lab.Figure | None:
@@ -81,13 +85,21 @@ def _penalised(table: lab.Rows) -> lab.Figure | None:
         return None
     panels = []
     for column, name, log in (("trace", "Hessian trace", True), ("gap", "gap", False)):
+        shown = [
+            (rows.where(_positive(column)) if log else rows, words)
+            for rows, words in ((plain, "weight decay only"), (penalised, "trace in the loss"))
+        ]
         series = [
             lab.Series(
                 words, [row["degree"] + 0.1 * (colour - 0.5) for row in rows], rows.column(column), "points",
                 colour=colour, hover=[f"sparsity {row['sparsity']}, seed {row['seed']}" for row in rows],
             )
-            for colour, (rows, words) in enumerate(((plain, "weight decay only"), (penalised, "trace in the loss")))
+            for colour, (rows, words) in enumerate(shown)
+            if rows
         ]  # fmt: skip
         panels.append(lab.Panel("", "degree D", name, series, y_log=log))
-    caption = "The low-sharpness learner: a point per function, with the Hessian's trace in the loss and without."
+    caption = (
+        "The low-sharpness learner: a point per function, with the Hessian's trace in the loss and without."
+        + _absent(lab.Rows([*plain, *penalised]))
+    )
     return lab.Figure("low-sharpness-learner", "A learner that avoids sharpness", caption, panels, where="Def 1")

@@ -94,9 +94,8 @@ def with_bounds(results: Sequence[lab.Result]) -> lab.Rows:
             key = (trial.sparsity, trial.degree, trial.length, trial.samples)
             if key not in known:
                 known[key] = bounds(*key, noise.get(key[:3]))
-            own = {"level": LEVEL, **known[key]}
-            own["own_bound"] = _truncated(*key, subgaussian=result.outcome["subgaussian"])
-            rows.append({**trial.content(), **result.outcome, **own})
+            own = _truncated(*key, subgaussian=result.outcome["subgaussian"])
+            rows.append({**trial.content(), **result.outcome, **known[key], "own_bound": own})
     return lab.Rows(rows)
 
 

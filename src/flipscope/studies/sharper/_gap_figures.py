@@ -1,4 +1,4 @@
-"""Figures of the gap: measured and bounded by degree and sparsity (Fig 1), layer norms, batches, Sigma."""
+"""Figures of the gap: measured and bounded by degree and sparsity (Fig 1), layer norms, batches, heads."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def _gaps(rows: lab.Rows, name: str, colour: int, shift: float) -> list[lab.Seri
 
 
 def _ablations(table: lab.Rows) -> lab.Figure | None:
-    """With layer norms and without, of the same functions; steps until learned in small and large batches."""
-    panels = []
+    """With layer norms and without, of the same functions; steps until learned by size of batches and by heads."""
+    panels, absent = [], 0
     if normed := table.where(arm="norm"):
         plain = table.where(lambda row: row["sparsity"] in normed.column("sparsity"), arm="classes")
         series = [
@@ -73,18 +73,41 @@ def _ablations(table: lab.Rows) -> lab.Figure | None:
         said = f"sparsity {', '.join(map(str, normed.values('sparsity')))}"
         panels.append(lab.Panel(said, "degree D", "gap: loss on all strings less on its own", series))
     if large := table.where(arm="batch"):
-        degrees = large.values("degree")
-        plain = table.where(lambda row: row["degree"] in degrees, arm="classes")
-        shown = []
-        for colour, rows in enumerate((plain, large)):
-            for learned, words in ((True, "learned"), (False, "not learned in all steps")):
-                own = rows.where(learned=learned)
-                if own:
-                    name = f"batches of {own[0]['batch']}, {words}"
-                    x = [row["sparsity"] + 0.3 * (colour - 0.5) for row in own]
-                    shown.append(lab.Series(name, x, own.column("taken"), "points", colour=2 * colour + (not learned)))
-        panels.append(lab.Panel(f"degree {degrees[-1]}", "sparsity", "steps", shown, y_log=True))
+        keys = {(row["sparsity"], row["degree"]) for row in large}
+        plain = table.where(lambda row: (row["sparsity"], row["degree"]) in keys, arm="classes")
+        groups = [(f"batches of {rows[0]['batch']}", rows) for rows in (plain, large) if rows]
+        said = f"degree {', '.join(map(str, large.values('degree')))}"
+        panels.append(lab.Panel(said, "sparsity", "steps", _steps(groups, "sparsity", 0.3), y_log=True))
+        absent += len(_without_steps(plain)) + len(_without_steps(large))
+    if several := table.where(arm="heads"):
+        groups = [("1 head" if heads == 1 else f"{heads} heads", rows) for heads, rows in several.by("heads")]
+        classes = [f"T = {length}, D = {degree}, sparsity {sparsity}"
+                   for (length, degree, sparsity), _ in several.by("length", "degree", "sparsity")]  # fmt: skip
+        panels.append(lab.Panel("; ".join(classes), "function", "steps", _steps(groups, "seed", 0.2), y_log=True))
+        absent += len(_without_steps(several))
     if not panels:
         return None
-    caption = "Left: mean over learned functions with Student's 95 % intervals. Right: a point per function."
-    return lab.Figure("generalization-gap-ablations", "Layer norms and large batches", caption, panels, where="App. A")
+    caption = (
+        "Gaps: mean over learned functions with Student's 95 % intervals. Steps: a point per function, until it was "
+        "learned or at the limit." + (f" {absent} that took no step are not shown." if absent else "")
+    )
+    title = "Layer norms, large batches, several heads"
+    return lab.Figure("generalization-gap-ablations", title, caption, panels, where="App. A")
+
+
+def _without_steps(rows: lab.Rows) -> lab.Rows:
+    """Trainings that ended before their first step, such as diverged ones: a log scale cannot show them."""
+    return rows.where(lambda row: row["taken"] <= 0)
+
+
+def _steps(groups: list[tuple[str, lab.Rows]], x: str, apart: float) -> list[lab.Series]:
+    """The steps that each function took, groups beside one another, those that were not learned in another colour."""
+    shown = []
+    for place, (name, rows) in enumerate(groups):
+        for learned, words in ((True, "learned"), (False, "not learned")):
+            own = rows.where(lambda row: row["taken"] > 0, learned=learned)
+            if own:
+                at = [row[x] + apart * (place - 0.5) for row in own]
+                colour = 2 * place + (not learned)
+                shown.append(lab.Series(f"{name}, {words}", at, own.column("taken"), "points", colour=colour))
+    return shown
