@@ -173,6 +173,8 @@ def test_a_column_never_exceeds_its_bound() -> None:
     found = judge(rows)
     assert (found.verdict, found.note) == ("reproduced", "0 of 2 cases; largest quotient 1")
     assert judge(Rows([*rows, {"beta": 2.01, "bound": 2.0}])).verdict == "contradicted"
+    for odd in ({"beta": float("nan"), "bound": 2.0}, {"beta": 1.0, "bound": float("nan")}):
+        assert judge(Rows([*rows, odd])).verdict == judge(Rows([odd])).verdict == "contradicted"
     assert judge(rows.where(bound=None)).verdict == "undecided"
 
 

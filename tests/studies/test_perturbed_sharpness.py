@@ -43,6 +43,25 @@ def test_noise_is_held_against_the_theorem_only_where_no_neuron_flips() -> None:
     assert THEOREM.judge(near).verdict == "reproduced"
 
 
+def test_what_signs_leave_open_decides_nothing() -> None:
+    def at(quotient: float, error: float) -> Rows:
+        return Rows(
+            {**row, "change": quotient * 0.1 * row["gradient"], "error": error * 0.1 * row["gradient"]}
+            for row in table()
+        )
+
+    assert SMALL.judge(at(0.9, 0.04)).verdict == "reproduced"
+    assert SMALL.judge(at(0.9, 0.06)).verdict == SMALL.judge(at(1.1, 0.06)).verdict == "undecided"
+    assert SMALL.judge(at(1.1, 0.04)).verdict == SMALL.judge(at(float("nan"), 0.0)).verdict == "contradicted"
+
+
+def test_a_function_is_one_case_whatever_the_sizes_of_noise() -> None:
+    assert THEOREM.judge(table()).note.startswith("0 of 36 cases")
+    few = table(functions=4, lengths=(20,))
+    assert SMALL.judge(few).note == "too few cases that can fail: 16"
+    assert len(few) == 96
+
+
 @pytest.mark.parametrize(("claim", "noise"), [(SMALL, "std"), (VARIANCES, "variance")])
 def test_small_beside_the_gradient_bound(claim: Any, noise: str) -> None:
     most = gradient_bound(1, 2) / 10
@@ -54,10 +73,18 @@ def test_small_beside_the_gradient_bound(claim: Any, noise: str) -> None:
 
 
 def test_growth_with_the_length() -> None:
-    assert LENGTHS.judge(table(lambda length, sigma: sigma * length)).verdict == "reproduced"
-    assert LENGTHS.judge(table(lambda length, sigma: sigma * length**9)).verdict == "contradicted"
+    def growing(exponent: float) -> Rows:
+        return table(lambda length, sigma: sigma * length**exponent)
+
+    assert LENGTHS.judge(growing(0.1)).verdict == "reproduced"
+    for exponent in (1.0, 2.9, 9.0):
+        assert LENGTHS.judge(growing(exponent)).verdict == "contradicted"
+    noisy = Rows({**row, "error": row["change"]} for row in growing(0.1))
+    assert LENGTHS.judge(noisy).verdict == "undecided"
+    beyond = table(lambda length, sigma: sigma * (length**9 if sigma > flip_threshold(2, length) else length**0.1))
+    assert LENGTHS.judge(beyond).verdict == "reproduced"
     rng = np.random.default_rng(0)
-    unsure = table(lambda length, sigma: sigma * length ** (3.2 + rng.normal()))
+    unsure = table(lambda length, sigma: sigma * length ** (0.5 + rng.normal()))
     assert LENGTHS.judge(unsure).verdict == "undecided"
     assert LENGTHS.judge(table(lengths=(20, 30))).verdict == "undecided"
 
@@ -81,7 +108,8 @@ def test_minima_are_deep() -> None:
 def test_smoke() -> None:
     found, judged, figures = run(STUDY, "smoke")
     verdicts = {claim.name: judgement.verdict for claim, judgement in judged}
-    assert verdicts[THEOREM.name] == verdicts[SMALL.name] == "reproduced"
+    assert verdicts[THEOREM.name] == verdicts[SMALL.name] == "undecided"  # 18 functions are too few
+    assert verdicts[FAR.name] in ("contradicted", "undecided")
     noisy = found.where(kind="perturbed")
     assert {row["noise"] for row in noisy} == {"std", "variance"}
     assert all(row["change"] > 0 and row["base"] > 0 for row in noisy)

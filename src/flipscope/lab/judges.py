@@ -335,7 +335,7 @@ def never_exceeds(
             if not cases:
                 return Judgement.without(said, "cases in which the bound is below what is possible")
         tightest = max((value / limit for value, limit in cases), default=0.0)
-        broken = sum(value > limit * (1 + ROUNDING) for value, limit in cases)
+        broken = sum(not value <= limit * (1 + ROUNDING) for value, limit in cases)  # NaN breaks it as well
         note = f"largest quotient {tightest:.3g}" + (f"; {said}" if said else "")
         return unless_few(never(broken, len(cases), what, note), len(cases), fewest, "cases that can fail")
 
