@@ -150,17 +150,23 @@ def figure_of_models(table: lab.Rows, title: str) -> lab.Figure:
     rules = [lab.Rule(0.5, "chance")]
     panels = [lab.Panel("", "length T", "share of right parities", right, y_range=(0.4, 1.02), rules=rules)]
     longest = rows.where(length=max(rows.column("length"), default=0))
+    along = lab.Rows(
+        [
+            {"way": row["way"], "step": step, "loss": loss}
+            for row in longest
+            for step, loss in zip(row["epochs"], row["losses"], strict=True)
+        ]
+    )
     losses = [
-        lab.Series(NAMES[row["way"]], row["epochs"], row["losses"], colour=list(NAMES).index(row["way"]))
-        for row in longest
-        if row["losses"]
+        lab.line(own, "step", "loss", NAMES[way], "mean", colour=list(NAMES).index(way)) for way, own in along.by("way")
     ]
     if losses:
         said = f"squared error on validation strings, T = {longest[0]['length']}"
         panels.append(lab.Panel("", "step", said, losses, rules=[lab.Rule(0.25, "says 1/2")]))
     caption = (
         "Left: a point per model with its 95 % interval, parities of fresh strings, every step written by the model. "
-        "Right: of a chain the mean over all its tokens, of which the bits are half."
+        "Right: means over models, with bands to the least and largest; of a chain over all its tokens, of which the "
+        "bits are half."
     )
     return lab.Figure("parities", title, caption, panels, where="§ 3")
 
