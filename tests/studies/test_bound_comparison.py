@@ -99,6 +99,9 @@ def test_crossover() -> None:
     assert CROSSOVER.judge(sweep(-1 / 3, -1 / 3)).verdict == "contradicted"
     assert CROSSOVER.judge(sweep(-1 / 3, -0.49, None)).verdict == "contradicted"
     assert CROSSOVER.judge(sweep(-1 / 3, -0.49, most=8)).verdict == "undecided"
+    names = ("crossover", "crossover_scaled")
+    partial = Rows({name: row[name] for name in row if name not in names} for row in sweep(-1 / 3, -0.49))
+    assert CROSSOVER.judge(partial).verdict == "undecided"
 
 
 @pytest.mark.parametrize(

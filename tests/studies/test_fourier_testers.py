@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from studies.harness import run
 
+from flipscope.basics.errors import InputError
 from flipscope.bounds.pac_bayes import class_bound
 from flipscope.lab import Rows
-from flipscope.studies.sharper._testers import TAILS, TRIALS, Target, asked_target, learned_row, target_row
+from flipscope.studies.sharper import _testers
+from flipscope.studies.sharper._testers import TAILS, TRIALS, Target, asked_target, found_at, learned_row, target_row
 from flipscope.studies.sharper.fourier_testers import STUDY
 
 DEGREES, SHORT, ONE_SIDED, WILTING, BOUNDS, WRITTEN, MODEL_DEGREES, MODEL_SPARSITIES = STUDY.claims
@@ -87,7 +89,7 @@ def test_learned_models(name: str) -> None:
     claim = MODEL_DEGREES if name == "degree" else MODEL_SPARSITIES
 
     def rows(right: int, wrong: int, learned: bool = True) -> Rows:
-        usual = {"kind": "learned", "learned": learned, "degree": 3, "sparsity": 3}
+        usual = {"kind": "learned", "learned": learned, "degree": 3, "sparsity": 5, "wanted_sparsity": 3}
         found = [3] * right + [4] * (wrong // 2) + [None] * (wrong - wrong // 2)
         return Rows({**usual, f"found_{name}": each} for each in found)
 
@@ -99,9 +101,34 @@ def test_learned_models(name: str) -> None:
 
 def test_what_is_found_follows_from_the_statistics() -> None:
     outcome = {"statistics": [0.5, 0.3, 0.05, 0.01], "outside": [0.5, 0.25, 0.05, 0.03, 0.0], "learned": True}
+    outcome["target_outside"] = [0.5, 0.2, 0.03, 0.0]
     row = learned_row({"degree": 2}, outcome)
     assert (row["found_degree"], row["found_sparsity"]) == (2, 2)  # of 3 coefficients one is the constant
+    assert row["wanted_sparsity"] == 1
     assert learned_row({}, {**outcome, "statistics": [0.5]})["found_degree"] is None
+    assert (found_at([0.5, 0.0], 0.1), found_at([0.5, 0.4], 0.1)) == (1, None)
+
+
+def test_a_model_that_is_its_target_has_its_sparsity() -> None:
+    outside = [0.25, 0.1, 0.03, 0.01, 0.0]  # 4 coefficients, of which the tail overlooks 2
+    outcome = {"statistics": [0.5, 0.0], "outside": outside, "target_outside": outside, "learned": True}
+    rows = Rows(learned_row({"degree": 1, "sparsity": 3}, outcome) for _ in range(30))
+    assert MODEL_SPARSITIES.judge(rows).verdict == MODEL_DEGREES.judge(rows).verdict == "reproduced"
+
+
+def test_nothing_found_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = targets()
+    wrong[3] |= {"found_degree": None, "found_sparsity": None, "ratio": None}
+    assert DEGREES.judge(wrong).verdict == ONE_SIDED.judge(wrong).verdict == "contradicted"
+
+    def nothing(*_: Any, **__: Any) -> None:
+        raise InputError("the testers found no degree")
+
+    monkeypatch.setattr(_testers, "black_box_bound", nothing)
+    trial = Target(8, 2, 2, seed=1, free=6, trials=20)
+    row = target_row(trial.content(), asked_target(trial))
+    assert row["found_degree"] is row["found_sparsity"] is row["ratio"] is None
+    assert set(row["ratios"]) == {None}
 
 
 def test_a_target_of_twenty_bits() -> None:

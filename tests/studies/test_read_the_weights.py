@@ -120,6 +120,8 @@ def test_weights_written_down_are_read() -> None:
     assert found["turns"] == 1
     assert found["by_attention"] == [True, False]
     assert coefficients_of(network, [(0, 1, 2)], bits) == pytest.approx([0.0], abs=1e-6)
+    few = bits[[0, 1, 3, 5, 6, 10, 12, 15]]  # no mean of these is that of all strings
+    np.testing.assert_allclose(coefficients_of(network, f.sets, few), [0.8, 0.0], atol=1e-6)
     z, _ = curve_of(network, bits)
     assert (z[0], z[-1]) == pytest.approx((0.0, 1.0), abs=1e-6)
 

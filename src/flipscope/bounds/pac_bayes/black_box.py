@@ -44,6 +44,7 @@ def black_box_bound(
     delta: float = 0.05,
     subgaussian: float = 0.01,
     max_degree: int | None = None,
+    restrictions: int | None = None,
     seed: Seed = 0,
 ) -> BlackBox:
     """The truncated bound for the class that the testers find a model of real values in.
@@ -52,6 +53,7 @@ def black_box_bound(
     tolerance    of the degree tester: a network that computes a function only nearly is of no low degree exactly
     trials       of it, instead of as many as its guarantee takes: a large tolerance has no guarantee
     indicators   the target is a sum of indicators, whose constant is one coefficient more in the usual spectrum
+    restrictions of the sparsity tester, instead of as many as its guarantee takes
     epsilon      the weight above the degree that is far, `tail` the energy outside the largest coefficients
 
     >>> from flipscope.cube.fourier_sums import random_sum
@@ -83,6 +85,7 @@ def black_box_bound(
         value_range=value_range,
         free=min(free, length),
         epsilon=tail,
+        restrictions=restrictions,
         seed=for_sparsity,
     )
     many = max(1, _value(sparsity, "sparsity") - int(indicators))

@@ -83,6 +83,8 @@ def judge_crossover(table: lab.Rows) -> lab.Judgement:
             straight_line(logs, [math.log(value) for value in late.column(name)])[0]
             for name in ("truncated", "template")
         )
+        if not any("crossover" in row for row in rows):
+            return lab.Judgement.without(f"T = {length}: no crossover was looked for", "the trial of a million samples")
         known = bool(rows.having("crossover"))
         cross = lab.never(int(not known), 1, f"no crossover, T = {length}")
         return lab.all_of(

@@ -84,7 +84,7 @@ def measured(trial: Readable, progress: lab.Progress) -> lab.Outcome:
         "loss": None if last is None else last.validation_loss,
         "steps": fitted.steps,
         "stopped": fitted.stopped,
-        **seen(model, f, fresh),
+        **seen(model, f, fresh, trial.seed),
         "turns_at_start": start,
     }
 
@@ -98,7 +98,7 @@ def _good(line: Epoch) -> bool:
 
 
 @torch.no_grad()
-def seen(model: ReadableNetwork, f: FourierSum, strings: NDArray[np.uint8]) -> dict[str, Any]:
+def seen(model: ReadableNetwork, f: FourierSum, strings: NDArray[np.uint8], seed: int = 0) -> dict[str, Any]:
     """What the weights show of the function, its parities in the order of their coefficients."""
     order = np.argsort(-np.array(f.coefficients), kind="stable")
     sets = [f.sets[place] for place in order]
@@ -116,7 +116,7 @@ def seen(model: ReadableNetwork, f: FourierSum, strings: NDArray[np.uint8]) -> d
         "ranks": [each.rank for each in found],
         "by_attention": [each.found for each in find_components(attention, sets)],
         "chance": chance(rows, f.length, f.degree),
-        "by_chance": found_by_chance(rows, f.length, sets, draws=DRAWS),
+        "by_chance": found_by_chance(rows, f.length, sets, draws=DRAWS, seed=seed),
         "matrix": matrix,
         "z": z,
         "y": y,
@@ -126,13 +126,15 @@ def seen(model: ReadableNetwork, f: FourierSum, strings: NDArray[np.uint8]) -> d
 
 @torch.no_grad()
 def coefficients_of(model: ReadableNetwork, sets: Sequence[tuple[int, ...]], strings: NDArray[np.uint8]) -> list[float]:
-    """The network's own coefficient of each parity, 2 E[f (-1)^(sum of S)], estimated on these strings.
+    """The network's own coefficient of each parity's indicator: least squares on these strings, with a constant.
 
-    An indicator is (1 + (-1)^(sum)) / 2, hence the 2.
+    A mean of answers times signs would have the noise of the constant and of the other parities in it.
     """
     answers = model(torch.from_numpy(strings)).double().numpy()
     signs = [1.0 - 2.0 * (strings[:, list(each)].sum(axis=1, dtype=np.int64) % 2) for each in sets]
-    return [2 * float(np.mean(answers * sign)) for sign in signs]
+    design = np.column_stack([np.ones(len(strings)), *((1 + sign) / 2 for sign in signs)])
+    fitted = np.linalg.lstsq(design, answers, rcond=None)[0]
+    return [float(each) for each in fitted[1:]]
 
 
 @torch.no_grad()

@@ -35,7 +35,7 @@ def judge_degrees(table: lab.Rows) -> lab.Judgement:
 
 def judge_short(table: lab.Rows) -> lab.Judgement:
     """Large sparsities are found too small, on average."""
-    rows = _targets(table).where(lambda row: row["sparsity"] >= LARGE)
+    rows = _targets(table).where(lambda row: row["sparsity"] >= LARGE).having("found_sparsity")
     missed = lab.Rows({**row, "missed": row["sparsity"] - row["found_sparsity"]} for row in rows)
     one = lab.mean_of("missed", lab.at_least, SHORT, "mean sparsity that is not found, ω", **FUNCTIONS)
     missing = f"no target of sparsity {LARGE} or more was asked"
@@ -45,14 +45,21 @@ def judge_short(table: lab.Rows) -> lab.Judgement:
 def judge_one_sided(table: lab.Rows) -> lab.Judgement:
     """Nothing is ever found larger than it is."""
     rows = _targets(table)
-    above = sum(row["found_degree"] > row["degree"] or row["found_sparsity"] > row["sparsity"] for row in rows)
+    above = sum(
+        any(row[f"found_{name}"] is None or row[f"found_{name}"] > row[name] for name in ("degree", "sparsity"))
+        for row in rows  # None: even the true one was rejected
+    )
     judged = lab.never(above, len(rows), "share of functions found larger than they are")
     return lab.unless_few(judged, len(rows), FEWEST_FUNCTIONS * DEGREES, "functions")
 
 
 def judge_wilting(table: lab.Rows) -> lab.Judgement:
     """A larger proximity parameter leaves less of a large sparsity."""
-    rows = _targets(table).where(lambda row: row["sparsity"] >= LARGE)
+    rows = _targets(table).where(
+        lambda row: (
+            row["sparsity"] >= LARGE and None not in (row["sparsities"][TAILS.index(tail)] for tail in (TAIL, COARSE))
+        )
+    )
     if len(rows) < FEWEST_FUNCTIONS:
         return lab.Judgement.without(f"too few functions: {len(rows)}", f"at least {FEWEST_FUNCTIONS} functions")
     fine, coarse = ([row["sparsities"][TAILS.index(tail)] for row in rows] for tail in (TAIL, COARSE))
@@ -64,7 +71,9 @@ def judge_bounds(table: lab.Rows) -> lab.Judgement:
     """The bound of the class that is found is nearly that of the true class."""
     quantity = "bound of the class found over that of the true one, ω"
     one = lab.mean_of("ratio", lab.at_least, CLOSE, quantity, **FUNCTIONS)
-    return lab.for_each(_targets(table).by("sparsity"), one, missing="no target was asked", what="sparsities")
+    return lab.for_each(
+        _targets(table).having("ratio").by("sparsity"), one, missing="no target was asked", what="sparsities"
+    )
 
 
 def judge_written(table: lab.Rows) -> lab.Judgement:
@@ -84,7 +93,8 @@ def judge_learned(column: str, true: str) -> lab.Judge:
 
     def judge(table: lab.Rows) -> lab.Judgement:
         rows = table.where(kind="learned", learned=True)
-        answers = [row[column] == row[true] for row in rows]
-        return lab.mostly(answers, 0.5, f"share of models with their target's {true}", missing="no model is learned")
+        answers = [row[column] is not None and row[column] == row[true] for row in rows]
+        said = true.removeprefix("wanted_")
+        return lab.mostly(answers, 0.5, f"share of models with their target's {said}", missing="no model is learned")
 
     return judge

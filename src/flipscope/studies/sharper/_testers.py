@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import flipscope.lab as lab
+from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Floats
 from flipscope.basics.seeds import generators, seed_of
 from flipscope.bounds.pac_bayes import black_box_bound, class_bound
@@ -36,6 +37,7 @@ LEARNED_TAIL = 0.04  # twice the loss at which a training ends
 MARGIN = 1.0  # by which a learned model may leave the range of its target; beyond, its outputs are cut off
 MOST = 64  # coefficients that are counted
 RESTRICTIONS = 12
+FREE = 10  # of learned models: each answer is dearer
 
 
 @dataclass(frozen=True)
@@ -95,28 +97,32 @@ def asked_target(trial: Target) -> dict[str, Any]:
     for_function, for_box, for_degree, for_sparsity = generators(_seed(trial), 4)
     target = random_sum(trial.length, trial.sparsity, trial.degree, for_function)
     model, ends = _values(target), _range(target)
-    box = black_box_bound(
-        model,
-        trial.length,
-        SAMPLES,
-        value_range=ends,
-        tolerance=ROUNDING,
-        trials=trial.trials,
-        free=trial.free,
-        tail=TAIL,
-        max_degree=trial.degree + 2,
-        seed=for_box,
-    )
+    try:
+        box = black_box_bound(
+            model,
+            trial.length,
+            SAMPLES,
+            value_range=ends,
+            tolerance=ROUNDING,
+            trials=trial.trials,
+            free=trial.free,
+            tail=TAIL,
+            max_degree=trial.degree + 2,
+            restrictions=RESTRICTIONS,
+            seed=for_box,
+        )
+    except InputError:  # nothing was accepted, or the constants: a finding, and judged as one
+        box = None
     queries = Queries(oracle(model, "logit"), trial.length, ends)
     means = [degree_mismatches(queries, degree, trial.trials, for_degree) for degree in range(trial.degree + 2)]
     outside = _outside(model, trial.length, ends, trial.free, for_sparsity)
     return {
-        "found_degree": box.degree,
-        "found_sparsity": box.sparsity,
-        "queries": box.queries,
-        "bound": box.bound.bound,
+        "found_degree": box and box.degree,
+        "found_sparsity": box and box.sparsity,
+        "queries": box and box.queries,
+        "bound": box and box.bound.bound,
         "degrees": [first_within([float(np.abs(each[:count]).max()) for each in means], ROUNDING) for count in TRIALS],
-        "sparsities": [max(1, (first_within(outside, tail) or 0) - 1) for tail in TAILS],
+        "sparsities": [found_at(outside, tail) for tail in TAILS],
     }
 
 
@@ -141,6 +147,12 @@ def first_within(statistics: Sequence[float], limit: float) -> int | None:
     return next((place for place, each in enumerate(statistics) if each <= limit), None)
 
 
+def found_at(outside: Sequence[float], tail: float) -> int | None:
+    """The sparsity that is accepted at this tail, less 1 for the constant and at least 1; None if none is."""
+    many = first_within(outside, tail)
+    return None if many is None else max(1, many - 1)
+
+
 def asked_written(trial: Written) -> dict[str, Any]:
     """The degree of the written-down network, with its output error for a tolerance, and with none."""
     for_function, for_degree, for_strict = generators(_seed(trial), 3)
@@ -158,13 +170,14 @@ def asked_learned(trial: Learned, progress: lab.Progress) -> dict[str, Any]:
     recipe = recipe_of(trial)
     trained = lab.trained(recipe, progress)
     assert isinstance(recipe.data, FourierData)
-    low, high = ends = _range(recipe.data.target(), MARGIN)
+    target = recipe.data.target()
+    low, high = ends = _range(target, MARGIN)
 
     def model(bits: Tensor) -> Tensor:
         with torch.no_grad():
             return binary_logit(trained.model(bits)).double().clamp(low, high)
 
-    for_degree, for_sparsity = generators(_seed(trial), 2)
+    for_degree, for_sparsity, for_target = generators(_seed(trial), 3)
     with eval_mode(trained.model):
         statistics = [
             degree_test(
@@ -179,12 +192,13 @@ def asked_learned(trial: Learned, progress: lab.Progress) -> dict[str, Any]:
             ).statistic
             for degree in range(min(trial.degree + 2, trial.length))
         ]
-        outside = _outside(model, trial.length, ends, 10, for_sparsity)
+        outside = _outside(model, trial.length, ends, FREE, for_sparsity)
     return {
         "learned": converged(trained),
         "epoch_loss": trained.history[-1].train_loss if trained.history else None,
         "statistics": statistics,
         "outside": outside,
+        "target_outside": _outside(_values(target), trial.length, ends, FREE, for_target),
     }
 
 
@@ -192,19 +206,25 @@ def target_row(content: Mapping[str, Any], outcome: Mapping[str, Any]) -> lab.Ro
     """With the bound of the class that was found over that of the true one, by tail."""
     length, degree, true = content["length"], content["degree"], content["sparsity"]
     right = class_bound(true, degree, length, SAMPLES).bound
-    found = {**content, **outcome, "kind": "target", "ratio": outcome["bound"] / right}
+    found = {**content, **outcome, "kind": "target", "ratio": outcome["bound"] and outcome["bound"] / right}
     seen = outcome["found_degree"]
-    ratios = [class_bound(many, seen, length, SAMPLES).bound / right for many in outcome["sparsities"]]
+    ratios = [
+        None if many is None or seen is None else class_bound(many, seen, length, SAMPLES).bound / right
+        for many in outcome["sparsities"]
+    ]
     return {**found, "ratios": ratios}
 
 
 def learned_row(content: Mapping[str, Any], outcome: Mapping[str, Any]) -> lab.Row:
-    """With the degree and the sparsity that are accepted at the tolerances for learned models."""
-    many = first_within(outcome["outside"], LEARNED_TAIL)
+    """With the degree and the sparsity that are accepted at the tolerances for learned models.
+
+    At so large a tail a target itself is found with fewer coefficients than it has: that is what is wanted of a model.
+    """
     return {
         **content,
         **outcome,
         "kind": "learned",
         "found_degree": first_within(outcome["statistics"], TOLERANCE),
-        "found_sparsity": None if many is None else max(0, many - 1),
+        "found_sparsity": found_at(outcome["outside"], LEARNED_TAIL),
+        "wanted_sparsity": found_at(outcome["target_outside"], LEARNED_TAIL),
     }

@@ -40,7 +40,12 @@ class BoundComparison(lab.Study):
         ("covering bound (12)", "formula lost, value 1.01", "a template of its shape", "not the published constant"),
         ("its constant", "lost", "1, and the one that gives 1.01", "both are shown"),
         ("covering theorem", "silent", "all constants of paper 003, for networks of this shape", "what is proven"),
-        ("perturbation term", "worst of 10 random functions", "the tiling itself, a draw of noise per seed", "E.3"),
+        (
+            "perturbation term",
+            "worst of 10 random functions",
+            "the tiling itself, mean of a draw of noise per seed",
+            "E.3",
+        ),
         ("δ", "lost", "0.05", "changes less than the fifth digit"),
         ("T, m", "20; 10^6", "swept", "to find the crossover"),
         ("McAllester, Catoni", "named", "losses cut off at 1, at the best σ and β", "for bounded losses only"),
@@ -57,7 +62,7 @@ class BoundComparison(lab.Study):
                   "truncated and semi-analytic bound at T = 20, m = 10^6: at most 1.01, and at most the template",
                   judge_tighter),
         lab.Claim("the covering-number bound wins in the end", "E.3",
-                  "PAC-Bayes falls like m^(-1/3) and is overtaken by norm-based bounds as m grows",
+                  "PAC-Bayes falls like m^(-1/3), and norm-based bounds of the assumed shape overtake it as m grows",
                   "exponent of m from 10^6 on, truncated: -1/3 ± 0.01; template: at least 0.1 steeper; a crossover "
                   "at every T", judge_crossover),
         lab.Claim("the semi-analytic bound says something at 8,192 samples", "§ 1",

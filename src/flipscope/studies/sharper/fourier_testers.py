@@ -54,21 +54,33 @@ class FourierTesters(lab.Study):
     )  # fmt: skip
     deviations = lab.deviations(
         ("degree tester", "d + 2 points, interpolation", "2^(d+1) points, one group frozen (B11)", "for real values"),
-        ("its proximity, confidence", "lost", "1,000 trials for each degree", "tolerance is 1e-9: rounding"),
-        ("sparsity tester", "free coordinates, ε, δ lost", f"12 of 20 free, 12 restrictions, ε = {TAIL:g}", "silent"),
+        (
+            "its proximity, confidence",
+            "lost",
+            "1,000 trials for each degree, of learned models 300",
+            "tolerance is 1e-9",
+        ),
+        (
+            "sparsity tester",
+            "free coordinates, ε, δ lost",
+            f"12 of 20 free (paper scale 16, learned 10), 12 restrictions, ε = {TAIL:g}",
+            "silent",
+        ),
         ("sparsity", "of the indicators", "of characters, less 1 for the constant", "indicators have a constant term"),
         ("written-down networks", "not tested", "mask 0, tolerance: their output error", "of no low degree exactly"),
+        ("most, usually", "said of both testers", "never otherwise, in 160 functions", "exact values: stricter"),
         ("learned models", "named, not shown", "those of generalization-gap", "testers are for black boxes"),
         ("their range", "silent", "the target's and 1 more; outputs beyond are cut off", "no norm bounds them"),
         ("their tolerances", "silent", f"{TOLERANCE:g} for degree, ε = {LEARNED_TAIL:g}", "loss ends at 0.02"),
     )
     claims = (
-        lab.Claim("the degree is found exactly", "Fig 8 left", "the first degree that is accepted is the true one",
+        lab.Claim("the degree is found exactly", "Fig 8 left",
+                  "for most functions the first degree that is accepted is the true one",
                   "functions of degree 1 to 5 whose first accepted degree is another one: none", judge_degrees),
         lab.Claim("large sparsities are found too small", "Fig 8 right",
                   "the first sparsity that is accepted falls short of the true one where that is large",
                   f"ω less the mean sparsity found, ω = {LARGE} and more, ε = {TAIL:g}: at least 1", judge_short),
-        lab.Claim("nothing is found larger than it is", "App. H", "testers accept at or below the true level",
+        lab.Claim("nothing is found larger than it is", "App. H", "testers usually accept at or below the true level",
                   "functions found with more than their degree or sparsity: none", judge_one_sided),
         lab.Claim("a larger ε finds less", "App. H",
                   "falling short is more pronounced with larger proximity parameters",
@@ -87,8 +99,8 @@ class FourierTesters(lab.Study):
                   f"share of learned models whose degree, at tolerance {TOLERANCE:g}, is the target's: at least 0.5",
                   judge_learned("found_degree", "degree"), exploratory=True),
         lab.Claim("learned models have their target's sparsity", "App. H", "left open, as for the degree",
-                  f"share of learned models whose sparsity, at ε = {LEARNED_TAIL:g}, is the target's: at least 0.5",
-                  judge_learned("found_sparsity", "sparsity"), exploratory=True),
+                  f"share of learned models with the sparsity their target has at ε = {LEARNED_TAIL:g}: at least 0.5",
+                  judge_learned("found_sparsity", "wanted_sparsity"), exploratory=True),
     )  # fmt: skip
 
     def trials(self, scale: str) -> list[lab.Trial]:
@@ -98,7 +110,7 @@ class FourierTesters(lab.Study):
         targets = [
             Target(length, *one, seed, plan["free"], trials) for one in classes for seed in range(plan["functions"])
         ]
-        written = [Written(length, *one, seed, trials // 4) for one in classes for seed in range(plan["written"])]
+        written = [Written(length, *one, seed, trials) for one in classes for seed in range(plan["written"])]
         models = [plan["training"] | place for place in places(plan["learned"], degrees, plan["models"])]
         if plan["long"]:
             models += [plan["long"] | place for place in places((1,), degrees, plan["models"])]
