@@ -1,10 +1,11 @@
-"""The trace of the Hessian of the mean squared error where the model does not fit, with hardly any noise.
+"""The trace of the Hessian of the mean squared error where the model does not fit, by signs of all parameters at once.
 
     tr Hess L = 2 mean |grad f|^2 + 2 mean (f - y) tr Hess f                                            (002, Thm 17)
 
 The first part is exact, by one gradient per string. The second has residuals for its weights, and so it is small near
-an interpolator: Hutchinson's signs are spent on it alone, where they leave little noise. The Hessian of f is that of
-the piece the parameters are on: where a neuron flips it is not defined.
+an interpolator, but signs of all parameters at once leave a noise that is often as large as the change of the trace:
+`block_trace` leaves far less. The Hessian of f is that of the piece the parameters are on: where a neuron flips it is
+not defined.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def split_trace(
 ) -> SplitTrace:
     """The trace at the model as it stands, of a model with one output per string and no norms.
 
-    `torch.func` takes the gradients, which is why a model with layer norms is refused (see `hessian_products`).
+    `torch.func` takes the gradients: models with layer norms of PyTorch are refused (see `hessian_products`).
 
     >>> model = nn.Linear(2, 1, bias=False)
     >>> split_trace(model, np.array([[1.0, 0.0], [0.0, 2.0]]), np.zeros(2)).value
