@@ -56,7 +56,7 @@ def split_trace(
 ) -> SplitTrace:
     """The trace at the model as it stands, of a model with one output per string and no norms.
 
-    `torch.func` takes the gradients, which is why a model with PyTorch's layer norms is refused (see `hessian_products`).
+    `torch.func` takes the gradients: models with layer norms of PyTorch are refused (see `hessian_products`).
 
     >>> model = nn.Linear(2, 1, bias=False)
     >>> split_trace(model, np.array([[1.0, 0.0], [0.0, 2.0]]), np.zeros(2)).value
