@@ -1,11 +1,11 @@
-"""The trace of the Hessian of the mean squared error where the model does not fit, by signs of all parameters at once.
+"""The trace of the Hessian of the mean squared error where the model does not fit, parameter by parameter.
 
     tr Hess L = 2 mean |grad f|^2 + 2 mean (f - y) tr Hess f                                            (002, Thm 17)
 
-The first part is exact, by one gradient per string. The second has residuals for its weights, and so it is small near
-an interpolator, but signs of all parameters at once leave a noise that is often as large as the change of the trace:
-`block_trace` leaves far less. The Hessian of f is that of the piece the parameters are on: where a neuron flips it is
-not defined.
+The first part is exact, by one gradient per string. The second is what Hutchinson's signs are spent on, one parameter
+at a time: the trace has no terms between two parameters, so that signs of both at once would only add their noise. Each
+has some signs, and the rest go to the one that leaves the most error. The Hessian of f is that of the piece the
+parameters are on: where a neuron flips it is not defined.
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ from flipscope.basics.seeds import Seed, generators
 from flipscope.flips.engine import number_type, usual_inputs
 from flipscope.models.modes import eval_mode
 from flipscope.models.moving import Moving
-from flipscope.models.parameters import Choice, chosen
+from flipscope.models.parameters import Choice, chosen, differentiable
+from flipscope.models.transformer import LayerNorm
 from flipscope.probes.asking import Inputs, as_inputs
 
 _CELLS = 1 << 23  # gradients of so many numbers are held at once
+_AT_ONCE = 8  # signs that a parameter has before its error is looked at, and each time it has more
+_ENOUGH = 0.02  # of the change of the exact part: with so small an error no more signs are drawn
 
 
 @dataclass(frozen=True)
@@ -45,74 +48,6 @@ class SplitTrace:
         return self.gauss_newton + self.residual
 
 
-def split_trace(
-    model: nn.Module,
-    inputs: Inputs,
-    targets: Float64[np.ndarray, " string"],
-    *,
-    probes: int = 16,
-    parameters: Choice = None,
-    seed: Seed = 0,
-) -> SplitTrace:
-    """The trace at the model as it stands, of a model with one output per string and no norms.
-
-    `torch.func` takes the gradients: models with layer norms of PyTorch are refused (see `hessian_products`).
-
-    >>> model = nn.Linear(2, 1, bias=False)
-    >>> split_trace(model, np.array([[1.0, 0.0], [0.0, 2.0]]), np.zeros(2)).value
-    5.0
-    """
-    if any(isinstance(module, nn.LayerNorm) for module in model.modules()):
-        raise InputError("a split trace is of models without layer norms: take flipscope.curvature for this one")
-    moved = chosen(model, parameters)
-    (given,) = as_inputs(model, inputs)
-    wanted = torch.from_numpy(np.asarray(targets, np.float64)).to(next(iter(moved.values())))
-    if wanted.shape != (len(given),):
-        raise InputError(f"targets of shape {tuple(wanted.shape)} must be [{len(given)}], one for each string")
-    if usual_inputs(model) == "floats":
-        given = given.to(number_type(model))
-    (stream,) = generators(seed, 1)
-    with eval_mode(model), torch.enable_grad():
-        squares = _squared_gradients(model, moved, given)
-        outputs = model(given).reshape(-1)
-        weights = 2 * (outputs.detach() - wanted) / len(given)
-        draws = np.zeros(1)
-        if bool(weights.any()):
-            first = torch.autograd.grad((weights * outputs).sum(), list(moved.values()), create_graph=True)
-            draws = np.array([_bent(first, moved, stream) for _ in range(check_count("probes", probes, 2))])
-    error = float(draws.std(ddof=1)) / len(draws) ** 0.5 if len(draws) > 1 else 0.0
-    return SplitTrace(2 * float(squares.mean()), float(draws.mean()), error)
-
-
-def _squared_gradients(model: nn.Module, moved: Mapping[str, nn.Parameter], given: Tensor) -> Tensor:
-    """|grad f|^2 of each string, many strings at a time."""
-    at = {name: each.detach() for name, each in moved.items()}
-
-    def output(parameters: dict[str, Tensor], row: Tensor) -> Tensor:
-        found: Tensor = functional_call(model, parameters, (row[None],))
-        return found.sum()
-
-    each = vmap(grad(output), in_dims=(None, 0))
-    step = max(1, _CELLS // sum(one.numel() for one in at.values()))
-    found = [
-        torch.stack([one.flatten(1).square().sum(1) for one in each(at, rows).values()]).sum(0)
-        for rows in given.split(step)
-    ]
-    return torch.cat(found)
-
-
-def _bent(first: tuple[Tensor, ...], moved: Mapping[str, nn.Parameter], stream: np.random.Generator) -> float:
-    """v' H v for random signs v, H the Hessian whose gradient is `first`."""
-    signs = [
-        torch.from_numpy(stream.integers(0, 2, tuple(each.shape), np.int8)).to(each) * 2 - 1 for each in moved.values()
-    ]
-    along = torch.stack([(one * sign).sum() for one, sign in zip(first, signs, strict=True)]).sum()
-    if not along.requires_grad:  # the model is linear
-        return 0.0
-    second = torch.autograd.grad(along, list(moved.values()), retain_graph=True, allow_unused=True)
-    return float(sum((one * sign).sum() for one, sign in zip(second, signs, strict=True) if one is not None))
-
-
 @dataclass(frozen=True)
 class TraceChange:
     """The largest change of the trace over some draws of noise of one size, and what it is a change of."""
@@ -122,6 +57,35 @@ class TraceChange:
     change: float  # the largest |Tr(Theta + e) - Tr(Theta)|
     largest: float  # the largest Tr(Theta + e)
     error: float  # standard error of the signs, the largest of all draws
+
+
+def split_trace(
+    model: nn.Module,
+    inputs: Inputs,
+    targets: Float64[np.ndarray, " string"],
+    *,
+    probes: int = 16,
+    parameters: Choice = None,
+    seed: Seed = 0,
+) -> SplitTrace:
+    """The trace at the model as it stands, of a model with one output per string, by so many signs per parameter.
+
+    `torch.func` takes the gradients, which is why a model with layer norms, ours or PyTorch's, is refused.
+
+    >>> model = nn.Linear(2, 1, bias=False)
+    >>> split_trace(model, np.array([[1.0, 0.0], [0.0, 2.0]]), np.zeros(2)).value
+    5.0
+    """
+    given = _given(model, inputs)
+    (stream,) = generators(seed, 1)
+    with eval_mode(model):
+        _own_outputs(model, given)
+        wanted = torch.from_numpy(np.asarray(targets, np.float64))
+        if wanted.shape != (len(given),):
+            raise InputError(f"targets of shape {tuple(wanted.shape)} must be [{len(given)}], one for each string")
+        if not bool(wanted.isfinite().all()):
+            raise InputError("targets must be finite numbers: some are not")
+        return _split(model, chosen(model, parameters), given, wanted, probes, stream)
 
 
 def trace_changes(
@@ -149,19 +113,107 @@ def trace_changes(
         if not 0 < sigma < np.inf:
             raise InputError(f"sigma={sigma} must be a positive number")
     for_noise, for_signs = generators(seed, 2)
-    (given,) = as_inputs(model, inputs)
-    with eval_mode(model), torch.no_grad():
-        own = model(given).double().reshape(-1).numpy()
-    base = split_trace(model, given, own).value
+    given = _given(model, inputs)
+    moved = chosen(model, None)
     found = []
-    with Moving(chosen(model, None)) as moving:
-        noise = [torch.from_numpy(for_noise.normal(size=moving.count)) for _ in range(count)]
-        for sigma in sigmas:
-            traces = []
-            for each, stream in zip(noise, for_signs.spawn(count), strict=True):
-                moving.to(each, sigma)
-                traces.append(split_trace(model, given, own, probes=probes, seed=stream))
-            values = [each.value for each in traces]
-            worst = max(abs(value - base) for value in values)
-            found.append(TraceChange(sigma, base, worst, max(values), max(each.error for each in traces)))
+    with eval_mode(model):
+        own = _own_outputs(model, given)
+        base = _split(model, moved, given, own, probes, for_signs).value  # no residual, and so no sign is drawn
+        with Moving(moved) as moving:
+            noise = [torch.from_numpy(for_noise.normal(size=moving.count)) for _ in range(count)]
+            for sigma in sigmas:
+                traces = []
+                for each, stream in zip(noise, for_signs.spawn(count), strict=True):
+                    moving.to(each, sigma)
+                    traces.append(_split(model, moved, given, own, probes, stream, base))
+                values = [each.value for each in traces]
+                worst = max(abs(value - base) for value in values)
+                found.append(TraceChange(sigma, base, worst, max(values), max(each.error for each in traces)))
     return found
+
+
+def _given(model: nn.Module, inputs: Inputs) -> Tensor:
+    """The strings in the type that the model reads; InputError for a model with layer norms or several inputs."""
+    chosen(model, None)  # a module with numbers
+    if any(isinstance(module, nn.LayerNorm | LayerNorm) for module in model.modules()):
+        raise InputError("a split trace is of models without layer norms: take flipscope.curvature for this one")
+    parts = as_inputs(model, inputs)
+    if len(parts) != 1:
+        raise InputError(f"a split trace is of models with one input, and {len(parts)} were given")
+    return parts[0].to(number_type(model)) if usual_inputs(model) == "floats" else parts[0]
+
+
+def _own_outputs(model: nn.Module, given: Tensor) -> Tensor:
+    """The model's outputs, in float64; InputError unless they are one finite number per string."""
+    with torch.no_grad():
+        outputs = model(given)
+    if not isinstance(outputs, Tensor) or outputs.numel() != len(given):
+        raise InputError("the model must give one number per string for a split trace")
+    if not bool(outputs.isfinite().all()):
+        raise InputError("the model gives NaN or infinite outputs on these strings: check the weights and the inputs")
+    return outputs.double().reshape(-1)
+
+
+def _split(
+    model: nn.Module,
+    moved: Mapping[str, nn.Parameter],
+    given: Tensor,
+    wanted: Tensor,
+    probes: int,
+    stream: np.random.Generator,
+    base: float | None = None,
+) -> SplitTrace:
+    """Both parts; with a trace to compare with (`base`) only as many signs as the change takes."""
+    check_count("probes", probes, 2)
+    with torch.enable_grad(), differentiable(list(moved.values())):
+        exact = 2 * float(_squared_gradients(model, moved, given).double().mean())
+        outputs = model(given).reshape(-1)
+        weights = 2 * (outputs.detach() - wanted.to(outputs)) / len(given)
+        if not bool(weights.any()):
+            return SplitTrace(exact, 0.0, 0.0)
+        first = torch.autograd.grad(
+            (weights * outputs).sum(), list(moved.values()), create_graph=True, allow_unused=True
+        )
+        enough = 0.0 if base is None else _ENOUGH * abs(exact - base)
+        residual, error = _residual(list(zip(moved.values(), first, strict=True)), probes, enough, stream)
+    return SplitTrace(exact, residual, error)
+
+
+def _squared_gradients(model: nn.Module, moved: Mapping[str, nn.Parameter], given: Tensor) -> Tensor:
+    """|grad f|^2 of each string, many strings at a time."""
+    at = {name: each.detach() for name, each in moved.items()}
+
+    def output(parameters: dict[str, Tensor], row: Tensor) -> Tensor:
+        found: Tensor = functional_call(model, parameters, (row[None],))
+        return found.sum()
+
+    each = vmap(grad(output), in_dims=(None, 0))
+    step = max(1, _CELLS // sum(one.numel() for one in at.values()))
+    found = [
+        torch.stack([one.flatten(1).square().sum(1) for one in each(at, rows).values()]).sum(0)
+        for rows in given.split(step)
+    ]
+    return torch.cat(found)
+
+
+def _residual(
+    blocks: list[tuple[nn.Parameter, Tensor | None]], probes: int, enough: float, stream: np.random.Generator
+) -> tuple[float, float]:
+    """The sum of the blocks' traces and its standard error: signs go where most of the error is."""
+    bent = [(each, one) for each, one in blocks if one is not None and one.requires_grad]
+    left, step = probes * len(bent), min(_AT_ONCE, probes)
+    draws: list[list[float]] = [[] for _ in bent]
+    errors = np.full(len(bent), np.inf)
+    while left > 0 and float(np.sqrt((errors**2).sum())) > enough:
+        place = int(errors.argmax())
+        draws[place] += [_bend(*bent[place], stream) for _ in range(step)]
+        errors[place] = np.std(draws[place], ddof=1) / len(draws[place]) ** 0.5
+        left -= step
+    return float(sum(np.mean(each) for each in draws)), float(np.sqrt((errors**2).sum()))
+
+
+def _bend(parameter: nn.Parameter, first: Tensor, stream: np.random.Generator) -> float:
+    """v' H v for random signs v of one parameter, H the Hessian whose gradient is `first`."""
+    signs = torch.from_numpy(stream.integers(0, 2, tuple(parameter.shape), np.int8)).to(parameter) * 2 - 1
+    (second,) = torch.autograd.grad((first * signs).sum(), [parameter], retain_graph=True, allow_unused=True)
+    return 0.0 if second is None else float((second * signs).sum())

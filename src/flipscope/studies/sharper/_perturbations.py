@@ -23,8 +23,8 @@ from flipscope.models.fourier_network import FourierNetwork
 from flipscope.models.moving import Moving
 from flipscope.models.parameters import chosen
 from flipscope.probes.asking import asked
-from flipscope.probes.block_trace import block_changes
 from flipscope.probes.landscape import landscape
+from flipscope.probes.perturbed_trace import trace_changes
 
 Noise = Literal["std", "variance"]  # what the paper's text, and what its code takes a value of the mesh for
 NOISE: dict[Noise, str] = {"std": "a standard deviation", "variance": "a variance"}
@@ -83,7 +83,7 @@ def changes(trial: Perturbed) -> dict[str, Any]:
     """The trace without noise, and at each size of it: its change, the largest trace, what signs leave open."""
     network, strings, stream = _drawn(trial)
     sigmas = tuple(each if trial.noise == "std" else math.sqrt(each) for each in trial.mesh)
-    found = block_changes(network, strings, sigmas, draws=trial.draws, probes=trial.probes, seed=stream)
+    found = trace_changes(network, strings, sigmas, draws=trial.draws, probes=trial.probes, seed=stream)
     return {
         "base": found[0].base,
         "sigma": list(sigmas),
