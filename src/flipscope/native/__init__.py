@@ -4,6 +4,7 @@ tables, walsh, certificates      of truth tables, for `cube`
 simd, span                       vectors of 8 or 16 numbers, and the width that the processor prefers
 lanes, first_lanes               of narrow models: one flip per lane
 wide, rectified                  of the others: attention, norms, units that are on
+attention                        softmax attention and its derivatives, for training
 small_models, phrases            random recognisers of few bits and what they compute; phrases of Lempel and Ziv
 """
 

@@ -116,6 +116,18 @@ def one_token(_typing: Any, span: Any) -> Any:
     return span.of(1)(span), _nothing
 
 
+def _of(rows: int) -> Any:
+    """A span as wide, for so many vectors."""
+
+    def typed(_typing: Any, span: Any) -> Any:
+        return span.of(rows)(span), _nothing
+
+    return intrinsic(typed)
+
+
+two_vectors, three_vectors, four_vectors = _of(2), _of(3), _of(4)
+
+
 @intrinsic  # type: ignore[untyped-decorator]
 def block_rows(_typing: Any, span: Any) -> Any:
     """A span as wide, for the vectors of a block of BLOCK rows."""
@@ -388,7 +400,7 @@ def _add_products(spreading: bool, of_each_row: bool) -> Any:
                 return _joined(builder, kind, sums)
             rows = [left.load(left.place(at, (step, row)), kind.lanes) for row in range(kind.rows)]
             for column in range(kind.columns):  # column by column, for the same reason
-                place = right.place(begin, (one if spreading else by, column))
+                place = right.place(begin, (by, column))
                 factor = right.spread(place, kind.lanes) if spreading else right.load(place, kind.lanes)
                 for k in range(column, kind.count, kind.columns):
                     sums[k] = _call(builder, "fmuladd", kind.lanes, factor, rows[k // kind.columns], sums[k])
@@ -401,10 +413,10 @@ def _add_products(spreading: bool, of_each_row: bool) -> Any:
 
 
 # A tile, and added to its row r and column c the product of two factors. One are the numbers of x from
-# ``at + r * step`` on. The other are the numbers of y from ``begin + c * by`` on; or the number at ``begin + c`` in
-# every lane; or that at ``begin + r * by + c``.
+# ``at + r * step`` on. The other are the numbers of y from ``begin + c * by`` on; or the one number there, in every
+# lane; or that at ``begin + r * by + c``.
 add_loaded: Any = _add_products(spreading=False, of_each_row=False)
-_add_spread: Any = _add_products(spreading=True, of_each_row=False)
+add_spread_by: Any = _add_products(spreading=True, of_each_row=False)
 add_each: Any = _add_products(spreading=True, of_each_row=True)
 
 
@@ -430,8 +442,8 @@ def loaded_products(_typing: Any, span: Any, x: Any, _at: Any, _step: Any, y: An
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
 def add_spread(sums: Any, x: Any, at: Any, step: Any, y: Any, begin: Any) -> Any:
-    """The second of these."""
-    return _add_spread(sums, x, at, step, y, begin, 0)
+    """The second of these, of numbers that stand together."""
+    return add_spread_by(sums, x, at, step, y, begin, 1)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -466,16 +478,22 @@ def columns_of(_typing: Any, kind: Any) -> Any:
     return types.UniTuple(column, kind.columns)(kind), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def times_column(_typing: Any, kind: Any, column: Any) -> Any:
-    """A tile whose every column is multiplied by this one."""
+def _with_column(one: Callable[..., Any]) -> Any:
+    """A tile that has every column changed by the same other one: ``one`` of a builder and two vectors."""
 
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        factors = _vectors(builder, column, arguments[1])
-        vectors = enumerate(_vectors(builder, kind, arguments[0]))
-        return _joined(builder, kind, [builder.fmul(vector, factors[k // kind.columns]) for k, vector in vectors])
+    def typed(_typing: Any, kind: Any, column: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            others = _vectors(builder, column, arguments[1])
+            vectors = enumerate(_vectors(builder, kind, arguments[0]))
+            return _joined(builder, kind, [one(builder, vector, others[k // kind.columns]) for k, vector in vectors])
 
-    return kind(kind, column), generate
+        return kind(kind, column), generate
+
+    return intrinsic(typed)
+
+
+times_column: Any = _with_column(lambda builder, a, b: builder.fmul(a, b))
+less_column: Any = _with_column(lambda builder, a, b: builder.fsub(a, b))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
