@@ -11,3 +11,5 @@ small_models, phrases            random recognisers of few bits and what they co
 # Raised when the numbers of the compiled loops or of the engine of flips change, which tests/flips/test_golden.py sees:
 # results that rest on them are then measured again.
 REVISION = 1
+# The same of attention in trainings: trained weights rest on its roundings.
+ATTENTION_REVISION = 1
