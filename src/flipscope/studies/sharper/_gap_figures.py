@@ -18,7 +18,7 @@ def _by_class(table: lab.Rows, title: str, suffix: str) -> lab.Figure | None:
     """Fig 1: the bound and the gap by degree, a colour for each sparsity."""
     if not table:
         return None
-    bounded, measured = [], []
+    bounded, measured, middle = [], [], (len(table.values("sparsity")) - 1) / 2
     for colour, (sparsity, rows) in enumerate(table.by("sparsity")):
         name = f"sparsity {sparsity}"
         if semi := rows.having("semi"):
@@ -26,7 +26,7 @@ def _by_class(table: lab.Rows, title: str, suffix: str) -> lab.Figure | None:
         bounded.append(
             lab.line(rows, "degree", "truncated", f"{name}, without P", "mean", band=False, colour=colour, dashed=True)
         )
-        measured += _gaps(rows, name, colour, APART * (colour - 1.5))
+        measured += _gaps(rows, name, colour, APART * (colour - middle))
     length, samples = table[0]["length"], table[0]["samples"]
     rules = [lab.Rule(LEVEL, "vacuous above"), lab.Rule(CONSTANT, "loss of the best constant")]
     panels = [
