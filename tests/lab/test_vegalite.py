@@ -91,6 +91,12 @@ def test_the_scale_of_values_is_written_as_the_axes_are() -> None:
     assert "6000" in texts(figure(panel(valued, value_label="steps")))
 
 
+def test_the_scale_of_values_ends_at_round_numbers() -> None:
+    valued = Series("s", [1, 2], [1, 2], "cells", values=[5.769e-9, 0.997547])
+    shown = {text for text in ("5.769", "0.997547", ">0.5<", ">1<") if text in texts(figure(panel(valued)))}
+    assert shown == {">0.5<", ">1<"}
+
+
 def test_a_bar_among_thousands_is_still_seen() -> None:
     values = [None] * 5000
     values[7] = 1.0

@@ -322,7 +322,9 @@ def _datum(value: float) -> Spec:
 
 def _values(axes: Axes) -> Spec:
     """The scale of colours for values."""
-    scale = {"scheme": "viridis", "type": "log" if axes.panel.value_log else "linear"}
+    scale: Spec = {"scheme": "viridis", "type": "log" if axes.panel.value_log else "linear"}
+    if not axes.panel.value_log:
+        scale["nice"] = True  # else its ends have as many digits as the data
     legend = {
         "title": _lines(axes.panel.value_label, LABEL_CHARACTERS),
         "orient": "right",
