@@ -1,7 +1,7 @@
 """Softmax attention by compiled loops, once differentiable: PyTorch's numbers up to rounding, in less time.
 
-PyTorch's own fused kernel spends half of its time on turning small blocks around. It is taken all the same for masks,
-other precisions, other devices, and strings so long that the loops' rooms would outgrow the caches.
+PyTorch's own fused kernel is taken all the same for masks, other precisions, other devices, and strings longer than those
+that were measured (`benchmarks/training.py` has them of 100 bits).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from flipscope.native import attention as loops
 from flipscope.native.compiled import in_parallel
 from flipscope.native.span import preferred
 
-_LONGEST = 1_024  # tokens
+_LONGEST = 1_024  # tokens; a room of logits then has eight megabytes
 
 
 def applies(query: Tensor, visible: Tensor | None) -> bool:
