@@ -1,7 +1,7 @@
 """Softmax attention by compiled loops, once differentiable: PyTorch's numbers up to rounding, in less time.
 
-PyTorch's own fused kernel is taken all the same for masks, other precisions, other devices, and strings longer than those
-that were measured (`benchmarks/training.py` has them of 100 bits).
+PyTorch's own fused kernel is taken all the same for masks, other precisions, other devices, and strings longer than
+were measured.
 """
 
 from __future__ import annotations
