@@ -73,13 +73,13 @@ def main() -> None:
 
     tenth = asked[: VALIDATION // 10]
     for forward in (model, every_position):
-        difference = validate(model, forward, tenth, 64) - validate(model, quick, tenth, 2_048)
+        difference = validate(model, forward, tenth, 64) - validate(model, quick, tenth, VALIDATION)
         assert float(difference.abs().max()) < 1e-4
     sides = {
         "plain": lambda: validate(model, every_position, tenth, 64),
         "trimmed": lambda: validate(model, model, asked, 64),
         "trimmed, all at once": lambda: validate(model, model, asked, VALIDATION),
-        "ours": lambda: validate(model, quick, asked, 2_048),
+        "ours": lambda: validate(model, quick, asked, VALIDATION),
     }
     seconds = medians(sides, repeats)
     tell("validation", seconds | {"plain": 10 * seconds["plain"]})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lab.example_studies import environment
@@ -27,7 +29,7 @@ from flipscope.lab.store.store import Store
 from flipscope.training import artefact, checkpoints
 from flipscope.training.batches import fingerprint
 from flipscope.training.checkpoints import Keeper
-from flipscope.training.recipe import Trained
+from flipscope.training.recipe import Recipe, Trained
 
 STEPS = 40
 
@@ -120,6 +122,19 @@ def test_other_recipes_and_other_code_are_other_models(
     [model], trouble = listed(folder)
     assert not model.current
     assert not trouble
+
+
+def test_other_masks_of_dropout_are_other_models(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one layer with dropout, whose masks are drawn apart; all others are kept."""
+    wanted = [recipe(), *(_with(dropout=0.1, layers=layers) for layers in (1, 2))]
+    before = [Models(folder).path(each) for each in wanted]
+    monkeypatch.setattr(artefacts, "MASKS_REVISION", -1)
+    after = [Models(folder).path(each) for each in wanted]
+    assert [one != other for one, other in zip(before, after, strict=True)] == [False, True, False]
+
+
+def _with(**changes: Any) -> Recipe:
+    return dataclasses.replace(recipe(), model=dataclasses.replace(recipe().model, **changes))
 
 
 def test_training_reaches_its_loop_and_its_data() -> None:

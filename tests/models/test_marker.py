@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -13,10 +14,12 @@ from torch import Tensor, nn
 
 from flipscope.basics.errors import InputError
 from flipscope.models import Transformer, TransformerConfig, encoder, mingpt, recognizer
-from flipscope.models import marker as marker_module
-from flipscope.models.marker import MarkerLogits, dropout_mask, reads_marker
+from flipscope.models.marker import MarkerLogits, linear, noisy, reads_marker
+from flipscope.models.marker.noisy import kept_by_dropout
 from flipscope.models.modes import first_derivatives
 from flipscope.models.readout import logits_for
+from flipscope.native.products import LINE
+from flipscope.native.span import TOKENS, VARIABLE
 
 GPT = mingpt(7, width=16, heads=4, dropout=0.2)
 CONFIGS = {
@@ -60,6 +63,18 @@ def assert_same(model: Transformer, ours: Tensor, theirs: Tensor) -> None:
         torch.testing.assert_close(gradient, expected[name], rtol=1e-7, atol=1e-9, msg=name)
 
 
+@pytest.fixture(params=TOKENS)
+def lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setenv(VARIABLE, str(request.param))
+    return int(request.param)
+
+
+def assert_close_in_single_precision(ours: Tensor, theirs: Tensor, what: str, tolerance: float = 1e-5) -> None:
+    assert ours.dtype == torch.float32
+    reach = max(1.0, float(theirs.detach().abs().max()))
+    torch.testing.assert_close(ours.double(), theirs, rtol=0, atol=tolerance * reach, msg=what)
+
+
 @pytest.mark.parametrize("name", [*CONFIGS, *OTHERS])
 def test_logits_and_gradients_in_evaluation(name: str) -> None:
     model, bits = build({**CONFIGS, **OTHERS}[name])
@@ -87,48 +102,138 @@ class Masks:
         return x * self.drawn[-1]
 
     def again(self, x: Tensor, p: float, training: bool, _inplace: bool = False) -> Tensor:
-        return x * self.drawn.pop(0).reshape(x.shape) if training else x
+        return x * self.drawn.pop(0).reshape(x.shape).to(x) if training else x
 
-    def mask(self, shape: tuple[int, ...], _rate: float, _like: Tensor) -> Tensor:
-        return self.drawn.pop(0).reshape(shape)
+    def kept(self, size: int, _rate: float) -> Any:
+        """The next mask as `kept_by_dropout` gives it: coordinates before positions, and a line more."""
+        mask = self.drawn.pop(0) != 0
+        if mask.ndim == 3:  # of embeddings [string, position, width]; that of weights has heads and queries too
+            mask = mask.transpose(1, 2)
+        assert mask.numel() + LINE == size
+        return np.concatenate([mask.flatten().numpy(), np.ones(LINE, bool)]).view(np.uint8)
+
+
+def with_the_same_masks(model: Transformer, bits: Tensor, monkeypatch: pytest.MonkeyPatch) -> tuple[Tensor, Tensor]:
+    """The logits of the model in float64, and ours in float32 by a copy of it, whose gradients are kept."""
+    model.train()
+    masks, seen = Masks(), []
+    with monkeypatch.context() as patched:
+        patched.setattr(nn.functional, "dropout", masks.record)
+        theirs = model(bits)
+        assert len(masks.drawn) == 4 - (model.config.mlp_count == 0) + (model.config.head == "tanh")
+        patched.setattr(nn.functional, "dropout", masks.again)
+        patched.setattr(noisy, "kept_by_dropout", masks.kept)
+        patched.setattr(Transformer, "forward", lambda *_: seen.append(1))  # it must not be called
+        single = copy.deepcopy(model).float()
+        with first_derivatives():
+            ours = MarkerLogits(single)(bits)
+        assert not masks.drawn
+        assert not seen
+        expected, found = gradients(model, theirs), gradients(single, ours)
+    assert any(gradient.abs().max() > 1e-3 for gradient in expected.values())
+    assert_close_in_single_precision(ours, theirs, "logits")
+    for name, gradient in found.items():
+        assert_close_in_single_precision(gradient, expected[name], name)
+    return ours, theirs
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_with_the_same_masks_of_dropout_training_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_the_same_masks_of_dropout_training_is_the_same(
+    name: str, lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, bits = build(CONFIGS[name])
-    model.train()
-    masks, seen = Masks(), []
-    monkeypatch.setattr(nn.functional, "dropout", masks.record)
-    theirs = model(bits)
-    assert len(masks.drawn) == 4 - (model.config.mlp_count == 0) + (model.config.head == "tanh")
-    monkeypatch.setattr(nn.functional, "dropout", masks.again)
-    monkeypatch.setattr(marker_module, "dropout_mask", masks.mask)
-    monkeypatch.setattr(Transformer, "forward", lambda *_: seen.append(1))  # it must not be called
-    with first_derivatives():
-        ours = MarkerLogits(model)(bits)
-    assert not masks.drawn
-    assert not seen
-    assert_same(model, ours, theirs)
+    _, theirs = with_the_same_masks(model, bits, monkeypatch)
+    assert len(set(theirs.flatten().tolist())) > 1
+
+
+@pytest.mark.parametrize("length", [1, 6, 14, 15, 16, 31, 63, 90])  # with the marker whole vectors, one more, one less
+@pytest.mark.parametrize(("width", "heads"), [(3, 1), (12, 3), (15, 5), (20, 1), (64, 16)])
+def test_every_length_and_width(
+    length: int, width: int, heads: int, lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = Transformer(mingpt(length, width=width, heads=heads, dropout=0.3), seed=2, dtype=torch.float64)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.2 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)).double()
+    bits = torch.randint(0, 2, (40, length), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    with_the_same_masks(model, bits, monkeypatch)  # 40 strings are two parts of derivatives
+    model.float().eval()
+    with torch.no_grad():
+        assert_close_in_single_precision(MarkerLogits(model)(bits), copy.deepcopy(model).double()(bits), "logits")
+
+
+def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _ = build(GPT)
+    model.float().train()
+    bits = torch.randint(0, 2, (150, 7), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    found = []
+    for threads in (1, 2):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        monkeypatch.setattr("flipscope.native.compiled.cores", lambda: 2)
+        monkeypatch.setattr("flipscope.native.compiled.config.NUMBA_NUM_THREADS", 2)
+        torch.manual_seed(0)
+        with first_derivatives():
+            logits = MarkerLogits(model)(bits)
+        with torch.no_grad():
+            asked = MarkerLogits(model.eval())(bits)
+        model.train()
+        found.append([logits, asked, *gradients(model, logits).values()])
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+def test_what_is_not_a_number_is_seen(lanes: int) -> None:
+    for bad in (torch.nan, torch.inf):
+        model, bits = build(GPT)
+        with torch.no_grad():
+            model.float().embedding.position.weight[2, 3] = bad
+        with first_derivatives():
+            assert not MarkerLogits(model.train())(bits).isfinite().any()
+        with torch.no_grad():
+            assert not MarkerLogits(model.eval())(bits).isfinite().any()
+
+
+def test_strings_are_computed_in_parts_without_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, bits = build(GPT)
+    quick = MarkerLogits(model.float().eval())
+    with torch.no_grad():
+        at_once = quick(bits)
+        monkeypatch.setattr("flipscope.models.marker._ROWS", 4)
+        torch.testing.assert_close(quick(bits), at_once, rtol=1e-5, atol=1e-6)
+        assert quick(bits[:0]).shape == model(bits[:0]).shape
+
+
+def test_both_ways_without_dropout_are_the_same(lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _ = build(mingpt(21, width=24, heads=3))
+    model.float().eval()
+    bits = torch.randint(0, 2, (77, 21), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    calls = []
+    with torch.no_grad():
+        monkeypatch.setattr(linear, "on_cores", lambda work, size: (calls.append(size), work(0, size)))
+        compiled = MarkerLogits(model)(bits)
+    assert calls == [77]
+    product = MarkerLogits(model)(bits)
+    assert calls == [77]
+    torch.testing.assert_close(compiled, product, rtol=1e-5, atol=1e-5)
 
 
 def test_the_law_of_the_masks() -> None:
     torch.manual_seed(0)
-    for rate in (0.1, 0.25, 0.5, 0.003):
-        masks = dropout_mask((400_000,), rate, torch.zeros(1))
-        assert set(masks.tolist()) == {0.0, float(np.float32(1 / (1 - rate)))}
-        zeros = int((masks == 0).sum())
-        assert stats.binomtest(zeros, 400_000, rate).pvalue > 1e-4
+    for rate in (0.1, 0.25, 0.5, 0.003, 0.998):
+        kept = kept_by_dropout(400_000, rate)
+        assert set(kept.tolist()) == {0, 1}
+        assert stats.binomtest(int((kept == 0).sum()), 400_000, rate).pvalue > 1e-4
     # Neighbours are independent: of a pair both are dropped with the square of the rate.
-    pairs = (dropout_mask((200_000, 2), 0.3, torch.zeros(1)) == 0).all(dim=1).sum()
+    pairs = (kept_by_dropout(400_000, 0.3).reshape(-1, 2) == 0).all(axis=1).sum()
     assert stats.binomtest(int(pairs), 200_000, 0.09).pvalue > 1e-4
     # A byte alone cannot say 0.1: 25 and 26 of its 256 values are on either side of it.
-    many = int((dropout_mask((4_000_000,), 0.1, torch.zeros(1)) == 0).sum())
+    many = int((kept_by_dropout(4_000_000, 0.1) == 0).sum())
     assert abs(many / 4e6 - 0.1) < 6e-4 < min(0.1 - 25 / 256, 26 / 256 - 0.1)
+    assert not np.array_equal(kept_by_dropout(100, 0.5), kept_by_dropout(100, 0.5))
 
 
 def test_dropout_is_at_work_in_training_only() -> None:
     model, bits = build(GPT)
-    quick = MarkerLogits(model.train())
+    quick = MarkerLogits(model.float().train())
     with first_derivatives():
         torch.manual_seed(3)
         first, second = quick(bits), quick(bits)
@@ -141,7 +246,7 @@ def test_dropout_is_at_work_in_training_only() -> None:
 
 def test_the_mean_over_masks_is_that_of_the_model() -> None:
     model, bits = build(GPT)
-    model.train()
+    model.float().train()
     torch.manual_seed(0)
     with torch.no_grad(), first_derivatives():
         many = bits[:1].expand(20_000, -1)
@@ -151,11 +256,15 @@ def test_the_mean_over_masks_is_that_of_the_model() -> None:
 
 @pytest.mark.parametrize("name", ["post", "once, heads summed", "eps 0"])
 def test_in_training_with_dropout_other_blocks_are_called(name: str) -> None:
-    _is_the_model(build(OTHERS[name])[0], first_derivatives)
+    _is_the_model(build(OTHERS[name])[0].float(), first_derivatives)
+
+
+def test_in_training_with_dropout_double_precision_is_the_model() -> None:
+    _is_the_model(build(GPT)[0], first_derivatives)
 
 
 def test_what_is_differentiated_twice_is_the_model() -> None:
-    _is_the_model(build(GPT)[0], contextlib.nullcontext)
+    _is_the_model(build(GPT)[0].float(), contextlib.nullcontext)
 
 
 def _is_the_model(model: Transformer, context: Callable[[], Any]) -> None:

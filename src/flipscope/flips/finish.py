@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -12,7 +11,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from flipscope.models.transformer import Block, LayerNorm
-from flipscope.native.compiled import in_parallel
 from flipscope.native.wide import add_and_normalise, rectify
 
 PART_ROWS = 1600  # rows of a matrix product: enough for its full speed, few enough for the cache
@@ -30,14 +28,6 @@ class Workspace:
         if name not in self._kept or self._kept[name].numel() < size:
             self._kept[name] = torch.empty(size, dtype=torch.float32)
         return self._kept[name][:size].view(shape)
-
-
-def on_cores(work: Callable[[int, int], None], size: int) -> None:
-    """Call work(first, last) on pieces of range(size), on as many cores as PyTorch may use."""
-    if torch.get_num_threads() == 1:
-        work(0, size)
-    else:
-        in_parallel(work, size, 1)
 
 
 class Finish:

@@ -16,8 +16,9 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
-from flipscope.flips.finish import Finish, Workspace, affine, on_cores
+from flipscope.flips.finish import Finish, Workspace, affine
 from flipscope.flips.first_layer import Tables
+from flipscope.models.threads import on_cores
 from flipscope.models.transformer import Block, LayerNorm, Transformer
 from flipscope.native.first_lanes import first_layer, first_shares, own_numbers, own_shares, take_rows
 from flipscope.native.lanes import last_layer, middle_layer

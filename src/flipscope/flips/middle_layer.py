@@ -9,9 +9,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from flipscope.flips.deltas import dense_layer
-from flipscope.flips.finish import PART_ROWS, Finish, Workspace, on_cores
+from flipscope.flips.finish import PART_ROWS, Finish, Workspace
 from flipscope.flips.first_layer import seen_by_attention
 from flipscope.flips.rectified import Rectified
+from flipscope.models.threads import on_cores
 from flipscope.models.transformer import Block
 from flipscope.native.simd import BLOCK, LOG2_E
 from flipscope.native.span import Span, preferred

@@ -14,7 +14,8 @@ import torch
 from jaxtyping import Float, Float32, Int64
 from torch import Tensor
 
-from flipscope.flips.finish import Finish, Workspace, affine, on_cores
+from flipscope.flips.finish import Finish, Workspace, affine
+from flipscope.models.threads import on_cores
 from flipscope.models.transformer import Block
 from flipscope.native.rectified import (
     active_units,

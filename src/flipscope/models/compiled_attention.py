@@ -6,7 +6,7 @@ were measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from flipscope.models.modes import differentiated_once
+from flipscope.models.threads import on_cores
 from flipscope.native import attention as loops
-from flipscope.native.compiled import in_parallel
 from flipscope.native.span import preferred
 
 _LONGEST = 1_024  # tokens; a room of logits then has eight megabytes
@@ -50,7 +50,7 @@ class _Attention(torch.autograd.Function):
         sizes = [tokens, heads, inner // heads, np.float32(scale)]
         given = [preferred(), *_flat(query, key, value), *sizes]
         results = [each.numpy().reshape(-1) for each in (out, ends)]
-        _by_string(loops.forward, given, results, strings)
+        on_cores(functools.partial(loops.forward, *given, *results), strings)
         ctx.save_for_backward(query, key, value, ends)
         ctx.sizes = sizes
         return out
@@ -62,20 +62,8 @@ class _Attention(torch.autograd.Function):
         given = [preferred(), *_flat(query, key, value), slope.contiguous().numpy().reshape(-1), *ctx.sizes]
         slopes = [torch.empty(query.shape) for _ in range(3)]
         results = [each.numpy().reshape(-1) for each in (ends, *slopes)]
-        _by_string(loops.backward, given, results, len(query))
+        on_cores(functools.partial(loops.backward, *given, *results), len(query))
         return *slopes, None, None
-
-
-def _by_string(loop: Callable[..., None], given: list[Any], results: list[Any], strings: int) -> None:
-    """All strings, on as many threads as PyTorch may use."""
-
-    def work(first: int, last: int) -> None:
-        loop(*given, first, last, *results)
-
-    if torch.get_num_threads() == 1:
-        work(0, strings)
-    else:
-        in_parallel(work, strings, 1)
 
 
 def _flat(*given: Float[Tensor, "string token inner"]) -> list[Any]:

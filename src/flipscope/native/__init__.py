@@ -5,6 +5,8 @@ simd, span                       vectors of 8 or 16 numbers, and the width that 
 lanes, first_lanes               of narrow models: one flip per lane
 wide, rectified                  of the others: attention, norms, units that are on
 attention                        softmax attention and its derivatives, for training
+noisy_marker, bit_sums           attention at a marker: with dropout and its derivatives; without, of very many strings
+products, random_words           what several of these share: products of matrices in the cache, and random words
 small_models, phrases            random recognisers of few bits and what they compute; phrases of Lempel and Ziv
 """
 
@@ -13,3 +15,5 @@ small_models, phrases            random recognisers of few bits and what they co
 REVISION = 1
 # The same of attention in trainings: trained weights rest on its roundings.
 ATTENTION_REVISION = 1
+# The same of masks of dropout: models that were trained with those of `models.marker.noisy` rest on them.
+MASKS_REVISION = 2

@@ -152,6 +152,20 @@ def load(_typing: Any, span: Any, array: Any, _at: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def load_bytes(_typing: Any, span: Any, array: Any, _at: Any) -> Any:
+    """The numbers of as many bytes, from an index on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source = _Array(context, builder, signature.args[1], arguments[1])
+        kind = ir.VectorType(ir.IntType(8), span.lanes)
+        found = builder.load(builder.bitcast(source.place(arguments[2]), kind.as_pointer()))
+        found.align = 1
+        return builder.uitofp(found, _floats(span.lanes))
+
+    return Vector(span.lanes)(span, array, int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def store(_typing: Any, array: Any, _at: Any, value: Any) -> Any:
     """Write the numbers of a vector from an index on."""
 
@@ -207,6 +221,10 @@ def _call(builder: Any, name: str, lanes: int, *arguments: Any) -> Any:
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v{lanes}f32"), arguments)
 
 
+def _is_nonzero(builder: Any, lanes: int, a: Any) -> Any:
+    return builder.fcmp_unordered("!=", a, ir.Constant(_floats(lanes), [0.0] * lanes))
+
+
 def _times_power_of_one(builder: Any, lanes: int, a: Any, shifted: Any) -> Any:
     a, n = (builder.bitcast(argument, _integers(lanes)) for argument in (a, shifted))
     shift = ir.Constant(_integers(lanes), [23] * lanes)
@@ -223,8 +241,31 @@ square_root: Any = _each(1, lambda builder, lanes, a: _call(builder, "sqrt", lan
 # a where a > b, or a < b, else b: also where one of them is NaN.
 larger: Any = _each(2, lambda builder, _lanes, a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b))
 smaller: Any = _each(2, lambda builder, _lanes, a, b: builder.select(builder.fcmp_ordered("<", a, b), a, b))
+# b where a is not 0, else c.
+chosen: Any = _each(3, lambda builder, lanes, a, b, c: builder.select(_is_nonzero(builder, lanes, a), b, c))
 # a * 2^n from 1.5 * 2^23 + n, whose lowest bits are n: added to the exponent of a, which must have room.
 _times_power: Any = _each(2, _times_power_of_one)
+
+
+def _across(one: Callable[..., Any]) -> Any:
+    """What is left of a vector's numbers: ``one`` of a builder and its halves, of which halves are taken again."""
+
+    def typed(_typing: Any, kind: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            found, lanes = arguments[0], kind.lanes
+            while lanes > 1:
+                lanes //= 2
+                places = (ir.Constant(_integers(lanes), list(range(at, at + lanes))) for at in (0, lanes))
+                found = one(builder, *(builder.shuffle_vector(found, found, half) for half in places))
+            return builder.extract_element(found, ir.Constant(ir.IntType(32), 0))
+
+        return float32(kind), generate
+
+    return intrinsic(typed)
+
+
+sum_across: Any = _across(lambda builder, a, b: builder.fadd(a, b))
+largest_across: Any = _across(lambda builder, a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b))
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
@@ -247,9 +288,8 @@ def any_nonzero(_typing: Any, kind: Any) -> Any:
     """1 if some lane is not zero (NaN is not), else 0."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        zero = ir.Constant(_floats(kind.lanes), [0.0] * kind.lanes)
         vectors = _vectors(builder, kind, arguments[0])
-        return _any(builder, kind.lanes, [builder.fcmp_unordered("!=", vector, zero) for vector in vectors])
+        return _any(builder, kind.lanes, [_is_nonzero(builder, kind.lanes, vector) for vector in vectors])
 
     return int64(kind), generate
 

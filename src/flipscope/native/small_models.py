@@ -1,8 +1,7 @@
 """Truth tables of very many recognisers of few bits (Eqs 7-14), in float64, one random recogniser per lane.
 
-A recogniser is made from its number: parameter p of draw i is output i M + p of SplitMix64 (Steele, Lea and Flood,
-2014) started at the seed, M being the number of parameters. So a draw does not depend on where a block of draws begins
-or on who computes it. Parameters stand in the order key, query, value (each head by head, row by row), W1, phi1, W2,
+A recogniser is made from its number: parameter p of draw i is random word i M + p (`random_words`), M being the number
+of parameters. Parameters stand in the order key, query, value (each head by head, row by row), W1, phi1, W2,
 phi2 for each layer, then w and omega.
 
 In the first layer a position holds one of two vectors, or EOS, so that queries, keys, values and exponentials are
@@ -18,6 +17,7 @@ import numpy as np
 from numba import float64, int64, types, uint64, void
 
 from flipscope.native.compiled import compiled
+from flipscope.native.random_words import word
 
 LANES = 32  # recognisers side by side: eight registers of four numbers, and their activations stay in the cache
 # A variance below this (at eps = 0), or softmax weights that all but vanish, lose digits: such a draw is given up.
@@ -25,8 +25,6 @@ SMALLEST_VARIANCE, SMALLEST_SUM = 1e-20, 1e-250
 
 _LINES = float64[:, ::1]
 _SHAPE = types.UniTuple(int64, 4)  # width, layers, heads, bits
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 @compiled(void(uint64, uint64, float64, _LINES))
@@ -37,11 +35,7 @@ def parameters(seed: Any, first: Any, radius: Any, out: Any) -> None:
         row = out[p]
         for lane in range(lanes):
             place = (first + uint64(lane)) * uint64(count) + uint64(p + 1)
-            word = seed + place * _GOLDEN
-            word = (word ^ (word >> uint64(30))) * _MIX1
-            word = (word ^ (word >> uint64(27))) * _MIX2
-            word = word ^ (word >> uint64(31))
-            row[lane] = radius * (float64(word >> uint64(11)) * 2.0**-52 - 1.0)
+            row[lane] = radius * (float64(word(seed, place) >> uint64(11)) * 2.0**-52 - 1.0)
 
 
 @compiled(void(_LINES, int64, _LINES, int64, _LINES, int64, int64))

@@ -3,8 +3,8 @@
     results/models/3f9c….safetensors              the model, with its recipe and how its training went
     results/models/3f9c….safetensors.checkpoint   of a training that is under way, or was interrupted
 
-A model's name is made of its recipe and of the versions of the code that training reaches, and of what the recipe
-refers to by name.
+A model's name is made of its recipe and of the versions of the code that training reaches, of what the recipe refers to
+by name, and of the masks of dropout that it may be trained with.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from flipscope.lab.machine import machine
 from flipscope.lab.store import locks
 from flipscope.lab.study import digest
 from flipscope.lab.version import definition_version
+from flipscope.models import TransformerConfig
+from flipscope.native import MASKS_REVISION
 from flipscope.training import artefact, checkpoints
 from flipscope.training.checkpoints import Keeper, NotWhole
 from flipscope.training.recipe import Recipe, Trained
@@ -57,6 +59,8 @@ class Models:
         # What a recipe refers to by name is no part of the code that all of them reach.
         if named := recipe.definitions():
             about["named"] = digest({":".join(each): definition_version(*each) for each in named})
+        if isinstance(recipe.model, TransformerConfig) and recipe.model.dropout and recipe.model.layers == 1:
+            about["masks"] = str(MASKS_REVISION)
         return self.folder / (digest(about)[:LETTERS] + SUFFIX)
 
     def get(self, recipe: Recipe, progress: Progress | None = None) -> Trained:

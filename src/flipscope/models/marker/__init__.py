@@ -1,0 +1,93 @@
+"""The logits of a transformer of one layer that is read at its marker: the same numbers up to rounding, much sooner.
+
+The marker is the same in every string, so its query is one constant, and the logit of attention at a position takes two
+values, one per bit: numerator and denominator of the softmax are linear in the bits (`linear`).
+
+Dropout while training draws a mask for every coordinate of every position of every string, and linearity is gone. What
+is left to gain, with norm="pre", in float32: keys, values and normalised inputs need not be computed (`noisy`). Masks
+have the law of `nn.Dropout`, with a seed from PyTorch's generator, but are not those that `nn.Dropout` would draw.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from flipscope.models.marker.linear import Means
+from flipscope.models.marker.noisy import noisy_read
+from flipscope.models.modes import differentiated_once, eval_mode
+from flipscope.models.transformer import Block, Transformer
+
+_STRINGS = 1 << 16  # computed at once without dropout
+_ROWS = 1_024  # of these, of an MLP without gradients: enough for products at full speed, few enough for the cache
+_BYTES = 1 << 22  # of a mask of dropout
+
+
+def reads_marker(model: Transformer) -> bool:
+    """Whether it has one layer of softmax attention, is read at its marker, and so has the short way here."""
+    config = model.config
+    at_marker = (config.marker, config.readout) in (("eos", "last"), ("cls", "first"))
+    return at_marker and config.layers == 1 and config.inputs == "bits" and config.attention == "softmax"
+
+
+class MarkerLogits:
+    """What `model(bits)` gives, of a model that `reads_marker`; `strings(bits)` are best computed together.
+
+    In training with dropout the short way is for norm="pre", float32 on the CPU and one derivative only; else the model
+    is called.
+
+    >>> from flipscope.models import mingpt
+    >>> model = Transformer(mingpt(5, width=8, heads=2), seed=0).eval()
+    >>> bits = torch.tensor([[0, 1, 1, 0, 1], [1, 1, 1, 1, 1]], dtype=torch.uint8)
+    >>> torch.allclose(MarkerLogits(model)(bits), model(bits), atol=1e-6)
+    True
+    """
+
+    def __init__(self, model: Transformer) -> None:
+        self.model = model
+
+    def strings(self, bits: UInt8[Tensor, "string position"]) -> int:
+        """How many strings a part of a batch should have, for masks of dropout to be no larger than the cache."""
+        if not _noisy(self.model):
+            return _STRINGS
+        return max(16, _BYTES // ((bits.shape[1] + 1) * self.model.config.width))
+
+    def __call__(self, bits: UInt8[Tensor, "string position"]) -> Float[Tensor, "string ..."]:
+        model = self.model
+        noisy = _noisy(model)
+        if noisy and not _can_be_quick(model):
+            out: Tensor = model(bits)
+            return out
+        model.check(bits)
+        block = model.blocks[0]
+        assert isinstance(block, Block)
+        both = torch.arange(2, dtype=torch.uint8, device=bits.device)[:, None].expand(2, bits.shape[1])
+        with eval_mode(model.embedding):
+            table = model.embed(both)  # [2, position, width]: all bits 0, all bits 1; the marker is in both
+        if noisy:
+            return self._finish(block, *noisy_read(block, table, bits))
+        means = Means.of(block, table)
+        if means is None:  # attention so sharp that exponentials underflow
+            return model(bits)  # type: ignore[no-any-return]
+        parts = [bits] if torch.is_grad_enabled() else bits.split(_ROWS)
+        return torch.cat([self._finish(block, *means.read(some)) for some in parts])
+
+    def _finish(
+        self, block: Block, x: Float[Tensor, "string width"], mixed: Float[Tensor, "string head size"]
+    ) -> Float[Tensor, "string ..."]:
+        """The logits where the marker's vector was x and each head brings its part of `mixed`."""
+        output = block.attention.output
+        joined = mixed.sum(dim=1) if output is None else output(mixed.flatten(1))
+        return self.model.read(block.finish(x, joined)[:, None])
+
+
+def _noisy(model: Transformer) -> bool:
+    """Whether dropout is at work."""
+    return bool(model.config.dropout) and model.training
+
+
+def _can_be_quick(model: Transformer) -> bool:
+    config, weight = model.config, next(model.parameters())
+    compiled = weight.dtype == torch.float32 and weight.device.type == "cpu"
+    return config.norm == "pre" and config.eps > 0 and compiled and differentiated_once()

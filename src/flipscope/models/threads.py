@@ -1,0 +1,17 @@
+"""Compiled loops on as many threads as PyTorch may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from flipscope.native.compiled import in_parallel
+
+
+def on_cores(work: Callable[[int, int], None], size: int) -> None:
+    """Call work(first, last) on pieces of range(size), on as many cores as PyTorch may use."""
+    if torch.get_num_threads() == 1:
+        work(0, size)
+    else:
+        in_parallel(work, size, 1)
