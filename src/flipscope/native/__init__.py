@@ -5,8 +5,10 @@ simd, span                       vectors of 8 or 16 numbers, and the width that 
 lanes, first_lanes               of narrow models: one flip per lane
 wide, rectified                  of the others: attention, norms, units that are on
 attention                        softmax attention and its derivatives, for training
-noisy_marker, bit_sums           attention at a marker: with dropout and its derivatives; without, of very many strings
-products, random_words           what several of these share: products of matrices in the cache, and random words
+noisy_marker                     attention at a marker, with dropout, and its derivatives
+bit_sums, marker_finish          the same without dropout, and what follows it, of very many strings
+products, activations            what several of these share: products of matrices in the cache; ReLU and GELU
+random_words                     random words by their number, and coins
 small_models, phrases            random recognisers of few bits and what they compute; phrases of Lempel and Ziv
 """
 

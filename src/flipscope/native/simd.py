@@ -225,6 +225,10 @@ def _is_nonzero(builder: Any, lanes: int, a: Any) -> Any:
     return builder.fcmp_unordered("!=", a, ir.Constant(_floats(lanes), [0.0] * lanes))
 
 
+def _is_positive(builder: Any, lanes: int, a: Any) -> Any:
+    return builder.fcmp_ordered(">", a, ir.Constant(_floats(lanes), [0.0] * lanes))
+
+
 def _times_power_of_one(builder: Any, lanes: int, a: Any, shifted: Any) -> Any:
     a, n = (builder.bitcast(argument, _integers(lanes)) for argument in (a, shifted))
     shift = ir.Constant(_integers(lanes), [23] * lanes)
@@ -241,6 +245,8 @@ square_root: Any = _each(1, lambda builder, lanes, a: _call(builder, "sqrt", lan
 # a where a > b, or a < b, else b: also where one of them is NaN.
 larger: Any = _each(2, lambda builder, _lanes, a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b))
 smaller: Any = _each(2, lambda builder, _lanes, a, b: builder.select(builder.fcmp_ordered("<", a, b), a, b))
+# b where a > 0, else c.
+positive: Any = _each(3, lambda builder, lanes, a, b, c: builder.select(_is_positive(builder, lanes, a), b, c))
 # b where a is not 0, else c.
 chosen: Any = _each(3, lambda builder, lanes, a, b, c: builder.select(_is_nonzero(builder, lanes, a), b, c))
 # a * 2^n from 1.5 * 2^23 + n, whose lowest bits are n: added to the exponent of a, which must have room.

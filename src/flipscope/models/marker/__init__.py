@@ -1,7 +1,8 @@
 """The logits of a transformer of one layer that is read at its marker: the same numbers up to rounding, much sooner.
 
 The marker is the same in every string, so its query is one constant, and the logit of attention at a position takes two
-values, one per bit: numerator and denominator of the softmax are linear in the bits (`linear`).
+values, one per bit: numerator and denominator of the softmax are linear in the bits (`linear`). Without gradients what
+follows attention is compiled too (`finish`).
 
 Dropout while training draws a mask for every coordinate of every position of every string, and linearity is gone. What
 is left to gain, with norm="pre", in float32: keys, values and normalised inputs need not be computed (`noisy`). Masks
@@ -14,13 +15,14 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from flipscope.models.marker.finish import compiled_logits, is_usual, logits_after
 from flipscope.models.marker.linear import Means
 from flipscope.models.marker.noisy import noisy_read
 from flipscope.models.modes import differentiated_once, eval_mode
 from flipscope.models.transformer import Block, Transformer
 
 _STRINGS = 1 << 16  # computed at once without dropout
-_ROWS = 1_024  # of these, of an MLP without gradients: enough for products at full speed, few enough for the cache
+_ROWS = 4_096  # of these for which memory is taken at once
 _BYTES = 1 << 22  # of a mask of dropout
 
 
@@ -66,20 +68,13 @@ class MarkerLogits:
         with eval_mode(model.embedding):
             table = model.embed(both)  # [2, position, width]: all bits 0, all bits 1; the marker is in both
         if noisy:
-            return self._finish(block, *noisy_read(block, table, bits))
+            return logits_after(model, block, *noisy_read(block, table, bits))
         means = Means.of(block, table)
         if means is None:  # attention so sharp that exponentials underflow
             return model(bits)  # type: ignore[no-any-return]
-        parts = [bits] if torch.is_grad_enabled() else bits.split(_ROWS)
-        return torch.cat([self._finish(block, *means.read(some)) for some in parts])
-
-    def _finish(
-        self, block: Block, x: Float[Tensor, "string width"], mixed: Float[Tensor, "string head size"]
-    ) -> Float[Tensor, "string ..."]:
-        """The logits where the marker's vector was x and each head brings its part of `mixed`."""
-        output = block.attention.output
-        joined = mixed.sum(dim=1) if output is None else output(mixed.flatten(1))
-        return self.model.read(block.finish(x, joined)[:, None])
+        if is_usual(model, block):
+            return torch.cat([compiled_logits(model, block, means.x, means.mixed(some)) for some in bits.split(_ROWS)])
+        return logits_after(model, block, means.x.expand(len(bits), -1), means.mixed(bits))
 
 
 def _noisy(model: Transformer) -> bool:

@@ -56,18 +56,16 @@ class Means:
         terms = torch.cat([weights, weights * value], dim=-1)
         return cls(table[0, row], terms[:, 1:] if row == 0 else terms[:, :-1], terms[0, row])
 
-    def read(
-        self, bits: UInt8[Tensor, "string symbol"]
-    ) -> tuple[Float[Tensor, "string width"], Float[Tensor, "string head size"]]:
-        """The marker's vector, and what each head brings to it."""
-        x = self.x.expand(len(bits), -1)
+    def mixed(self, bits: UInt8[Tensor, "string symbol"]) -> Float[Tensor, "string head size"]:
+        """What each head brings to the marker."""
         if self.terms.dtype == torch.float32 and self.terms.device.type == "cpu" and not torch.is_grad_enabled():
-            return x, self._compiled(bits)
+            return self._compiled(bits)
         ones = bits.to(self.terms.dtype)
         # Both values of a bit have a term of their own: a difference of the two would cancel.
         chosen = torch.cat([1 - ones, ones], dim=1) @ self.terms.flatten(0, 1).flatten(1)
         sums = chosen.unflatten(-1, self.constant.shape) + self.constant
-        return x, sums[..., 1:] / sums[..., :1]
+        means: Tensor = sums[..., 1:] / sums[..., :1]
+        return means
 
     def _compiled(self, bits: UInt8[Tensor, "string symbol"]) -> Float[Tensor, "string head size"]:
         heads, size = self.constant.shape[0], self.constant.shape[1] - 1
