@@ -20,6 +20,7 @@ from flipscope.lab.vegalite import (
     MEDIA_TYPE,
     PALETTES,
     SHAPES,
+    STROKE,
     number_text,
     specification,
     theme,
@@ -158,6 +159,31 @@ def test_dashed_lines_are_dashed_in_every_panel_and_in_the_legend() -> None:
     assert all(layer["encoding"].get("strokeDash", {}).get("legend") is None for layer in every)
     assert [row["m"] for layer in every for row in layer["data"]["values"] if "m" in row] == [SHAPES[0]] * 2
     texts(drawn)  # Vega takes it
+
+
+def test_the_legend_shows_a_stroke_where_lines_have_no_markers() -> None:
+    many = [float(x) for x in range(200)]
+    long, stairs = Series("long", many, many, colour=0), Series("stairs", [0, 1], [0, 1], "steps", colour=1)
+    curve, points = Series("both", many, many, colour=2), Series("both", [0, 1], [2, 1], "points", colour=2)
+    drawn = figure(panel(long, stairs, curve), panel(points, Series("few", [0, 1], [1, 2], colour=3)))
+    [shape] = {
+        tuple(layer["encoding"]["shape"]["scale"]["range"])
+        for place in (0, 1)
+        for layer in layers(drawn, place)
+        if "shape" in layer["encoding"]
+    }
+    assert shape == (STROKE, STROKE, SHAPES[2], SHAPES[3])
+    texts(drawn)
+
+
+def test_ticks_of_less_than_a_decade() -> None:
+    short = panel(Series("a", [50.0, 400.0], [1.0, 2.0], "points"), x_log=True)
+    [ticks] = [
+        layer["encoding"]["x"]["axis"]["values"]
+        for layer in layers(figure(short))
+        if "values" in (layer["encoding"].get("x", {}).get("axis") or {})
+    ]
+    assert ticks == [50, 70, 100, 200, 300, 400]
 
 
 def test_every_kind_names_everything_and_is_taken_by_vega() -> None:

@@ -10,7 +10,7 @@ import json
 import math
 import textwrap
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from flipscope.basics import wording
@@ -33,6 +33,7 @@ CROWDED = 34  # characters of categories' names that fit under a panel
 FADED = 0.12  # opacity of series that are not chosen
 DASH, DOTS = [5, 3], [2, 2]
 DASHES = "M-1.6,0H-0.4M0.4,0H1.6"  # the symbol of a dashed line: the edge of a marker would be dashed, too
+STROKE = "M-1.6,0H1.6"  # that of a line without markers
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
 
 # Told apart under every common kind of colour blindness, and from the ground; shapes and dashes do it as well.
@@ -96,8 +97,8 @@ def specification(figure: Figure) -> Spec:
     keys = _keys(axes)
     size = WIDE if columns == 1 else PANEL if columns < 4 else NARROW
     legend = _legend(axes, keys, columns * size[0])
-    dashed = {keys[marks.label, marks.number] for each in axes for marks in each.marks if _dashed_line(marks)}
-    panels = [_panel(each, keys, dashed, legend, size) for each in axes]
+    symbols = _symbols(axes, keys)
+    panels = [_panel(each, symbols, keys, legend, size) for each in axes]
     if legend is not None:
         _let_choose(panels)
     return {
@@ -164,13 +165,25 @@ def _legend(axes: Sequence[Axes], keys: Keys, width: float) -> Spec | None:
     return {"title": None, "values": named, "columns": min(room, len(named)), "symbolStrokeWidth": 1.6}
 
 
-def _look(channel: str, keys: Keys, dashed: Collection[str], legend: Spec | None) -> Spec:
+def _symbols(axes: Iterable[Axes], keys: Keys) -> dict[str, str]:
+    """The symbol of each series in the legend: its marker, or a stroke where it is drawn as lines without any."""
+    found = dict.fromkeys(keys.values(), STROKE)
+    for marks in (marks for each in axes for marks in each.marks):
+        name = keys[marks.label, marks.number]
+        if _dashed_line(marks):
+            found[name] = DASHES
+        elif found[name] != DASHES and marks.kind != "steps" and (marks.marked or marks.kind != "line"):
+            found[name] = _marker(marks.number)
+    return found
+
+
+def _look(channel: str, symbols: Mapping[str, str], keys: Keys, legend: Spec | None) -> Spec:
     """How a channel tells the series apart; all panels share its scale."""
     named = {name: number for (_, number), name in keys.items()}
     ways = {
         "color": [{"expr": f"c{number % COLOURS}"} for number in named.values()],
-        "shape": [DASHES if name in dashed else _marker(number) for name, number in named.items()],
-        "strokeDash": [DASH if name in dashed else [1, 0] for name in named],
+        "shape": [symbols[name] for name in named],
+        "strokeDash": [DASH if symbols[name] == DASHES else [1, 0] for name in named],
     }
     return {
         "field": "s",
@@ -191,9 +204,9 @@ def _dashed_line(marks: Marks) -> bool:
 # ---------------------------------------------------------------- a panel
 
 
-def _panel(axes: Axes, keys: Keys, dashed: Collection[str], legend: Spec | None, size: tuple[int, int]) -> Spec:
+def _panel(axes: Axes, symbols: Mapping[str, str], keys: Keys, legend: Spec | None, size: tuple[int, int]) -> Spec:
     panel = axes.panel
-    layers = [*_rules(axes), *_drawn(axes, keys, dashed, legend), *_texts(axes)]
+    layers = [*_rules(axes), *_drawn(axes, symbols, keys, legend), *_texts(axes)]
     # The scales and axes belong to a layer that draws nothing, so that they are there for an empty panel too.
     frame = {"data": {"values": [{}]}, "mark": {"type": "point", "opacity": 0}, "encoding": _frame(axes)}
     return {
@@ -232,7 +245,7 @@ def _ticks(ends: tuple[float, float], log: bool) -> Spec:
     low, high = math.log10(ends[0]), math.log10(ends[1])
     powers = range(math.floor(low), math.ceil(high) + 1)
     step = math.ceil(len(powers) / 8)
-    parts = (1, 2, 5) if high - low <= 2 else (1,)
+    parts = (1, 2, 3, 4, 5, 7) if high - low <= 1 else (1, 2, 5) if high - low <= 2 else (1,)
     values = [part * 10.0**power for power in powers[::step] if abs(power) < 300 for part in parts]
     inside = [float(f"{value:.3g}") for value in values if ends[0] <= value <= ends[1]]
     few = len(inside) < 3 and high - low < 1
@@ -248,9 +261,9 @@ def _even_ticks(low: float, high: float) -> list[float]:
     return [float(f"{number * step:.12g}") for number in range(first, last + 1)]
 
 
-def _drawn(axes: Axes, keys: Keys, dashed: Collection[str], legend: Spec | None) -> list[Spec]:
+def _drawn(axes: Axes, symbols: Mapping[str, str], keys: Keys, legend: Spec | None) -> list[Spec]:
     """The layers of the series, intervals beneath."""
-    colour, shape, dash = (_look(channel, keys, dashed, legend) for channel in ("color", "shape", "strokeDash"))
+    colour, shape, dash = (_look(channel, symbols, keys, legend) for channel in ("color", "shape", "strokeDash"))
     place, said = {"x": _at("x"), "y": _at("y")}, {"tooltip": _tooltip(axes)}
     corners = {"x": _at("x"), "x2": {"field": "x2"}, "y": _at("y"), "y2": {"field": "y2"}}
     line = {"type": "line", "strokeWidth": 1.6, "clip": True}
