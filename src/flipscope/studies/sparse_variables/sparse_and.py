@@ -37,7 +37,7 @@ class SparseAnd(lab.Study):
         "{steps} steps; curves of (T, m) = {curves}",
         smoke=(0.2, {"starts": ((8, 24), (10, 24), (12, 24)), "chains": 2, "trainings": 2, "steps": 10, "ratio": 1.5}
                | {"curves": ((12, 30),), "draws": 10, "shape": (100, 8, 2)}),
-        laptop=(40, {"starts": ((50, 47), (100, 64), (200, 105), (400, 125)), "chains": 4, "trainings": 16}
+        laptop=(40, {"starts": ((50, 47), (100, 64), (200, 105), (400, 125)), "chains": 8, "trainings": 16}
                 | {"steps": STEPS, "ratio": 1.1, "curves": ((400, 100), (400, 200)), "draws": 2_000}
                 | {"shape": (10_000, 64, 16)}),
         paper=(4_000, {"starts": tuple((t, m) for t in (*range(100, 401, 50), 500, 600, 700, 800)
