@@ -7,8 +7,8 @@ layer norm without gain and bias, r = (variance + eps)^(-1/2). Of each head:
     mixed = sum_j kept_j w_j N(x_j),   out = V mixed
 
 so that neither keys nor values nor normalised vectors are made. Vectors of a string stand as [coordinate, position],
-with positions side by side: means, variances and logits then go from row to row. What `forward` computes is computed
-again for the derivatives, which is sooner done than fetched.
+with positions side by side: means, variances and logits then go from row to row. For the derivatives asked . (x - mean)
+is kept; all else is computed again, which is sooner done than fetched.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _add_to_rows(
 _given = (_row, _bytes, _bytes, _bytes, _row, _row, _row, _row, int64, int64, int64, int64, _number, _number)
 
 
-@compiled_by_span(lambda span: [void(span, *_given, *[_row] * 3, int64, int64)])
+@compiled_by_span(lambda span: [void(span, *_given, *[_row] * 4, int64, int64)])
 def forward(
     span: Span,
     table: Float32[np.ndarray, " bit_width_long"],
@@ -155,6 +155,7 @@ def forward(
     width: int,
     scale: float,
     eps: float,
+    raws: Float32[np.ndarray, " string_head_long"],
     mixed: Float32[np.ndarray, " string_head_width"],
     totals: Float32[np.ndarray, " string_head"],
     out: Float32[np.ndarray, " string_head_size"],
@@ -162,6 +163,8 @@ def forward(
     last: int,
 ) -> None:
     """What the heads bring to strings first .. last - 1, the sums of their weights after dropout, and what they mix.
+
+    ``raws`` become the logits without the factors r.
 
     Positions are filled up to whole lines: with vectors of 0, and with -inf of what is allowed, which is 0 elsewhere.
     Bytes are read up to a line further than the last position's. ``table`` is multiplied by the ``scale`` already with
@@ -187,6 +190,7 @@ def forward(
             at, rows_of_head = (own + head) * size, keys + head * size * wide
             _sum_rows(span, query, at, size, room, rows_of_head, wide, asked + head * wide)
         product(span, room, asked, wide, 1, x, long, width, heads, raw)
+        take(room, raw, long, heads, long, _ONE, raws, own * long, long)
         for head in range(heads):
             row = head * long
             _weigh(span, room, raw + row, factors, allowed, long, weights)
@@ -249,7 +253,7 @@ def _add_to_table(
             store(by_table, ones + row, add(load(span, by_table, ones + row), chosen(bit, slope, zero)))
 
 
-@compiled_by_span(lambda span: [void(span, *_given, *[_row] * 7, int64, int64)])
+@compiled_by_span(lambda span: [void(span, *_given, *[_row] * 8, int64, int64)])
 def backward(
     span: Span,
     table: Float32[np.ndarray, " bit_width_long"],
@@ -266,6 +270,7 @@ def backward(
     width: int,
     scale: float,
     eps: float,
+    raws: Float32[np.ndarray, " string_head_long"],
     mixed: Float32[np.ndarray, " string_head_width"],
     by_totals: Float32[np.ndarray, " string_head"],
     by_out: Float32[np.ndarray, " string_head_size"],
@@ -304,7 +309,7 @@ def backward(
             _sum_rows(span, by_out, at, size, room, values + of_head, wide, by_mixed + head * wide)
             copy(mixed, (own + head) * width, width, _ONE, room, result)
             _add_to_rows(span, by_out, at, size, room, result, wide, by_value, of_head)
-        product(span, room, asked, wide, 1, x, long, width, heads, raw)
+        take(raws, own * long, long, heads, long, _ONE, room, raw, long)
         product(span, room, by_mixed, wide, 1, x, long, width, heads, by_dropped)
         room[by_factors : by_factors + long] = _ZERO
         for head in range(heads):

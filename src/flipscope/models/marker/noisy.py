@@ -96,12 +96,13 @@ class _NoisyMix(torch.autograd.Function):
         ctx: Any, table: Tensor, query: Tensor, key: Tensor, value: Tensor, drawn: _Drawn
     ) -> tuple[Tensor, Tensor]:
         given, strings = drawn.arguments(table, query, key, value), len(query)
-        mixed, total = torch.empty(strings, drawn.heads, table.shape[2]), torch.empty(strings, drawn.heads)
+        shapes = ((drawn.heads, whole_lines(table.shape[1])), (drawn.heads, table.shape[2]), (drawn.heads,))
+        raw, mixed, total = (torch.empty(strings, *shape) for shape in shapes)
         out = torch.empty(query.shape)
-        results = [flat(each) for each in (mixed, total, out)]
+        results = [flat(each) for each in (raw, mixed, total, out)]
         on_cores(functools.partial(loops.forward, *given, *results), strings)
         ctx.save_for_backward(table, query, key, value)  # for autograd to see if one is changed in between
-        ctx.given, ctx.rate, ctx.mixed = given, drawn.rate, results[0]
+        ctx.given, ctx.rate, ctx.kept = given, drawn.rate, results[:2]
         return out, total
 
     @staticmethod
@@ -110,7 +111,7 @@ class _NoisyMix(torch.autograd.Function):
         table, query, key, _ = ctx.saved_tensors
         (_, count, width), (inner, _), strings = table.shape, key.shape, len(query)
         by_query, parts = torch.empty(query.shape), -(-strings // _PART)
-        slopes = [ctx.mixed, *(flat(each) for each in (by_total, by_out, by_query))]
+        slopes = [*ctx.kept, *(flat(each) for each in (by_total, by_out, by_query))]
         # Sums over the strings of a part, then over parts, are the same whatever the number of threads.
         by_table = torch.zeros(parts, 2, width, whole_lines(count))
         by_key, by_value = (torch.zeros(parts, inner, whole_lines(width)) for _ in range(2))
