@@ -173,6 +173,10 @@ def test_the_legend_shows_a_stroke_where_lines_have_no_markers() -> None:
         if "shape" in layer["encoding"]
     }
     assert shape == (STROKE, STROKE, SHAPES[2], SHAPES[3])
+    [target] = [
+        layer for layer in layers(drawn, 0) if layer["mark"].get("opacity") == 0 and "tooltip" in layer["encoding"]
+    ]
+    assert "shape" not in target  # a stroke has no inside to point at
     texts(drawn)
 
 

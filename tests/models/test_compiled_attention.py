@@ -120,6 +120,15 @@ def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
 
+def test_another_default_precision() -> None:
+    given = drawn((2, 5, 8))
+    torch.set_default_dtype(torch.float64)
+    try:
+        compare(given, 2, 0.5)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_when_it_applies() -> None:
     query = torch.zeros(2, 3, 4)
     assert not applies(query, None)  # second derivatives might be asked for

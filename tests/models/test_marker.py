@@ -11,6 +11,7 @@ import pytest
 import torch
 from scipy import stats
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from flipscope.basics.errors import InputError
 from flipscope.models import Transformer, TransformerConfig, encoder, mingpt, recognizer
@@ -19,6 +20,7 @@ from flipscope.models.marker.finish import is_usual
 from flipscope.models.marker.noisy import kept_by_dropout
 from flipscope.models.modes import first_derivatives
 from flipscope.models.readout import logits_for
+from flipscope.models.transformer import Block
 from flipscope.native.activations import KINDS
 from flipscope.native.products import LINE
 from flipscope.native.span import TOKENS, VARIABLE
@@ -38,6 +40,7 @@ OTHERS = {
     "once, heads summed": dataclasses.replace(recognizer(10, 1, 2, eps=1e-3), dropout=0.2),
     "no norm": dataclasses.replace(encoder(12, 1, 2), norm="none"),
     "eps 0": dataclasses.replace(GPT, eps=0.0),
+    "eps 0 in single precision": dataclasses.replace(GPT, eps=1e-60),
 }
 
 
@@ -282,7 +285,7 @@ def test_the_mean_over_masks_is_that_of_the_model() -> None:
     assert stats.ks_2samp(ours, theirs).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("name", ["post", "once, heads summed", "eps 0"])
+@pytest.mark.parametrize("name", ["post", "once, heads summed", "eps 0", "eps 0 in single precision"])
 def test_in_training_with_dropout_other_blocks_are_called(name: str) -> None:
     _is_the_model(build(OTHERS[name])[0].float(), first_derivatives)
 
@@ -305,18 +308,120 @@ def _is_the_model(model: Transformer, context: Callable[[], Any]) -> None:
         assert torch.equal(ours, model(bits))
 
 
-def test_attention_so_sharp_that_exponentials_underflow() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_attention_so_sharp_that_exponentials_underflow(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     model, bits = build(GPT, 6.0)
-    model.eval()
+    model.to(dtype).eval()
     with torch.no_grad():
         found, expected = MarkerLogits(model)(bits), model(bits)
     assert found.isfinite().all()
     torch.testing.assert_close(found, expected)
-    calls: list[Any] = []
-    handle = model.register_forward_hook(lambda *_: calls.append(1))
-    MarkerLogits(model)(bits)
+    calls: list[int] = []
+    handle = model.register_forward_hook(lambda _model, given, _out: calls.append(len(given[0])))
+    monkeypatch.setattr("flipscope.models.marker._ROWS", 4)
+    with torch.no_grad():
+        MarkerLogits(model)(bits)
     handle.remove()
-    assert calls
+    assert calls == [4, 4, 1]  # the model takes more memory than the short way
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.int16, torch.int32, torch.int64])
+def test_bits_of_any_type(dtype: torch.dtype) -> None:
+    model, bits = build(GPT)
+    single = MarkerLogits(model.float())
+    for some in (bits, bits[:, ::2], bits[:7].T, bits[:1].expand(5, -1)):
+        other = some.to(dtype)
+        with first_derivatives():
+            model.train()
+            torch.manual_seed(0)
+            expected = single(some)
+            torch.manual_seed(0)
+            assert torch.equal(single(other), expected)
+        with torch.no_grad():
+            model.eval()
+            assert torch.equal(single(other), single(some))
+            torch.testing.assert_close(single(other), model(some), rtol=1e-4, atol=1e-5)
+
+
+def test_another_default_precision() -> None:
+    model, bits = build(GPT)
+    quick = MarkerLogits(model.float())
+    found = []
+    before = torch.get_default_dtype()
+    for default in (torch.float32, torch.float64):
+        torch.set_default_dtype(default)
+        try:
+            torch.manual_seed(0)
+            model.train()
+            with first_derivatives():
+                logits = quick(bits)
+            with torch.no_grad():
+                asked = MarkerLogits(model.eval())(bits)
+            found.append([logits, asked, *gradients(model, logits).values()])
+        finally:
+            torch.set_default_dtype(before)
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+    assert all(each.dtype == torch.float32 for each in found[1])
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.* is deprecated:DeprecationWarning")  # PyTorch's own make_dual
+def test_other_precisions_and_forward_derivatives_are_left_to_the_model() -> None:
+    model, bits = build(GPT)
+    quick = MarkerLogits(model.float().eval())
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        assert torch.equal(quick(bits), model(bits))
+    model.requires_grad_(False)
+    with torch.no_grad(), forward_ad.dual_level():
+        weight = model.head.weight
+        del model.head.weight
+        model.head.weight = forward_ad.make_dual(weight, torch.ones_like(weight))
+        tangents = [forward_ad.unpack_dual(ask(bits)).tangent for ask in (quick, model)]
+    assert tangents[0] is not None
+    assert torch.equal(*tangents)
+
+
+def test_dropout_of_which_only_a_part_is_at_work_is_left_to_the_model() -> None:
+    model, bits = build(GPT)
+    model.float().eval()
+    block = model.blocks[0]
+    assert isinstance(block, Block)
+    block.dropout.train()
+    found = []
+    for ask in (MarkerLogits(model), model, MarkerLogits(model)):
+        torch.manual_seed(len(found) // 2)
+        with torch.no_grad(), first_derivatives():
+            found.append(ask(bits))
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[1], found[2])
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_modes_of_dropout_count_not_that_of_the_model(training: bool) -> None:
+    model, bits = build(GPT)
+    model.float().train(not training)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.train(training)
+    torch.manual_seed(0)
+    with torch.no_grad(), first_derivatives():
+        first, second = MarkerLogits(model)(bits), MarkerLogits(model)(bits)
+    assert torch.equal(first, second) is not training
+
+
+def test_a_bias_of_keys_has_a_derivative_of_zero() -> None:
+    model, bits = build(GPT)
+    model.float().train()
+    block = model.blocks[0]
+    assert isinstance(block, Block)
+    with first_derivatives():
+        MarkerLogits(model)(bits).sum().backward()
+    bias = block.attention.key.bias
+    assert bias is not None
+    assert bias.grad is not None
+    assert torch.equal(bias.grad, torch.zeros_like(bias))
+    with torch.no_grad(), first_derivatives():
+        bias[0] = torch.nan
+        assert MarkerLogits(model)(bits).isnan().all()
 
 
 def test_single_precision() -> None:

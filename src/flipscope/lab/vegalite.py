@@ -304,7 +304,7 @@ def _drawn(axes: Axes, symbols: Mapping[str, str], keys: Keys, legend: Spec | No
         (point, markers, {**place, "color": colour, "shape": {"field": "m", "type": "nominal", "scale": None}}),
         (point, _rows(axes, valued, keys), {**place, "fill": _values(axes), **said}),
         # Something to point at where there are no markers, or markers of another shape than the symbol.
-        ({**point, "opacity": 0}, _rows(axes, [*steps, *unmarked, *dashes], keys), {**place, "shape": shape, **said}),
+        ({**point, "opacity": 0}, _rows(axes, [*steps, *unmarked, *dashes], keys), {**place, **said}),
     )
     layers = []
     for mark, every, encoding in found:

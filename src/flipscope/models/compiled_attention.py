@@ -60,7 +60,7 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, ends = ctx.saved_tensors
         given = [preferred(), *_flat(query, key, value), slope.contiguous().numpy().reshape(-1), *ctx.sizes]
-        slopes = [torch.empty(query.shape) for _ in range(3)]
+        slopes = [query.new_empty(query.shape) for _ in range(3)]
         results = [each.numpy().reshape(-1) for each in (ends, *slopes)]
         on_cores(functools.partial(loops.backward, *given, *results), len(query))
         return *slopes, None, None

@@ -9,7 +9,9 @@ import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
 
+import torch
 from torch import nn
+from torch.autograd import forward_ad
 
 _first_only: ContextVar[bool] = ContextVar("first_only", default=False)
 
@@ -27,6 +29,11 @@ def first_derivatives() -> Iterator[None]:
 def differentiated_once() -> bool:
     """Whether no second derivatives will be asked for."""
     return _first_only.get()
+
+
+def only_numbers() -> bool:
+    """Whether tensors are their numbers and no more: no other precision is asked for, nor forward derivatives."""
+    return not torch.is_autocast_enabled("cpu") and getattr(forward_ad, "_current_level", -1) < 0
 
 
 @contextlib.contextmanager

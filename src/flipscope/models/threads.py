@@ -1,4 +1,4 @@
-"""Compiled loops on as many threads as PyTorch may use."""
+"""Compiled loops on several threads, where PyTorch may use several."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flipscope.native.compiled import in_parallel
 
 
 def on_cores(work: Callable[[int, int], None], size: int) -> None:
-    """Call work(first, last) on pieces of range(size), on as many cores as PyTorch may use."""
+    """Call work(first, last) on pieces of range(size), on every core unless PyTorch may use only one."""
     if torch.get_num_threads() == 1:
         work(0, size)
     else:

@@ -32,6 +32,7 @@ _SQUARE = np.float32(-LOG2_E / 2)
 # Twice the argument of tanh, to base 2: 2 sqrt(2 / pi) (x + 0.044715 x^3) log2 e.
 _TANH1 = np.float32(2 * math.sqrt(2 / math.pi) * LOG2_E)
 _TANH3 = np.float32(0.044715)
+_FAR = np.float32(-1e4)
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
@@ -61,4 +62,4 @@ def gelu_tanh(x: Any) -> Any:
     u = multiply(multiply(x, splat(x, _TANH1)), multiply_add(square, splat(x, _TANH3), splat(x, _ONE)))
     power = power_of_two(smaller(u, subtract(splat(x, _ZERO), u)))
     share = divide(positive(x, splat(x, _ONE), power), add(splat(x, _ONE), power))
-    return multiply(x, share)
+    return multiply(larger(splat(x, _FAR), x), share)  # no power is less than 2^-125

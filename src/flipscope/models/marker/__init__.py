@@ -11,19 +11,21 @@ have the law of `nn.Dropout`, with a seed from PyTorch's generator, but are not 
 
 from __future__ import annotations
 
+import numpy as np
 import torch
-from jaxtyping import Float, UInt8
-from torch import Tensor
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor, nn
 
 from flipscope.models.marker.finish import compiled_logits, is_usual, logits_after
 from flipscope.models.marker.linear import Means
 from flipscope.models.marker.noisy import noisy_read
-from flipscope.models.modes import differentiated_once, eval_mode
+from flipscope.models.modes import differentiated_once, eval_mode, only_numbers
 from flipscope.models.transformer import Block, Transformer
 
-_STRINGS = 1 << 16  # computed at once without dropout
-_ROWS = 4_096  # of these for which memory is taken at once
+_STRINGS = 1 << 16  # asked at once without dropout and gradients
+_ROWS = 2_048  # of these for which memory is taken at once
 _BYTES = 1 << 22  # of a mask of dropout
+_NUMBERS = 1 << 20  # of a layer's input, where the model itself is trained with dropout
 
 
 def reads_marker(model: Transformer) -> bool:
@@ -50,39 +52,47 @@ class MarkerLogits:
         self.model = model
 
     def strings(self, bits: UInt8[Tensor, "string position"]) -> int:
-        """How many strings a part of a batch should have, for masks of dropout to be no larger than the cache."""
-        if not _noisy(self.model):
-            return _STRINGS
-        return max(16, _BYTES // ((bits.shape[1] + 1) * self.model.config.width))
+        """How many strings a part of a batch should have, for what is made for them to fit into memory."""
+        if _dropouts(self.model) == {False}:
+            return _ROWS if torch.is_grad_enabled() else _STRINGS
+        most = _BYTES if _can_be_quick(self.model) else _NUMBERS
+        return max(16, most // ((bits.shape[1] + 1) * self.model.config.width))
 
-    def __call__(self, bits: UInt8[Tensor, "string position"]) -> Float[Tensor, "string ..."]:
+    def __call__(self, bits: Int[Tensor, "string position"]) -> Float[Tensor, "string ..."]:
         model = self.model
-        noisy = _noisy(model)
-        if noisy and not _can_be_quick(model):
+        dropouts = _dropouts(model)
+        if not only_numbers() or len(dropouts) > 1 or (True in dropouts and not _can_be_quick(model)):
             out: Tensor = model(bits)
             return out
         model.check(bits)
+        bits = bits.to(torch.uint8)
         block = model.blocks[0]
         assert isinstance(block, Block)
         both = torch.arange(2, dtype=torch.uint8, device=bits.device)[:, None].expand(2, bits.shape[1])
         with eval_mode(model.embedding):
             table = model.embed(both)  # [2, position, width]: all bits 0, all bits 1; the marker is in both
-        if noisy:
+        if True in dropouts:
             return logits_after(model, block, *noisy_read(block, table, bits))
         means = Means.of(block, table)
+        parts = [bits] if torch.is_grad_enabled() else bits.split(_ROWS)
+        return torch.cat([self._asked(block, means, some) for some in parts])
+
+    def _asked(self, block: Block, means: Means | None, bits: UInt8[Tensor, "string position"]) -> Tensor:
+        """The logits without dropout."""
         if means is None:  # attention so sharp that exponentials underflow
-            return model(bits)  # type: ignore[no-any-return]
-        if is_usual(model, block):
-            return torch.cat([compiled_logits(model, block, means.x, means.mixed(some)) for some in bits.split(_ROWS)])
-        return logits_after(model, block, means.x.expand(len(bits), -1), means.mixed(bits))
+            return self.model(bits)  # type: ignore[no-any-return]
+        if is_usual(self.model, block):
+            return compiled_logits(self.model, block, means.x, means.mixed(bits))
+        return logits_after(self.model, block, means.x.expand(len(bits), -1), means.mixed(bits))
 
 
-def _noisy(model: Transformer) -> bool:
-    """Whether dropout is at work."""
-    return bool(model.config.dropout) and model.training
+def _dropouts(model: Transformer) -> set[bool]:
+    """Whether modules with dropout are at work: a user may set some of them and not others."""
+    return {module.training for module in model.modules() if isinstance(module, nn.Dropout)} or {False}
 
 
 def _can_be_quick(model: Transformer) -> bool:
+    """Whether compiled loops are for training this model with dropout."""
     config, weight = model.config, next(model.parameters())
     compiled = weight.dtype == torch.float32 and weight.device.type == "cpu"
-    return config.norm == "pre" and config.eps > 0 and compiled and differentiated_once()
+    return config.norm == "pre" and float(np.float32(config.eps)) > 0 and compiled and differentiated_once()

@@ -33,7 +33,7 @@ def logits_after(
 def is_usual(model: Transformer, block: Block) -> bool:
     """Whether the compiled loops are for such a model, where nobody asks for gradients."""
     config, weight = model.config, model.head.weight
-    usual = config.norm == "pre" and config.block == "standard" and config.affine and config.eps > 0
+    usual = config.norm == "pre" and config.block == "standard" and config.affine and float(np.float32(config.eps)) > 0
     parts = block.mlp is not None and block.attention.output is not None and model.final_norm is not None
     plain = model.dense is None and weight.dtype == torch.float32 and weight.device.type == "cpu"
     return usual and parts and plain and not torch.is_grad_enabled()
@@ -49,10 +49,10 @@ def compiled_logits(
     (width, inner), hidden, outputs = output.weight.shape, len(mlp.up.bias), len(head.weight)
     vectors = [x if output.bias is None else x + output.bias, *_gain_and_bias(block.norm2)]
     vectors += [mlp.down.bias, *_gain_and_bias(model.final_norm)]
-    bias = torch.zeros(outputs) if head.bias is None else head.bias
+    bias = torch.zeros_like(head.weight[:, 0]) if head.bias is None else head.bias
     matrices = (mixed, output.weight, mlp.up.weight, mlp.up.bias, mlp.down.weight, head.weight, bias)
     sizes = (inner, width, hidden, outputs, KINDS.index(mlp.activation), np.float32(model.config.eps))
-    logits = torch.empty(len(mixed), outputs)
+    logits = mixed.new_empty(len(mixed), outputs)
     given: list[Any] = [*(flat(each) for each in (*matrices, torch.stack(vectors))), *sizes, flat(logits)]
     on_cores(functools.partial(finish, preferred(), *given), len(mixed))
     return logits.squeeze(-1) if model.config.outputs == 1 else logits

@@ -69,7 +69,7 @@ class Means:
 
     def _compiled(self, bits: UInt8[Tensor, "string symbol"]) -> Float[Tensor, "string head size"]:
         heads, size = self.constant.shape[0], self.constant.shape[1] - 1
-        out = torch.empty(len(bits), heads, size)
+        out = self.terms.new_empty(len(bits), heads, size)
         groups = F.pad(bits, (0, -bits.shape[1] % GROUP)).numpy().reshape(-1).view(np.uint32)
         given = (groups, -(-bits.shape[1] // GROUP), *self._table, heads * size)
         on_cores(functools.partial(weighted_means, preferred(), *given, flat(out)), len(bits))

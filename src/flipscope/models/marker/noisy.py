@@ -42,7 +42,7 @@ def noisy_read(
     ones = F.pad(F.pad(bits, (before, 1 - before)).flatten(), (0, LINE))
     noise = kept_by_dropout(len(bits) * width * count + LINE, rate)
     of_marker = torch.from_numpy(noise[:-LINE].reshape(-1, width, count)[:, :, row])
-    x = table[0, row] * (of_marker / (1 - rate))  # [string, width]
+    x = table[0, row] * (of_marker.to(table) / (1 - rate))  # [string, width]
     query = attention.query(norm(x)) * attention.config.scale
     key: Tensor = attention.key.weight
     value: Tensor = attention.value.weight
@@ -51,11 +51,12 @@ def noisy_read(
         lifted = value @ norm.bias
         shift = lifted if shift is None else shift + lifted
         key, value = key * norm.weight, value * norm.weight
-    # What is the same at every position, such as the key's bias, does not change a softmax.
     kept = kept_by_dropout(len(bits) * heads * count + LINE, rate)
     drawn = _Drawn(ones.numpy(), noise, kept, seen_by_marker(attention, table), heads, rate, norm.eps)
     mixed, total = _NoisyMix.apply(table, query, key, value, drawn)  # type: ignore[no-untyped-call]
     mixed = mixed.unflatten(-1, (heads, -1))
+    if attention.key.bias is not None:  # the same at every position, it changes no softmax: its derivative is 0
+        mixed = mixed + 0 * attention.key.bias.unflatten(0, (heads, -1))
     if shift is not None:
         mixed = mixed + shift.unflatten(0, (heads, -1)) * total[..., None]
     return x, mixed
@@ -78,7 +79,7 @@ class _Drawn:
         (_, count, width), inner = table.shape, query.shape[1]
         long = whole_lines(count)
         spread = F.pad(table.detach().transpose(1, 2) / (1 - self.rate), (0, long - count))
-        allowed = torch.full((long,), -math.inf)
+        allowed = table.new_full((long,), -math.inf)
         allowed[:count] = 0.0 if self.visible is None else torch.where(self.visible, 0.0, -math.inf)
         numbers = [flat(each) for each in (spread, allowed, query, key, value)]
         sizes = [count, self.heads, inner // self.heads, width, np.float32(1 / (1 - self.rate)), np.float32(self.eps)]
@@ -97,8 +98,8 @@ class _NoisyMix(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         given, strings = drawn.arguments(table, query, key, value), len(query)
         shapes = ((drawn.heads, whole_lines(table.shape[1])), (drawn.heads, table.shape[2]), (drawn.heads,))
-        raw, mixed, total = (torch.empty(strings, *shape) for shape in shapes)
-        out = torch.empty(query.shape)
+        raw, mixed, total = (query.new_empty(strings, *shape) for shape in shapes)
+        out = query.new_empty(query.shape)
         results = [flat(each) for each in (raw, mixed, total, out)]
         on_cores(functools.partial(loops.forward, *given, *results), strings)
         ctx.save_for_backward(table, query, key, value)  # for autograd to see if one is changed in between
@@ -110,11 +111,11 @@ class _NoisyMix(torch.autograd.Function):
     def backward(ctx: Any, by_out: Tensor, by_total: Tensor) -> tuple[Tensor | None, ...]:
         table, query, key, _ = ctx.saved_tensors
         (_, count, width), (inner, _), strings = table.shape, key.shape, len(query)
-        by_query, parts = torch.empty(query.shape), -(-strings // _PART)
+        by_query, parts = query.new_empty(query.shape), -(-strings // _PART)
         slopes = [*ctx.kept, *(flat(each) for each in (by_total, by_out, by_query))]
         # Sums over the strings of a part, then over parts, are the same whatever the number of threads.
-        by_table = torch.zeros(parts, 2, width, whole_lines(count))
-        by_key, by_value = (torch.zeros(parts, inner, whole_lines(width)) for _ in range(2))
+        by_table = query.new_zeros(parts, 2, width, whole_lines(count))
+        by_key, by_value = (query.new_zeros(parts, inner, whole_lines(width)) for _ in range(2))
         shared = (by_table, by_key, by_value)
 
         def work(first: int, last: int) -> None:
