@@ -92,6 +92,7 @@ def test_kaplan_meier_by_hand() -> None:
     assert y == pytest.approx([1, 3 / 4, 3 / 4, 3 / 8, 3 / 8])
     assert all(a <= b <= c for a, b, c in zip(low, y, high, strict=True))
     assert kaplan_meier([5, 5], [False, False])[1] == [1, 1]
+    assert kaplan_meier([5, 7], [True, True])[1:3] == ([1, 0.5, 0], [1, kaplan_meier([5, 7], [True, False])[2][1], 0])
 
 
 def test_the_recipe_is_the_papers() -> None:

@@ -12,7 +12,7 @@ from flipscope.basics.errors import InputError
 from flipscope.lab.figures import Figure, Note, Panel, Rule, Series, Values
 
 LARGEST = 1e300  # beyond it the width of a range has no float
-MARKED = 40  # a line of more points goes without markers
+MARKED = 24  # a line of more points goes without markers
 HEADROOM = 0.07  # of the height, for the label of an upright rule
 BARS, DODGE = 0.8, 0.5  # share of the room between two places that bars, or points beside each other, take
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -98,7 +99,10 @@ def kaplan_meier(
         right=[time for time, event in zip(times, seen, strict=True) if not event],
     )
     curve = stats.ecdf(data).sf
-    ends = curve.confidence_interval(method="log-log") if any(seen) else None
+    with warnings.catch_warnings():
+        # SciPy warns where nothing is left to be seen; that is dealt with below.
+        warnings.filterwarnings("ignore", "The confidence interval is undefined", RuntimeWarning)
+        ends = curve.confidence_interval(method="log-log") if any(seen) else None
     x, y = [0.0, *curve.quantiles.tolist()], [1.0, *curve.probabilities.tolist()]
     low, high = (
         [1.0, *(y[1:] if ends is None else getattr(ends, side).probabilities.tolist())] for side in ("low", "high")

@@ -30,12 +30,12 @@ class SparseParity(lab.Study):
     scales = lab.scales(
         "{seeds} trainings each at T in {lengths}, at most {steps} steps of {batch} fresh strings",
         smoke=(0.1, {"lengths": (4, 5), "seeds": 2, "steps": 20, "batch": 32, "width": 8, "heads": 2}),
-        laptop=(12, {"lengths": (10, 15, 20), "seeds": 8, "steps": 3_000, "batch": 2_048, "width": 64, "heads": 16}),
+        laptop=(14, {"lengths": (10, 15, 20), "seeds": 8, "steps": 3_000, "batch": 2_048, "width": 64, "heads": 16}),
         paper=(500, {"lengths": (10, 15, 20, 60), "seeds": 10, "steps": BUDGET, "batch": 2_048}
                | {"width": 64, "heads": 16}),
     )  # fmt: skip
     deviations = lab.deviations(
-        ("T (laptop)", "10, 15, 20; none learned above 50", "10, 15, 20", "12 minutes"),
+        ("T (laptop)", "10, 15, 20; none learned above 50", "10, 15, 20", "14 minutes"),
         ("steps (laptop)", "10,000", "3,000", "the same; what is not learned by then counts as censored"),
         ("trainings (laptop)", "10 curves", "8 at each T", "the same"),
         ("stop", "after 10,000 steps", "at the first accuracy above 0.99", "the parity is learned then"),
@@ -112,8 +112,8 @@ class SparseParity(lab.Study):
         )
         panel = lab.Panel("", "steps", "share that have not learned", waiting, y_range=(0, 1))
         return [
-            lab.Figure("sparse-parity-loss", self.title, said, losses, where="Fig 3", same_axes=True),
-            lab.Figure("sparse-parity-attention", "Attention while it learns", heads, attention, same_axes=True),
+            lab.Figure("sparse-parity-loss", self.title, said, losses, 3, where="Fig 3", same_axes=True),
+            lab.Figure("sparse-parity-attention", "Attention while it learns", heads, attention, 3, same_axes=True),
             lab.Figure("sparse-parity-waiting", "Steps until the parity is learned", censored, [panel], 1),
         ]
 
