@@ -15,7 +15,7 @@ from torch.autograd import forward_ad
 
 from flipscope.basics.errors import InputError
 from flipscope.models import Transformer, TransformerConfig, encoder, mingpt, recognizer
-from flipscope.models.marker import MarkerLogits, linear, noisy, reads_marker
+from flipscope.models.marker import MarkerLogits, finish, linear, noisy, reads_marker
 from flipscope.models.marker.finish import is_usual
 from flipscope.models.marker.noisy import kept_by_dropout
 from flipscope.models.modes import first_derivatives
@@ -222,7 +222,7 @@ def test_what_follows_attention_without_gradients(strings: int, activation: Any,
         assert_close_in_single_precision(found, expected, f"{outputs} outputs")
 
 
-def test_which_layers_are_usual() -> None:
+def test_which_layers_are_usual(monkeypatch: pytest.MonkeyPatch) -> None:
     with torch.no_grad():
         usual = {}
         for name, config in {**CONFIGS, **OTHERS}.items():
@@ -231,6 +231,8 @@ def test_which_layers_are_usual() -> None:
         assert [name for name, is_one in usual.items() if not is_one] == ["no bias", "no MLP, tanh", *OTHERS]
         double = build(GPT)[0]
         assert not is_usual(double, double.blocks[0])
+        monkeypatch.setattr(finish, "_WIDEST", 15)
+        assert not is_usual(double.float(), double.blocks[0])
 
 
 def test_both_ways_without_dropout_are_the_same(lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,8 @@ from flipscope.native.activations import KINDS
 from flipscope.native.marker_finish import finish
 from flipscope.native.span import preferred
 
+_WIDEST = 512  # wider matrices leave the cache, and PyTorch's products are as fast
+
 
 def logits_after(
     model: Transformer, block: Block, x: Float[Tensor, "string width"], mixed: Float[Tensor, "string head size"]
@@ -35,8 +37,9 @@ def is_usual(model: Transformer, block: Block) -> bool:
     config, weight = model.config, model.head.weight
     usual = config.norm == "pre" and config.block == "standard" and config.affine and float(np.float32(config.eps)) > 0
     parts = block.mlp is not None and block.attention.output is not None and model.final_norm is not None
-    plain = model.dense is None and weight.dtype == torch.float32 and weight.device.type == "cpu"
-    return usual and parts and plain and not torch.is_grad_enabled()
+    parts = parts and model.dense is None and config.width <= _WIDEST
+    compiled = weight.dtype == torch.float32 and weight.device.type == "cpu"
+    return usual and parts and compiled and not torch.is_grad_enabled()
 
 
 def compiled_logits(
