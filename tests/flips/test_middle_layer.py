@@ -25,6 +25,7 @@ from flipscope.native import lanes as lane_kernels
 from flipscope.native import rectified as relu_kernels
 from flipscope.native import simd
 from flipscope.native import wide as kernels
+from flipscope.native.powers import LOG2_E, power_of_two
 from flipscope.native.span import TOKENS, Span, SpanType, span_of
 
 BASE = encoder(32, 3, 4, ffn_width=64)
@@ -66,7 +67,7 @@ def near(flips: int, tokens: int, width: int, distance: float) -> tuple[torch.Te
 @njit([void(SpanType(lanes, 2), float32[::1], float32[::1]) for lanes in TOKENS])
 def powers_of_two(span, x, out):
     for at in range(0, len(x), 2 * span.lanes):
-        simd.store_tile(out, at, span.lanes, 0, simd.power_of_two(simd.load_column(span, x, at, span.lanes)))
+        simd.store_tile(out, at, span.lanes, 0, power_of_two(simd.load_column(span, x, at, span.lanes)))
 
 
 @pytest.fixture(params=TOKENS)
@@ -107,7 +108,7 @@ def test_attention_by_the_definition(tokens, heads, size, scale, span):
     bias = scale * torch.randn((heads, size), generator=stream)
     query = query * scale
     inner, rows = heads * size, 5 * tokens
-    columns = simd.LOG2_E * query.permute(1, 3, 0, 2).reshape(inner, rows).contiguous()
+    columns = LOG2_E * query.permute(1, 3, 0, 2).reshape(inner, rows).contiguous()
     both = torch.cat([x.transpose(1, 2).reshape(rows, inner) for x in (key, value)], dim=1).contiguous()
     out = torch.full((inner, rows), torch.nan)
     for first, last in ((0, 2), (2, 5)):
@@ -115,7 +116,7 @@ def test_attention_by_the_definition(tokens, heads, size, scale, span):
             span,
             columns.numpy(),
             both.numpy(),
-            (simd.LOG2_E * bias).flatten().numpy(),
+            (LOG2_E * bias).flatten().numpy(),
             out.numpy(),
             tokens,
             heads,

@@ -22,7 +22,8 @@ from flipscope.models.threads import on_cores
 from flipscope.models.transformer import Block, LayerNorm, Transformer
 from flipscope.native.first_lanes import first_layer, first_shares, own_numbers, own_shares, take_rows
 from flipscope.native.lanes import last_layer, middle_layer
-from flipscope.native.simd import LOG2_E, UNITS
+from flipscope.native.powers import LOG2_E
+from flipscope.native.simd import UNITS
 from flipscope.native.span import Span, narrowest, preferred
 
 WIDEST = 256  # wider layers are computed as fast, or faster, by PyTorch's products

@@ -14,7 +14,8 @@ from flipscope.flips.first_layer import seen_by_attention
 from flipscope.flips.rectified import Rectified
 from flipscope.models.threads import on_cores
 from flipscope.models.transformer import Block
-from flipscope.native.simd import BLOCK, LOG2_E
+from flipscope.native.powers import LOG2_E
+from flipscope.native.simd import BLOCK
 from flipscope.native.span import Span, preferred
 from flipscope.native.wide import softmax_attention
 

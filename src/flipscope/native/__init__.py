@@ -1,7 +1,7 @@
 """Every compiled loop, and nothing else; `native.compiled` says how they are compiled and where machine code is kept.
 
 tables, walsh, certificates      of truth tables, for `cube`
-simd, span                       vectors of 8 or 16 numbers, and the width that the processor prefers
+simd, powers, span               vectors of 8 or 16 numbers, their powers of two, and the width the processor prefers
 lanes, first_lanes               of narrow models: one flip per lane
 wide, rectified                  of the others: attention, norms, units that are on
 attention                        softmax attention and its derivatives, for training

@@ -8,19 +8,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from flipscope.native.simd import (
-    LOG2_E,
-    add,
-    divide,
-    larger,
-    multiply,
-    multiply_add,
-    positive,
-    power_of_two,
-    smaller,
-    splat,
-    subtract,
-)
+from flipscope.native.powers import LOG2_E, power_of_two
+from flipscope.native.simd import add, divide, larger, multiply, multiply_add, positive, smaller, splat, subtract
 
 KINDS = ("relu", "gelu", "gelu_tanh")  # by number
 _ZERO, _ONE = np.float32(0), np.float32(1)

@@ -16,9 +16,9 @@ import numpy as np
 from jaxtyping import Float32
 from numba import float32, int64, njit, void
 
+from flipscope.native.powers import LOG2_E, power_of_two
 from flipscope.native.products import LINE, copy, first_line, product, round_up, take, turn
 from flipscope.native.simd import (
-    LOG2_E,
     UNITS,
     add,
     columns_of,
@@ -29,7 +29,6 @@ from flipscope.native.simd import (
     multiply,
     multiply_add,
     one_token,
-    power_of_two,
     splat_units,
     store_tile,
     times_column,

@@ -14,6 +14,7 @@ from numba import boolean, float32, int64, njit, types, void
 
 from flipscope.native.compiled import compiled
 from flipscope.native.lanes import add_units, normalise
+from flipscope.native.powers import power_of_two
 from flipscope.native.simd import (
     UNITS,
     add,
@@ -25,7 +26,6 @@ from flipscope.native.simd import (
     load_column,
     multiply,
     multiply_add,
-    power_of_two,
     splat,
     splat_column,
     spread_column,

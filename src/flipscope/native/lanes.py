@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numba import boolean, float32, int64, njit, types, void
 
+from flipscope.native.powers import moderate_power_of_two, power_of_two, store_powers
 from flipscope.native.simd import (
     UNITS,
     add,
@@ -30,11 +31,9 @@ from flipscope.native.simd import (
     load_column,
     load_units,
     loaded_products,
-    moderate_power_of_two,
     multiply,
     multiply_add,
     one_token,
-    power_of_two,
     smaller,
     splat,
     splat_column,
@@ -42,7 +41,6 @@ from flipscope.native.simd import (
     spread_column,
     spread_units,
     store,
-    store_powers,
     store_tile,
     subtract,
     times_column,

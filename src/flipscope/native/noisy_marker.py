@@ -19,9 +19,9 @@ import numpy as np
 from jaxtyping import Float32, UInt8
 from numba import float32, int64, njit, uint8, void
 
+from flipscope.native.powers import LOG2_E, power_of_two
 from flipscope.native.products import LINE, copy, first_line, product, round_up, take, turn
 from flipscope.native.simd import (
-    LOG2_E,
     UNITS,
     add,
     chosen,
@@ -32,7 +32,6 @@ from flipscope.native.simd import (
     load_bytes,
     multiply,
     multiply_add,
-    power_of_two,
     splat,
     spread,
     store,

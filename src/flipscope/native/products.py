@@ -116,37 +116,60 @@ def copy(source: Any, at: Any, size: Any, factor: Any, out: Any, to: Any) -> Non
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def take(source: Any, at: Any, row: Any, tokens: Any, size: Any, factor: Any, out: Any, to: Any, step: Any) -> None:
-    """Vectors of one head times a factor, from rows of so many numbers to rows of others."""
-    for token in range(tokens):
-        copy(source, at + token * row, size, factor, out, to + token * step)
+def take(source: Any, at: Any, wide: Any, rows: Any, size: Any, factor: Any, out: Any, to: Any, step: Any) -> None:
+    """The first ``size`` numbers of rows of ``wide``, times a factor, to rows of ``step``."""
+    for row in range(rows):
+        copy(source, at + row * wide, size, factor, out, to + row * step)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def turned_rows(source: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
+    """The columns of eight rows of eight numbers, which begin at these indices."""
+    of = eights()
+    return turned(
+        load(of, source, a),
+        load(of, source, b),
+        load(of, source, c),
+        load(of, source, d),
+        load(of, source, e),
+        load(of, source, f),
+        load(of, source, g),
+        load(of, source, h),
+    )
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def store_rows(out: Any, to: Any, step: Any, rows: Any) -> None:
+    """Write eight vectors, each ``step`` numbers after the one before."""
+    a, b, c, d, e, f, g, h = rows
+    store(out, to, a)
+    store(out, to + step, b)
+    store(out, to + 2 * step, c)
+    store(out, to + 3 * step, d)
+    store(out, to + 4 * step, e)
+    store(out, to + 5 * step, f)
+    store(out, to + 6 * step, g)
+    store(out, to + 7 * step, h)
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
 def turn(room: Any, at: Any, wide: Any, rows: Any, to: Any, long: Any) -> None:
     """Rows of ``wide`` numbers become columns, of rows of ``long`` numbers; all are multiples of eight."""
-    of = eights()
     for row in range(0, rows, _EIGHT):
         for column in range(0, wide, _EIGHT):
-            x, y = at + row * wide + column, to + column * long + row
-            a, b, c, d, e, f, g, h = turned(
-                load(of, room, x),
-                load(of, room, x + wide),
-                load(of, room, x + 2 * wide),
-                load(of, room, x + 3 * wide),
-                load(of, room, x + 4 * wide),
-                load(of, room, x + 5 * wide),
-                load(of, room, x + 6 * wide),
-                load(of, room, x + 7 * wide),
+            x = at + row * wide + column
+            columns = turned_rows(
+                room,
+                x,
+                x + wide,
+                x + 2 * wide,
+                x + 3 * wide,
+                x + 4 * wide,
+                x + 5 * wide,
+                x + 6 * wide,
+                x + 7 * wide,
             )
-            store(room, y, a)
-            store(room, y + long, b)
-            store(room, y + 2 * long, c)
-            store(room, y + 3 * long, d)
-            store(room, y + 4 * long, e)
-            store(room, y + 5 * long, f)
-            store(room, y + 6 * long, g)
-            store(room, y + 7 * long, h)
+            store_rows(room, to + column * long + row, long, columns)
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]

@@ -14,6 +14,7 @@ from jaxtyping import Float32, Int64
 from numba import float32, int64, njit, void
 
 from flipscope.native.compiled import compiled
+from flipscope.native.products import store_rows, turned_rows
 from flipscope.native.simd import (
     BLOCK,
     add,
@@ -37,7 +38,6 @@ from flipscope.native.simd import (
     store,
     store_tile,
     subtract,
-    turned,
 )
 from flipscope.native.span import Span, compiled_by_span
 
@@ -50,25 +50,9 @@ _EIGHT = 8
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def _turned(source: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any) -> Any:
-    """The columns of eight rows of eight numbers, which begin at these indices."""
-    of = eights()
-    return turned(
-        load(of, source, a),
-        load(of, source, b),
-        load(of, source, c),
-        load(of, source, d),
-        load(of, source, e),
-        load(of, source, f),
-        load(of, source, g),
-        load(of, source, h),
-    )
-
-
-@njit(inline="always")  # type: ignore[untyped-decorator]
 def _turn(source: Any, rows: Any, first: Any, stride: Any, column: Any, out: Any, to: Any) -> None:
     """Eight columns of eight rows become eight rows of eight lanes."""
-    a, b, c, d, e, f, g, h = _turned(
+    columns = turned_rows(
         source,
         rows[first] * stride + column,
         rows[first + 1] * stride + column,
@@ -79,20 +63,13 @@ def _turn(source: Any, rows: Any, first: Any, stride: Any, column: Any, out: Any
         rows[first + 6] * stride + column,
         rows[first + 7] * stride + column,
     )
-    store(out, to, a)
-    store(out, to + BLOCK, b)
-    store(out, to + 2 * BLOCK, c)
-    store(out, to + 3 * BLOCK, d)
-    store(out, to + 4 * BLOCK, e)
-    store(out, to + 5 * BLOCK, f)
-    store(out, to + 6 * BLOCK, g)
-    store(out, to + 7 * BLOCK, h)
+    store_rows(out, to, BLOCK, columns)
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
 def _turn_back(y: Any, at: Any, out: Any, rows: Any, first: Any, stride: Any, column: Any) -> None:
     """Eight rows of eight lanes become eight columns of eight rows."""
-    a, b, c, d, e, f, g, h = _turned(
+    a, b, c, d, e, f, g, h = turned_rows(
         y,
         at,
         at + BLOCK,

@@ -8,11 +8,9 @@ flat and contiguous, indices are trusted.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import float32, int64, njit, types
 from numba.core import cgutils
@@ -20,7 +18,6 @@ from numba.extending import intrinsic, models, register_jitable, register_model
 
 from flipscope.native.span import SpanType, lanes_of_register
 
-LOG2_E = math.log2(math.e)  # what turns logarithms into those to base 2
 UNITS = 4  # units, keys or coordinates of a tile
 BLOCK = 16  # rows of a block that are computed together, one per lane, in one vector or two
 
@@ -41,27 +38,29 @@ class Tile(types.Type):  # type: ignore[misc]
         super().__init__(name=f"FlipscopeTile({rows} x {columns} x {lanes})")
 
 
-def _floats(lanes: int) -> Any:
+def floats(lanes: int) -> Any:
+    """The type of so many numbers side by side in the code that is being generated."""
     return ir.VectorType(ir.FloatType(), lanes)
 
 
-def _integers(lanes: int) -> Any:
+def integers(lanes: int) -> Any:
+    """The same of whole numbers."""
     return ir.VectorType(ir.IntType(32), lanes)
 
 
 @register_model(Vector)
 class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
     def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, _floats(kind.lanes))
+        super().__init__(manager, kind, floats(kind.lanes))
 
 
 @register_model(Tile)
 class _TileModel(models.PrimitiveModel):  # type: ignore[misc]
     def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, ir.ArrayType(_floats(kind.lanes), kind.count))
+        super().__init__(manager, kind, ir.ArrayType(floats(kind.lanes), kind.count))
 
 
-class _Array:
+class Array:
     """An array inside the code that is being generated."""
 
     def __init__(self, context: Any, builder: Any, kind: Any, array: Any) -> None:
@@ -75,7 +74,7 @@ class _Array:
         return self.builder.gep(self.data, [at])
 
     def load(self, place: Any, lanes: int) -> Any:
-        found = self.builder.load(self.builder.bitcast(place, _floats(lanes).as_pointer()))
+        found = self.builder.load(self.builder.bitcast(place, floats(lanes).as_pointer()))
         found.align = 4
         return found
 
@@ -87,20 +86,21 @@ class _Array:
 
 
 def _in_every_lane(builder: Any, number: Any, lanes: int) -> Any:
-    empty = ir.Constant(_floats(lanes), ir.Undefined)
+    empty = ir.Constant(floats(lanes), ir.Undefined)
     one = builder.insert_element(empty, number, ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(one, empty, ir.Constant(_integers(lanes), [0] * lanes))
+    return builder.shuffle_vector(one, empty, ir.Constant(integers(lanes), [0] * lanes))
 
 
-def _vectors(builder: Any, kind: Any, value: Any) -> list[Any]:
+def vectors_of(builder: Any, kind: Any, value: Any) -> list[Any]:
     """The vectors of a vector or tile, row by row."""
     return [value] if isinstance(kind, Vector) else [builder.extract_value(value, k) for k in range(kind.count)]
 
 
-def _joined(builder: Any, kind: Any, vectors: list[Any]) -> Any:
+def joined(builder: Any, kind: Any, vectors: list[Any]) -> Any:
+    """The vector or tile that is made of these vectors, row by row."""
     if isinstance(kind, Vector):
         return vectors[0]
-    tile = ir.Constant(ir.ArrayType(_floats(kind.lanes), kind.count), ir.Undefined)
+    tile = ir.Constant(ir.ArrayType(floats(kind.lanes), kind.count), ir.Undefined)
     for k, one in enumerate(vectors):
         tile = builder.insert_value(tile, one, k)
     return tile
@@ -145,7 +145,7 @@ def load(_typing: Any, span: Any, array: Any, _at: Any) -> Any:
     """The numbers of a vector, from an index on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        source = _Array(context, builder, signature.args[1], arguments[1])
+        source = Array(context, builder, signature.args[1], arguments[1])
         return source.load(source.place(arguments[2]), span.lanes)
 
     return Vector(span.lanes)(span, array, int64), generate
@@ -156,11 +156,11 @@ def load_bytes(_typing: Any, span: Any, array: Any, _at: Any) -> Any:
     """The numbers of as many bytes, from an index on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        source = _Array(context, builder, signature.args[1], arguments[1])
+        source = Array(context, builder, signature.args[1], arguments[1])
         kind = ir.VectorType(ir.IntType(8), span.lanes)
         found = builder.load(builder.bitcast(source.place(arguments[2]), kind.as_pointer()))
         found.align = 1
-        return builder.uitofp(found, _floats(span.lanes))
+        return builder.uitofp(found, floats(span.lanes))
 
     return Vector(span.lanes)(span, array, int64), generate
 
@@ -170,7 +170,7 @@ def store(_typing: Any, array: Any, _at: Any, value: Any) -> Any:
     """Write the numbers of a vector from an index on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        target = _Array(context, builder, signature.args[0], arguments[0])
+        target = Array(context, builder, signature.args[0], arguments[0])
         target.store(target.place(arguments[1]), arguments[2])
         return context.get_dummy_value()
 
@@ -182,7 +182,7 @@ def spread(_typing: Any, span: Any, array: Any, _at: Any) -> Any:
     """The number at an index, in every lane."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        source = _Array(context, builder, signature.args[1], arguments[1])
+        source = Array(context, builder, signature.args[1], arguments[1])
         return source.spread(source.place(arguments[2]), span.lanes)
 
     return Vector(span.lanes)(span, array, int64), generate
@@ -194,18 +194,18 @@ def splat(_typing: Any, like: Any, _number: Any) -> Any:
     kind = Vector(like.lanes) if isinstance(like, SpanType) else like
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return _joined(builder, kind, [_in_every_lane(builder, arguments[1], kind.lanes)] * kind.count)
+        return joined(builder, kind, [_in_every_lane(builder, arguments[1], kind.lanes)] * kind.count)
 
     return kind(like, float32), generate
 
 
-def _each(arity: int, one: Callable[..., Any]) -> Any:
+def each(arity: int, one: Callable[..., Any]) -> Any:
     """What does the same with every vector: ``one`` of a builder, the lanes and the arguments' vectors."""
 
     def typed(kind: Any) -> Any:
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            parts = zip(*(_vectors(builder, kind, argument) for argument in arguments), strict=True)
-            return _joined(builder, kind, [one(builder, kind.lanes, *some) for some in parts])
+            parts = zip(*(vectors_of(builder, kind, argument) for argument in arguments), strict=True)
+            return joined(builder, kind, [one(builder, kind.lanes, *some) for some in parts])
 
         return kind(*([kind] * arity)), generate
 
@@ -216,41 +216,34 @@ def _each(arity: int, one: Callable[..., Any]) -> Any:
     return intrinsic(lambda _typing, a, b, c: typed(a))
 
 
-def _call(builder: Any, name: str, lanes: int, *arguments: Any) -> Any:
-    kind = ir.FunctionType(_floats(lanes), [_floats(lanes)] * len(arguments))
+def call(builder: Any, name: str, lanes: int, *arguments: Any) -> Any:
+    """LLVM's own function of a name, of vectors."""
+    kind = ir.FunctionType(floats(lanes), [floats(lanes)] * len(arguments))
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v{lanes}f32"), arguments)
 
 
 def _is_nonzero(builder: Any, lanes: int, a: Any) -> Any:
-    return builder.fcmp_unordered("!=", a, ir.Constant(_floats(lanes), [0.0] * lanes))
+    return builder.fcmp_unordered("!=", a, ir.Constant(floats(lanes), [0.0] * lanes))
 
 
 def _is_positive(builder: Any, lanes: int, a: Any) -> Any:
-    return builder.fcmp_ordered(">", a, ir.Constant(_floats(lanes), [0.0] * lanes))
+    return builder.fcmp_ordered(">", a, ir.Constant(floats(lanes), [0.0] * lanes))
 
 
-def _times_power_of_one(builder: Any, lanes: int, a: Any, shifted: Any) -> Any:
-    a, n = (builder.bitcast(argument, _integers(lanes)) for argument in (a, shifted))
-    shift = ir.Constant(_integers(lanes), [23] * lanes)
-    return builder.bitcast(builder.add(a, builder.shl(n, shift)), _floats(lanes))
-
-
-add: Any = _each(2, lambda builder, _lanes, a, b: builder.fadd(a, b))
-subtract: Any = _each(2, lambda builder, _lanes, a, b: builder.fsub(a, b))
-multiply: Any = _each(2, lambda builder, _lanes, a, b: builder.fmul(a, b))
-divide: Any = _each(2, lambda builder, _lanes, a, b: builder.fdiv(a, b))
+add: Any = each(2, lambda builder, _lanes, a, b: builder.fadd(a, b))
+subtract: Any = each(2, lambda builder, _lanes, a, b: builder.fsub(a, b))
+multiply: Any = each(2, lambda builder, _lanes, a, b: builder.fmul(a, b))
+divide: Any = each(2, lambda builder, _lanes, a, b: builder.fdiv(a, b))
 # a * b + c, with one rounding where the processor can.
-multiply_add: Any = _each(3, lambda builder, lanes, a, b, c: _call(builder, "fmuladd", lanes, a, b, c))
-square_root: Any = _each(1, lambda builder, lanes, a: _call(builder, "sqrt", lanes, a))
+multiply_add: Any = each(3, lambda builder, lanes, a, b, c: call(builder, "fmuladd", lanes, a, b, c))
+square_root: Any = each(1, lambda builder, lanes, a: call(builder, "sqrt", lanes, a))
 # a where a > b, or a < b, else b: also where one of them is NaN.
-larger: Any = _each(2, lambda builder, _lanes, a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b))
-smaller: Any = _each(2, lambda builder, _lanes, a, b: builder.select(builder.fcmp_ordered("<", a, b), a, b))
+larger: Any = each(2, lambda builder, _lanes, a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b))
+smaller: Any = each(2, lambda builder, _lanes, a, b: builder.select(builder.fcmp_ordered("<", a, b), a, b))
 # b where a > 0, else c.
-positive: Any = _each(3, lambda builder, lanes, a, b, c: builder.select(_is_positive(builder, lanes, a), b, c))
+positive: Any = each(3, lambda builder, lanes, a, b, c: builder.select(_is_positive(builder, lanes, a), b, c))
 # b where a is not 0, else c.
-chosen: Any = _each(3, lambda builder, lanes, a, b, c: builder.select(_is_nonzero(builder, lanes, a), b, c))
-# a * 2^n from 1.5 * 2^23 + n, whose lowest bits are n: added to the exponent of a, which must have room.
-_times_power: Any = _each(2, _times_power_of_one)
+chosen: Any = each(3, lambda builder, lanes, a, b, c: builder.select(_is_nonzero(builder, lanes, a), b, c))
 
 
 def _across(one: Callable[..., Any]) -> Any:
@@ -261,7 +254,7 @@ def _across(one: Callable[..., Any]) -> Any:
             found, lanes = arguments[0], kind.lanes
             while lanes > 1:
                 lanes //= 2
-                places = (ir.Constant(_integers(lanes), list(range(at, at + lanes))) for at in (0, lanes))
+                places = (ir.Constant(integers(lanes), list(range(at, at + lanes))) for at in (0, lanes))
                 found = one(builder, *(builder.shuffle_vector(found, found, half) for half in places))
             return builder.extract_element(found, ir.Constant(ir.IntType(32), 0))
 
@@ -294,7 +287,7 @@ def any_nonzero(_typing: Any, kind: Any) -> Any:
     """1 if some lane is not zero (NaN is not), else 0."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        vectors = _vectors(builder, kind, arguments[0])
+        vectors = vectors_of(builder, kind, arguments[0])
         return _any(builder, kind.lanes, [_is_nonzero(builder, kind.lanes, vector) for vector in vectors])
 
     return int64(kind), generate
@@ -305,7 +298,7 @@ def any_reaches(_typing: Any, kind: Any, _low: Any) -> Any:
     """1 if some lane is not below its bound (NaN is not), else 0."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        pairs = zip(*(_vectors(builder, kind, argument) for argument in arguments), strict=True)
+        pairs = zip(*(vectors_of(builder, kind, argument) for argument in arguments), strict=True)
         return _any(builder, kind.lanes, [builder.fcmp_unordered(">=", a, low) for a, low in pairs])
 
     return int64(kind, kind), generate
@@ -318,7 +311,7 @@ def _splat_tile(columns_of_lanes: Callable[[int], int]) -> Any:
         kind = Tile(span.tokens, columns_of_lanes(span.lanes), span.lanes)
 
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            return _joined(builder, kind, [_in_every_lane(builder, arguments[1], kind.lanes)] * kind.count)
+            return joined(builder, kind, [_in_every_lane(builder, arguments[1], kind.lanes)] * kind.count)
 
         return kind(span, float32), generate
 
@@ -332,14 +325,14 @@ def _spread_tile(columns_of_lanes: Callable[[int], int]) -> Any:
         kind = Tile(span.tokens, columns_of_lanes(span.lanes), span.lanes)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            source, (at, step) = _Array(context, builder, signature.args[1], arguments[1]), arguments[2:]
+            source, (at, step) = Array(context, builder, signature.args[1], arguments[1]), arguments[2:]
             one = ir.Constant(ir.IntType(64), 1)
             places = [
                 source.place(at, (step, row), (one, column))
                 for row in range(kind.rows)
                 for column in range(kind.columns)
             ]
-            return _joined(builder, kind, [source.spread(place, span.lanes) for place in places])
+            return joined(builder, kind, [source.spread(place, span.lanes) for place in places])
 
         return kind(span, array, int64, int64), generate
 
@@ -353,13 +346,13 @@ def _load_tile(columns_of_lanes: Callable[[int], int]) -> Any:
         kind = Tile(span.tokens, columns_of_lanes(span.lanes), span.lanes)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            source, (at, step, across) = _Array(context, builder, signature.args[1], arguments[1]), arguments[2:]
+            source, (at, step, across) = Array(context, builder, signature.args[1], arguments[1]), arguments[2:]
             places = [
                 source.place(at, (step, row), (across, column))
                 for row in range(kind.rows)
                 for column in range(kind.columns)
             ]
-            return _joined(builder, kind, [source.load(place, span.lanes) for place in places])
+            return joined(builder, kind, [source.load(place, span.lanes) for place in places])
 
         return kind(span, array, int64, int64, int64), generate
 
@@ -404,8 +397,8 @@ def store_tile(_typing: Any, array: Any, _at: Any, _step: Any, _across: Any, kin
     """Write row r, column c of a tile from ``at + r * step + c * across`` on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        target, (at, step, across) = _Array(context, builder, signature.args[0], arguments[0]), arguments[1:4]
-        for k, vector in enumerate(_vectors(builder, kind, arguments[4])):
+        target, (at, step, across) = Array(context, builder, signature.args[0], arguments[0]), arguments[1:4]
+        for k, vector in enumerate(vectors_of(builder, kind, arguments[4])):
             row, column = divmod(k, kind.columns)
             target.store(target.place(at, (step, row), (across, column)), vector)
         return context.get_dummy_value()
@@ -413,7 +406,7 @@ def store_tile(_typing: Any, array: Any, _at: Any, _step: Any, _across: Any, kin
     return types.none(array, int64, int64, int64, kind), generate
 
 
-def _pinned(builder: Any, kind: Any, vectors: list[Any]) -> list[Any]:
+def pinned(builder: Any, kind: Any, vectors: list[Any]) -> list[Any]:
     """The same vectors, in registers: all are computed before the next is used, and no load moves across.
 
     An instruction of no length that claims to change them. Left to itself the compiler loads ahead, until it has no
@@ -421,7 +414,7 @@ def _pinned(builder: Any, kind: Any, vectors: list[Any]) -> list[Any]:
     """
     if len(vectors) == 1 or lanes_of_register() < kind.lanes:
         return vectors
-    one, count = _floats(kind.lanes), len(vectors)
+    one, count = floats(kind.lanes), len(vectors)
     form = ir.FunctionType(ir.LiteralStructType([one] * count), [one] * count)
     order = ",".join(["=v"] * count + [str(k) for k in range(count)] + ["~{memory}"])
     found = builder.call(ir.InlineAsm(form, "", order, side_effect=True), vectors)
@@ -432,26 +425,26 @@ def _add_products(spreading: bool, of_each_row: bool) -> Any:
     def typed(_typing: Any, kind: Any, x: Any, _at: Any, _step: Any, y: Any, _begin: Any, _by: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             tile, _, at, step, _, begin, by = arguments
-            left = _Array(context, builder, signature.args[1], arguments[1])
-            right = _Array(context, builder, signature.args[4], arguments[4])
-            sums, one = _vectors(builder, kind, tile), ir.Constant(ir.IntType(64), 1)
+            left = Array(context, builder, signature.args[1], arguments[1])
+            right = Array(context, builder, signature.args[4], arguments[4])
+            sums, one = vectors_of(builder, kind, tile), ir.Constant(ir.IntType(64), 1)
             if of_each_row:  # row by row: few factors are needed at a time
                 for row in range(kind.rows):
                     number = left.load(left.place(at, (step, row)), kind.lanes)
                     for column in range(kind.columns):
                         factor = right.spread(right.place(begin, (by, row), (one, column)), kind.lanes)
                         k = row * kind.columns + column
-                        sums[k] = _call(builder, "fmuladd", kind.lanes, factor, number, sums[k])
-                        sums[k], _ = _pinned(builder, kind, [sums[k], factor])  # else it would stand in its register
-                return _joined(builder, kind, sums)
+                        sums[k] = call(builder, "fmuladd", kind.lanes, factor, number, sums[k])
+                        sums[k], _ = pinned(builder, kind, [sums[k], factor])  # else it would stand in its register
+                return joined(builder, kind, sums)
             rows = [left.load(left.place(at, (step, row)), kind.lanes) for row in range(kind.rows)]
             for column in range(kind.columns):  # column by column, for the same reason
                 place = right.place(begin, (by, column))
                 factor = right.spread(place, kind.lanes) if spreading else right.load(place, kind.lanes)
                 for k in range(column, kind.count, kind.columns):
-                    sums[k] = _call(builder, "fmuladd", kind.lanes, factor, rows[k // kind.columns], sums[k])
-                sums[column :: kind.columns] = _pinned(builder, kind, sums[column :: kind.columns])
-            return _joined(builder, kind, sums)
+                    sums[k] = call(builder, "fmuladd", kind.lanes, factor, rows[k // kind.columns], sums[k])
+                sums[column :: kind.columns] = pinned(builder, kind, sums[column :: kind.columns])
+            return joined(builder, kind, sums)
 
         return kind(kind, x, int64, int64, y, int64, int64), generate
 
@@ -473,15 +466,15 @@ def loaded_products(_typing: Any, span: Any, x: Any, _at: Any, _step: Any, y: An
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, _, at, step, _, begin, by = arguments
-        left = _Array(context, builder, signature.args[1], arguments[1])
-        right = _Array(context, builder, signature.args[4], arguments[4])
+        left = Array(context, builder, signature.args[1], arguments[1])
+        right = Array(context, builder, signature.args[4], arguments[4])
         rows = [left.load(left.place(at, (step, row)), kind.lanes) for row in range(kind.rows)]
         sums: list[Any] = [None] * kind.count
         for column in range(kind.columns):
             factor = right.load(right.place(begin, (by, column)), kind.lanes)
             some = [builder.fmul(factor, row) for row in rows]
-            sums[column :: kind.columns] = _pinned(builder, kind, some)
-        return _joined(builder, kind, sums)
+            sums[column :: kind.columns] = pinned(builder, kind, some)
+        return joined(builder, kind, sums)
 
     return kind(span, x, int64, int64, y, int64, int64), generate
 
@@ -498,15 +491,15 @@ def add_chosen(_typing: Any, kind: Any, x: Any, _at: Any, _step: Any, y: Any, be
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         tile, _, at, step, _, _, along = arguments
-        left, right, starts = (_Array(context, builder, signature.args[k], arguments[k]) for k in (1, 4, 5))
-        sums = _vectors(builder, kind, tile)
+        left, right, starts = (Array(context, builder, signature.args[k], arguments[k]) for k in (1, 4, 5))
+        sums = vectors_of(builder, kind, tile)
         rows = [left.load(left.place(at, (step, row)), kind.lanes) for row in range(kind.rows)]
         for column in range(kind.columns):
             begin = builder.load(starts.place(ir.Constant(ir.IntType(64), column)))
             factor = right.spread(right.place(builder.add(begin, along)), kind.lanes)
             for k in range(column, kind.count, kind.columns):
-                sums[k] = _call(builder, "fmuladd", kind.lanes, factor, rows[k // kind.columns], sums[k])
-        return _joined(builder, kind, sums)
+                sums[k] = call(builder, "fmuladd", kind.lanes, factor, rows[k // kind.columns], sums[k])
+        return joined(builder, kind, sums)
 
     return kind(kind, x, int64, int64, y, begins, int64), generate
 
@@ -517,8 +510,8 @@ def columns_of(_typing: Any, kind: Any) -> Any:
     column = Tile(kind.rows, 1, kind.lanes)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vectors = _vectors(builder, kind, arguments[0])
-        parts = [_joined(builder, column, vectors[c :: kind.columns]) for c in range(kind.columns)]
+        vectors = vectors_of(builder, kind, arguments[0])
+        parts = [joined(builder, column, vectors[c :: kind.columns]) for c in range(kind.columns)]
         return context.make_tuple(builder, signature.return_type, parts)
 
     return types.UniTuple(column, kind.columns)(kind), generate
@@ -529,9 +522,9 @@ def _with_column(one: Callable[..., Any]) -> Any:
 
     def typed(_typing: Any, kind: Any, column: Any) -> Any:
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            others = _vectors(builder, column, arguments[1])
-            vectors = enumerate(_vectors(builder, kind, arguments[0]))
-            return _joined(builder, kind, [one(builder, vector, others[k // kind.columns]) for k, vector in vectors])
+            others = vectors_of(builder, column, arguments[1])
+            vectors = enumerate(vectors_of(builder, kind, arguments[0]))
+            return joined(builder, kind, [one(builder, vector, others[k // kind.columns]) for k, vector in vectors])
 
         return kind(kind, column), generate
 
@@ -547,7 +540,7 @@ def first_row(_typing: Any, kind: Any) -> Any:
     """The first vector of a tile of one column."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return _vectors(builder, kind, arguments[0])[0]
+        return vectors_of(builder, kind, arguments[0])[0]
 
     return Vector(kind.lanes)(kind), generate
 
@@ -556,9 +549,9 @@ def _shuffle(chosen: list[int]) -> Any:
     """Lanes of a (0 to 7) and b (8 to 15) in a new order."""
 
     def one(builder: Any, lanes: int, a: Any, b: Any) -> Any:
-        return builder.shuffle_vector(a, b, ir.Constant(_integers(lanes), chosen))
+        return builder.shuffle_vector(a, b, ir.Constant(integers(lanes), chosen))
 
-    return _each(2, one)
+    return each(2, one)
 
 
 _ones_low: Any = _shuffle([0, 8, 1, 9, 4, 12, 5, 13])
@@ -593,83 +586,7 @@ def abreast(_typing: Any, kind: Any) -> Any:
     """The same tile, all of whose vectors are computed before any is used."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        vectors = _vectors(builder, kind, arguments[0])
-        return _joined(builder, kind, _pinned(builder, kind, vectors))
+        vectors = vectors_of(builder, kind, arguments[0])
+        return joined(builder, kind, pinned(builder, kind, vectors))
 
     return kind(kind), generate
-
-
-_ROUNDER = np.float32(1.5 * 2**23)  # adding it rounds to an integer, which the lowest bits then hold
-_LOWEST = np.float32(-125.0)  # 2^-125 is no subnormal number, nor is 2^-0.5 times it
-# 2^f = 1 + f P(f) for |f| <= 1/2, to 8e-8 before rounding: P is the best of its degree, which is one step less than
-# what would be lost in rounding.
-_P4, _P3, _P2 = np.float32(1.32746334e-3), np.float32(9.67196168e-3), np.float32(5.55067837e-2)
-_P1, _P0 = np.float32(0.240222353), np.float32(0.693147062)
-_P = (_P4, _P3, _P2, _P1, _P0)
-_ONE = np.float32(1.0)
-
-
-def _powers(builder: Any, kind: Any, numbers: list[Any]) -> list[Any]:
-    """2^x for |x| <= 125 to float32's rounding; NaN stays NaN. A step of all of them, then the next."""
-    lanes, count = kind.lanes, len(numbers)
-    rounder, one, p4, *others = (ir.Constant(_floats(lanes), [float(c)] * lanes) for c in (_ROUNDER, _ONE, *_P))
-    both = _pinned(builder, kind, [*numbers, *(builder.fadd(x, rounder) for x in numbers)])
-    shifted, pairs = both[count:], zip(both[:count], both[count:], strict=True)
-    f = _pinned(builder, kind, [builder.fsub(x, builder.fsub(n, rounder)) for x, n in pairs])
-    p = [p4] * count
-    for part in (*others, one):
-        p = [_call(builder, "fmuladd", lanes, a, b, part) for a, b in zip(p, f, strict=True)]
-        p = _pinned(builder, kind, p)
-    return [_times_power_of_one(builder, lanes, a, n) for a, n in zip(p, shifted, strict=True)]
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def moderate_power_of_two(_typing: Any, kind: Any) -> Any:
-    """2^x for |x| <= 125 to float32's rounding; NaN stays NaN."""
-
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return _joined(builder, kind, _powers(builder, kind, _vectors(builder, kind, arguments[0])))
-
-    return kind(kind), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def store_powers(_typing: Any, array: Any, _at: Any, _step: Any, _across: Any, kind: Any) -> Any:
-    """As ``store_tile``, of powers of two of a tile's numbers (|x| <= 125); the sums of each row's.
-
-    Two columns after the other: fewer would wait for each step's end, and for more there are not registers enough.
-    """
-    column = Tile(kind.rows, 1, kind.lanes)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        target, (at, step, across) = _Array(context, builder, signature.args[0], arguments[0]), arguments[1:4]
-        vectors, sums = _vectors(builder, kind, arguments[4]), []
-        columns = [vectors[c :: kind.columns] for c in range(kind.columns)]
-        for c in range(0, kind.columns, 2):
-            powers = _powers(builder, kind, [*columns[c], *columns[c + 1]])
-            for k, power in enumerate(powers):
-                target.store(target.place(at, (step, k % kind.rows), (across, c + k // kind.rows)), power)
-            sums.append([builder.fadd(a, b) for a, b in zip(powers[: kind.rows], powers[kind.rows :], strict=True)])
-            if c == 0:
-                left = _pinned(builder, kind, [*columns[2], *columns[3], *sums[0]])
-                columns[2:], sums[0] = [left[: kind.rows], left[kind.rows : 2 * kind.rows]], left[2 * kind.rows :]
-        return _joined(builder, column, [builder.fadd(a, b) for a, b in zip(*sums, strict=True)])
-
-    return column(array, int64, int64, int64, kind), generate
-
-
-@njit(inline="always")  # type: ignore[untyped-decorator]
-def power_of_two(x: Any) -> Any:
-    """2^x for x <= 0 to float32's rounding; below -125 it is 2^-125, and NaN stays NaN.
-
-    One power is a chain of a dozen steps that wait for each other: those of a tile fill the time.
-    """
-    x = abreast(larger(splat(x, _LOWEST), x))
-    shifted = abreast(add(x, splat(x, _ROUNDER)))
-    f = abreast(subtract(x, subtract(shifted, splat(x, _ROUNDER))))
-    p = abreast(multiply_add(splat(x, _P4), f, splat(x, _P3)))
-    p = abreast(multiply_add(p, f, splat(x, _P2)))
-    p = abreast(multiply_add(p, f, splat(x, _P1)))
-    p = abreast(multiply_add(p, f, splat(x, _P0)))
-    p = abreast(multiply_add(p, f, splat(x, _ONE)))
-    return _times_power(p, shifted)

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float32, Int64
 from numba import boolean, float32, int64, void
 
 from flipscope.native.compiled import compiled
+from flipscope.native.powers import power_of_two
 from flipscope.native.simd import (
     BLOCK,
     add,
@@ -24,7 +25,6 @@ from flipscope.native.simd import (
     load,
     load_column,
     multiply_add,
-    power_of_two,
     splat,
     splat_column,
     splat_keys,
