@@ -13,7 +13,8 @@ from rich.console import Console, RenderableType
 from flipscope import demo
 from flipscope.basics.estimates import mean_from_samples
 from flipscope.lab import registry
-from flipscope.lab.judges import ERROR, share
+from flipscope.lab.judges import share
+from flipscope.lab.looks import confidence as of_each
 from flipscope.lab.rows import Rows
 from flipscope.lab.run.driver import Run
 from flipscope.lab.verdict import Judgement
@@ -97,12 +98,12 @@ def test_the_demo_scale_is_large_enough_to_decide_whichever_way_it_falls() -> No
         assert list(study.scales)[:3] == ["smoke", "demo", "laptop"]
         assert study.checked_trials("demo")
     models = random_init.STUDY.scales["demo"].settings.models
-    none, every = (mean_from_samples([end] * models, 0, 1, 1 - ERROR / len(random_init.INITS)) for end in (0, 1))
+    none, every = (mean_from_samples([end] * models, 0, 1, of_each(len(random_init.INITS))) for end in (0, 1))
     assert none.high < random_init.FAR / 2
     assert none.high < random_init.MOST < every.low
     plan = trained_profiles.STUDY.scales["demo"].settings
     assert (plan["models"], plan["training"]["max_epochs"]) == (3, 20)  # as the tour says
-    tested, confidence = plan["training"]["test"], 1 - ERROR / plan["models"]
+    tested, confidence = plan["training"]["test"], of_each(plan["models"])
     assert plan["models"] >= trained_models.FEWEST  # of a claim on every model
     assert share(round(0.995 * tested), tested, confidence).low > trained_models.LEARNED
     assert share(round(0.98 * tested), tested, confidence).high < trained_models.LEARNED

@@ -8,14 +8,14 @@ from flipscope.basics.lazy import lazily
 
 if TYPE_CHECKING:
     from flipscope.basics.progress import Progress
-    from flipscope.basics.resampling import growth, student_mean, tail_exponent
+    from flipscope.basics.resampling import growth
     from flipscope.lab.figures import Figure, Note, Panel, Rule, Series, histogram
     from flipscope.lab.judges import (
         GroupJudge,
         Judge,
         Quotient,
-        asymptotic,
         bound_holds,
+        bounded_mean,
         compare_groups,
         for_each,
         for_every,
@@ -26,21 +26,25 @@ if TYPE_CHECKING:
         more_often,
         mostly,
         never_exceeds,
+        of_models,
         rates,
         rates_below,
         share,
         share_of,
         share_where,
         slopes,
+        student_mean,
+        tail_exponent,
         unless_few,
         weakest_first,
         with_fewest,
     )
+    from flipscope.lab.looks import confidence, judging
     from flipscope.lab.rows import Row, Rows, matched
     from flipscope.lab.series import bars, estimates, line, lines, means, points, survival
     from flipscope.lab.store.artefacts import trained
     from flipscope.lab.study import Claim, Outcome, Result, Scale, Study, Trial, deviations, scales
-    from flipscope.lab.verdict import Judgement, all_of, at_least, at_most, between, consistent_with, never
+    from flipscope.lab.verdict import Judgement, all_of, asymptotic, at_least, at_most, between, consistent_with, never
 
 __all__ = [
     "Claim",
@@ -68,7 +72,9 @@ __all__ = [
     "bars",
     "between",
     "bound_holds",
+    "bounded_mean",
     "compare_groups",
+    "confidence",
     "consistent_with",
     "deviations",
     "estimates",
@@ -76,6 +82,7 @@ __all__ = [
     "for_every",
     "growth",
     "histogram",
+    "judging",
     "larger_mean",
     "line",
     "lines",
@@ -88,6 +95,7 @@ __all__ = [
     "mostly",
     "never",
     "never_exceeds",
+    "of_models",
     "points",
     "rates",
     "rates_below",
@@ -109,17 +117,18 @@ __getattr__, __dir__ = lazily(
     __name__,
     {
         "basics.progress": "Progress",
-        "basics.resampling": "growth student_mean tail_exponent",
+        "basics.resampling": "growth",
         "lab.figures": "Figure Note Panel Rule Series histogram",
         "lab.judges": (
-            "GroupJudge Judge Quotient asymptotic bound_holds compare_groups for_each for_every larger_mean log_slope "
-            "mean_of mean_slope more_often mostly never_exceeds rates rates_below share share_of share_where slopes "
-            "unless_few weakest_first with_fewest"
+            "GroupJudge Judge Quotient bound_holds bounded_mean compare_groups for_each for_every larger_mean "
+            "log_slope mean_of mean_slope more_often mostly never_exceeds of_models rates rates_below share share_of "
+            "share_where slopes student_mean tail_exponent unless_few weakest_first with_fewest"
         ),
+        "lab.looks": "confidence judging",
         "lab.rows": "Row Rows matched",
         "lab.series": "bars estimates line lines means points survival",
         "lab.store.artefacts": "trained",
         "lab.study": "Claim Outcome Result Scale Study Trial deviations scales",
-        "lab.verdict": "Judgement all_of at_least at_most between consistent_with never",
+        "lab.verdict": "Judgement all_of asymptotic at_least at_most between consistent_with never",
     },
 )

@@ -1,23 +1,28 @@
-"""Judges that several studies share: what a table says of a claim, all intervals valid together."""
+"""Judges that several studies share: what a table says of a claim, all intervals valid together.
+
+Wherever a `confidence` can be given, None stands for that of the look under way (`lab.looks.confidence`).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from flipscope.basics.estimates import Estimate, mean_from_samples, proportions
-from flipscope.basics.resampling import straight_line, student_mean, welch_difference
+from flipscope.basics import estimates, resampling
+from flipscope.basics.estimates import Estimate, proportions
+from flipscope.basics.resampling import straight_line, welch_difference
 from flipscope.basics.wording import number_text
+from flipscope.lab import looks
 from flipscope.lab.rows import Row, Rows
 from flipscope.lab.verdict import Judgement, all_of, at_least, never
 
-ERROR = 0.05  # of all intervals of a claim together
 ROUNDING = 1e-9  # a bound is not broken by so small a part of itself
 FEWEST_SLOPES, FEWEST_POINTS = 5, 3
+_SOME = 0.05  # a share of models below this is taken for none
 Judge = Callable[[Rows], Judgement]
 GroupJudge = Callable[[Any, Rows, float], Judgement]  # of the rows of a group, at a confidence
 
@@ -50,7 +55,7 @@ def for_each(
     found = list(groups)
     if not any(rows for _, rows in found):
         return Judgement.without(missing)
-    confidence = 1 - ERROR / (intervals * len(found) + besides)
+    confidence = looks.confidence(intervals * len(found) + besides)
     parts = [
         judge(group, rows, confidence) if rows else Judgement.without(f"{group}: {missing}") for group, rows in found
     ]
@@ -93,17 +98,54 @@ def weakest_first(parts: Iterable[Judgement]) -> list[Judgement]:
     return sorted(parts, key=room)
 
 
-def share(hits: int, of: int, confidence: float = 1 - ERROR) -> Estimate:
+def at(confidence: float | None) -> float:
+    """The confidence that is meant: None is that of the look under way.
+
+    >>> at(None), at(0.9)
+    (0.95, 0.9)
+    """
+    return looks.confidence() if confidence is None else confidence
+
+
+def student_mean(samples: Sequence[float], confidence: float | None = None) -> Estimate:
+    """The mean with Student's interval: right for normal samples, and nearly so for means of a dozen others.
+
+    >>> found = student_mean([1.0, 2.0, 3.0])
+    >>> found.value, round(found.low, 2)
+    (2.0, -0.48)
+    """
+    return resampling.student_mean(samples, at(confidence))
+
+
+def bounded_mean(samples: Sequence[float], low: float, high: float, confidence: float | None = None) -> Estimate:
+    """The mean of samples that lie in [low, high], with an interval that holds for any distribution of them.
+
+    >>> bounded_mean([0.0, 1.0, 1.0], 0, 1).samples
+    3
+    """
+    return estimates.mean_from_samples(samples, low, high, at(confidence))
+
+
+def tail_exponent(samples: Sequence[float], largest: int, confidence: float | None = None) -> Estimate:
+    """Hill's estimate of a in P(X > t) ~ t^-a from the `largest` samples.
+
+    >>> tail_exponent([1.0, 2.0, 4.0, 8.0], 2).samples
+    4
+    """
+    return resampling.tail_exponent(samples, largest, at(confidence))
+
+
+def share(hits: int, of: int, confidence: float | None = None) -> Estimate:
     """So many of so many, with Clopper and Pearson's interval.
 
     >>> found = share(19, 20)
     >>> found.value, round(found.low, 3), round(found.high, 3)
     (0.95, 0.751, 0.999)
     """
-    return proportions([hits], of, confidence)[0]
+    return proportions([hits], of, at(confidence))[0]
 
 
-def share_of(rows: Rows, test: Callable[[Row], bool], confidence: float = 1 - ERROR) -> Estimate:
+def share_of(rows: Rows, test: Callable[[Row], bool], confidence: float | None = None) -> Estimate:
     """The share of the rows that pass the test, with its interval.
 
     >>> share_of(Rows({"y": y} for y in range(10)), lambda row: row["y"] < 8).value
@@ -140,7 +182,7 @@ def mean_of(
                 return Judgement.without(f"too few {unit}, {group}: {len(rows)}", f"at least {fewest} {unit}")
             return says(student_mean(rows.column(column), confidence), limit, f"{quantity}, {group}", unit=unit)
         low, high = within
-        found = mean_from_samples(rows.column(column), low, high, confidence)
+        found = bounded_mean(rows.column(column), low, high, confidence)
         reach = (high - limit if says is at_least else limit - low) / (high - low)
         return with_fewest(says(found, limit, f"{quantity}, {group}", unit=unit), found, reach, f"{unit} in each group")
 
@@ -165,6 +207,38 @@ def share_where(
         return with_fewest(says(found, limit, f"{quantity}, {group}", unit=unit), found, reach, f"{unit} in each group")
 
     return one
+
+
+def of_models(
+    rows: Rows,
+    test: Callable[[Row], bool],
+    how_many: Literal["all", "most", "some"],
+    quantity: str,
+    *,
+    confidence: float | None = None,
+    unit: str = "models",
+) -> Judgement:
+    """Whether all, most or some of the models in the rows pass the test: three different claims.
+
+    all     a single model that fails contradicts; the interval is that of the share that fails
+    most    the share that passes is at least one half, by its interval: one stuck training does not contradict
+    some    a single model that passes reproduces; contradicted where even the interval of the share ends below 0.05
+
+    >>> rows = Rows({"accuracy": accuracy} for accuracy in (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.5))
+    >>> [of_models(rows, lambda row: row["accuracy"] > 0.9, how, "share that learn").verdict for how in ("all", "most")]
+    ['contradicted', 'reproduced']
+    """
+    passed = sum(map(test, rows))
+    said = f"{passed} of {len(rows)} {unit}"
+    if not rows:
+        return Judgement.without(f"{quantity}: no {unit}")
+    if how_many == "all":
+        return never(len(rows) - passed, len(rows), f"{quantity}: those that do not", confidence=confidence)
+    found = share(passed, len(rows), confidence)
+    if how_many == "most":
+        return with_fewest(at_least(found, 0.5, quantity, said, unit), found, 0.5, unit)
+    judged = at_least(found, _SOME, quantity, said, unit)
+    return replace(judged, verdict="reproduced", remedy="", limit="at least one") if passed else judged
 
 
 def more_often(first: str, second: str, quantity: str, *, unit: str = "cases") -> GroupJudge:
@@ -217,26 +291,37 @@ class Quotient:
     found: Estimate
 
 
-def bound_holds(quotients: Sequence[Quotient], quantity: str, *, fewest: int, missing: str) -> Judgement:
-    """Whether measured over bound is at most 1 at every place; one interval above 1 contradicts.
+def bound_holds(
+    quotients: Sequence[Quotient], quantity: str, *, fewest: int, missing: str, sharp: float = 0.0
+) -> Judgement:
+    """Whether measured over bound is at most 1 at every place: every interval must end there for "reproduced".
 
-    Fewer places than `fewest` reproduce nothing, though one of them can contradict. `missing` is the reason if there
-    is none.
+    One interval above 1 contradicts. A *sharp* bound is one that is attained: the quotient is then 1 and its interval
+    reaches beyond, however many samples there are. Such a bound is reproduced where no interval lies above 1 and none
+    reaches beyond 1 + `sharp`; its criterion says so. Fewer places than `fewest` reproduce nothing, though one of them
+    can contradict. `missing` is the reason if there is none.
 
     >>> places = [Quotient(f"N = {n}", share(30, 100).scaled(n)) for n in (2, 10)]
     >>> judged = bound_holds(places, "probability over bound", fewest=2, missing="nothing was counted")
     >>> judged.verdict, judged.note
     ('contradicted', 'largest at N = 10; 2 places, broken at N = 10')
+    >>> bound_holds(places[:1], "probability over bound", fewest=1, missing="").verdict
+    'reproduced'
     """
     if not quotients:
         return Judgement.without(missing)
-    worst = max(quotients, key=lambda quotient: quotient.found.low)
     broken = dict.fromkeys(quotient.place for quotient in quotients if quotient.found.low > 1)
+    open_at = [quotient for quotient in quotients if quotient.found.high > 1 + sharp]
+    worst = max(quotients, key=lambda quotient: quotient.found.low if broken else quotient.found.high)
     note = f"largest at {worst.place}; {len(quotients)} places, " + (
         f"broken at {', '.join(broken)}" if broken else "broken nowhere"
     )
     numbers = (worst.found.value, worst.found.low, worst.found.high)
-    judged = Judgement("contradicted" if broken else "reproduced", quantity, *numbers, note, f"≤ {number_text(1)}")
+    limit = f"≤ {number_text(1)}" + (f", to within {number_text(sharp)} as it is sharp" if sharp else "")
+    judged = Judgement("contradicted" if broken else "reproduced", quantity, *numbers, note, limit)
+    if open_at and not broken:
+        said = f"the intervals of {len(open_at)} of {len(quotients)} places reach beyond the bound"
+        return judged.left_open(f"{said}, the largest at {worst.place}", "more samples there")
     return unless_few(judged, len(quotients), fewest, "places")
 
 
@@ -248,12 +333,14 @@ def rates(table: Rows, hits: str, of: str, bound: str) -> Rows:
     [0.06]
     """
     rows = table.having(bound)
-    confidence = 1 - ERROR / max(1, len(rows))
+    confidence = looks.confidence(len(rows))
     return Rows({**row, "quotient": share(row[hits], row[of], confidence).scaled(1 / row[bound])} for row in rows)
 
 
-def rates_below(hits: str, of: str, bound: str, place: str, *, fewest: int) -> Judge:
+def rates_below(hits: str, of: str, bound: str, place: str, *, fewest: int, sharp: float = 0.0) -> Judge:
     """A judge: a probability is at most its bound in every row that has one; `place` names a row by its columns.
+
+    `sharp` is that of `bound_holds`.
 
     >>> judge = rates_below("hits", "of", "bound", "N = {n}", fewest=1)
     >>> judge(Rows([{"n": 10, "hits": 3, "of": 100, "bound": 0.5}])).note
@@ -263,7 +350,8 @@ def rates_below(hits: str, of: str, bound: str, place: str, *, fewest: int) -> J
     def judge(table: Rows) -> Judgement:
         found = rates(table, hits, of, bound)
         quotients = [Quotient(place.format(**row), row["quotient"]) for row in found]
-        return bound_holds(quotients, "probability over bound", fewest=fewest, missing="nothing was counted")
+        missing = "nothing was counted"
+        return bound_holds(quotients, "probability over bound", fewest=fewest, missing=missing, sharp=sharp)
 
     return judge
 
@@ -294,19 +382,6 @@ def with_fewest(judged: Judgement, found: Estimate, reach: float, unit: str) -> 
     if judged.verdict != "undecided" or found.samples >= fewest:
         return judged
     return replace(judged, remedy=f"at least {fewest} {unit}")
-
-
-def asymptotic(found: Judgement) -> Judgement:
-    """The same judgement, undecided if contradicted: lengths that were measured say nothing against a limit theorem.
-
-    >>> judged = asymptotic(never(1, 10, "violations"))
-    >>> judged.verdict, judged.remedy
-    ('undecided', 'longer strings')
-    """
-    if found.verdict != "contradicted":
-        return found
-    note = "the theorem may set in at a longer length"
-    return found.left_open(f"{found.note}; {note}" if found.note else note, "longer strings")
 
 
 def never_exceeds(
@@ -358,7 +433,7 @@ def slopes(rows: Rows, x: str, y: str, *, per: str = "seed", log: bool = False) 
     return found
 
 
-def log_slope(rows: Rows, x: str, y: str, *, per: str = "seed", confidence: float = 1 - ERROR) -> Estimate | None:
+def log_slope(rows: Rows, x: str, y: str, *, per: str = "seed", confidence: float | None = None) -> Estimate | None:
     """The slope of log y against log x of each `per` that has 3 positive points, averaged; None for fewer than 5.
 
     >>> rows = Rows({"seed": seed, "n": n, "y": 1 / n} for seed in range(5) for n in (10, 20, 40))
@@ -397,7 +472,7 @@ def mean_slope(
 
 
 def compare_groups(
-    first: Sequence[float], second: Sequence[float], *, paired: bool = False, confidence: float = 1 - ERROR
+    first: Sequence[float], second: Sequence[float], *, paired: bool = False, confidence: float | None = None
 ) -> Estimate:
     """How much larger the mean of the first group is than that of the second, with Student's or Welch's interval.
 
@@ -408,15 +483,16 @@ def compare_groups(
     """
     if paired:
         return student_mean([a - b for a, b in zip(first, second, strict=True)], confidence)
-    return welch_difference(first, second, confidence)
+    return welch_difference(first, second, at(confidence))
 
 
 def larger_mean(
-    first: Rows, second: Rows, column: str, quantity: str, *, confidence: float = 1 - ERROR, unit: str = "rows"
+    first: Rows, second: Rows, column: str, quantity: str, *, confidence: float | None = None, unit: str = "rows"
 ) -> Judgement:
     """Whether the mean of a column is larger in the first rows than in the second, by Welch's interval.
 
-    A single row has no spread: fewer than two in a group leave it undecided.
+    A single row has no spread: fewer than two in a group leave it undecided. Where the rows of each group are all
+    equal, there must be enough of them for the exact rank test to decide.
 
     >>> high, low = (Rows({"y": y + up} for y in (1.0, 2.0, 1.5)) for up in (9, 0))
     >>> larger_mean(high, low, "y", "how much larger").verdict, larger_mean(low, high, "y", "the same").verdict
@@ -427,4 +503,7 @@ def larger_mean(
         return Judgement.without(reason, f"at least 2 {unit} of each")
     found = compare_groups(first.column(column), second.column(column), confidence=confidence)
     judged = at_least(found, 0.0, quantity, unit=unit)
+    if found.low == found.high and 2 / math.comb(len(first) + len(second), len(first)) > 1 - found.confidence:
+        # Without spread Welch's interval has no width, whatever the sample size; ranks alone cannot decide this either.
+        return judged.left_open(f"all {unit} of a group are equal, and too few to tell", f"more {unit} of each")
     return judged if found.low > 0 or judged.verdict != "reproduced" else judged.left_open("no difference at all")

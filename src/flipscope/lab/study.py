@@ -22,12 +22,13 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.progress import Progress
 from flipscope.lab.figures import Figure
 from flipscope.lab.rows import Row, Rows
-from flipscope.lab.verdict import Judgement
+from flipscope.lab.verdict import Judgement, asymptotic
 
 Outcome = Mapping[str, Any]  # what a trial measured: numbers, texts, lists of them, and numpy arrays
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 DEFAULT_MEMORY = 1 << 30
+NEVER_CONTRADICTED = "a limit theorem, which no measured length can contradict"
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,16 @@ class Claim:
     criterion: str  # which number is compared with what
     judge: Callable[[Rows], Judgement]
     exploratory: bool = False  # not a claim of the paper, but a question it leaves open
+    asymptotic: bool = False  # a limit theorem: what was measured at some lengths cannot contradict it
+
+    def __post_init__(self) -> None:
+        if self.asymptotic:
+            object.__setattr__(self, "criterion", f"{self.criterion}; {NEVER_CONTRADICTED}")
+
+    def judged(self, table: Rows) -> Judgement:
+        """What the table says of it."""
+        found = self.judge(table)
+        return asymptotic(found) if self.asymptotic else found
 
 
 class Study(ABC):
@@ -204,7 +215,7 @@ class Study(ABC):
         """Each claim with what the table says of it; a judge without data to judge by leaves it undecided."""
         if not table:
             return [(claim, Judgement.without("no trial is done")) for claim in self.claims]
-        return [(claim, claim.judge(table)) for claim in self.claims]
+        return [(claim, claim.judged(table)) for claim in self.claims]
 
 
 def digest(content: Mapping[str, Any]) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Any, Literal
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, proportions
 from flipscope.basics.wording import number_text
+from flipscope.lab import looks
 
 Verdict = Literal["reproduced", "contradicted", "undecided"]
 VERDICTS: tuple[Verdict, ...] = ("reproduced", "contradicted", "undecided")
@@ -120,12 +122,12 @@ def consistent_with(
         reach = max(value - found.low, found.high - value)
         verdict = "reproduced" if reach <= tolerance else "undecided"
         if verdict == "undecided":
-            remedy = _samples_text(found.samples, reach / tolerance, unit)
+            remedy = _samples_text(found.samples, reach / tolerance * _wider_next(found), unit)
     limit = f"{number_text(value)} ± {number_text(tolerance)}"
     return Judgement(verdict, quantity, found.value, found.low, found.high, note, limit, remedy)
 
 
-def never(violations: int, cases: int, quantity: str, note: str = "", confidence: float = 0.95) -> Judgement:
+def never(violations: int, cases: int, quantity: str, note: str = "", confidence: float | None = None) -> Judgement:
     """Whether something never happens: a single case contradicts; the interval is that of its share.
 
     >>> judged = never(1, 100, "share of models above the bound")
@@ -134,7 +136,7 @@ def never(violations: int, cases: int, quantity: str, note: str = "", confidence
     """
     if cases == 0:
         return Judgement.without(f"{quantity}: no case was tried")
-    share = proportions([violations], cases, confidence)[0]
+    share = proportions([violations], cases, looks.confidence() if confidence is None else confidence)[0]
     verdict: Verdict = "contradicted" if violations else "reproduced"
     said = f"{violations} of {cases} cases" + (f"; {note}" if note else "")
     return Judgement(verdict, quantity, share.value, share.low, share.high, said, "never")
@@ -158,8 +160,21 @@ def all_of(parts: Sequence[Judgement]) -> Judgement:
     return decisive if len(leaves) == 1 else replace(decisive, parts=tuple(leaves))
 
 
+def asymptotic(found: Judgement) -> Judgement:
+    """The same judgement, undecided if contradicted: lengths that were measured say nothing against a limit theorem.
+
+    >>> judged = asymptotic(never(1, 10, "violations"))
+    >>> judged.verdict, judged.remedy
+    ('undecided', 'longer strings')
+    """
+    if found.verdict != "contradicted":
+        return found
+    note = "the theorem may set in at a longer length"
+    return found.left_open(f"{found.note}; {note}" if found.note else note, "longer strings")
+
+
 def _more(found: Estimate, limits: Sequence[float], unit: str) -> str:
-    """How many more samples would move the interval off the nearest limit, if the value stays where it is."""
+    """How many more samples would move the next look's interval off the nearest limit, if the value stays as it is."""
     inside = [limit for limit in limits if found.low <= limit <= found.high]
     if not inside:
         return ""
@@ -168,7 +183,14 @@ def _more(found: Estimate, limits: Sequence[float], unit: str) -> str:
     reach = found.value - found.low if limit < found.value else found.high - found.value
     if not distance or not math.isfinite(reach):
         return ""
-    return _samples_text(found.samples, reach / distance, unit)
+    return _samples_text(found.samples, reach / distance * _wider_next(found), unit)
+
+
+def _wider_next(found: Estimate) -> float:
+    """How much wider the interval would be at the next look, at which more samples would be judged."""
+    error = 1 - found.confidence
+    now, then = (NormalDist().inv_cdf(1 - each / 2) for each in (error, looks.following_error(error)))
+    return then / now if now > 0 else 1.0
 
 
 def _samples_text(samples: int, narrower: float, unit: str) -> str:

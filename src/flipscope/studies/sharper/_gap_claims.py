@@ -16,7 +16,7 @@ from scipy import stats
 
 import flipscope.lab as lab
 from flipscope.basics.estimates import Estimate
-from flipscope.lab.judges import ERROR, ROUNDING
+from flipscope.lab.judges import ROUNDING
 from flipscope.studies.sharper._gap import CONSTANT, DELTA, LEVEL
 
 POINTS = 3  # of a curve, to have a slope
@@ -69,7 +69,7 @@ def grows(axis: str, arm: str = "classes", *, superlinear: bool = False, across:
         rows = table.where(arm=arm)
         found, possible = curves(rows, axis), _possible(rows, axis)
         note = f"{len(rows.where(learned=True))} of {len(rows)} functions learned"
-        confidence = 1 - ERROR / (1 + superlinear)
+        confidence = lab.confidence(1 + superlinear)
 
         def mean(column: str, points: int) -> lab.Judgement:
             own, quantity = found.having(column), f"{column} of the gap by {axis}"
@@ -180,10 +180,10 @@ def judge_heads(table: lab.Rows) -> lab.Judgement:
 def _more_often(first: lab.Rows, second: lab.Rows, quantity: str, names: list[str]) -> lab.Judgement:
     """Whether a larger share of the first rows was learned."""
     # Each interval with half of the error: their difference is right for any counts, also for none and all.
-    shares = [lab.share_of(rows, lambda row: row["learned"], 1 - ERROR / 2) for rows in (first, second)]
+    shares = [lab.share_of(rows, lambda row: row["learned"], lab.confidence(2)) for rows in (first, second)]
     ours, theirs = shares
     ends = (ours.low - theirs.high, ours.high - theirs.low)
-    difference = Estimate(ours.value - theirs.value, *ends, 1 - ERROR, len(second))
+    difference = Estimate(ours.value - theirs.value, *ends, lab.confidence(), len(second))
     note = ", ".join(f"{name}: {share.value:.2g} learned" for name, share in zip(names, shares, strict=True))
     judged = lab.at_least(difference, 0.0, quantity, note, "functions")
     return judged if difference.low > 0 or judged.verdict != "reproduced" else judged.left_open("no difference at all")
