@@ -14,7 +14,7 @@ from rich.text import Text
 from flipscope.lab.run.driver import Judgements, Run
 from flipscope.lab.run.events import Advanced, Event, Failed, Finished, Retried, Started
 from flipscope.lab.study import Study
-from flipscope.report.lab import MARKS, span
+from flipscope.report.lab import mark_of, span
 from flipscope.report.terminal import SafeConsole, bar
 
 QUIET_SECONDS = 2.0  # what is over sooner needs no view
@@ -145,8 +145,8 @@ class Live:
         first.append(self._line())
         lines: list[RenderableType] = [first]
         for claim, judgement in self._judgements:
-            mark, colour = MARKS[judgement.verdict]
-            lines.append(Text(f"  {mark} {claim.name}: {judgement.verdict} so far", style=colour))
+            mark, colour = mark_of(judgement)
+            lines.append(Text(f"  {mark} {claim.name}: {judgement.note}", style=colour))
         if self._trouble:
             lines.append(Text(f"  {self._trouble}", style="red", no_wrap=True, overflow="ellipsis"))
         return Group(*lines)

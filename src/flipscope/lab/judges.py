@@ -135,14 +135,14 @@ def tail_exponent(samples: Sequence[float], largest: int, confidence: float | No
     return resampling.tail_exponent(samples, largest, at(confidence))
 
 
-def share(hits: int, of: int, confidence: float | None = None) -> Estimate:
-    """So many of so many, with Clopper and Pearson's interval.
+def share(hits: int, of: int, confidence: float | None = None, validity: estimates.Validity = "fixed") -> Estimate:
+    """So many of so many, with Clopper and Pearson's interval, or one that holds "anytime".
 
     >>> found = share(19, 20)
     >>> found.value, round(found.low, 3), round(found.high, 3)
     (0.95, 0.751, 0.999)
     """
-    return proportions([hits], of, at(confidence))[0]
+    return proportions([hits], of, at(confidence), validity)[0]
 
 
 def share_of(rows: Rows, test: Callable[[Row], bool], confidence: float | None = None) -> Estimate:

@@ -104,6 +104,7 @@ class Scale:
     minutes: float
     settings: Any  # a mapping, or a dataclass, that `trials` reads
     words: str
+    looks: int = 1  # how many times its claims will be judged, declared in advance; they share the error
 
     @property
     def note(self) -> str:
@@ -146,6 +147,8 @@ class Claim:
     judge: Callable[[Rows], Judgement]
     exploratory: bool = False  # not a claim of the paper, but a question it leaves open
     asymptotic: bool = False  # a limit theorem: what was measured at some lengths cannot contradict it
+    anytime: bool = False  # its intervals hold at every sample size at once, so that more seeds cost it nothing
+    formerly: tuple[str, ...] = ()  # names it had before, under which looks may be kept
 
     def __post_init__(self) -> None:
         if self.asymptotic:
@@ -168,6 +171,7 @@ class Study(ABC):
     claims: ClassVar[tuple[Claim, ...]]
     deviations: ClassVar[tuple[Deviation, ...]] = ()
     revision: ClassVar[int] = 1  # raise it when results change for a reason that is not in the code
+    withdrawn: ClassVar[Mapping[int, str]] = {}  # revisions whose trials were wrong, with the defect: no look counts
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

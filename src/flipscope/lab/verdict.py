@@ -19,6 +19,33 @@ MOST_SAMPLES = 10**7  # no one is advised to take more
 
 
 @dataclass(frozen=True)
+class Seen:
+    """What a judgement counts for: which look it is and at what error, or why it decides nothing.
+
+    >>> Seen("look", 3, 0.05 / 12).text
+    'look 3, at 99.6 %'
+    """
+
+    standing: Literal["look", "interim", "exploratory"]
+    number: int = 0
+    error: float = looks.ALPHA
+    reason: str = ""
+
+    @property
+    def text(self) -> str:
+        """The same in a few words; "" for the first look at the usual error."""
+        if self.standing == "look":
+            first = self.number == 1 and self.error == looks.ALPHA
+            return "" if first else f"look {self.number}, at {100 * (1 - self.error):.3g} %"
+        return "interim" if self.standing == "interim" else f"exploratory: {self.reason}"
+
+    def as_json(self) -> dict[str, Any]:
+        """What a JSON document says of it."""
+        told = {"standing": self.standing, "number": self.number or None, "confidence": 1 - self.error}
+        return {**told, "reason": self.reason}
+
+
+@dataclass(frozen=True)
 class Judgement:
     """A verdict with the number behind it, its interval and its limit; None where there is no number.
 
@@ -37,6 +64,7 @@ class Judgement:
     limit: str = ""  # what it is compared with, such as "≥ 0.9"
     remedy: str = ""  # what would decide an undecided claim
     parts: tuple[Judgement, ...] = ()
+    seen: Seen | None = None  # None for a judgement of no stored plan
 
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS:
@@ -59,7 +87,8 @@ class Judgement:
         numbers = {"measured": self.measured, "low": self.low, "high": self.high}
         finite = {name: value if value is None or math.isfinite(value) else None for name, value in numbers.items()}
         words = {name: getattr(self, name) for name in ("verdict", "quantity", "limit", "note", "remedy")}
-        return {**finite, **words, "parts": [part.as_json() for part in self.parts]}
+        look = None if self.seen is None else self.seen.as_json()
+        return {**finite, **words, "parts": [part.as_json() for part in self.parts], "look": look}
 
 
 def at_most(found: Estimate, limit: float, quantity: str, note: str = "", unit: str = "samples") -> Judgement:

@@ -20,6 +20,7 @@ from flipscope.lab.study import Claim
 from flipscope.lab.vegalite import specification, theme
 from flipscope.lab.verdict import VERDICTS, Judgement
 from flipscope.report.drawing import alt_text, file_stems, page_script, render
+from flipscope.report.lab import look_text, looks_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -63,7 +64,9 @@ def html_report(
 
     # What was decided comes first: the claims of a study, and the studies that decided any.
     pages = sorted(pages, key=lambda page: not _decided(page.run))
-    verdicts = [judgement.verdict for page in pages for _, judgement in page.run.judgements]
+    judged = [each for page in pages for each in page.run.judgements]
+    verdicts = [found.verdict for claim, found in judged if not claim.asymptotic]
+    limits = [found.verdict for claim, found in judged if claim.asymptotic]
     drawn = any(page.figures for page in pages)
     scripts = [*([page_script()] if drawn else []), _template("page.js")]
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
@@ -74,8 +77,9 @@ def html_report(
             title=title,
             version=__version__,
             made=made,
-            summary=_summary(pages, len(verdicts)),
-            counts={verdict: verdicts.count(verdict) for verdict in VERDICTS},
+            summary=_summary(pages, len(judged)),
+            counts={verdict: [found.verdict for _, found in judged].count(verdict) for verdict in VERDICTS},
+            apart=_apart(limits, len(verdicts)),
             pages=[_page(page, number) for number, page in enumerate(pages)],
             missing=missing,
             themes={"light": theme("light"), "dark": theme("dark")},
@@ -124,6 +128,17 @@ def _summary(pages: Sequence[StudyPage], claims: int) -> str:
     return f"{studies}, {judged}, {seconds} of computing. Every verdict comes with the interval it rests on."
 
 
+def _apart(limits: Sequence[str], others: int) -> str:
+    """What to know of claims that no measured length can contradict; "" where there are none."""
+    if not limits:
+        return ""
+    held = f"{limits.count('reproduced')} reproduced, {limits.count('undecided')} undecided"
+    return (
+        f"{len(limits)} of the {len(limits) + others} claims are limit theorems ({held}): they speak of long enough "
+        "strings, so that no measured length can contradict them, and their verdicts weigh less than the others'."
+    )
+
+
 def _page(page: StudyPage, number: int) -> dict[str, Any]:
     """What the template needs of a study."""
     run, study = page.run, page.run.study
@@ -134,6 +149,7 @@ def _page(page: StudyPage, number: int) -> dict[str, Any]:
     seeds = {key: values for key, values in page.settings.items() if "seed" in key.lower()}
     others = {key: values for key, values in page.settings.items() if key not in seeds}
     scale = study.scales[run.scale]
+    known = {each for claim in study.claims for each in (claim.name, *claim.formerly)}
     return {
         "id": name,
         "name": study.name,
@@ -148,7 +164,10 @@ def _page(page: StudyPage, number: int) -> dict[str, Any]:
         "notes": [*_warnings(run), *page.notes],
         "provenance": run.provenance,
         "deviations": study.deviations,
-        "claims": [_claim(claim, found, f"{name}-{place}") for place, (claim, found) in enumerate(run.decided_first)],
+        "claims": [
+            _claim(claim, found, f"{name}-{place}", run) for place, (claim, found) in enumerate(run.decided_first)
+        ],
+        "gone": [look_text(look, study) for look in run.looks if look.claim not in known],
         "figures": _figures(study.name, page.figures),
         "table": _table(run.table),
         "command": page.command,
@@ -173,7 +192,7 @@ def _warnings(run: Run) -> list[str]:
     found = []
     if run.missing:
         left = f"{run.missing:,} of {wording.count_text(run.trials, 'trial')}"
-        found.append(f"{left} {'is' if run.missing == 1 else 'are'} not measured yet: verdicts may change.")
+        found.append(f"{left} {'is' if run.missing == 1 else 'are'} not measured yet: verdicts are interim.")
     if run.failed:
         found.append(
             f"{wording.count_text(run.failed, 'trial')} failed; flipscope results {run.study.name} --failed tells why."
@@ -193,7 +212,7 @@ def _facts(page: StudyPage) -> list[tuple[str, str]]:
     return [(name, said) for name, said in facts if said]
 
 
-def _claim(claim: Claim, found: Judgement, name: str) -> dict[str, Any]:
+def _claim(claim: Claim, found: Judgement, name: str, run: Run) -> dict[str, Any]:
     return {
         "id": name,
         "name": claim.name,
@@ -201,7 +220,10 @@ def _claim(claim: Claim, found: Judgement, name: str) -> dict[str, Any]:
         "statement": claim.statement,
         "criterion": claim.criterion,
         "exploratory": claim.exploratory,
+        "asymptotic": claim.asymptotic,
         **_judgement(found),
+        "seen": "" if found.seen is None else found.seen.text,
+        "looks": [look_text(look, run.study) for look in looks_of(run, claim)],
         "note": found.note,
         "remedy": found.remedy,
         "bar": wording.interval_places(found.measured, found.low, found.high),
@@ -213,6 +235,7 @@ def _judgement(found: Judgement) -> dict[str, Any]:
     measured = wording.number_text(found.measured)
     return {
         "verdict": found.verdict,
+        "interim": found.seen is not None and found.seen.standing == "interim",
         "quantity": found.quantity,
         "measured": measured,
         "interval": wording.interval_text(found.low, found.high) if measured else "",

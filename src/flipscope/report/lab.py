@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flipscope.basics.wording import number_text
+from flipscope.lab.history import Look
 from flipscope.lab.registry import address
 from flipscope.lab.run.driver import Run
 from flipscope.lab.store.store import RunState
@@ -19,6 +20,13 @@ from flipscope.lab.study import Claim, Study
 from flipscope.lab.verdict import Judgement
 
 MARKS = {"reproduced": ("✓", "green"), "contradicted": ("✗", "red"), "undecided": ("?", "yellow")}
+INTERIM = ("…", "dim")  # instead of a mark, where only a part of the trials is done
+
+
+def mark_of(judgement: Judgement) -> tuple[str, str]:
+    """The sign of a verdict and its colour."""
+    interim = judgement.seen is not None and judgement.seen.standing == "interim"
+    return INTERIM if interim else MARKS[judgement.verdict]
 
 
 def run_page(run: Run, results: str, verbose: bool = False) -> RenderableType:
@@ -45,39 +53,55 @@ def claims_table(run: Run, verbose: bool = False) -> RenderableType:
     shown = [(claim, judgement, numbers(judgement)) for claim, judgement in run.decided_first]
     widest = max((len(found) for _, _, found in shown), default=0)
     for claim, judgement, found in shown:
-        mark, colour = MARKS[judgement.verdict]
+        mark, colour = mark_of(judgement)
         line = Table(box=None, padding=(0, 1), pad_edge=False, show_header=False, expand=True)
         for options in ({"no_wrap": True}, {"ratio": 1}, {"no_wrap": True, "min_width": widest}):
             line.add_column(overflow="fold", **options)
         line.add_row(Text(mark, style=colour), Text(claim.name, style="bold"), Text(found, style="cyan"))
         parts.append(line)
-        beneath = _details(claim, judgement) if verbose else Text(_reason(judgement, run), style="dim")
-        if verbose or _reason(judgement, run):
+        reason = _reason(judgement, run)
+        beneath = _details(claim, judgement, run) if verbose else Text(reason, style="dim")
+        if verbose or reason:
             parts.append(Padding(beneath, (0, 0, 0, 3)))
     return Group(*parts)
 
 
 def _reason(judgement: Judgement, run: Run) -> str:
-    """Why a claim is not reproduced, in a few words; an undecided one says what would decide it."""
+    """What a reader must know beside the number: which look it is, why it is not reproduced, what would decide it."""
+    seen = "" if judgement.seen is None else judgement.seen.text
     if judgement.verdict == "reproduced":
-        return ""
+        return seen
     if judgement.verdict == "contradicted":
+        return "; ".join(text for text in (seen, judgement.note) if text)
+    why = judgement.quantity if judgement.measured is None else _open_because(judgement)
+    if judgement.measured is None and judgement.note:
+        why = f"{judgement.note}: {why}"
+    remedy = ": ".join(text for text in (judgement.remedy, _next_command(run)) if text)
+    return "; ".join(text for text in (seen, why, f"would decide: {remedy}" if remedy else "") if text)
+
+
+def _open_because(judgement: Judgement) -> str:
+    """Why a number with an interval does not decide; a claim of several shows one that may look as if it did."""
+    if judgement.note:
         return judgement.note
+    still = sum(part.verdict == "undecided" for part in judgement.parts)
+    return f"{still} of {len(judgement.parts)} parts are open" if still else "the interval straddles the limit"
+
+
+def _next_command(run: Run) -> str:
+    """The command that makes more data: the rest of this scale, or the next larger one."""
     names = list(run.study.scales)
-    larger = names[names.index(run.scale) + 1 :]
-    command = f"flipscope run {address(run.study)} --scale {larger[0]}" if larger else ""
-    if not run.complete:
-        command = f"flipscope run {address(run.study)} --scale {run.scale}"
-    remedy = ": ".join(text for text in (judgement.remedy, command) if text)
-    why = judgement.quantity if judgement.measured is None else "" if remedy else judgement.note
-    return "; ".join(text for text in (why, f"would decide: {remedy}" if remedy else "") if text)
+    scale = names[names.index(run.scale) :][int(run.complete) :]
+    return f"flipscope run {address(run.study)} --scale {scale[0]}" if scale else ""
 
 
-def _details(claim: Claim, judgement: Judgement) -> RenderableType:
-    """Everything that a verdict rests on."""
+def _details(claim: Claim, judgement: Judgement, run: Run) -> RenderableType:
+    """Everything that a verdict rests on, and every look that was made before it."""
     lines = [f"{claim.statement} ({claim.source})", f"judged by: {claim.criterion}", judgement.quantity]
     lines += [judgement.note] if judgement.note else []
     lines += [f"would decide: {judgement.remedy}"] if judgement.remedy else []
+    lines += [f"now: {judgement.seen.text}"] if judgement.seen is not None and judgement.seen.text else []
+    lines += [look_text(look, run.study) for look in looks_of(run, claim)]
     parts: list[RenderableType] = [Text("\n".join(lines), style="dim")]
     if judgement.parts:
         table = Table(box=None, padding=(0, 1), pad_edge=False, show_header=False)
@@ -85,10 +109,27 @@ def _details(claim: Claim, judgement: Judgement) -> RenderableType:
         table.add_column(overflow="fold")
         table.add_column(overflow="fold")
         for part in judgement.parts:
-            mark, colour = MARKS[part.verdict]
+            mark, colour = mark_of(part)
             table.add_row(Text(mark, style=colour), part.quantity, Text(numbers(part), style="cyan"))
         parts.append(table)
     return Group(*parts)
+
+
+def looks_of(run: Run, claim: Claim) -> list[Look]:
+    """The looks that were kept of a claim, where there is more than the one that is shown."""
+    looks = [look for look in run.looks if look.claim in (claim.name, *claim.formerly)]
+    return looks if len(looks) > 1 else []
+
+
+def look_text(look: Look, study: Study) -> str:
+    """A look that was kept, with its numbers."""
+    found = look.judgement
+    measured, low, high = (number_text(found[name], 3, "?") for name in ("measured", "low", "high"))
+    said = f"{measured} [{low}, {high}] {found['limit']}".rstrip() if found["measured"] is not None else "no number"
+    what = "exploratory" if look.exploratory else f"look {look.number}"
+    defect = study.withdrawn.get(look.revision, "")
+    end = f"; withdrawn: {defect}" if defect else ""
+    return f"{what} ({look.made[:10]}, at {100 * (1 - look.error):.3g} %): {said}, {found['verdict']}{end}"
 
 
 def numbers(judgement: Judgement) -> str:
@@ -173,8 +214,9 @@ def _now(trial: dict[str, Any]) -> str:
 
 
 def _verdict_line(entry: dict[str, Any]) -> Text:
-    mark, colour = MARKS[entry["verdict"]]
-    return Text(f"  {mark} {entry['verdict']:<12} {entry['claim']}", style=colour)
+    interim = entry.get("standing") == "interim"
+    mark, colour = INTERIM if interim else MARKS[entry["verdict"]]
+    return Text(f"  {mark} {'interim' if interim else entry['verdict']:<12} {entry['claim']}", style=colour)
 
 
 def span(seconds: float) -> str:

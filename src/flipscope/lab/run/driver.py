@@ -15,11 +15,12 @@ from typing import Any, Protocol, runtime_checkable
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, RunError
 from flipscope.lab import registry
+from flipscope.lab.history import Data, Look, interim, look_at
 from flipscope.lab.rows import Rows
 from flipscope.lab.run.events import Advanced, Event, Failed, Finished, Idle, Retried, Started
 from flipscope.lab.run.runner import Job, Runner, open_runner
 from flipscope.lab.store.store import Store
-from flipscope.lab.study import Claim, Study, Trial
+from flipscope.lab.study import Claim, Result, Study, Trial
 from flipscope.lab.verdict import Judgement
 from flipscope.lab.version import code_version, trial_key
 
@@ -43,6 +44,7 @@ class Run:
     seconds: float  # this run took; of what is only stored, the time its trials took together
     table: Rows
     judgements: Judgements
+    looks: Sequence[Look] = ()  # all that were kept of its claims at this scale, also earlier ones
 
     @property
     def complete(self) -> bool:
@@ -85,6 +87,7 @@ class Run:
             "complete": self.complete,
             "provenance": self.provenance,
             "deviations": [dataclasses.asdict(deviation) for deviation in self.study.deviations],
+            "looks": [_look_json(look, self.study) for look in self.looks],
         }
 
 
@@ -165,7 +168,7 @@ def run(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     found = run("low-variance", "smoke", results=folder, workers=0, limit=1)
     >>> found.done, [judgement.verdict for _, judgement in found.judgements][:2]
-    (1, ['contradicted', 'undecided'])
+    (1, ['undecided', 'undecided'])
     """
     chosen = registry.find(study) if isinstance(study, str) else study
     chosen.checked_trials(scale)
@@ -312,6 +315,7 @@ class _Drive:
             spent if self.number is None else time.monotonic() - self.started,
             table,
             judgements,
+            self._kept_looks(),
         )
 
     def _summary(self, *, complete: bool) -> tuple[Rows, Judgements, float]:
@@ -324,21 +328,69 @@ class _Drive:
         spent = sum(result.seconds for result in results)
         try:
             table = Rows.of(self.study.summarise(results)) if results else Rows()
-            return table, self.study.judge(table), spent
+            if complete and results:
+                return table, self._look(results), spent
+            part = (len(done), len(self.trials))
+            return table, [(claim, interim(found, *part)) for claim, found in self.study.judge(table)], spent
         except Exception as error:
             if complete:
                 raise
             reason = f"{len(done)} of {len(self.trials)} trials do not suffice ({type(error).__name__}: {error})"
             return Rows(), [(claim, Judgement.without(reason)) for claim in self.study.claims], spent
 
+    def _look(self, results: Sequence[Result]) -> Judgements:
+        """The claims, judged on every planned trial; each new look is kept."""
+        digests = self.store.digests(self.trials)
+        by_hash = {result.trial.hash: result for result in results}
+        tables: dict[frozenset[str], Rows] = {}
+
+        def table(chosen: frozenset[str]) -> Rows:
+            if chosen not in tables:
+                own = [result for name, result in by_hash.items() if name in chosen]
+                tables[chosen] = Rows.of(self.study.summarise(own))
+            return tables[chosen]
+
+        data = Data({trial.hash: digests[key] for key, trial in self.trials.items()}, table)
+        kept = self._kept_looks()
+        return [(claim, self._look_at(claim, data, kept)) for claim in self.study.claims]
+
+    def _kept_looks(self) -> list[Look]:
+        return [look for _, look in self.store.looks(self.study.name, self.scale)]
+
+    def _look_at(self, claim: Claim, data: Data, kept: list[Look]) -> Judgement:
+        judgement, new = look_at(
+            claim,
+            data,
+            [look for look in kept if look.claim in (claim.name, *claim.formerly)],
+            declared=self.study.scales[self.scale].looks,
+            withdrawn=self.study.withdrawn,
+            revision=self.study.revision,
+            code=self.code,
+        )
+        if new is None or not self.store.writable or self.store.add_look(self.study.name, self.scale, new):
+            return judgement
+        return self._look_at(claim, data, self._kept_looks())  # another process has just made a look
+
 
 def _verdicts(judgements: Judgements) -> list[dict[str, Any]]:
-    return [{"claim": claim.name, "verdict": judgement.verdict} for claim, judgement in judgements]
+    return [
+        {"claim": claim.name, "verdict": judgement.verdict, "standing": judgement.seen and judgement.seen.standing}
+        for claim, judgement in judgements
+    ]
+
+
+def _look_json(look: Look, study: Study) -> dict[str, Any]:
+    """A look that was kept, with the numbers it rested on."""
+    told = {name: look.judgement[name] for name in ("verdict", "quantity", "measured", "low", "high", "limit")}
+    about = {"claim": look.claim, "number": look.number, "exploratory": look.exploratory, "made": look.made}
+    withdrawn = study.withdrawn.get(look.revision, "")
+    return {**about, "confidence": 1 - look.error, **told, "revision": look.revision, "withdrawn": withdrawn}
 
 
 def _claim_json(claim: Claim, judgement: Judgement) -> dict[str, Any]:
     """A claim with its verdict, the names that every reader expects first."""
     told = judgement.as_json()
     first = {name: told.pop(name) for name in ("measured", "low", "high", "verdict")}
-    about = {"source": claim.source, "criterion": claim.criterion, "exploratory": claim.exploratory}
+    names = ("source", "criterion", "exploratory", "asymptotic")
+    about = {name: getattr(claim, name) for name in names}
     return {"claim": claim.name, "statement": claim.statement, **first, **told, **about}

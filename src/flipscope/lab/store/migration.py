@@ -18,17 +18,21 @@ _OF_FORMAT_1 = {
     "runs": f"SELECT {', '.join(tables.COLUMNS['runs'])} FROM before_runs",
 }
 
+_SINCE_FORMAT_3 = ("looks", "plans")
+
 
 def bring_up_to_date(database: sqlite3.Connection) -> None:
-    """Change format 1 into the present one, all of it or nothing; rows that cannot be read are left out."""
+    """Change formats 1 and 2 into the present one, all of it or nothing; rows that cannot be read are left out."""
     database.execute("BEGIN IMMEDIATE")
     try:
         ((version,),) = database.execute("PRAGMA user_version")
-        if version == 1:  # unless another process has just done it
-            lost = _changed(database)
+        lost = _changed(database) if version == 1 else 0
+        if version < tables.VERSION:  # unless another process has just done it
+            for table in _SINCE_FORMAT_3:
+                database.execute(tables.DEFINITIONS[table])
             database.execute(f"PRAGMA user_version = {tables.VERSION}")
-            if lost:
-                logging.getLogger("flipscope").warning("%d stored rows were damaged, and are left out", lost)
+        if lost:
+            logging.getLogger("flipscope").warning("%d stored rows were damaged, and are left out", lost)
         database.execute("COMMIT")
     except BaseException:
         database.execute("ROLLBACK")
@@ -38,9 +42,9 @@ def bring_up_to_date(database: sqlite3.Connection) -> None:
 def _changed(database: sqlite3.Connection) -> int:
     """Copy all tables; the number of rows that could not be."""
     lost = 0
-    for table, definition in tables.DEFINITIONS.items():
+    for table in _OF_FORMAT_1:
         database.execute(f"ALTER TABLE {table} RENAME TO before_{table}")
-        database.execute(definition)
+        database.execute(tables.DEFINITIONS[table])
     for table, question in _OF_FORMAT_1.items():
         for row in database.execute(question):
             values = _values(table, row)
@@ -61,7 +65,7 @@ def _values(table: str, row: Sequence[Any]) -> Sequence[Any] | None:
             outcomes.decode(named[name])
         for name, origin in (("machine", "machine"), ("id", "document")):
             if name in named and table != "runs":
-                named[name] = tables.machine_id(named[origin])
+                named[name] = tables.document_id(named[origin])
         for value in row:
             if isinstance(value, str):
                 value.encode()

@@ -21,7 +21,15 @@ from flipscope.lab.study import NAME
 DAMAGED = ".damaged"  # ends the name of a database that another has taken the place of
 _UNREADABLE = (sqlite3.Error, UnicodeDecodeError)  # the second where SQLite's complaint quotes the file
 _PAGE = 4096
-_KINDS = {"results": "result", "failures": "failure", "runs": "run", "machines": "machine"}
+_KINDS = {
+    "results": "result",
+    "failures": "failure",
+    "runs": "run",
+    "looks": "look",
+    "machines": "machine",
+    "plans": "plan",
+}
+_SHARED = ("machines", "plans")  # which belong to no study
 
 
 @dataclass(frozen=True)
@@ -61,9 +69,9 @@ def verify(database: Database, study: str | None = None) -> Verified:
     for table, kind in _KINDS.items():
         for row, whole in database.checked(table):
             if not whole:
-                name = "" if table == "machines" else _text(row[of_study])
+                name = "" if table in _SHARED else _text(row[of_study])
                 findings.append(Finding(kind, name, _text(row[0]), "its checksum does not fit"))
-            elif study is None or table == "machines" or row[of_study] == study:
+            elif study is None or table in _SHARED or row[of_study] == study:
                 rows += 1
                 if table == "results" and row[of_arrays] is not None:
                     arrays += row[of_arrays] not in seen

@@ -20,12 +20,13 @@ from typing import Any
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
+from flipscope.lab.history import Look
 from flipscope.lab.machine import born
 from flipscope.lab.machine import machine as this_machine
 from flipscope.lab.store import listing, locks, outcomes, schema, tables
 from flipscope.lab.store.arrays import PART, old_parts
 from flipscope.lab.store.database import AMONG, Database, blocks
-from flipscope.lab.study import Outcome, Result, Study, Trial
+from flipscope.lab.study import Outcome, Result, Study, Trial, digest
 from flipscope.lab.version import code_version, trial_key
 
 DATABASE = schema.DATABASE  # the file that makes a folder a store
@@ -164,7 +165,7 @@ class Store(Database):
         document, arrays = outcomes.split(outcome)
         common = _common(key, study, trial, code, seconds, attempts)
         where = outcomes.encode(this_machine() if machine is None else machine, "machine")
-        machine_row = (tables.machine_id(where), where)
+        machine_row = (tables.document_id(where), where)
         name: str | None = None
         size = 0
         self._secure()
@@ -258,6 +259,43 @@ class Store(Database):
         known = self._machines(finished)
         counted = sorted(finished.items(), key=lambda item: (-len(item[1]), min(item[1])))
         return [Origin(known.get(id, {}), len(moments), max(moments)) for id, moments in counted]
+
+    # ---------------------------------------------------------------- looks
+
+    def digests(self, keys: Iterable[str]) -> dict[str, str]:
+        """Of each done trial a digest of its outcome."""
+        document, arrays = (tables.COLUMNS["results"].index(name) for name in ("outcome", "arrays"))
+        return {
+            row[0]: tables.document_id(f"{row[document]}\n{row[arrays] or ''}") for row in self._find("results", keys)
+        }
+
+    def looks(self, study: str, scale: str | None = None) -> list[tuple[str, Look]]:
+        """The looks at a study's claims, each with its scale, in the order they were made."""
+        plans = {id: frozenset(outcomes.decode(document)) for id, document in self._scan("plans")}
+        found = []
+        for _, _, at, claim, number, exploratory, error, plan, data, revision, code, judgement, made in self._scan(
+            "looks", study
+        ):
+            if scale is None or at == scale:
+                trials = plans.get(plan, frozenset())
+                judged = outcomes.decode(judgement)
+                look = Look(claim, number, bool(exploratory), error, trials, data, revision, code, judged, made)
+                found.append((at, look))
+        return sorted(found, key=lambda each: each[1].made)
+
+    def add_look(self, study: str, scale: str, look: Look) -> bool:
+        """Keep a look; False if another process has just made one of this number, so that this is the one after it."""
+        plan = outcomes.encode(sorted(look.trials), "trials")
+        key = digest({"study": study, "scale": scale, "look": look.key})
+        judgement = outcomes.encode(look.judgement, "judgement")
+        row = [key, study, scale, look.claim, look.number, int(look.exploratory), look.error]
+        row += [tables.document_id(plan), look.data, look.revision, look.code, judgement, _now()]
+        with self._writing() as database:
+            if database.execute("SELECT 1 FROM looks WHERE key = ?", (key,)).fetchone():
+                return look.exploratory  # of which the same may be there
+            database.execute(tables.inserted("plans"), tables.sealed("plans", (tables.document_id(plan), plan)))
+            database.execute(tables.inserted("looks"), tables.sealed("looks", row))
+        return True
 
     # ---------------------------------------------------------------- tables
 

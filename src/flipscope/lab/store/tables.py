@@ -11,7 +11,7 @@ import hashlib
 import sqlite3
 from collections.abc import Sequence
 
-VERSION = 2
+VERSION = 3
 APPLICATION = 0x666C6970  # "flip", in the header, where the `file` command looks
 # STRICT refuses values of a wrong type; older SQLite lacks it.
 STRICT = sqlite3.sqlite_version_info >= (3, 37)
@@ -53,6 +53,23 @@ _TABLES = {
         "running": "TEXT NOT NULL",
         "verdicts": "TEXT NOT NULL",
     },
+    # Since format 3. They stay when the trials that they are of are forgotten.
+    "looks": {
+        "key": "TEXT NOT NULL PRIMARY KEY",
+        "study": "TEXT NOT NULL",
+        "scale": "TEXT NOT NULL",
+        "claim": "TEXT NOT NULL",
+        "number": "INTEGER NOT NULL",
+        "exploratory": "INTEGER NOT NULL",
+        "error": "REAL NOT NULL",
+        "plan": "TEXT NOT NULL",  # the id of one
+        "data": "TEXT NOT NULL",
+        "revision": "INTEGER NOT NULL",
+        "code": "TEXT NOT NULL",
+        "judgement": "TEXT NOT NULL",
+        "made": "TEXT NOT NULL",
+    },
+    "plans": {"id": "TEXT NOT NULL PRIMARY KEY", "document": "TEXT NOT NULL"},  # the hashes of its trials
 }
 
 COLUMNS = {table: tuple(columns) for table, columns in _TABLES.items()}
@@ -102,8 +119,8 @@ def checksum(table: str, values: Sequence[object]) -> str:
 tolerant_text = functools.partial(str, encoding="utf-8", errors="surrogateescape")
 
 
-def machine_id(document: str) -> str:
-    """What a machine's description is stored under."""
+def document_id(document: str) -> str:
+    """What a document that many rows share, such as a machine's description, is stored under."""
     return hashlib.sha256(document.encode()).hexdigest()
 
 
