@@ -25,6 +25,7 @@ from flipscope.basics.streams import Outlet
 from flipscope.cli import live, main
 from flipscope.cli.live import Live
 from flipscope.lab import registry
+from flipscope.lab.history import interim
 from flipscope.lab.rows import Rows
 from flipscope.lab.run.events import Advanced, Failed, Finished, Retried, Started
 from flipscope.lab.store.store import Store
@@ -74,7 +75,8 @@ def test_the_page_of_a_run_and_of_its_status(
     page = capsys.readouterr().out
     assert "2 of 3 trials, 1 failed" in page
     assert "flipscope results deeds --failed --results there" in page
-    assert re.search(r"\? +mean +0\.5 \[\S+, \S+\] ≥ 0\.2", page)
+    assert re.search(r"… +mean +0\.5 \[\S+, \S+\] ≥ 0\.2", page)
+    assert "interim; 2 of 3 trials" in page
     assert main(["status", "--results", "there"]) == 0
     assert "2 of 3 trials, 1 failed" in capsys.readouterr().out
 
@@ -395,7 +397,7 @@ def _follow(watch: Live) -> None:
     watch.event(Advanced("b", 0.5))
     watch.event(Retried("a", "the worker died"))
     watch.event(Finished("b", {}, 1.0, 1))
-    watch.judged([(study.claims[0], Judgement("undecided", "q", None, None, None))])
+    watch.judged([(study.claims[0], interim(Judgement("reproduced", "q", 0.9, 0.8, 1.0), 2, 4))])
     watch.event(Started("c", "w1"))
     watch.event(Failed("c", "Traceback\nValueError: no", 1.0, 1))
 
@@ -423,7 +425,7 @@ def test_a_terminal_gets_a_live_view(monkeypatch: pytest.MonkeyPatch) -> None:
         _follow(watch)
     text = stream.getvalue()
     assert "2 of 4 trials" in text
-    assert "mean: undecided so far" in text
+    assert "mean: 2 of 4 trials, reproduced so far" in text
     assert "ValueError: no" in text
 
 

@@ -55,7 +55,7 @@ class Notes:
             assert [failure.traceback for failure in self.store.failures(keys=[event.key])] == [event.traceback]
 
     def judged(self, judgements: Judgements) -> None:
-        self.verdicts.append([judgement.verdict for _, judgement in judgements])
+        self.verdicts.append([judgement.note for _, judgement in judgements])
 
     def finished(self, run: Run) -> None:
         self.ended = run
@@ -96,7 +96,7 @@ def test_a_run_from_start_to_end(store: Store) -> None:
         "flipscope run deeds",
     )
     assert (state.code, state.scale, state.running) == (code_version(study), "smoke", [])
-    assert state.verdicts == [{"claim": "mean", "verdict": "reproduced"}]
+    assert state.verdicts == [{"claim": "mean", "verdict": "reproduced", "standing": "look"}]
     record = store.get(keys(study)[0])
     assert record is not None
     assert (record.study, record.trial, record.attempts) == ("deeds", study.chosen[0].content(), 1)
@@ -326,13 +326,13 @@ def test_beats_and_verdicts_on_the_way(store: Store, monkeypatch: pytest.MonkeyP
             observer=notes,
         )
     assert not any(isinstance(event, Idle) for event in notes.heard)
-    assert notes.verdicts[0] == ["undecided"]
-    assert notes.verdicts[-1] == ["reproduced"]
+    assert notes.verdicts[0] == ["1 of 30 trials"]
+    assert notes.verdicts[-1] == ["29 of 30 trials, reproduced so far"]
     assert len(notes.verdicts) < 29  # judging takes no more than its share of the time
     assert {beat["done"] for beat in beats} >= {0, 1, 29}
     running = [trial for beat in beats for trial in beat.get("running", ())]
     assert {trial["trial"]["what"] for trial in running} == {"nothing"}
-    assert store.runs("deeds")[0].verdicts == [{"claim": "mean", "verdict": "reproduced"}]
+    assert store.runs("deeds")[0].verdicts == [{"claim": "mean", "verdict": "undecided", "standing": "interim"}]
 
 
 def test_one_driver_at_a_time(store: Store, tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_everything_about_a_study_is_said(usual: Document) -> None:
         "code 0123456789ab, revision 1",
         "a processor, 2 cores",
         "2026-07-01 12:30 UTC",
-        "7 of 80 trials are not measured yet: verdicts may change.",
+        "7 of 80 trials are not measured yet: verdicts are interim.",
         "3 trials failed; flipscope results zero-strings --failed tells why.",
         "A note.",
         "old-study: no such study is installed",

@@ -115,7 +115,7 @@ def test_part_of_a_study_is_reported_as_a_part(
     monkeypatch.setattr(Tiny, "draw", draw)
     measure(results, limit=40)
     report(results)
-    assert "60 of 100 trials are not measured yet: verdicts may change." in text(results)
+    assert "60 of 100 trials are not measured yet: verdicts are interim." in text(results)
     note = "The figures cannot be drawn from part of the trials (KeyError: 'missing')."
     assert note in text(results).replace("&#39;", "'")
     assert note in capsys.readouterr().err
