@@ -109,11 +109,23 @@ class Scale:
     @property
     def note(self) -> str:
         """What is run, in words."""
-        settings = self.settings
-        named = (
-            settings if isinstance(settings, Mapping) else {f.name: getattr(settings, f.name) for f in fields(settings)}
-        )
-        return self.words.format(**{name: _several(value) for name, value in named.items()})
+        return self.words.format(**{name: _several(value) for name, value in _named(self.settings).items()})
+
+
+def _named(settings: Any) -> Mapping[str, Any]:
+    """The settings of a scale by name."""
+    if isinstance(settings, Mapping):
+        return settings
+    return {field.name: getattr(settings, field.name) for field in fields(settings)}
+
+
+def _leaves(settings: Any, prefix: str = "") -> dict[str, Any]:
+    """The settings of a scale, those inside others with both names."""
+    found: dict[str, Any] = {}
+    for name, value in _named(settings).items():
+        inside = isinstance(value, Mapping) or (dataclasses.is_dataclass(value) and not isinstance(value, type))
+        found |= _leaves(value, f"{prefix}{name}.") if inside else {f"{prefix}{name}": value}
+    return found
 
 
 def scales(words: str, **plans: tuple[float, Any]) -> dict[str, Scale]:
@@ -214,6 +226,14 @@ class Study(ABC):
         if len({trial.hash for trial in trials}) != len(trials):
             raise InputError(f"the study {self.name} has the same trial twice at scale {scale}")
         return trials
+
+    def differences(self, scale: str) -> list[tuple[str, Any, Any]]:
+        """The settings in which a scale differs from the scale "paper": name, value there, value here."""
+        if "paper" not in self.scales:
+            return []
+        theirs, ours = (_leaves(self.scales[name].settings) for name in ("paper", scale))
+        names = dict.fromkeys([*theirs, *ours])
+        return [(name, theirs.get(name), ours.get(name)) for name in names if theirs.get(name) != ours.get(name)]
 
     def judge(self, table: Rows) -> list[tuple[Claim, Judgement]]:
         """Each claim with what the table says of it; a judge without data to judge by leaves it undecided."""

@@ -164,6 +164,10 @@ def _page(page: StudyPage, number: int) -> dict[str, Any]:
         "notes": [*_warnings(run), *page.notes],
         "provenance": run.provenance,
         "deviations": study.deviations,
+        "differences": [
+            (setting, *(wording.values_text(each if isinstance(each, tuple) else [each]) for each in (there, here)))
+            for setting, there, here in study.differences(run.scale)
+        ],
         "claims": [
             _claim(claim, found, f"{name}-{place}", run) for place, (claim, found) in enumerate(run.decided_first)
         ],

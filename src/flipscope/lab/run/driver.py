@@ -87,6 +87,10 @@ class Run:
             "complete": self.complete,
             "provenance": self.provenance,
             "deviations": [dataclasses.asdict(deviation) for deviation in self.study.deviations],
+            "differences": [
+                {"setting": name, "paper": there, "here": here}
+                for name, there, here in self.study.differences(self.scale)
+            ],
             "looks": [_look_json(look, self.study) for look in self.looks],
         }
 
