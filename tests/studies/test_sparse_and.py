@@ -26,8 +26,8 @@ from flipscope.studies.sparse_variables._chain import (
 from flipscope.studies.sparse_variables._critical import growth_of, smallest_above_half
 from flipscope.studies.sparse_variables.sparse_and import STUDY
 
-SUBLINEAR, LOG, POWER, FITS = STUDY.claims
-LENGTHS = (50, 100, 200, 400)
+PER_BIT, SLOWER, LOG, POWER, FITS = STUDY.claims
+LENGTHS = (50, 200, 800)
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ def _verdicts(table: Rows) -> list[str]:
 
 def test_log_growth_is_seen() -> None:
     table = _table(_log)
-    assert _verdicts(table) == ["reproduced"] * 4
+    assert _verdicts(table) == ["reproduced"] * 5
     found = growth_of(table)
     assert found is not None
     for length in LENGTHS:
@@ -79,28 +79,46 @@ def test_log_growth_is_seen() -> None:
 
 def test_growth_that_contradicts() -> None:
     linear = _table(lambda length: 47 * (length / 50) ** 1.3)
-    assert SUBLINEAR.judge(linear).verdict == "contradicted"
+    assert PER_BIT.judge(linear).verdict == "contradicted"
+    assert SLOWER.judge(_table(lambda length: 47 * (length / 50) ** 2)).verdict == "contradicted"
     assert LOG.judge(_table(_linear)).verdict == "contradicted"
     assert POWER.judge(_table(lambda length: 47 * (length / 50) ** 0.8, chains=24)).verdict == "contradicted"
 
 
 def test_growth_that_decides_nothing() -> None:
-    assert SUBLINEAR.judge(_table(_linear)).verdict == "undecided"
+    assert PER_BIT.judge(_table(_linear)).verdict == "undecided"
+    assert SLOWER.judge(_table(_linear)).verdict == "undecided"
     assert LOG.judge(_table(lambda length: 60.0)).verdict == "undecided"  # both laws are a constant
     assert POWER.judge(_table(_log, chains=2)).verdict == "undecided"
 
 
+def test_an_intercept_alone_is_not_growth_that_slows_down() -> None:
+    said = [
+        (PER_BIT.judge(table).verdict, SLOWER.judge(table).verdict)
+        for table in (_table(lambda length: 38 + 0.3 * length, seed=seed) for seed in range(25))
+    ]
+    assert said.count(("reproduced", "reproduced")) <= 2  # of 25, one in forty is expected
+    assert all(per_bit == "reproduced" for per_bit, _ in said)  # strings per bit do fall
+
+
+def test_the_plan_for_a_laptop_sees_a_logarithm() -> None:
+    plan = STUDY.scales["laptop"].settings
+    size = {"chains": plan["chains"], "trainings": plan["trainings"]}
+    found = [SLOWER.judge(_table(lambda n: 49 + 52 * math.log(n / 50), seed=seed, **size)).verdict for seed in range(8)]
+    assert found.count("reproduced") >= 6
+
+
 def _only(table: Rows, **equal: Any) -> list[str]:
-    return _verdicts(Rows({**row, **equal} for row in table))[:3]
+    return _verdicts(Rows({**row, **equal} for row in table))[:4]
 
 
 def test_without_lengths_chains_or_both_outcomes_nothing_is_decided() -> None:
     table = _table(_log, chains=2)
-    two = table.where(lambda row: row["length"] <= 100)
+    two = table.where(lambda row: row["length"] <= 200)
     for few in (two, table.where(chain=0)):
-        assert [claim.judge(few).verdict for claim in STUDY.claims[:3]] == ["undecided"] * 3
+        assert [claim.judge(few).verdict for claim in STUDY.claims[:4]] == ["undecided"] * 4
     for won in (True, False):
-        assert _only(table, success=won) == ["undecided"] * 3
+        assert _only(table, success=won) == ["undecided"] * 4
 
 
 def test_trainings_that_do_not_fit() -> None:
@@ -207,6 +225,6 @@ def test_figures_of_a_full_table() -> None:
     learner = [{"kind": "learner", "length": t, "samples": m, "hits": m, "of": 60} for t in LENGTHS for m in (20, 40)]
     rows = Rows([*_table(_log, 4), {**extra, **{f"curve_{k}": v for k, v in curve.items()}}, *learner])
     success, critical, curves = STUDY.draw(rows)
-    assert len(success.panels[0].series) == 8
+    assert len(success.panels[0].series) == 2 * len(LENGTHS)
     assert len(critical.panels[0].series) == 7
     assert len(curves.panels) == 2

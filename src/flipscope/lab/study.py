@@ -161,6 +161,7 @@ class Claim:
     asymptotic: bool = False  # a limit theorem: what was measured at some lengths cannot contradict it
     anytime: bool = False  # its intervals hold at every sample size at once, so that more seeds cost it nothing
     formerly: tuple[str, ...] = ()  # names it had before, under which looks may be kept
+    decided_from: str | None = None  # the smallest scale that can decide it, "" if none does; None: any may
 
     def __post_init__(self) -> None:
         if self.asymptotic:

@@ -59,14 +59,14 @@ def claims_table(run: Run, verbose: bool = False) -> RenderableType:
             line.add_column(overflow="fold", **options)
         line.add_row(Text(mark, style=colour), Text(claim.name, style="bold"), Text(found, style="cyan"))
         parts.append(line)
-        reason = _reason(judgement, run)
+        reason = _reason(claim, judgement, run)
         beneath = _details(claim, judgement, run) if verbose else Text(reason, style="dim")
         if verbose or reason:
             parts.append(Padding(beneath, (0, 0, 0, 3)))
     return Group(*parts)
 
 
-def _reason(judgement: Judgement, run: Run) -> str:
+def _reason(claim: Claim, judgement: Judgement, run: Run) -> str:
     """What a reader must know beside the number: which look it is, why it is not reproduced, what would decide it."""
     seen = "" if judgement.seen is None else judgement.seen.text
     if judgement.verdict == "reproduced":
@@ -76,7 +76,7 @@ def _reason(judgement: Judgement, run: Run) -> str:
     why = judgement.quantity if judgement.measured is None else _open_because(judgement)
     if judgement.measured is None and judgement.note:
         why = f"{judgement.note}: {why}"
-    remedy = ": ".join(text for text in (judgement.remedy, _next_command(run)) if text)
+    remedy = ": ".join(text for text in (judgement.remedy, _next_command(claim, run)) if text)
     return "; ".join(text for text in (seen, why, f"would decide: {remedy}" if remedy else "") if text)
 
 
@@ -88,11 +88,13 @@ def _open_because(judgement: Judgement) -> str:
     return f"{still} of {len(judgement.parts)} parts are open" if still else "the interval straddles the limit"
 
 
-def _next_command(run: Run) -> str:
-    """The command that makes more data: the rest of this scale, or the next larger one."""
+def _next_command(claim: Claim, run: Run) -> str:
+    """The command for data that may decide the claim: the rest of this scale, or the next that can; "" if none."""
     names = list(run.study.scales)
-    scale = names[names.index(run.scale) :][int(run.complete) :]
-    return f"flipscope run {address(run.study)} --scale {scale[0]}" if scale else ""
+    first = names.index(run.scale) + int(run.complete)
+    if claim.decided_from is not None:
+        first = max(first, names.index(claim.decided_from) if claim.decided_from else len(names))
+    return f"flipscope run {address(run.study)} --scale {names[first]}" if first < len(names) else ""
 
 
 def _details(claim: Claim, judgement: Judgement, run: Run) -> RenderableType:

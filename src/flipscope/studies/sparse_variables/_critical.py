@@ -7,6 +7,10 @@ or follows a law of two parameters, so that log-likelihoods compare laws as AIC 
     linear   g = a (1 + r (T / T_0 - 1))
     power    g = a T^alpha
 
+An exponent below 1 says that g / T falls, which an intercept alone brings about: g = 38 + 0.3 T has one of 0.6. Whether
+growth slows down is seen from the strings that each further bit costs: the slope of g between the two longest lengths,
+less that between the two shortest.
+
 Chains are drawn again to tell the uncertainty. That a staircase chooses m by what came before is no part of the
 likelihood, and need not be: the choice depends on outcomes only, and not on g.
 """
@@ -42,6 +46,7 @@ class Growth:
 
     critical: Mapping[int, Estimate]
     exponent: Estimate  # alpha of the power law
+    bend: Estimate  # strings per further bit between the two longest lengths, less between the two shortest
     log_over_linear: Estimate  # differences of log-likelihoods
     log_over_power: Estimate
     laws: Mapping[str, tuple[float, ...]]
@@ -55,11 +60,37 @@ def growth_of(table: lab.Rows) -> Growth | None:
     successes do not rise with m.
     """
     rows = table.where(kind="training")
-    return _growth(tuple(((r["length"], r["start"], r["chain"]), r["samples"], bool(r["success"])) for r in rows))
+    found = _resampled(tuple(((r["length"], r["start"], r["chain"]), r["samples"], bool(r["success"])) for r in rows))
+    if found is None:
+        return None
+    confidence = lab.confidence()
+    quantile = float(stats.t.ppf((1 + confidence) / 2, found.freedom))
+    exponent, log_linear, log_power, bend, *logs = (
+        Estimate(value, value - quantile * error, value + quantile * error, confidence, found.chains)
+        for value, error in zip(found.values.tolist(), found.errors.tolist(), strict=True)
+    )
+    critical = {
+        length: Estimate(math.exp(log.value), math.exp(log.low), math.exp(log.high), log.confidence, log.samples)
+        for length, log in zip(found.lengths, logs, strict=True)
+    }
+    width = 1 / float(found.fits["free"][0][0, -1])
+    return Growth(critical, exponent, bend, log_linear, log_power, _laws(found.fits, found.lengths), width)
+
+
+@dataclass(frozen=True, eq=False)
+class _Resampled:
+    """The numbers of `_numbers` with their standard errors over chains, and what they were computed from."""
+
+    values: np.ndarray
+    errors: np.ndarray
+    freedom: int
+    chains: int
+    lengths: Sequence[int]
+    fits: Fits
 
 
 @functools.lru_cache(maxsize=16)
-def _growth(trainings: Trainings) -> Growth | None:
+def _resampled(trainings: Trainings) -> _Resampled | None:
     chains: dict[tuple[int, int], dict[int, list[tuple[int, int, bool]]]] = {}
     for (length, start, chain), samples, success in trainings:
         chains.setdefault((length, start), {}).setdefault(chain, []).append((length, samples, success))
@@ -70,7 +101,7 @@ def _growth(trainings: Trainings) -> Growth | None:
     if len(lengths) < FEWEST_LENGTHS or fewest < FEWEST_CHAINS or each < FEWEST_EACH:
         return None
     fits = _fits([row for own in chains.values() for chain in own.values() for row in chain], lengths)
-    whole = _numbers(fits)
+    whole = _numbers(fits, lengths)
     if not np.isfinite(whole).all():
         return None
     stream = np.random.default_rng(0)
@@ -80,25 +111,15 @@ def _growth(trainings: Trainings) -> Growth | None:
         for own in chains.values():
             names = list(own)
             rows += [row for place in stream.integers(0, len(names), len(names)) for row in own[names[place]]]
-        drawn.append(_numbers(_fits(rows, lengths, fits)))
+        drawn.append(_numbers(_fits(rows, lengths, fits), lengths))
     numbers = np.array(drawn)
     numbers = numbers[np.isfinite(numbers).all(axis=1)]
     if len(numbers) < 0.9 * RESAMPLES:
         return None
     count = sum(len(own) for own in chains.values())
     # Of k chains, resampling sees a variance that is (k - 1) / k of the true one; few chains have Student's tails.
-    reach = numbers.std(axis=0, ddof=1) * math.sqrt(fewest / (fewest - 1))
-    reach *= float(stats.t.ppf(0.975, count - len(chains)))
-    found = [
-        Estimate(value, value - r, value + r, 0.95, count)
-        for value, r in zip(whole.tolist(), reach.tolist(), strict=True)
-    ]
-    critical = {
-        length: Estimate(math.exp(log.value), math.exp(log.low), math.exp(log.high), log.confidence, log.samples)
-        for length, log in zip(lengths, found[3:], strict=True)
-    }
-    width = 1 / float(fits["free"][0][0, -1])
-    return Growth(critical, found[0], found[1], found[2], _laws(fits, lengths), width)
+    errors = numbers.std(axis=0, ddof=1) * math.sqrt(fewest / (fewest - 1))
+    return _Resampled(whole, errors, count - len(chains), count, lengths, fits)
 
 
 def _counts(rows: Sequence[tuple[int, int, bool]]) -> tuple[np.ndarray, ...]:
@@ -132,14 +153,16 @@ def _rise(law: str, length: np.ndarray, first: float) -> np.ndarray:
     return np.log(length / first) if law == "log" else length / first - 1
 
 
-def _numbers(fits: Fits) -> np.ndarray:
-    """The exponent, both differences of log-likelihoods, and ln of the critical number at each length; NaN if none."""
+def _numbers(fits: Fits, lengths: Sequence[int]) -> np.ndarray:
+    """Exponent, both differences of log-likelihoods, the bend, and ln of g at each length; NaN where there is none."""
     (free, _), (power, _) = fits["free"], fits["power"]
     if free[0, -1] <= 0 or power[0, -1] <= 0:
-        return np.full(2 + free.shape[1], np.nan)
+        return np.full(3 + free.shape[1], np.nan)
     log, linear, of_power = (float(fits[law][1].max()) for law in ("log", "linear", "power"))
     compared = [-power[0, 1] / power[0, 2], log - linear, log - of_power]
-    return np.array([*compared, *(math.log(_UNIT) - free[0, :-1] / free[0, -1])])
+    logs = math.log(_UNIT) - free[0, :-1] / free[0, -1]
+    slopes = np.diff(np.exp(logs)) / np.diff(np.array(lengths, np.float64))
+    return np.array([*compared, slopes[-1] - slopes[0], *logs])
 
 
 def _laws(fits: Fits, lengths: Sequence[int]) -> dict[str, tuple[float, ...]]:
@@ -212,12 +235,22 @@ def _judged(table: lab.Rows) -> Growth | lab.Judgement:
     return lab.Judgement.without("the critical number of strings cannot be told", need)
 
 
-def judge_sublinear(table: lab.Rows) -> lab.Judgement:
-    """The exponent of a power law is below 1."""
+def judge_per_bit(table: lab.Rows) -> lab.Judgement:
+    """The exponent of a power law is below 1, so that g / T falls."""
     found = _judged(table)
     if isinstance(found, lab.Judgement):
         return found
     return lab.at_most(found.exponent, 1.0, "exponent of the critical m in T", unit="chains")
+
+
+def judge_slower(table: lab.Rows) -> lab.Judgement:
+    """Each further bit costs fewer strings when strings are long than when they are short."""
+    found = _judged(table)
+    if isinstance(found, lab.Judgement):
+        return found
+    ends = list(found.critical)
+    said = f"strings per further bit, from T = {ends[-2]} to {ends[-1]} less from {ends[0]} to {ends[1]}"
+    return lab.at_most(found.bend, 0.0, said, unit="chains")
 
 
 def _better(found: Estimate, quantity: str) -> lab.Judgement:

@@ -164,8 +164,9 @@ def judge_later(table: lab.Rows) -> lab.Judgement:
     statistic = trend(*columns) if len(lengths) > 1 else None
     if statistic is None:
         return lab.Judgement.without("no parity was learned while others of another length were not", "more trainings")
-    reach = float(stats.norm.ppf(0.975))
-    found = Estimate(statistic, statistic - reach, statistic + reach, 0.95, len(rows))
+    confidence = lab.confidence()
+    reach = float(stats.norm.ppf((1 + confidence) / 2))
+    found = Estimate(statistic, statistic - reach, statistic + reach, confidence, len(rows))
     note = f"{sum(columns[1])} of {len(rows)} trainings learned, the others are censored"
     return lab.at_least(found, 0.0, "log-rank statistic of the steps, by ln T", note, "trainings")
 
@@ -174,7 +175,7 @@ def judge_long(table: lab.Rows) -> lab.Judgement:
     """No parity of more than 50 bits is learned within the paper's steps."""
     rows = table.where(lambda row: row["length"] > LONG and row["steps"] >= BUDGET)
     if not rows:
-        need = f"{FEWEST_LONG} trainings of {BUDGET:,} steps at T above {LONG}: --scale paper"
+        need = f"{FEWEST_LONG} trainings of {BUDGET:,} steps at T above {LONG}"
         return lab.Judgement.without(f"no training had more than {LONG} bits and the paper's steps", need)
     name = f"share of parities learned at T above {LONG}"
     judged = lab.never(len(rows.having("learned")), len(rows), name)

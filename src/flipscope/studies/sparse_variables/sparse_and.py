@@ -8,7 +8,7 @@ import flipscope.lab as lab
 from flipscope.native import MASKS_REVISION
 from flipscope.studies.sparse_variables._and_figures import critical_panel, curve_figure, success_panel
 from flipscope.studies.sparse_variables._chain import FITTED, Chain, Learner, climb, flattened, keep_all
-from flipscope.studies.sparse_variables._critical import growth_of, judge_log, judge_power, judge_sublinear
+from flipscope.studies.sparse_variables._critical import growth_of, judge_log, judge_per_bit, judge_power, judge_slower
 
 STEPS = 1_000  # of the paper
 FEWEST = 10  # trainings to the end
@@ -37,7 +37,9 @@ class SparseAnd(lab.Study):
         "{steps} steps; curves of (T, m) = {curves}",
         smoke=(0.2, {"starts": ((8, 24), (10, 24), (12, 24)), "chains": 2, "trainings": 2, "steps": 10, "ratio": 1.5}
                | {"curves": ((12, 30),), "draws": 10, "shape": (100, 8, 2)}),
-        laptop=(40, {"starts": ((50, 47), (100, 64), (200, 105), (400, 125)), "chains": 8, "trainings": 16}
+        # Chains that no earlier run used: the criterion of the first claim changed after a look at chains 0 to 7. The
+        # laws differ most at long strings, so most of the time goes there.
+        laptop=(45, {"starts": ((50, 47), (200, 105), (800, 190)), "chains": 6, "first_chain": 1_000, "trainings": 12}
                 | {"steps": STEPS, "ratio": 1.1, "curves": ((400, 100), (400, 200)), "draws": 2_000}
                 | {"shape": (10_000, 64, 16)}),
         paper=(4_000, {"starts": tuple((t, m) for t in (*range(100, 401, 50), 500, 600, 700, 800)
@@ -46,12 +48,14 @@ class SparseAnd(lab.Study):
                | {"shape": (10_000, 64, 16)}),
     )  # fmt: skip
     deviations = lab.deviations(
-        ("T (laptop)", "100 to 400, 500 to 800", "50, 100, 200, 400", "40 minutes"),
+        ("T (laptop)", "100 to 400, 500 to 800", "50, 200, 800", "45 minutes, most of them for the longest strings"),
         ("m (laptop)", "50, 60 … 200, 50 trainings each", "staircases, x 1.1 after a failure, / 1.1 after a success",
          "trainings are spent where about half succeed"),
         ("stop", "after 1,000 steps", "at the first validation accuracy above 0.99", "success is decided then"),
         ("critical m", "least m with more than half successes", "logistic fit in ln m, the paper's rule beside it",
          "the rule needs many trainings at each m"),
+        ("first m of a staircase (laptop)", "none: a grid", "47, 105 and 190 strings",
+         "from pilot trainings at T = 50 to 400 and a guess between the laws at 800; a bad start costs trainings only"),
         ("uncertainty", "50 bootstrap samples", "chains drawn again, Student's reach", "a chain's trainings depend"),
         ("weight decay, clipping", "1e-4; silent", "decoupled, on matrices; norm at most 1", "minGPT's defaults"),
         ("training loss", "silent on dropout", "without dropout, every 10 steps", "with it the loss has a floor"),
@@ -60,11 +64,20 @@ class SparseAnd(lab.Study):
     revision = MASKS_REVISION  # its models are trained with dropout
     claims = (
         lab.Claim(
-            "the critical number of strings grows sublinearly",
+            "the critical number of strings per bit falls",
             "Figs 2, 4",
-            "the strings that it takes for half of the trainings to succeed grow more slowly than the length",
-            "exponent of a power law in T for the critical m, interval over chains: at most 1",
-            judge_sublinear,
+            "the strings that it takes for half of the trainings to succeed grow less than in proportion to the length",
+            "exponent of a power law in T for the critical m, interval over chains: at most 1 (an intercept suffices)",
+            judge_per_bit,
+            formerly=("the critical number of strings grows sublinearly",),
+        ),
+        lab.Claim(
+            "its growth slows down",
+            "Figs 2, 4",
+            "growth is sublinear: each further bit costs fewer strings the longer they are",
+            "slope of the critical m in T between the two longest lengths, less that between the two shortest, "
+            "interval over chains: below 0 (0 for any a + b T)",
+            judge_slower,
         ),
         lab.Claim(
             "log T fits better than linear growth",
@@ -97,7 +110,7 @@ class SparseAnd(lab.Study):
         chains = [
             Chain(length, start, chain, plan["trainings"], plan["steps"], plan["ratio"], **shape)
             for length, start in plan["starts"]
-            for chain in range(plan["chains"])
+            for chain in range(plan.get("first_chain", 0), plan.get("first_chain", 0) + plan["chains"])
         ]
         curves = [Chain(length, m, 0, 1, plan["steps"], 1.0, stop=False, **shape) for length, m in plan["curves"]]
         lengths = sorted({length for length, _ in plan["starts"]})
