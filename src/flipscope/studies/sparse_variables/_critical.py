@@ -34,7 +34,6 @@ RESAMPLES = 200
 _RATES = np.concatenate([[0.0], np.geomspace(0.05, 20, 60)])  # r of the laws
 _RIDGE = 1e-3  # keeps a separated likelihood finite
 _LARGEST = 30.0
-_UNIT = 100.0  # of strings and of lengths, so that logarithms are small
 
 Group = tuple[int, int, int]  # length, start, chain
 Trainings = tuple[tuple[Group, int, bool], ...]  # group, strings, success
@@ -74,7 +73,9 @@ def growth_of(table: lab.Rows) -> Growth | None:
         for length, log in zip(found.lengths, logs, strict=True)
     }
     width = 1 / float(found.fits["free"][0][0, -1])
-    return Growth(critical, exponent, bend, log_linear, log_power, _laws(found.fits, found.lengths), width)
+    return Growth(
+        critical, exponent, bend, log_linear, log_power, _laws(found.fits, found.lengths, found.centres), width
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +87,7 @@ class _Resampled:
     freedom: int
     chains: int
     lengths: Sequence[int]
+    centres: Sequence[float]  # mean of ln m at each length, from which the fits measure: far from 0 they lose digits
     fits: Fits
 
 
@@ -100,8 +102,10 @@ def _resampled(trainings: Trainings) -> _Resampled | None:
     each = min((min(sum(own), len(own) - sum(own)) for own in outcomes.values()), default=0)
     if len(lengths) < FEWEST_LENGTHS or fewest < FEWEST_CHAINS or each < FEWEST_EACH:
         return None
-    fits = _fits([row for own in chains.values() for chain in own.values() for row in chain], lengths)
-    whole = _numbers(fits, lengths)
+    all_rows = [row for own in chains.values() for chain in own.values() for row in chain]
+    centres = [float(np.mean([math.log(m) for own, m, _ in all_rows if own == length])) for length in lengths]
+    fits = _fits(all_rows, lengths, centres)
+    whole = _numbers(fits, lengths, centres)
     if not np.isfinite(whole).all():
         return None
     stream = np.random.default_rng(0)
@@ -111,7 +115,7 @@ def _resampled(trainings: Trainings) -> _Resampled | None:
         for own in chains.values():
             names = list(own)
             rows += [row for place in stream.integers(0, len(names), len(names)) for row in own[names[place]]]
-        drawn.append(_numbers(_fits(rows, lengths, fits), lengths))
+        drawn.append(_numbers(_fits(rows, lengths, centres, fits), lengths, centres))
     numbers = np.array(drawn)
     numbers = numbers[np.isfinite(numbers).all(axis=1)]
     if len(numbers) < 0.9 * RESAMPLES:
@@ -119,7 +123,7 @@ def _resampled(trainings: Trainings) -> _Resampled | None:
     count = sum(len(own) for own in chains.values())
     # Of k chains, resampling sees a variance that is (k - 1) / k of the true one; few chains have Student's tails.
     errors = numbers.std(axis=0, ddof=1) * math.sqrt(fewest / (fewest - 1))
-    return _Resampled(whole, errors, count - len(chains), count, lengths, fits)
+    return _Resampled(whole, errors, count - len(chains), count, lengths, centres, fits)
 
 
 def _counts(rows: Sequence[tuple[int, int, bool]]) -> tuple[np.ndarray, ...]:
@@ -135,13 +139,16 @@ def _counts(rows: Sequence[tuple[int, int, bool]]) -> tuple[np.ndarray, ...]:
 Fits = Mapping[str, tuple[np.ndarray, np.ndarray]]  # coefficients [fit, column] and log-likelihoods [fit], by law
 
 
-def _fits(rows: Sequence[tuple[int, int, bool]], lengths: Sequence[int], near: Fits | None = None) -> Fits:
+def _fits(
+    rows: Sequence[tuple[int, int, bool]], lengths: Sequence[int], centres: Sequence[float], near: Fits | None = None
+) -> Fits:
     """The fits with a critical number that is free at each length, and by each law at each of its rates."""
     length, samples, trials, hits = _counts(rows)
-    x = np.log(samples / _UNIT)
+    own = np.log(samples) - np.array(centres)[np.searchsorted(lengths, length)]
+    x, middle = np.log(samples) - np.mean(centres), np.log(length) - np.mean(np.log(lengths))
     columns = {
-        "free": np.column_stack([length[:, None] == np.array(lengths), x])[None].astype(np.float64),
-        "power": np.stack([np.ones_like(x), np.log(length / _UNIT), x], axis=1)[None],
+        "free": np.column_stack([length[:, None] == np.array(lengths), own])[None].astype(np.float64),
+        "power": np.stack([np.ones_like(x), middle, x], axis=1)[None],
     }
     for law in ("log", "linear"):
         shape = np.log1p(_RATES[:, None] * _rise(law, length, lengths[0]))
@@ -153,29 +160,30 @@ def _rise(law: str, length: np.ndarray, first: float) -> np.ndarray:
     return np.log(length / first) if law == "log" else length / first - 1
 
 
-def _numbers(fits: Fits, lengths: Sequence[int]) -> np.ndarray:
+def _numbers(fits: Fits, lengths: Sequence[int], centres: Sequence[float]) -> np.ndarray:
     """Exponent, both differences of log-likelihoods, the bend, and ln of g at each length; NaN where there is none."""
     (free, _), (power, _) = fits["free"], fits["power"]
     if free[0, -1] <= 0 or power[0, -1] <= 0:
         return np.full(3 + free.shape[1], np.nan)
     log, linear, of_power = (float(fits[law][1].max()) for law in ("log", "linear", "power"))
     compared = [-power[0, 1] / power[0, 2], log - linear, log - of_power]
-    logs = math.log(_UNIT) - free[0, :-1] / free[0, -1]
+    logs = np.array(centres) - free[0, :-1] / free[0, -1]
     slopes = np.diff(np.exp(logs)) / np.diff(np.array(lengths, np.float64))
     return np.array([*compared, slopes[-1] - slopes[0], *logs])
 
 
-def _laws(fits: Fits, lengths: Sequence[int]) -> dict[str, tuple[float, ...]]:
+def _laws(fits: Fits, lengths: Sequence[int], centres: Sequence[float]) -> dict[str, tuple[float, ...]]:
     """The critical numbers by each law."""
-    wanted = np.array(lengths, np.float64)
+    wanted, centre = np.array(lengths, np.float64), float(np.mean(centres))
     found: dict[str, tuple[float, ...]] = {}
     for law in ("log", "linear"):
         best = int(np.argmax(fits[law][1]))
         start, slope = fits[law][0][best]
         rise = 1 + _RATES[best] * _rise(law, wanted, wanted[0])
-        found[law] = tuple((_UNIT * math.exp(-start / slope) * rise).tolist())
+        found[law] = tuple((math.exp(centre - start / slope) * rise).tolist())
     start, rise, slope = fits["power"][0][0]
-    found["power"] = tuple((_UNIT * np.exp(-(start + rise * np.log(wanted / _UNIT)) / slope)).tolist())
+    middle = np.log(wanted) - np.mean(np.log(lengths))
+    found["power"] = tuple(np.exp(centre - (start + rise * middle) / slope).tolist())
     return found
 
 
