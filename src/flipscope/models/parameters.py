@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import TypeAlias
@@ -32,6 +32,16 @@ def positional(model: nn.Module) -> frozenset[str]:
         for parameter in module.position.parameters()
     }
     return frozenset(name for name, parameter in model.named_parameters() if id(parameter) in learned)
+
+
+def usual(model: nn.Module, *, positions: bool = False) -> dict[str, nn.Parameter]:
+    """All parameters by name, without those of learned positions unless asked for; of their numbers nothing is asked.
+
+    >>> list(usual(nn.Linear(2, 1)))
+    ['weight', 'bias']
+    """
+    left_out = frozenset() if positions else positional(model)
+    return {name: parameter for name, parameter in model.named_parameters() if name not in left_out}
 
 
 def chosen(model: nn.Module, parameters: Choice = None) -> dict[str, nn.Parameter]:
@@ -88,14 +98,17 @@ def weight_norm(model: nn.Module, parameters: Choice = None, *, positions: bool 
     """
     if positions and parameters is not None:
         raise InputError("positions=True goes with the usual parameters: name them in parameters instead")
-    meant = chosen(model, "*" if positions else parameters)
-    return math.sqrt(sum(float(each.detach().double().square().sum()) for each in meant.values()))
+    return length(chosen(model, "*" if positions else parameters).values())
+
+
+def length(parameters: Iterable[nn.Parameter]) -> float:
+    """The Euclidean norm of all these numbers as one vector; NaN where one of them is."""
+    return math.sqrt(sum(float(each.detach().double().square().sum()) for each in parameters))
 
 
 def _names(model: nn.Module, there: list[str], parameters: Choice) -> list[str]:
     if parameters is None:
-        left_out = positional(model)
-        return [name for name in there if name not in left_out]
+        return list(usual(model))
     if callable(parameters):
         return [name for name in there if parameters(name)]
     patterns = [parameters] if isinstance(parameters, str) else list(parameters)
