@@ -74,13 +74,18 @@ def open_engine(
     batch: int | None = None,
     memory_limit: int = MEMORY_LIMIT,
 ) -> Engine:
-    """The engine of the path asked for; "auto" is the fast one wherever it knows what the model computes."""
+    """The engine of the path asked for; "auto" is the fast one wherever it knows what the model computes.
+
+    Without a ``dtype`` that is in the model's own number type, which the fast path must have too.
+    """
     if path not in ("auto", "general", "fast"):
         raise InputError(f"path={path!r} is not one of auto, general, fast")
     if path != "general":
-        from flipscope.flips.fast import NEEDS, FastEngine, obstacle
+        from flipscope.flips.fast import NEEDS, FastEngine, native_obstacle, obstacle
 
-        found = "the model is asked with inputs of another kind" if inputs not in ("auto", "bits") else obstacle(model)
+        found = native_obstacle(model) if dtype is None else obstacle(model)
+        if inputs not in ("auto", "bits"):
+            found = "the model is asked with inputs of another kind"
         if isinstance(model, Transformer) and found is None:
             working = torch.float64 if (dtype or number_type(model)) == torch.float64 else torch.float32
             # What the fast path leaves out must be as small as the rounding of the type it works in.
