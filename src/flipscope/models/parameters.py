@@ -63,12 +63,14 @@ def chosen(model: nn.Module, parameters: Choice = None) -> dict[str, nn.Paramete
     for name, parameter in found.items():
         if parameter.is_meta or is_lazy(parameter):
             raise InputError(f"the parameter {name} has a shape but no numbers: build the model with a seed")
+        if parameter.is_inference():
+            raise InputError(f"the parameter {name} was made in torch.inference_mode and cannot move: build it anew")
         if not parameter.is_floating_point():
             raise InputError(
                 f"the parameter {name} of type {parameter.dtype} cannot move by real numbers: leave it out"
             )
     for name, parameter in there.items():
-        if not (parameter.is_meta or bool(parameter.isfinite().all())):
+        if not (parameter.is_meta or is_lazy(parameter) or bool(parameter.detach().isfinite().all())):
             raise InputError(f"the model has NaN or infinite numbers in {name}: nothing can be measured of it")
     return found
 
