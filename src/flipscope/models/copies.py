@@ -39,7 +39,8 @@ def converted(module: M, dtype: torch.dtype) -> M:
             return tensor.to(dtype.to_complex())
         return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
-    return copied(module)._apply(convert)
+    found: M = copied(module)._apply(convert)  # type: ignore[no-untyped-call]
+    return found
 
 
 class _Detached(TorchFunctionMode):
