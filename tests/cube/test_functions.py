@@ -15,6 +15,7 @@ from cube.reference import strings
 
 from flipscope.basics.errors import InputError
 from flipscope.cube import functions, polynomials, sensitivity, spectrum
+from flipscope.cube.expression import parse
 from flipscope.cube.functions import MAX_BITS, BooleanFunction, gate
 from flipscope.cube.structure import MAX_DEPTH, post_order
 
@@ -134,6 +135,9 @@ def test_repr_names_the_kind_and_the_size() -> None:
     assert repr(B.constant(1, 3)) == "BooleanFunction(n=3, const on 0 bits)"
     assert repr(B.from_table(2, 3)) == "BooleanFunction(n=3, table on 3 bits)"
     assert repr(functions.random(3)) == "BooleanFunction(n=3, call on 3 bits)"
+    assert repr(parse("maj(x1..x5) ^ x6")) == "BooleanFunction(n=6, gate of 2 parts on 6 bits)"
+    assert repr(~functions.random(3)) == "BooleanFunction(n=3, gate of 1 part on 3 bits)"
+    assert repr(functions.first(9)) == "BooleanFunction(n=9, symmetric on 1 bit)"
 
 
 def test_constants_and_repeated_variables_fold() -> None:

@@ -259,12 +259,22 @@ def test_layers_that_only_shift(constant):
 
 
 @pytest.mark.usefixtures("both_kinds_of_loops")
-def test_a_norm_that_overflows_is_reported():
+def test_a_norm_that_overflows_in_float32_is_computed_in_float64():
     model = Transformer(encoder(32, 3, 4, ffn_width=64), seed=1).eval()
+    strings = np.random.default_rng(0).integers(0, 2, (5, 20), np.uint8)
     with torch.no_grad():
         model.blocks[1].mlp.down.bias.mul_(1e24)
+    threshold = float(np.median(plain(copy.deepcopy(model).double(), strings)[0]))
+    found = sensitivities(model, strings, threshold=threshold)
+    assert (found.path, found.precision) == ("fast", "float64")
+    expected = sensitivities(model, strings, threshold=threshold, path="general", precision="float64")
+    assert found.counts.tolist() == expected.counts.tolist()
     with pytest.raises(InputError, match="NaN"):
-        sensitivities(model, np.zeros((2, 20), np.uint8))
+        sensitivities(model, strings, precision="native")
+    with torch.no_grad():
+        model.double().blocks[1].mlp.down.bias.mul_(1e200)
+    with pytest.raises(InputError, match="NaN"):
+        sensitivities(model, strings)
 
 
 @pytest.fixture(name="narrow_and_strings")

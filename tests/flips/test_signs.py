@@ -316,6 +316,31 @@ def test_models_of_other_number_types(dtype: torch.dtype) -> None:
     assert found["fast"].precision == ("float64" if dtype == torch.float64 else "float32+float64")
 
 
+@pytest.mark.parametrize("kind", ["half", "bfloat16", "autocast"])
+def test_native_is_the_answers_that_the_model_itself_gives(kind: str) -> None:
+    model, given = Transformer(encoder(32, 2, 4), scheme="xavier_normal", seed=1).eval(), strings(60, 20)
+    model = {"half": model.half, "bfloat16": model.bfloat16}.get(kind, lambda: model)()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=kind == "autocast"):
+        plain = model(torch.from_numpy(neighbours(given, np.arange(60 * 21))).long()).double().numpy().reshape(60, -1)
+        threshold = float(np.median(plain))
+        answers = plain > threshold
+        counts = (answers[:, 1:] != answers[:, :1]).sum(axis=1)
+        found = sensitivities(model, given, threshold=threshold, precision="native")
+        changes = logit_changes(model, given, precision="native")
+        with pytest.raises(InputError, match=r"path='fast' needs .*, but .*float16.*: say path='general'"):
+            sensitivities(model, given, precision="native", path="fast")
+    assert found.path == "general"
+    # In a batch of another size a logit may be rounded to another number of so coarse a type.
+    assert (found.counts != counts).sum() <= found.near_ties
+    assert (changes != plain[:, 1:] - plain[:, :1]).mean() < 0.1
+
+
+def test_native_keeps_the_fast_path_for_float32_and_float64() -> None:
+    for dtype in (torch.float32, torch.float64):
+        model = Transformer(encoder(16, 2, 2), seed=0, dtype=dtype)
+        assert sensitivities(model, strings(3, 9), precision="native").path == "fast"
+
+
 def test_a_module_that_cannot_run_in_float64_says_what_to_do() -> None:
     class Fixed(nn.Module):
         def __init__(self) -> None:

@@ -14,10 +14,11 @@ import pytest
 from cube import reference
 from cube.reference import index_of, strings
 from cube.strategies import Built, any_function, built, string_arrays
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flipscope.cube import functions, sensitivity, spectrum
+from flipscope.cube.expression import parse
 from flipscope.cube.functions import BooleanFunction
 
 few, some, many = (settings(max_examples=count) for count in (100, 250, 800))
@@ -53,6 +54,18 @@ def test_values_and_sensitivity_are_those_of_the_definition(case: Built) -> None
     assert expected[index_of(sensitivity.argmin_string(f))] == min(expected)
     relevant = {j for j, influence in enumerate(reference.influences(table)) if influence}
     assert relevant <= set(f.support)
+
+
+@many
+@given(any_function(most=7))
+@example(Built(parse("maj(x1..x5) ^ x6"), [], "maj(x1..x5) ^ x6"))
+def test_what_is_shown_as_symmetric_is_a_function_of_the_number_of_ones(case: Built) -> None:
+    if "symmetric on" not in repr(case.f):
+        return
+    every = np.array(strings(case.n), np.uint8)
+    ones = every[:, list(case.f.support)].sum(axis=1)
+    values = case.f(every)
+    assert all(len(set(values[ones == count].tolist())) == 1 for count in set(ones.tolist())), repr(case.f)
 
 
 @many

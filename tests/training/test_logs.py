@@ -10,19 +10,20 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
 from flipscope.models import encoder, hardness
 from flipscope.models.transformer import Transformer
-from flipscope.training import artefact
+from flipscope.training import artefact, measures, terms
 from flipscope.training.batches import fingerprint
 from flipscope.training.checkpoints import Keeper
 from flipscope.training.fit import Fitted, fit
 from flipscope.training.logs import Log, finite_rows, first_below, names_in
 from flipscope.training.named import Around, loss_term, measurement
 from flipscope.training.recipe import Recipe, StringData, Trained, TrainingProtocol
+from flipscope.training.targets import Aim
 
 PROTOCOL = TrainingProtocol(
     batch=16,
@@ -112,6 +113,48 @@ def test_the_norm_leaves_out_learned_positions() -> None:
     assert len(trained.fitted.series("blowup.proxy")[1]) == 2
 
 
+class Composed(nn.Module):
+    """A layer whose name ends as that of learned positions does, which it has nothing to do with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.composition = nn.Linear(5, 3, dtype=torch.float64)
+        self.head = nn.Linear(3, 1, dtype=torch.float64)
+
+    def forward(self, bits: Tensor) -> Tensor:
+        found: Tensor = self.head(torch.tanh(self.composition(bits.double())))[:, 0]
+        return found
+
+
+def test_norm_and_trace_know_learned_positions_by_what_they_are() -> None:
+    torch.manual_seed(0)
+    model, around = Composed(), Around(Aim("mse"), "bits", 5, [], lambda count, stream: None)
+    flat = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+    inputs, targets = torch.randint(0, 2, (6, 5), dtype=torch.uint8), torch.zeros(6, dtype=torch.float64)
+    batch = ((inputs, targets), model(inputs))
+    assert measures.norm(around)(model) == pytest.approx(float(flat.norm()))
+    assert terms.norm(around)(model, *batch).item() == pytest.approx(float(flat.norm()))
+    sides = []
+    for positions in (False, True):
+        torch.manual_seed(1)
+        sides.append(terms.trace(around, of="gauss_newton", positions=positions)(model, *batch).item())
+    assert sides[0] == pytest.approx(sides[1])
+
+    ours = Transformer(hardness(5, 8), seed=2)
+    held = nn.Sequential(ours)  # wherever in a model they are
+    left_out = ours.embedding.position.weight.detach().norm().item()  # type: ignore[union-attr]
+    everything = torch.cat([p.detach().reshape(-1) for p in ours.parameters()]).norm().item()
+    for options, expected in (({}, math.sqrt(everything**2 - left_out**2)), ({"positions": True}, everything)):
+        assert measures.norm(around, **options)(held) == pytest.approx(expected)
+        assert terms.norm(around, **options)(held, *batch).item() == pytest.approx(expected)
+
+
+def test_the_norm_of_a_training_that_diverges_is_logged_as_no_number() -> None:
+    model = nn.Linear(2, 1)
+    nn.init.constant_(model.weight, math.nan)
+    assert math.isnan(measures.norm(Around(Aim("mse"), "bits", 2, [], lambda count, stream: None))(model))
+
+
 def test_a_log_survives_an_interrupt_and_a_file(tmp_path: Path) -> None:
     straight = LOGGED.train()
     for stop in (2, 5, 8):
@@ -152,10 +195,10 @@ def test_a_recipe_with_measurements_and_terms_is_json() -> None:
 def test_a_named_term_is_its_strength_times_the_function() -> None:
     sgd = dataclasses.replace(PROTOCOL, optimiser="sgd", max_steps=1, epoch_steps=1, restore="last")
     plain, pulled = (
-        dataclasses.replace(RECIPE, model=encoder(8, 1, 1), protocol=dataclasses.replace(sgd, terms=terms))
+        dataclasses.replace(RECIPE, model=encoder(8, 1, 1), protocol=dataclasses.replace(sgd, terms=added))
         .train()
         .model
-        for terms in ((), (loss_term("norm", 10.0),))
+        for added in ((), (loss_term("norm", 10.0),))
     )
     start = Transformer(encoder(8, 1, 1), seed=2)
     norm = math.sqrt(sum(float(p.detach().square().sum()) for p in start.parameters()))

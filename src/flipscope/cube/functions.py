@@ -17,9 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from flipscope.basics.bits import Bits, Words, pack, unpack
 from flipscope.basics.errors import InputError
 from flipscope.basics.progress import Progress
+from flipscope.basics.wording import count_text
 from flipscope.cube import structure
 from flipscope.cube.blocks import table_words
-from flipscope.cube.structure import MAX_TABLE_BITS, Call, Const, Leaf, Node, Oracle, Symmetric, Table
+from flipscope.cube.structure import MAX_TABLE_BITS, Call, Const, Gate, Leaf, Node, Oracle, Symmetric, Table
 
 MAX_BITS = 10_000
 _PROBES = 64  # fixed strings whose values make the hash
@@ -250,8 +251,11 @@ class BooleanFunction:
         return cast(bytes, self.cache["fingerprint"])
 
     def __repr__(self) -> str:
-        kernel = type(getattr(self.node, "kernel", self.node)).__name__.lower()
-        return f"BooleanFunction(n={self.n}, {kernel} on {len(self.support)} bits)"
+        if isinstance(self.node, Gate):  # its kernel is a function of the parts, not of the bits
+            what = f"gate of {count_text(len(self.node.children), 'part')}"
+        else:
+            what = type(self.node.kernel if isinstance(self.node, Leaf) else self.node).__name__.lower()
+        return f"BooleanFunction(n={self.n}, {what} on {count_text(len(self.support), 'bit')})"
 
     def save(self, path: str | Path) -> None:
         """Write the function to a file (whole or not at all); a callable is saved as its truth table."""

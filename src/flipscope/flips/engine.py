@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -14,10 +13,12 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
+from flipscope.models.copies import converted
 from flipscope.models.deterministic import Ask, check_deterministic, largest_difference, perturbed
 from flipscope.models.hooks import watching
 from flipscope.models.known import difference
@@ -74,13 +75,18 @@ def open_engine(
     batch: int | None = None,
     memory_limit: int = MEMORY_LIMIT,
 ) -> Engine:
-    """The engine of the path asked for; "auto" is the fast one wherever it knows what the model computes."""
+    """The engine of the path asked for; "auto" is the fast one wherever it knows what the model computes.
+
+    Without a ``dtype`` that is in the model's own number type, which the fast path must have too.
+    """
     if path not in ("auto", "general", "fast"):
         raise InputError(f"path={path!r} is not one of auto, general, fast")
     if path != "general":
-        from flipscope.flips.fast import NEEDS, FastEngine, obstacle
+        from flipscope.flips.fast import NEEDS, FastEngine, native_obstacle, obstacle
 
-        found = "the model is asked with inputs of another kind" if inputs not in ("auto", "bits") else obstacle(model)
+        found = native_obstacle(model) if dtype is None else obstacle(model)
+        if inputs not in ("auto", "bits"):
+            found = "the model is asked with inputs of another kind"
         if isinstance(model, Transformer) and found is None:
             working = torch.float64 if (dtype or number_type(model)) == torch.float64 else torch.float32
             # What the fast path leaves out must be as small as the rounding of the type it works in.
@@ -123,7 +129,9 @@ class GeneralEngine:
         self.length: int | None = None
         self.dtype = number_type(model)
         self.model = model
-        if dtype is not None and (dtype != self.dtype or (dtype == torch.float64 and _is_mixed(model))):
+        mixed = dtype == torch.float64 and _is_mixed(model)
+        self._is_converted = dtype is not None and (dtype != self.dtype or mixed)
+        if dtype is not None and self._is_converted:
             self.model, self.dtype = _converted(model, dtype), dtype
         self.device = _device(model)
         self.batch = 0 if batch is None else check_count("batch", batch)
@@ -154,7 +162,7 @@ class GeneralEngine:
         Flipscope's transformer computes its last layer where it is read only: ``everywhere`` means at all positions.
         """
         if of is None:
-            return [output_rows(self._run(strings), len(strings), "the model")]
+            return [output_rows(self._run(strings), len(strings), "the model").detach()]
         assert isinstance(self.model, nn.Module)
         seen: list[Any] = []
         part = {of: self.model.get_submodule(of)}
@@ -163,7 +171,7 @@ class GeneralEngine:
             run(strings)
         if not seen:
             raise InputError(f"the module {of!r} is not called when the model runs: name another")
-        return [output_rows(out, len(strings), f"the module {of!r}") for out in seen]
+        return [output_rows(out, len(strings), f"the module {of!r}").detach() for out in seen]
 
     def check_deterministic(self, strings: Bits, of: str | None = None) -> None:
         """Raise InputError unless the outputs for a string are the same again, and together with other strings."""
@@ -222,7 +230,8 @@ class GeneralEngine:
         logits = binary_logit(_numbers(output))
         if len(logits) != len(strings):
             raise InputError(f"the model gave {len(logits)} logits for {len(strings)} strings: give one per string")
-        found: Logits = logits.cpu().numpy()
+        # Even without gradients, what a module returns of a parameter as it is has one.
+        found: Logits = logits.detach().cpu().numpy()
         return found
 
     def ready(self, strings: Bits) -> Callable[[], Any]:
@@ -269,7 +278,7 @@ class GeneralEngine:
                 raise
             except Exception as error:
                 raise InputError(
-                    f"the model failed on {len(strings)} strings of length {strings.shape[1]} with {_reason(error)}"
+                    f"the model failed on {len(strings)} strings of length {strings.shape[1]} with {reason(error)}"
                     f"{self._hint()}"
                 ) from error
 
@@ -286,10 +295,13 @@ class GeneralEngine:
         return value.to(self.dtype) if is_float and self.dtype is not None else value
 
     def _hint(self) -> str:
-        if callable(self._inputs):
-            return ""
-        other = "floats" if self._inputs == "bits" else "bits"
-        return f"; it was given {self._inputs}: if it wants {other}, say inputs={other!r}"
+        hints = []
+        if not callable(self._inputs):
+            other = "floats" if self._inputs == "bits" else "bits"
+            hints.append(f"it was given {self._inputs}: if it wants {other}, say inputs={other!r}")
+        if self._is_converted:
+            hints.append(f"it was asked in {self.dtype}: if it cannot compute in that, say precision='native'")
+        return "".join(f"; {hint}" for hint in hints)
 
     def _largest_result(self, string: Bits) -> int:
         """Bytes of the largest intermediate result, a string."""
@@ -351,13 +363,16 @@ def check_model(model: object) -> None:
         return
     if isinstance(model, Transformer) and model.config.inputs == "patches":
         raise InputError("the model reads patches of images, which have no bits to flip")
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if is_lazy(tensor):
+            raise InputError(f"the model has no {name} yet: call it on some strings once, then measure it")
     for name, parameter in model.named_parameters():
         if parameter.is_meta:
             raise InputError("the model has shapes but no numbers: build it with a seed")
-        if not bool(parameter.isfinite().all()):
+        if not bool(parameter.detach().isfinite().all()):
             raise InputError(f"the model has NaN or infinite numbers in {name}: nothing can be measured of it")
     for name, buffer in model.named_buffers():  # infinity is usual there, in masks
-        if bool(buffer.isnan().any()):
+        if bool(buffer.detach().isnan().any()):
             raise InputError(f"the model has NaN in {name}: nothing can be measured of it")
 
 
@@ -380,10 +395,10 @@ def _converted(model: Model, dtype: torch.dtype) -> nn.Module:
     if not isinstance(model, nn.Module):
         raise InputError(f"a function cannot be run in {dtype}: give an nn.Module, or precision='native'")
     try:
-        return copy.deepcopy(model).to(dtype)
+        return converted(model, dtype)
     except Exception as error:
         raise InputError(
-            f"the model cannot be copied into {dtype} ({_reason(error)}): say precision='native'"
+            f"the model cannot be copied into {dtype} ({reason(error)}): say precision='native'"
         ) from error
 
 
@@ -436,7 +451,9 @@ def output_rows(output: Any, strings: int, source: str) -> Float[Tensor, "string
     return values if values.ndim > 1 else values[:, None]
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """What went wrong, on one line."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
-    return text if len(text) <= 300 else text[:297] + "..."
+    return (
+        text if len(text) <= 300 else f"{text[:145]} ... {text[-150:]}"
+    )  # a traceback inside has the cause at its end

@@ -23,6 +23,7 @@ from flipscope.flips import lanes
 from flipscope.flips.deltas import Pairs, sparse_layer, sparse_pays
 from flipscope.flips.finish import Finish, Workspace
 from flipscope.flips.first_layer import FirstLayer, Tables, make_tables
+from flipscope.flips.inside import name_of
 from flipscope.flips.lanes import STATES_NUMBERS, Lanes
 from flipscope.flips.last_layer import LastLayer
 from flipscope.flips.middle_layer import MiddleLayer
@@ -43,14 +44,29 @@ _STRINGS = 4  # in one block, with all their flips
 
 
 def obstacle(model: object) -> str | None:
-    """What keeps the fast path from measuring the model: it must be just what its configuration says."""
+    """What keeps the fast path from measuring the model: it must be just what its configuration says.
+
+    Autocast makes something else of it.
+    """
     found = difference(model)
     if found is not None or not isinstance(model, Transformer):
         return found
     config = model.config
     if config.inputs != "bits" or config.readout not in ("first", "last") or config.outputs != 1:
         return f"the model has inputs={config.inputs!r}, readout={config.readout!r} and outputs={config.outputs}"
+    if torch.is_autocast_enabled("cpu"):
+        return f"autocast to {name_of(torch.get_autocast_dtype('cpu'))} is on"
     return None if on_cpu(model) else "the model is not on the CPU"
+
+
+def native_obstacle(model: object) -> str | None:
+    """The same where the model's own answers are meant, which are not those of another number type."""
+    if (found := obstacle(model)) is not None or not isinstance(model, Transformer):
+        return found
+    types = {parameter.dtype for parameter in model.parameters()}
+    if types in ({torch.float32}, {torch.float64}):
+        return None
+    return f"the model's own numbers are in {' and '.join(sorted(map(name_of, types)))}, not float32 or float64"
 
 
 class FastEngine:

@@ -83,15 +83,17 @@ def screened_changes(
     rng = np.random.default_rng(seed)
     chosen = strings[rng.choice(count, size=min(pilot, count), replace=False)]
     base, flipped = engine.flip_logits(chosen)
-    changes = flipped - base[:, None]
-    largest = float(np.abs(changes).max())
-    residual = float(np.abs(changes - estimate(chosen)).max()) if estimate is not None else float("inf")
+    with np.errstate(invalid="ignore"):  # where the engine overflows, nothing is sure: NaN exceeds no number
+        changes = flipped - base[:, None]
+        largest = float(np.abs(changes).max())
+        residual = float(np.abs(changes - estimate(chosen)).max()) if estimate is not None else float("inf")
     changed = np.zeros((count, length), np.bool_)
     skipped = np.zeros((count, length), np.bool_)
     base_signs = np.zeros(count, np.uint8)
     for start in range(0, count, batch):
         part = np.arange(start, min(start + batch, count))
         margin = engine.logits(strings[part]) - threshold
+        margin[~np.isfinite(margin)] = np.nan
         base_signs[part] = margin > 0
         sure = np.abs(margin) > SAFETY * largest
         skipped[part[sure]] = True

@@ -136,8 +136,8 @@ class TrustedSigns:
     """Signs of strings and of all their flips, with an account of how sure they are.
 
     ``working`` computes every logit. ``exact`` checks it in float64; without it, the model's word is taken. ``switch``
-    makes a working engine in float64, for models of which float32 decides too few signs. The ``key``, with the first
-    strings, gives the random samples.
+    makes a working engine in float64, for models of which float32 decides too few signs, or that overflow in it. The
+    ``key``, with the first strings, gives the random samples.
     """
 
     def __init__(
@@ -200,6 +200,8 @@ class TrustedSigns:
     def _settled(self, way: str, strings: Bits, ask: Callable[[], Logits], rows: Rows) -> Bits:
         """The bits of all logits that ``ask`` computes of the strings; ``rows`` gives the strings they belong to."""
         logits = ask()
+        if self._switch is not None and not np.isfinite(logits).all():  # float32 may overflow where float64 does not
+            logits = self._switched(ask)
         refuse_nan(logits)
         if self._stream is None:
             self._stream = _stream(self._key, strings)
@@ -207,9 +209,7 @@ class TrustedSigns:
         self._asked += len(logits)
         self._compare(way, logits, rows)
         if self._switch is not None and np.mean(self._distance(logits) < self.margin) > SWITCH:
-            self.working, self._switch, self.margin = self._switch(), None, 0.0
-            self._compared.clear()
-            logits = ask()
+            logits = self._switched(ask)
             refuse_nan(logits)
             self._compare(way, logits, rows)
         values = logits.astype(np.float64)
@@ -217,6 +217,13 @@ class TrustedSigns:
         self.near_ties += int(np.count_nonzero(self._distance(values) < self.tolerance))
         answers: Bits = np.sum([values > threshold for threshold in self.thresholds], axis=0, dtype=np.uint8)
         return answers
+
+    def _switched(self, ask: Callable[[], Logits]) -> Logits:
+        """The logits asked for again, as all that follow, in float64."""
+        assert self._switch is not None
+        self.working, self._switch, self.margin = self._switch(), None, 0.0
+        self._compared.clear()
+        return ask()
 
     def _distance(self, logits: Logits) -> Logits:
         """How far each logit is from the nearest threshold."""

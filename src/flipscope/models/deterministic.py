@@ -9,7 +9,6 @@ against the string asked alone, and of a module it is judged in float64, by what
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from flipscope.basics.errors import InputError
+from flipscope.models.copies import converted, copied
 from flipscope.models.inner import coarsest_type
 
 Bits: TypeAlias = NDArray[np.uint8]
@@ -83,10 +83,12 @@ def largest_difference(first: Answers, second: Answers) -> float:
 
 def perturbed(module: nn.Module, amount: float) -> nn.Module:
     """A copy with every parameter moved up or down by this share of itself."""
-    moved = copy.deepcopy(module)
+    moved = copied(module)
     stream = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        for parameter in filter(Tensor.is_floating_point, moved.parameters()):
+        for parameter in moved.parameters():
+            if not (parameter.is_floating_point() or parameter.is_complex()):
+                continue
             # A sign of each row, column and so on: as good as one of each number, and no work to draw.
             move = _signs((), stream).to(parameter)
             for size in parameter.shape:
@@ -136,7 +138,7 @@ def _is_rounding(model: nn.Module, asking: Callable[[Any], Ask], few: Bits) -> b
     InputError if it does not.
     """
     try:
-        wide = copy.deepcopy(model).double()
+        wide = converted(model, torch.float64)
         ask = asking(wide)
         first = ask(few)
     except Exception:

@@ -39,7 +39,7 @@ def only_numbers() -> bool:
 @contextlib.contextmanager
 def modes_kept(model: object) -> Iterator[None]:
     """Whatever happens inside, each module of the model has the mode of before afterwards."""
-    modes = [(module, module.training) for module in model.modules()] if isinstance(model, nn.Module) else []
+    modes = [(module, module.training) for module in _with_modes(model)]
     try:
         yield
     finally:
@@ -57,15 +57,21 @@ def eval_mode(model: object, *, own: bool = False) -> Iterator[None]:
     if not isinstance(model, nn.Module):
         yield
         return
-    was_training = model.training
+    was_training = getattr(model, "training", False)
     with modes_kept(model):
         if own:
             model.eval()
         else:
-            for module in model.modules():
+            for module in _with_modes(model):
                 module.training = False
         try:
             yield
         finally:
             if own:
                 model.train(was_training)
+
+
+def _with_modes(model: object) -> list[nn.Module]:
+    """The modules that have a mode: `torch.jit.freeze` leaves none."""
+    modules = model.modules() if isinstance(model, nn.Module) else ()
+    return [module for module in modules if hasattr(module, "training")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import TypeAlias
@@ -34,6 +34,16 @@ def positional(model: nn.Module) -> frozenset[str]:
     return frozenset(name for name, parameter in model.named_parameters() if id(parameter) in learned)
 
 
+def usual(model: nn.Module, *, positions: bool = False) -> dict[str, nn.Parameter]:
+    """All parameters by name, without those of learned positions unless asked for; of their numbers nothing is asked.
+
+    >>> list(usual(nn.Linear(2, 1)))
+    ['weight', 'bias']
+    """
+    left_out = frozenset() if positions else positional(model)
+    return {name: parameter for name, parameter in model.named_parameters() if name not in left_out}
+
+
 def chosen(model: nn.Module, parameters: Choice = None) -> dict[str, nn.Parameter]:
     """The parameters that are meant, by name; InputError where there are none, or where they have no finite numbers.
 
@@ -53,12 +63,14 @@ def chosen(model: nn.Module, parameters: Choice = None) -> dict[str, nn.Paramete
     for name, parameter in found.items():
         if parameter.is_meta or is_lazy(parameter):
             raise InputError(f"the parameter {name} has a shape but no numbers: build the model with a seed")
+        if parameter.is_inference():
+            raise InputError(f"the parameter {name} was made in torch.inference_mode and cannot move: build it anew")
         if not parameter.is_floating_point():
             raise InputError(
                 f"the parameter {name} of type {parameter.dtype} cannot move by real numbers: leave it out"
             )
     for name, parameter in there.items():
-        if not (parameter.is_meta or bool(parameter.isfinite().all())):
+        if not (parameter.is_meta or is_lazy(parameter) or bool(parameter.detach().isfinite().all())):
             raise InputError(f"the model has NaN or infinite numbers in {name}: nothing can be measured of it")
     return found
 
@@ -88,14 +100,17 @@ def weight_norm(model: nn.Module, parameters: Choice = None, *, positions: bool 
     """
     if positions and parameters is not None:
         raise InputError("positions=True goes with the usual parameters: name them in parameters instead")
-    meant = chosen(model, "*" if positions else parameters)
-    return math.sqrt(sum(float(each.detach().double().square().sum()) for each in meant.values()))
+    return length(chosen(model, "*" if positions else parameters).values())
+
+
+def length(parameters: Iterable[nn.Parameter]) -> float:
+    """The Euclidean norm of all these numbers as one vector; NaN where one of them is."""
+    return math.sqrt(sum(float(each.detach().double().square().sum()) for each in parameters))
 
 
 def _names(model: nn.Module, there: list[str], parameters: Choice) -> list[str]:
     if parameters is None:
-        left_out = positional(model)
-        return [name for name in there if name not in left_out]
+        return list(usual(model))
     if callable(parameters):
         return [name for name in there if parameters(name)]
     patterns = [parameters] if isinstance(parameters, str) else list(parameters)

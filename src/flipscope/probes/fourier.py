@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Literal, TypeAlias, TypedDict, Unpack, cast
 
 import numpy as np
+import torch
 from jaxtyping import Float64
 from torch import Tensor
 
@@ -120,13 +121,17 @@ def oracle(model: Subject, output: Output = "sign") -> Oracle:
 
     engine = as_general(model)
     checked = False
+    is_final = isinstance(model, GeneralEngine) or engine.dtype in (None, torch.float64)
 
     def ask(strings: Bits) -> Floats | Bits:
-        nonlocal checked
+        nonlocal checked, engine, is_final
         if not checked:
             engine.check_deterministic(strings)
             checked = True
         logits = engine.logits(strings)
+        if not is_final and not np.isfinite(logits).all():  # a coarser type may overflow where float64 does not
+            engine, is_final = engine.converted(torch.float64), True
+            logits = engine.logits(strings)
         refuse_nan(logits)
         return logits.astype(np.float64) if output == "logit" else (logits > 0).astype(np.uint8)
 

@@ -83,6 +83,20 @@ def influences(
     engine.check_deterministic(bits, name)
     if precision == "float64" and name is None:
         refuse_coarse(engine, bits)
+    out = _measured(engine, bits, name, by_position, progress)
+    if dtype == torch.float32 and not np.isfinite(out).all():  # it may overflow where float64 does not
+        out = _measured(engine.converted(torch.float64), bits, name, by_position, progress)
+    refuse_nan(out)
+    return out if by_position else out[:, :, 0]
+
+
+_Ask = Callable[[Bits], Float[Tensor, "string position number"]]
+
+
+def _measured(
+    engine: GeneralEngine, bits: Bits, name: str | None, by_position: bool, progress: Progress | None
+) -> Float64[np.ndarray, "string flip position"]:
+    """The influence of each flip on each position, or on all of them together as on one."""
     ask = _places(engine, name) if by_position else _whole(engine, name)
     places = ask(bits[:1]).shape[1]
     check_memory(8 * bits.size * places, f"the influences on {places:,} positions", "give fewer or shorter strings")
@@ -93,11 +107,7 @@ def influences(
             out[row, positions] = _lengths(ask(_flips(string, positions)) - base)
         if progress is not None:
             progress(row + 1, len(bits))
-    refuse_nan(out)
-    return out if by_position else out[:, :, 0]
-
-
-_Ask = Callable[[Bits], Float[Tensor, "string position number"]]
+    return out
 
 
 def _whole(engine: GeneralEngine, name: str | None) -> _Ask:

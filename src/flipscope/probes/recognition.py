@@ -16,6 +16,7 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import generators, random_strings
 from flipscope.cube.functions import BooleanFunction
+from flipscope.flips.engine import reason
 from flipscope.models.deterministic import Ask, check_deterministic
 from flipscope.models.known import difference
 from flipscope.models.modes import eval_mode
@@ -52,7 +53,7 @@ class Recognition:
 def accept(logits: Tensor | np.ndarray, margin: float) -> Int8[np.ndarray, "*string"]:
     """Eq 15 for each logit: 1 from the margin up, 0 from its negative down, and -1 (undefined) between."""
     check_margin(margin)
-    values = logits.detach().cpu().numpy() if isinstance(logits, Tensor) else np.asarray(logits)
+    values = _numbers(logits) if isinstance(logits, Tensor) else np.asarray(logits)
     if np.isnan(values).any():
         raise InputError(f"{int(np.isnan(values).sum())} of {values.size} logits are NaN: the model is broken")
     answers = np.full(values.shape, UNDEFINED, dtype=np.int8)
@@ -114,10 +115,15 @@ def recognizes(
 def _asking(model: nn.Module | Callable[[Tensor], Tensor]) -> Ask:
     def ask(bits: UInt8[np.ndarray, "string position"]) -> Floats:
         logits = _logits(model, bits.copy())  # for the model may write to it
-        found: Floats = (logits if logits.is_floating_point() else logits.double()).cpu().numpy()
-        return found[:, None]
+        return _numbers(logits if logits.is_floating_point() else logits.double())[:, None]
 
     return ask
+
+
+def _numbers(logits: Tensor) -> Floats:
+    """The same as an array, for which numpy has no bfloat16."""
+    found: Floats = (logits.float() if logits.dtype == torch.bfloat16 else logits).detach().cpu().numpy()
+    return found
 
 
 @torch.no_grad()
@@ -128,7 +134,16 @@ def _logits(
     strings = torch.from_numpy(bits)
     if isinstance(model, nn.Module) and (parameter := next(model.parameters(), None)) is not None:
         strings = strings.to(parameter.device)
-    logits = binary_logit(model(strings))
+    try:
+        answers = model(strings)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"the model failed on {len(bits)} strings of length {bits.shape[1]}, given as bits in uint8, with "
+            f"{reason(error)}: give one that takes them"
+        ) from error
+    logits = binary_logit(answers)
     if len(logits) != len(bits):
         raise InputError(f"the model gave {len(logits)} logits for {len(bits)} strings")
     return logits

@@ -20,6 +20,7 @@ from numbers import Real
 from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
 import numpy as np
+import torch
 from jaxtyping import Float64, Int64
 from numpy.typing import NDArray
 
@@ -173,8 +174,8 @@ def acceptance_flips(model: Model, strings: object, margin: float, **options: Un
 def logit_changes(model: Model, strings: object, **options: Unpack[Options]) -> Logits:
     """f(x with bit i flipped) - f(x) for each string x and position i, [string, position], f being the logit.
 
-    In float32 unless precision="float64" or the model itself says otherwise; nothing is checked, but a module that
-    rounds to float32 inside is refused for "float64".
+    In float32 unless precision="float64" or the model itself says otherwise, and in float64 where float32 overflows;
+    nothing is checked, but a module that rounds to float32 inside is refused for "float64".
 
     >>> logit_changes(lambda bits: 2 * bits[:, 0] - bits[:, 1], [[0, 0], [1, 0]]).tolist()
     [[2.0, -1.0], [-2.0, -1.0]]
@@ -186,16 +187,24 @@ def logit_changes(model: Model, strings: object, **options: Unpack[Options]) -> 
     dtype = working_type(model, options.get("precision", "auto"))
     names = ("path", "inputs", "batch", "memory_limit")
     chosen = {name: value for name, value in options.items() if name in names}
-    engine = open_engine(model, dtype=dtype, **cast(Any, chosen))
-    check_answers(engine, bits, options.get("precision", "auto"))
-    report = _reporter(options, len(bits))
-    parts = []
-    for block in _blocks(engine, bits):
-        base, flipped = engine.flip_logits(block)
-        refuse_nan(base, flipped)
-        parts.append(flipped - base[:, None])
-        report(len(block))
-    return np.concatenate(parts)
+
+    def measured(dtype: torch.dtype | None) -> Logits:
+        engine = open_engine(model, dtype=dtype, **cast(Any, chosen))
+        check_answers(engine, bits, options.get("precision", "auto"))
+        report = _reporter(options, len(bits))
+        parts = []
+        for block in _blocks(engine, bits):
+            base, flipped = engine.flip_logits(block)
+            if dtype == torch.float32 and not (np.isfinite(base).all() and np.isfinite(flipped).all()):
+                return measured(torch.float64)
+            refuse_nan(base, flipped)
+            if infinite := int(np.isinf(base).sum() + np.isinf(flipped).sum()):
+                raise InputError(f"the model gave {infinite} infinite logits, whose changes are no numbers")
+            parts.append(flipped - base[:, None])
+            report(len(block))
+        return np.concatenate(parts)
+
+    return measured(dtype)
 
 
 # ---------------------------------------------------------------- the spectrum

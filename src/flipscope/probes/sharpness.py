@@ -247,7 +247,10 @@ def worst_case(
             for _ in range(check_count("steps", steps)):
                 moving.to(direction, scale)
                 with torch.enable_grad():
-                    gradients = torch.autograd.grad(scorer(asking.outputs()), moving.parameters, allow_unused=True)
+                    score = scorer(asking.outputs())
+                    if not score.requires_grad:
+                        raise InputError("the outputs do not depend on the parameters chosen: choose others")
+                    gradients = torch.autograd.grad(score, moving.parameters, allow_unused=True)
                 direction, scale = numbers.steepest(gradients)
                 moving.to(direction, scale)
                 path.append(float(scorer(asking.outputs())) - start)

@@ -6,7 +6,6 @@ Strings are drawn once, from a seed of the measurement's own: every step is meas
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
+from flipscope.models.parameters import length, usual
 from flipscope.models.transformer import Transformer
 from flipscope.probes import blowup as blowups
 from flipscope.probes import sharpness as sharpnesses
@@ -40,7 +40,7 @@ def validation(around: Around) -> Callable[[nn.Module], dict[str, float]]:
 
 def norm(around: Around, positions: bool = False) -> Callable[[nn.Module], float]:
     """The Euclidean norm of all parameters, without those of learned positions unless asked for."""
-    return lambda model: math.sqrt(sum(float(p.detach().double().square().sum()) for p in weights(model, positions)))
+    return lambda model: length(usual(model, positions=positions).values())  # NaN of a model that diverges
 
 
 def blowup(around: Around, strings: int = 256, seed: int = 0) -> Callable[[nn.Module], dict[str, float]]:
@@ -78,11 +78,6 @@ def sharpness(
     """The average-direction sharpness of `flipscope.probes.sharpness`, on random strings."""
     inputs = _inputs(around, strings, seed)
     return lambda model: sharpnesses.sharpness(model, inputs, std=std, draws=draws, seed=seed).value
-
-
-def weights(model: nn.Module, positions: bool = False) -> list[nn.Parameter]:
-    """The parameters, with or without those of learned positions, which are called so in our models."""
-    return [p for name, p in model.named_parameters() if positions or "position." not in name]
 
 
 def _inputs(around: Around, strings: int, seed: int) -> Tensor:

@@ -11,9 +11,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
+from flipscope.models.parameters import usual
 from flipscope.models.readout import logits_for
 from flipscope.training.fit import Term
-from flipscope.training.measures import weights
 from flipscope.training.named import Around
 
 
@@ -21,7 +21,7 @@ def norm(around: Around, positions: bool = False) -> Term:
     """The Euclidean norm of the parameters, without those of learned positions unless asked for."""
 
     def term(model: nn.Module, batch: tuple[Tensor, Tensor], outputs: Tensor) -> Tensor:
-        return torch.stack([p.square().sum() for p in weights(model, positions)]).sum().sqrt()
+        return torch.stack([p.square().sum() for p in usual(model, positions=positions).values()]).sum().sqrt()
 
     return term
 
@@ -38,7 +38,7 @@ def trace(around: Around, of: str = "hessian", probes: int = 1, positions: bool 
 
     def term(model: nn.Module, batch: tuple[Tensor, Tensor], outputs: Tensor) -> Tensor:
         inputs, targets = batch
-        parameters = [p for p in weights(model, positions) if p.requires_grad]
+        parameters = [p for p in usual(model, positions=positions).values() if p.requires_grad]
         # A forward of its own: that of the training goes through fused attention, which has no second derivative.
         with sdpa_kernel(SDPBackend.MATH):
             fresh = logits_for(model)(inputs)

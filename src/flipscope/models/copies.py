@@ -1,0 +1,56 @@
+"""Copies of any module, to be converted or moved while the model itself stays as it is."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def copied(module: M) -> M:
+    """A deep copy, also of modules that keep tensors with a gradient's history.
+
+    Pruning and the hooks of weight and spectral norm leave such tensors behind, and compute them anew at every call.
+
+    >>> from torch.nn.utils import prune
+    >>> copied(prune.random_unstructured(nn.Linear(4, 1), "weight", amount=2)).weight.count_nonzero().item()
+    2
+    """
+    with _Detached():
+        return copy.deepcopy(module)
+
+
+def converted(module: M, dtype: torch.dtype) -> M:
+    """A copy with its numbers in this type, complex ones in the complex type of the same precision.
+
+    PyTorch's ``to`` would drop imaginary parts.
+
+    >>> converted(nn.Linear(2, 1), torch.float64).weight.dtype
+    torch.float64
+    """
+
+    def convert(tensor: Tensor) -> Tensor:
+        if tensor.is_complex():
+            return tensor.to(dtype.to_complex())
+        return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+    found: M = copied(module)._apply(convert)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _Detached(TorchFunctionMode):
+    """Tensors that were computed, which PyTorch refuses to copy, are copied without their history."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if function is Tensor.__deepcopy__ and not args[0].is_leaf:
+            tensor, memo = args
+            memo[id(tensor)] = tensor.detach().clone()
+            return memo[id(tensor)]
+        return function(*args, **(kwargs or {}))
