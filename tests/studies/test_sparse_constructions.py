@@ -90,3 +90,12 @@ def test_a_known_number_and_the_tilted_basis() -> None:
     own = vectors[list(f.positions)] @ vectors[list(f.positions)].T
     np.testing.assert_allclose(own, [[1, 0.1, -0.1], [0.1, 1, -0.1], [-0.1, -0.1, 1]], atol=1e-15)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1)
+
+
+def test_frobenius_norms_of_the_mlp_are_kept_as_measured() -> None:
+    # Prop 4.7 has orders of them only: O(poly(s)) for symmetric functions, O(2^s poly(s)) for others.
+    sizes = (2, 4, 6, 8)
+    symmetric = [measured(Built("deterministic", True, True, s, 12, "orthonormal", False, 0)) for s in sizes]
+    general = [measured(Built("deterministic", False, False, s, 12, "orthonormal", False, 0)) for s in sizes]
+    assert [round(each["frobenius W_2"]) for each in symmetric] == [21, 56, 100, 151]
+    assert [round(each["frobenius W_2"]) for each in general] == [19, 62, 171, 434]

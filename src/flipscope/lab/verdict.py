@@ -218,6 +218,8 @@ def _more(found: Estimate, limits: Sequence[float], unit: str) -> str:
 def _wider_next(found: Estimate) -> float:
     """How much wider the interval would be at the next look, at which more samples would be judged."""
     error = 1 - found.confidence
+    if error <= 0:  # computed, not sampled
+        return 1.0
     now, then = (NormalDist().inv_cdf(1 - each / 2) for each in (error, looks.following_error(error)))
     return then / now if now > 0 else 1.0
 

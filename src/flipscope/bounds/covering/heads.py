@@ -54,6 +54,7 @@ def heads_cover(
     positions: float = 0.0,
     lipschitz: float = 1.0,
     softmax: float = SOFTMAX,
+    readout: float = 1.0,
     as_printed: Printed | bool = False,
 ) -> Cover:
     """The sum of heads sigma(W_V' X' softmax(X W_QK' x_tau)) without W_C: Cor 4.4 for one, A.12 for several.
@@ -61,6 +62,9 @@ def heads_cover(
     ``positions``, B_P of A.11, is added to the radius B_X. For vectors of at most that norm the order is
 
         (d L_sigma B_X)^2 [sum over heads of (B_V^inf)^(2/3) + (2 B_QK^inf B_V B_X^2)^(2/3)]^3
+
+    ``readout``, B_w of F_scalar, is the norm of a fixed w that reads the head: its class is covered at eps where that
+    of the head is at eps / B_w.
 
     Of the second term the print has B_QK B_V in Cor 4.4 (``as_printed="4.4"``, or True), that times B_X in its proof, 2
     times that in A.11, and 2 B_QK B_V in A.12.
@@ -74,7 +78,7 @@ def heads_cover(
     """
     if not heads:
         raise InputError("no head was given: give the norms of at least one")
-    reach = radius + positions
+    reach, read = radius + positions, log(check_positive("readout", readout))
     passed = {
         False: checked_softmax(softmax) * reach**2,
         "4.4": 1.0,
@@ -88,7 +92,7 @@ def heads_cover(
     maps = []
     for number, head in enumerate(heads, 1):
         pulled = log(lipschitz) + log(head.value.spectral) + log(passed[version])
-        maps.append(Map(f"W_V of head {number}", head.value, log(reach), log(lipschitz)))
-        maps.append(Map(f"W_Q W_K' of head {number}", head.score, log(reach), pulled))
-    largest = lipschitz * reach * sum(head.value.spectral for head in heads)
+        maps.append(Map(f"W_V of head {number}", head.value, log(reach), log(lipschitz) + read))
+        maps.append(Map(f"W_Q W_K' of head {number}", head.score, log(reach), pulled + read))
+    largest = readout * lipschitz * reach * sum(head.value.spectral for head in heads)
     return Cover(tuple(maps), log(largest))

@@ -41,6 +41,7 @@ TEST = 4_000  # strings on which the loss of a trained network is measured
 STRINGS = 500  # of these that are asked together
 RATE = 0.01
 PERTURBED_WIDTH, TOKENS = 3, 4
+LIMITS = (2**256, 2**512)  # lengths at which only the fastest-growing term counts
 LONGEST_BUILT = 256  # bits, beyond which norms of constructions are known without their matrices
 
 
@@ -64,7 +65,7 @@ class Constructed(lab.Trial):
 
 @dataclass(frozen=True)
 class Limit(lab.Trial):
-    """The same head at lengths beyond all bounds, where constants do not count: T = 2^512 and 2^1024."""
+    """The same head at lengths beyond all bounds, T = 2^256 and 2^512."""
 
     mapping: Mapping
     relevant: int
@@ -145,13 +146,17 @@ def constructed(trial: Constructed) -> dict[str, float]:
 
 
 def limit(trial: Limit) -> dict[str, float]:
-    """The power of ln T in the order of ln N by sums of norms, between the two lengths."""
-    logs, orders = [512 * math.log(2), 1024 * math.log(2)], []
-    for log_length in logs:
-        head, radius = constructed_head(trial.mapping, log_length, 1, trial.relevant)  # rows do not count in sums
-        order = heads_cover([head], radius=radius).log_order("sums")
-        orders.append(order + math.log(math.log(SAMPLES) + log_length))
-    return {"power": (orders[1] - orders[0]) / math.log(logs[1] / logs[0])}
+    """The power of ln T in ln N by sums of norms between the two lengths: with all constants, and of the order."""
+    logs, sizes, orders = [], [], []
+    for length in LIMITS:
+        logs.append(math.log(length))
+        width = length + (3 if trial.mapping == "deterministic" else 1)
+        head, radius = constructed_head(trial.mapping, logs[-1], width, trial.relevant)
+        cover = heads_cover([head], radius=radius)
+        sizes.append(cover.log_size(0.0, math.log(SAMPLES), length, "sums").item())
+        orders.append(cover.log_order("sums") + math.log(math.log(SAMPLES) + logs[-1]))
+    doubled = math.log(logs[1] / logs[0])
+    return {"power": (sizes[1] - sizes[0]) / doubled, "power_of_order": (orders[1] - orders[0]) / doubled}
 
 
 def perturbed(trial: Perturbed) -> dict[str, float]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float64
+from torch import nn
 
 import flipscope.lab as lab
 from flipscope.basics.errors import InputError
@@ -64,11 +66,18 @@ def measured(trial: Built) -> lab.Outcome:
         "answer_error": answer,
         "exact_limit": EXACT,
         **{f"ratio {norm.name}": norm.actual / norm.promised for norm in built.norms},
+        # Prop 4.7 promises orders of these only, O(poly(s)) and O(2^s poly(s)): they are kept as measured.
+        **{f"frobenius W_{number}": _frobenius(layer) for number, layer in enumerate(built.model.mlp, 1)},
     }
     if trial.length <= ALL_BITS:
         found = built.enumerate()
         out |= {"difference": abs(found.error - built.error), "answer_error": max(found.answer_error or 0, answer or 0)}
     return out
+
+
+def _frobenius(layer: nn.Module) -> float:
+    """The Frobenius norm of a layer's matrix with its bias."""
+    return math.sqrt(sum(float(each.detach().square().sum()) for each in layer.parameters()))
 
 
 def some_function(trial: Built) -> SparseFunction:
