@@ -283,6 +283,20 @@ def test_the_command_for_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert norm_bound(2, 2, 5) > network.squared_norm()
 
 
+def test_an_output_that_rounding_takes_out_of_its_range_is_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(tmp_path / "m.safetensors")
+    network = fourier_network(parse_sum("0.6*x1x2x3 + 0.64*x3x4x5", 8), mask=40)
+    with torch.no_grad():
+        assert -1e-15 < float(network(torch.from_numpy(index_bits(0, 256, 8))).min()) < 0
+    save(network, model)
+    assert main(["bound", "pac-bayes", model, "--test", "0,2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["degree"] == 3
+    assert main(["bound", "pac-bayes", model, "--test", "0.001,2"]) == 2
+    assert "outside value_range" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

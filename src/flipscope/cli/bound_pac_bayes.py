@@ -160,8 +160,8 @@ def _of_model(arguments: argparse.Namespace) -> dict[str, Any]:
             delta=arguments.delta,
             subgaussian=_subgaussian(arguments),
         )
-        told = replace(found, assumptions=(*found.assumptions, *outside.assumptions))
-        return told.as_json() | outside.as_json()
+        whole = replace(found, assumptions=(*found.assumptions, *outside.assumptions))
+        return whole.as_json() | outside.as_json()
     assert data is not None
     if arguments.subgaussian is not None:
         raise InputError("--subgaussian is half of --largest with --data: leave it out")
