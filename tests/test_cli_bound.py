@@ -56,6 +56,7 @@ def test_anything_else_has_a_score(tmp_path: Path, capsys: pytest.CaptureFixture
         (["covering", "MODEL", "--delta", "nan"], "delta=nan must lie"),
         (["covering", "MODEL", "--length", "9"], "length"),
         (["covering", "nowhere.safetensors"], "nowhere.safetensors is not a file"),
+        (["covering", "MODEL", "--fixed", "*"], "--fixed is for pac-bayes"),
         (["pac", "MODEL"], "invalid choice"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 
 import flipscope
 from flipscope.cli import main
+from flipscope.constructions.sparse_variables.build import Construction, Enumeration
 
 AND = "x3 & x7 & x11"
 
@@ -47,11 +49,26 @@ def test_printed_forms_are_told_to_fail(capsys: pytest.CaptureFixture[str]) -> N
     assert found["certified_error"] == 1
     assert not found["error_holds"]
     assert not found["exact"]
-    assert main(["construct", AND, "--length", "12", "--heads", "3", "--as-printed", "--check"]) == 0
+    assert main(["construct", AND, "--length", "12", "--heads", "3", "--as-printed", "--check"]) == 1
     page = capsys.readouterr().out
     assert "ABOVE gamma/4" in page
     assert "NOT exact" in page
     assert "exceeded" in page
+
+
+def test_a_check_that_fails_ends_with_1(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = ["construct", AND, "--length", "12"]
+    assert main([*usual, "--heads", "3", "--as-printed"]) == 0  # nobody asked
+    assert main([*usual, "--length", "40", "--heads", "3", "--as-printed", "--check", "--json"]) == 1
+    capsys.readouterr()
+    for wrong in ({"answer_error": 1e-6}, {"answer_error": float("nan")}, {"error": 0.3}, {"error": float("nan")}):
+        found = Enumeration(4096, 0.0, 0.0)
+        monkeypatch.setattr(Construction, "enumerate", lambda _, found=found, wrong=wrong: replace(found, **wrong))
+        assert main([*usual, "--check"]) == 1
+        assert "NOT exact" in capsys.readouterr().out
+    monkeypatch.setattr(Construction, "enumerate", lambda _: Enumeration(4096, 0.0, 0.0))
+    assert main([*usual, "--check"]) == 0
+    assert "NOT exact" not in capsys.readouterr().out
 
 
 def test_the_page_and_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

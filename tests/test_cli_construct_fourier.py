@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from flipscope.cli import main
+from flipscope.constructions import chain_of_thought, fourier
 from flipscope.models import FourierNetwork, load
 
 SUM = "0.6*x1x2x3 + 0.64*x3x4x5"
@@ -45,6 +46,22 @@ def test_what_is_beyond_the_papers_class_has_no_bound_of_its(capsys: pytest.Capt
     projected = asked(capsys, "--fourier", "x1x2", "--length", "5", "--code-width", "64")
     assert projected["error_bound"] is None
     assert projected["width"] == 65
+
+
+def test_a_check_that_fails_ends_with_1(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = ["construct", "--fourier", SUM, "--length", "8"]
+    assert main([*usual, "--code-width", "9", "--check"]) == 1  # random codes of so few coordinates are far off
+    assert "NOT exact" in capsys.readouterr().out
+    assert main([*usual, "--code-width", "9"]) == 0  # nobody asked
+    assert main([*usual, "--mask", "0", "--check"]) == 0  # within its bound
+    assert "NOT exact" not in capsys.readouterr().out
+    for output in (1e-6, float("nan")):
+        monkeypatch.setattr(fourier, "check_network", lambda *_, o=output, **__: fourier.Check(0.0, 0.0, o, 256, True))
+        assert main([*usual, "--check"]) == 1
+        assert "NOT exact" in capsys.readouterr().out
+    monkeypatch.setattr(chain_of_thought, "write_steps", lambda network, bits: bits)
+    assert main(["construct", "--steps", "--length", "4", "--check"]) == 1
+    assert "NOT exact" in capsys.readouterr().out
 
 
 def test_the_network_is_saved_for_other_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -148,6 +148,26 @@ def test_the_best_form_is_no_larger_in_order_than_either():
     assert sizes["best"] < min(sizes["rows"], sizes["sums"])
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_form_is_never_above_the_smaller_one(seed: int) -> None:
+    """Neither in ln N nor in the gap: the better form of each map by itself can be worse than one form for all."""
+    rng = np.random.default_rng(seed)
+
+    def norms() -> MatrixNorms:
+        outputs = int(rng.integers(1, 100))
+        largest = float(10 ** rng.uniform(-2, 1))
+        total = float(rng.uniform(largest, outputs * largest))
+        return MatrixNorms(outputs, largest, largest, total)
+
+    cover = heads_cover([HeadNorms(norms(), norms()) for _ in range(3)])
+    for eps, samples in ((0.01, 100), (1.0, 10**4), (10.0, 10**8)):
+        sizes = {form: cover.size(eps, samples, 30, form) for form in ("rows", "sums", "best")}
+        assert sizes["best"] <= min(sizes["rows"], sizes["sums"])
+    assert cover.log_order("best") <= min(cover.log_order("rows"), cover.log_order("sums"))
+    gaps = {form: gap_bound(cover, 30, 10**8, form, log_failures=3.0).value for form in ("rows", "sums", "best")}
+    assert gaps["best"] <= min(gaps["rows"], gaps["sums"])
+
+
 def test_a_map_of_norm_0_costs_nothing():
     zero = MatrixNorms(64, 0.0, 0.0, 0.0)
     without = heads_cover([HeadNorms(zero, ONE)]).size(1.0, 100, 10, "rows")

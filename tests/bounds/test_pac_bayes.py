@@ -6,10 +6,12 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flipscope.basics.errors import InputError
+from flipscope.basics.seeds import random_strings
 from flipscope.bounds.pac_bayes import (
     Setting,
     bound_at,
@@ -36,6 +38,8 @@ from flipscope.bounds.pac_bayes import (
     steps_norm_bound,
     strict_log_failure,
 )
+from flipscope.constructions.fourier import fourier_network
+from flipscope.cube.fourier_sums import random_sum
 
 GRADIENTS = {
     1: (272, 1556, 4632, 10268, 19232),
@@ -233,7 +237,7 @@ def test_sigma_of_losses() -> None:
 
 def test_a_sigma_per_group_is_never_worse_than_one() -> None:
     setting = Setting(norm_bound(10, 2, 20), 10**6, 0.05, 0.01)
-    one = group_bound({"all": setting.norm}, {"all": 4042.0}, 10**6)
+    one = group_bound({"all": setting.norm}, {"all": 4042.0}, 10**6, largest_sigma=1.0)
     assert one.bound == pytest.approx(bound_at(setting, lambda s: s**2 * 4042, closed_sigma(setting, 4042)), rel=1e-6)
     norms, gradients = norm_blocks(10, 2, 20), gradient_blocks(10, 2)
     several = group_bound(norms, gradients, 10**6, largest_sigma=100.0)
@@ -241,6 +245,34 @@ def test_a_sigma_per_group_is_never_worse_than_one() -> None:
     total = sum(math.sqrt(norms[name] * gradients[name]) for name in norms)
     assert several.bound == pytest.approx(closed_bound(Setting(total, 10**6, 0.05, 0.01), total), rel=1e-3)
     assert several.sigmas["value"] == 100.0  # without a gradient nothing stops it but the largest
+    limit = flip_threshold(2, 20)
+    usual = group_bound(norms, gradients, 10**6)
+    assert usual == group_bound(dict(norms), gradients, 10**6, largest_sigma=limit)
+    assert usual.largest_sigma == limit == max(usual.sigmas.values())
+    assert usual.bound == pytest.approx(0.1623, abs=5e-5)
+    assert usual.bound < class_bound(10, 2, 20, 10**6, tight=True, sigma=limit).bound == pytest.approx(0.1745, abs=5e-5)
+
+
+def test_the_network_with_a_sigma_per_group_has_no_larger_loss_than_the_bound_says() -> None:
+    """The sharpness term is to bound the loss of the perturbed construction: it did not where attention had sigma 1."""
+    found = group_bound(norm_blocks(10, 2, 20), gradient_blocks(10, 2), 10**6)
+    network = fourier_network(random_sum(20, 10, 2, seed=1))
+    bits = torch.from_numpy(random_strings(np.random.default_rng(0), 200, 20))
+    own = {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
+    stream = torch.Generator().manual_seed(0)
+
+    def loss(sigmas: dict[str, float]) -> float:
+        with torch.no_grad():
+            for name, parameter in network.named_parameters():
+                noise = torch.randn(own[name].shape, generator=stream, dtype=torch.float64)
+                parameter.copy_(own[name] + sigmas[name] * noise)
+            return float((network(bits) - before).square().mean())
+
+    with torch.no_grad():
+        before = network(bits)
+    assert np.mean([loss(found.sigmas) for _ in range(20)]) < found.sharpness_term
+    beyond = group_bound(norm_blocks(10, 2, 20), gradient_blocks(10, 2), 10**6, largest_sigma=1.0)
+    assert np.mean([loss(beyond.sigmas) for _ in range(20)]) > 5 * beyond.bound  # what the threshold is for
 
 
 def test_bounds_for_bounded_losses() -> None:
@@ -279,6 +311,8 @@ def test_bounds_for_bounded_losses() -> None:
         (lambda: mcallester_bound(2.0, 1.0, 100), "between 0 and largest"),
         (lambda: catoni_bound(0.0, 1.0, 100, 0.0), "beta"),
         (lambda: group_bound({"a": 1.0}, {"b": 1.0}, 100), "same groups"),
+        (lambda: group_bound({"a": 1.0}, {"a": 1.0}, 100), "give largest_sigma"),
+        (lambda: group_bound(norm_blocks(1, 1, 2), gradient_blocks(1, 1), 100), "neurons flip at every sigma"),
     ],
 )
 def test_what_means_nothing_is_refused_in_a_sentence(call: object, said: str) -> None:

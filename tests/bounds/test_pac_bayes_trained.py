@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import random_strings
 from flipscope.bounds.pac_bayes import (
     Grids,
+    Outside,
     Setting,
     black_box_bound,
     class_bound,
@@ -29,6 +31,7 @@ from flipscope.bounds.pac_bayes import (
 from flipscope.cli import main
 from flipscope.constructions.fourier import fourier_network, output_error
 from flipscope.cube.fourier_sums import parse_sum, random_sum
+from flipscope.models import Transformer, hardness
 from flipscope.models.checkpoint import save
 
 KEYS = {
@@ -82,6 +85,81 @@ def test_the_certified_bound_holds_and_is_made_of_what_it_says() -> None:
         misses += not true <= min(best.bound, found.mcallester, found.catoni)
         assert found.catoni < 1
     assert misses == 0
+
+
+def _square(parameters: Iterable[Tensor]) -> float:
+    return math.fsum(float(each.detach().double().square().sum()) for each in parameters)
+
+
+def test_learned_positions_are_in_the_divergence() -> None:
+    """Training changes them like any other parameter: the larger they are, the more the bound must pay."""
+    strings = random_strings(np.random.default_rng(0), 40, 6)
+    grids = Grids((0.03, 0.1), (1.0, 4.0))
+    bounds = []
+    for scale in (1.0, 1000.0):
+        model = Transformer(hardness(6, width=8, layers=1, heads=1), seed=1)
+        position = model.get_parameter("embedding.position.weight")
+        position.data.mul_(scale)
+        found = posterior_bound(model, strings, np.ones(40), draws=3, grids=grids)
+        assert found.alquier.certified
+        assert found.outside == Outside((), ())
+        assert found.alquier.norm_bound == pytest.approx(_square(model.parameters()))
+        bounds.append(found.alquier.bound)
+        declared = posterior_bound(model, strings, np.ones(40), draws=3, grids=grids, fixed="*.position.*")
+        assert declared.alquier.certified
+        assert declared.outside == Outside(("embedding.position.weight",), ())
+        assert declared.as_json()["fixed"] == ["embedding.position.weight"]
+        assert any("embedding.position.weight" in each for each in declared.alquier.assumptions)
+        assert declared.alquier.norm_bound == pytest.approx(_square(model.parameters()) - _square([position]))
+    assert bounds[1] > 100 * bounds[0]
+
+
+def test_statistics_of_a_batch_norm_leave_a_bound_without_a_certificate() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
+    strings = random_strings(np.random.default_rng(0), 40, 4)
+    model.train()(torch.from_numpy(strings).float())  # what training does to the statistics
+    grids = Grids((0.03, 0.1), (1.0, 4.0))
+    found = posterior_bound(model, strings, np.ones(40), draws=3, grids=grids)
+    assert not found.alquier.certified
+    statistics = ("1.running_mean", "1.running_var", "1.num_batches_tracked")
+    assert found.outside == Outside((), statistics)
+    document = found.as_json()
+    assert (document["certified"], document["fixed"], document["uncounted"]) == (False, [], list(statistics))
+    assert "1.running_mean" in document["reason"]
+    assert "\n" not in document["reason"]
+    declared = posterior_bound(model, strings, np.ones(40), draws=3, grids=grids, fixed=["1.running_*", "1.num_*"])
+    assert declared.alquier.certified
+    assert declared.outside == Outside(statistics, ())
+    assert declared.as_json()["reason"] is None
+    # What was declared fixed does not change a number.
+    assert declared.alquier.bound == found.alquier.bound
+
+
+@pytest.mark.parametrize("options", [[], ["--fixed", "*.position.*"]])
+def test_both_bounds_of_a_model_count_the_same_parameters(
+    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, data = str(tmp_path / "m.safetensors"), str(tmp_path / "train.npz")
+    model = Transformer(hardness(6, width=8, layers=1, heads=1), seed=1)
+    model.get_parameter("embedding.position.weight").data.mul_(100)
+    save(model, path)
+    strings = random_strings(np.random.default_rng(0), 20, 6)
+    np.savez(data, strings=strings, labels=np.ones(20))
+    documents = []
+    for way in (["--draws", "2"], ["--trace", "300"]):
+        assert main(["bound", "pac-bayes", path, "--data", data, *way, *options, "--json"]) == 0
+        documents.append(json.loads(capsys.readouterr().out))
+    first, second = documents
+    fixed = ["embedding.position.weight"] if options else []
+    assert first["fixed"] == second["fixed"] == fixed
+    assert first["uncounted"] == second["uncounted"] == []
+    left = [each for name, each in model.named_parameters() if name not in fixed]
+    assert first["norm_bound"] == second["norm_bound"] == pytest.approx(_square(left))
+    for document in documents:
+        assert any("embedding.position.weight" in each for each in document["assumptions"]) == bool(options)
+    assert main(["bound", "pac-bayes", path, "--trace", "300", "--samples", "20", *options]) == 0
+    assert ("fixed before the samples" in capsys.readouterr().out) == bool(options)
 
 
 def test_a_bound_from_too_few_samples_is_vacuous_and_says_how_many_it_needs() -> None:
@@ -142,6 +220,9 @@ def test_a_black_box_is_found_in_its_class() -> None:
         (lambda: trace_bound(1.0, 1.0, 100, delta=1.5), "delta"),
         (lambda: posterior_bound(Slope(1.0), np.ones((3, 1)), np.ones(2)), "one for each"),
         (lambda: posterior_bound(Slope(1.0), np.ones((3, 1)), np.ones(3), largest=0.0), "largest"),
+        (lambda: posterior_bound(Slope(1.0), np.ones((3, 1)), np.ones(3), fixed="b"), "fixed='b' matches none of a"),
+        (lambda: posterior_bound(Slope(1.0), np.ones((3, 1)), np.ones(3), fixed="a"), "no parameter is left"),
+        (lambda: posterior_bound(len, np.ones((3, 1)), np.ones(3)), "nn.Module"),  # type: ignore[arg-type]
     ],
 )
 def test_what_means_nothing_is_refused(call: object, said: str) -> None:
@@ -189,6 +270,7 @@ def test_the_command_for_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert document["certified"] is True
     assert document["vacuous"] is True
     assert document["norm_bound"] == pytest.approx(network.squared_norm())
+    assert document["fixed"] == ["codes"]  # written down with the network, and named for all that
     assert main(["bound", "pac-bayes", model, "--data", data, "--trace", "300", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["form"], document["certified"], document["gradient_bound"]) == ("trace", False, 150)
@@ -199,6 +281,20 @@ def test_the_command_for_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["bound", "pac-bayes", model, "--test=-1,3", "--tolerance", "1e-6", "--trials", "50"]) == 0
     assert "degree found" in capsys.readouterr().out
     assert norm_bound(2, 2, 5) > network.squared_norm()
+
+
+def test_an_output_that_rounding_takes_out_of_its_range_is_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(tmp_path / "m.safetensors")
+    network = fourier_network(parse_sum("0.6*x1x2x3 + 0.64*x3x4x5", 8), mask=40)
+    with torch.no_grad():
+        assert -1e-15 < float(network(torch.from_numpy(index_bits(0, 256, 8))).min()) < 0
+    save(network, model)
+    assert main(["bound", "pac-bayes", model, "--test", "0,2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["degree"] == 3
+    assert main(["bound", "pac-bayes", model, "--test", "0.001,2"]) == 2
+    assert "outside value_range" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -214,6 +310,7 @@ def test_the_command_for_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["--subgaussian", "0"], "subgaussian"),
         (["--mend"], "--form analytic"),
         (["--trials", "5"], "is for a MODEL"),
+        (["--fixed", "*"], "is for a MODEL"),
     ],
 )
 def test_bad_options_of_a_class_exit_with_two(
@@ -252,6 +349,8 @@ def test_bad_input_of_a_model_exits_with_two(tmp_path: Path, capsys: pytest.Capt
         ["--trace", "1", "--trials", "3"],
         ["--trace", "1", "--tight"],
         ["--trace", "1", "--form", "analytic"],
+        ["--trace", "1", "--samples", "9", "--fixed", "nothing"],
+        ["--test", "0,1", "--fixed", "codes"],
     ):
         assert main(["bound", "pac-bayes", model, *options]) == 2
         assert capsys.readouterr().err.count("\n") == 1

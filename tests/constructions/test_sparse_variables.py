@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ from flipscope.constructions.sparse_variables.heads import spacing_of
 from flipscope.constructions.sparse_variables.mlp import truncation_bound, value_network
 from flipscope.cube.expression import parse
 from flipscope.cube.functions import BooleanFunction
-from flipscope.models import AttentionNetworkConfig
+from flipscope.models import AttentionNetwork, AttentionNetworkConfig
 
 AND = "x3 & x7 & x11"
 
@@ -148,6 +150,86 @@ def test_the_certificate_is_right_for_weights_of_any_kind(seed: int, mapping: st
         with torch.no_grad():
             reached = abs(model.attend(at)[:, :3].numpy() - target[(at[:, 1] + 2 * at[:, 4]).numpy()]).max()
         assert math.isclose(reached, found.error, rel_tol=1e-12)
+
+
+def exact_heads(model: AttentionNetwork, string: np.ndarray, numbers: int) -> list[Decimal]:
+    """What [CLS] holds, in fractions but for exp, which has 60 digits."""
+
+    def fractions(array: np.ndarray | torch.Tensor) -> list[list[Fraction]]:
+        return [[Fraction(float(each)) for each in row] for row in np.atleast_2d(np.asarray(array))]
+
+    def dot(first: list[Fraction], second: list[Fraction]) -> Fraction:
+        return sum((a * b for a, b in zip(first, second, strict=True)), Fraction())
+
+    def decimal(number: Fraction) -> Decimal:
+        return Decimal(number.numerator) / Decimal(number.denominator)
+
+    symbols, own = fractions(model.inputs.symbols), fractions(model.inputs.positions.detach())
+    (marker,) = fractions(model.inputs.marker)
+    rows = [
+        [bit * each for each in row] if model.inputs.is_bag else [a + b for a, b in zip(row, symbols[bit], strict=True)]
+        for row, bit in zip(own, string.tolist(), strict=True)
+    ]
+    rows.append(marker)
+    found = [Decimal()] * numbers
+    with localcontext(prec=60):
+        for head in model.heads(0):
+            query, key, value, mix = (
+                fractions(getattr(head, name).detach()) for name in ("query", "key", "value", "mix")
+            )
+            asked = [dot(list(column), marker) for column in zip(*query, strict=True)]
+            direction = [dot(row, asked) for row in key]
+            logits = [dot(row, direction) for row in rows]
+            weights = [decimal(each - max(logits)).exp() for each in logits]
+            for number in range(numbers):
+                out = [dot(row, [each[number] for each in mix]) for row in value]
+                brought = [decimal(dot(row, out)) for row in rows]
+                mean = sum(w * v for w, v in zip(weights, brought, strict=True)) / sum(weights)
+                found[number] += mean
+    return found
+
+
+def leaning(s: int, gap: float, seed: int) -> np.ndarray:
+    """s orthonormal vectors, turned, and one more whose logit is below theirs by the gap."""
+    turn = np.linalg.qr(np.random.default_rng(seed).normal(size=(s + 1, s + 1)))[0]
+    share = (1 - gap) / s
+    plain = np.vstack([np.eye(s, s + 1), [share] * s + [math.sqrt(1 - s * share**2)]])
+    turned = plain @ turn
+    return np.asarray(turned / np.linalg.norm(turned, axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("mapping", ["deterministic", "bag"])
+@pytest.mark.parametrize("gap", [2e-11, 1e-9, 1e-6, 0.1])
+def test_the_certificate_is_rounded_outwards(mapping: str, gap: float) -> None:
+    """Logits are of the order 1/gap, and their rounding with them: the truth, in fractions, is not above it."""
+    s = 12
+    for seed in range(4):
+        basis = leaning(s, gap, seed)
+        f = SparseFunction(s + 1, tuple(range(s)), (patterns(s).sum(axis=1) % 2).astype(np.uint8))
+        built = construct(f, mapping, basis=basis, mlp=False)  # type: ignore[arg-type]
+        assert built.heads.gap == pytest.approx(gap, rel=1e-3)
+        number = built.heads.target.shape[1]
+        truth = Decimal()
+        for string in np.unique(built.certificate.strings, axis=0):
+            pattern = int(string[:s] @ (1 << np.arange(s)))
+            wanted = [Decimal(float(each)) for each in built.heads.target[pattern]]
+            heads = exact_heads(built.model, string, number)
+            truth = max(truth, *(abs(a - b) for a, b in zip(heads, wanted, strict=True)))
+        assert truth <= Decimal(built.error)
+        # And what is added is no more than rounding can do: without it the strings are the worst there are.
+        assert Decimal(built.error) - truth <= 2 * Decimal(built.certificate.rounding)
+        assert built.certificate.rounding <= 1e-13 / gap
+
+
+def test_a_string_that_gives_no_number_is_not_exact() -> None:
+    built = construct(parse(AND, 11))
+    with torch.no_grad():
+        built.model.heads(0)[0].mix[0, 0] = math.nan
+    found = built.enumerate()
+    assert math.isnan(found.error)
+    assert found.answer_error is not None
+    assert math.isnan(found.answer_error)
+    assert built.as_json()["exact"] is False
 
 
 def test_printed_heads_fail_on_bases_that_are_nearly_orthonormal_and_ours_do_not() -> None:

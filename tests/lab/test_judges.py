@@ -116,6 +116,15 @@ def test_means_of_groups() -> None:
     assert (few.verdict, few.remedy) == ("undecided", "at least 16 runs in each group")
 
 
+@pytest.mark.parametrize("within", [None, (0, 1)])
+def test_a_mean_of_what_is_not_a_number_decides_nothing(within: tuple[float, float] | None) -> None:
+    judge = mean_of("y", at_least, 0.9, "mean", within=within, unit="runs")
+    rows = Rows([*_group(1.0, 60), {"init": "b", "y": math.nan}])
+    found = for_each(rows.by("init"), judge)
+    assert (found.verdict, found.quantity) == ("undecided", "mean, b: 1 of 61 runs have no number")
+    assert for_each(Rows([*_group(0.5, 60, 1.0), *rows[-1:]]).by("init"), judge).verdict == "contradicted"  # by group a
+
+
 def test_the_ends_of_a_mean_are_part_of_its_interval() -> None:
     narrow, wide = (mean_of("y", at_most, 0.5, "mean", within=(0, end)) for end in (1, 100))
     rows = _group(0.0, 20)
@@ -192,6 +201,9 @@ def test_a_bound_above_what_is_possible_is_not_judged() -> None:
     assert judge(Rows([*telling[:2], *vacuous])).note == "too few cases that can fail: 2"
     assert judge(Rows([{**telling[0], "y": 3.0}, *vacuous])).verdict == "contradicted"
     assert (judge(vacuous).verdict, judge(vacuous).measured) == ("undecided", None)
+    for column in ("y", "bound", "most"):  # what is not a number does not say nothing: it is no evidence
+        odd = Rows([*telling, {**telling[0], column: math.nan}])
+        assert (judge(odd).verdict, judge(odd).note[:6]) == ("contradicted", "1 of 4")
 
 
 # ---------------------------------------------------------------- what is left open
@@ -262,6 +274,11 @@ def test_the_mean_slope_needs_five_models() -> None:
     assert (found.value, found.samples) == (pytest.approx(-0.98), 5)
     assert found.low < -0.98 < found.high
     assert log_slope(rows.where(lambda row: row["seed"] < 4), "n", "y") is None
+    odd = Rows([*rows, *({"seed": 5, "n": n, "y": math.nan if n == 4 else 1.0} for n in (2, 4, 8))])
+    assert [math.isnan(each) for each in slopes(odd, "n", "y", log=True)] == [False] * 5 + [True]
+    assert log_slope(odd, "n", "y") is None  # the five others do not speak for all
+    judged = mean_slope(odd, "n", "y", at_most, 0.0, "slope", fewest=3)
+    assert (judged.verdict, judged.quantity) == ("undecided", "slope: 1 of 6 seeds have no number")
 
 
 def test_groups_are_compared_paired_or_not() -> None:

@@ -537,6 +537,20 @@ def test_dropout_is_off_and_the_mode_comes_back() -> None:
     assert coefficient(model, 6, [1], samples=300) == coefficient(model.eval(), 6, [1], samples=300)
 
 
+def test_outputs_beyond_their_range_by_rounding_are_at_its_end() -> None:
+    """A network written down for a sum in [0, 2] says -6.6e-16 for 0."""
+
+    def off(size: float) -> Callable[[Tensor], Tensor]:
+        return lambda bits: bits[:, 0].double() * (2 + 2 * size) - size
+
+    exact, rounded = (
+        coefficient(off(size), 6, [0], output="logit", value_range=(0.0, 2.0), samples=300) for size in (0.0, 6.6e-16)
+    )
+    assert rounded == exact
+    with pytest.raises(InputError, match=r"outside value_range=\(0.0, 2.0\)"):
+        coefficient(off(1e-6), 6, [0], output="logit", value_range=(0.0, 2.0), samples=300)
+
+
 # ---------------------------------------------------------------- bad input
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
 from typing import Any
 
@@ -10,10 +12,12 @@ from studies.harness import run
 
 from flipscope.basics.bits import index_bits
 from flipscope.basics.errors import InputError
+from flipscope.bounds.hardness.flips import Bound
 from flipscope.cube.functions import parity
 from flipscope.cube.spectrum import RealSpectrum
 from flipscope.lab import Row, Rows
 from flipscope.models import Transformer, hardness
+from flipscope.studies.hardness import blowup_bound
 from flipscope.studies.hardness._bounds import FEWEST, FORMS, KINDS
 from flipscope.studies.hardness._made import Made, made, slack
 from flipscope.studies.hardness.blowup_bound import STUDY, gap, slacks
@@ -31,6 +35,7 @@ def test_one_model_breaks_a_bound(form: str) -> None:
     claim = CLAIMS[f"{FORMS[form][0]}: never exceeded"]
     assert claim.judge(table()).verdict == "reproduced"
     assert claim.judge(table({form: -0.01})).verdict == "contradicted"
+    assert claim.judge(table({form: math.nan})).verdict == "contradicted"  # which is not within any bound
     assert claim.judge(table(count=5)).verdict == "undecided"
     assert claim.judge(table(**{form: None})).verdict == "undecided"
 
@@ -50,12 +55,16 @@ def test_the_gap() -> None:
     own = {"function": "parity", "length": 8, "as": 8.0, "sharpness": 0.6, "gap": 0.4}
     assert claim.judge(table(**own)).verdict == "reproduced"
     assert claim.judge(table({**own, "gap": 0.7}, **own)).verdict == "contradicted"
+    for column in ("gap", "sharpness"):
+        assert claim.judge(table({**own, column: math.nan}, **own)).verdict == "contradicted"
     assert claim.judge(table(count=3, **own)).verdict == claim.judge(table()).verdict == "undecided"
     explains = CLAIMS["the gap explains PARITY's sharpness"]
     for level, expected in ((0.4, "reproduced"), (0.1, "contradicted"), (0.3, "undecided")):
         rows = Rows({**row, "gap": level + 0.01 * (-1) ** i} for i, row in enumerate(table(**own)))
         assert explains.judge(rows).verdict == expected
     assert explains.judge(table(**{**own, "as": 0.1})).verdict == "undecided"  # it was not learned
+    for column in ("gap", "sharpness", "as"):
+        assert explains.judge(table({**own, column: math.nan}, **own)).verdict == "undecided"
 
 
 @pytest.mark.parametrize(("length", "eps"), [(4, 1e-5), (8, 1e-3)])
@@ -70,6 +79,25 @@ def test_parity_by_hand(length: int, eps: float) -> None:
     assert all(found[form] is not None and found[form] > 0 for form in FORMS)  # type: ignore[operator]
     with pytest.raises(InputError, match="width"):
         made(Made("constructed", 40, 32, 100.0, eps, "post", 0, 64))
+
+
+def test_a_bound_that_is_not_a_number_is_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither as one string among others nor as a bound that does not apply."""
+    model = made(Made("random", 4, 8, 1.0, 1e-2, "post", 0, 16))
+    bits = index_bits(0, 16, 4)
+    bound = blowup_bound.product_bound
+    calls = itertools.count()
+
+    def once(*given: Any) -> Bound:
+        found = bound(*given)
+        return dataclasses.replace(found, log=math.nan) if next(calls) == 5 else found
+
+    monkeypatch.setattr(blowup_bound, "product_bound", once)
+    found = slacks(model, bits)
+    assert found["product"] is not None
+    assert math.isnan(found["product"])
+    assert found["layers"] is not None
+    assert found["layers"] > 0
 
 
 def test_an_ascent_comes_nearer() -> None:

@@ -75,6 +75,10 @@ def test_no_model_beyond_the_levels_counts_with_its_interval() -> None:
     assert few.high > 1
 
 
+def test_a_blowup_that_is_not_a_number_is_beyond_every_level() -> None:
+    assert BOUND.judge(_values(1.0, 1.0, float("nan"))).verdict == "contradicted"
+
+
 def test_blowups_come_from_the_seed() -> None:
     found = STUDY.measure(Tail(4, 1, 3, 5), lambda done, total: None)["largest"]
     assert found.shape == (5,)

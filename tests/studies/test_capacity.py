@@ -9,6 +9,7 @@ import pytest
 from studies.harness import run
 
 from flipscope.lab import Rows
+from flipscope.studies.sparse_variables import _capacities
 from flipscope.studies.sparse_variables._capacities import (
     MAPPINGS,
     RESULTS,
@@ -173,6 +174,14 @@ def test_perturbations_break_the_printed_product_only() -> None:
     assert sum(each["broken"] for each in found) == 0
     assert sum(each["broken_printed"] for each in found) > 0
     assert max(each["worst_printed"] for each in found) > 1 > max(each["worst"] for each in found)
+
+
+def test_a_change_that_is_not_a_number_breaks_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = iter([(0.5, [1.0, 1.0], [0.0, 0.0]), (math.nan, [1.0, 1.0], [0.0, 0.0])])
+    monkeypatch.setattr(_capacities, "network_change", lambda *_: next(changes))
+    found = perturbed(Perturbed(0, 2))
+    assert (found["broken"], found["broken_printed"]) == (1, 1)
+    assert math.isnan(found["worst"])
 
 
 @pytest.mark.parametrize("relevant", [2, 3, 5])

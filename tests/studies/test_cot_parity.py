@@ -119,6 +119,11 @@ def test_other_bounds_are_judged_otherwise() -> None:
     linear = _bounds(log_chain=lambda n: log(3 * n) - 100, needed_network=lambda n: n**0.5)
     assert LINEAR.judge(linear).verdict == SAMPLES.judge(linear).verdict == "reproduced"
     assert {claim.judge(Rows(linear[:2])).verdict for claim in (HALF, ONE_PASS, LINEAR, SAMPLES)} == {"undecided"}
+    for place in range(3):  # wherever it is
+        for table, claims in ((strong, (WHOLE, HALF, ONE_PASS)), (linear, (LINEAR, SAMPLES))):
+            odd = Rows(dict(row) for row in table)
+            odd[place] |= dict.fromkeys(("core_pass", "log_chain", "needed_network"), float("nan"))
+            assert {claim.judge(odd).verdict for claim in claims} == {"undecided"}
 
 
 def test_both_ways_have_the_same_parameters_and_budget() -> None:

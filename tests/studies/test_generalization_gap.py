@@ -164,6 +164,8 @@ def test_the_bound_holds_where_it_says_something() -> None:
     assert judged(0.01, 0.2).verdict == "reproduced"
     assert judged(0.22, 0.2).verdict == "contradicted"
     assert judged(0.22, 0.2, broken=1).verdict == "undecided"  # it may be broken with probability 0.2
+    nan = float("nan")
+    assert judged(nan, 0.2).verdict == judged(0.01, nan).verdict == "contradicted"
     assert judged(0.01, 0.4).verdict == judged(0.5, 0.4).verdict == "undecided"  # a constant is below 0.4 as well
     assert "0 learned functions of classes with a bound below 0.25; the least bound is 0.4" in judged(0, 0.4).quantity
     assert judged(0.22, 0.2, learned=False).verdict == "undecided"

@@ -59,6 +59,9 @@ def test_the_construction_is_larger() -> None:
         assert claim.judge(_rows(trace, norm, functions=5)).verdict == "undecided"
         assert claim.judge(_rows(trace, norm, learned=False)).verdict == "undecided"
     assert DOMINATED.judge(_rows(10.0, 900.0)).verdict == "contradicted"  # one of both does not suffice
+    for column in ("norm", "made_norm", "trace_low", "trace_high", "made_trace"):
+        odd = Rows({**row, column: float("nan")} for row in _rows(10.0, 10.0))
+        assert DOMINATED.judge(odd).verdict != "reproduced"
 
 
 def test_domination_is_open_where_the_interval_of_the_trace_holds_both() -> None:
@@ -102,6 +105,17 @@ def test_traces_without_a_logarithm_are_not_dropped_in_silence() -> None:
     ]
     judged = FLATTER.judge(Rows([*plain, *other]))
     assert (judged.verdict, judged.note) == ("undecided", "3 of 18 traces are not positive")
+    for first, second in ((1.0, float("nan")), (float("nan"), 1.0)):
+        odd = [
+            {**row, "trace": row["trace"] * (factor if row["seed"] < 3 else good * (1 + row["seed"] / 100))}
+            for rows, factor, good in (
+                (plain, first, 1.0),
+                (_rows(100.0, 10.0, functions=9, penalty=1e-4), second, 0.5),
+            )
+            for row in rows
+        ]
+        judged = FLATTER.judge(Rows(odd))
+        assert (judged.verdict, judged.note) == ("undecided", "3 of 18 traces are not positive")
 
 
 def test_the_learner_that_avoids_sharpness() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,12 @@ def test_a_run_that_cannot_tell_says_so() -> None:
 
 def test_all_as_in_the_paper() -> None:
     assert _verdicts(_table()) == ["reproduced"] * 4
+
+
+def test_a_sharpness_that_is_not_a_number_rises_nowhere() -> None:
+    curves = _curves(drop=300, rise=300)
+    curves["sharpness"][3] = float("nan")  # near the drop, where a rise would be in favour
+    assert math.isnan(told(curves)["lag"])
 
 
 def test_a_rise_elsewhere_contradicts() -> None:

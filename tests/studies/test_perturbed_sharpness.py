@@ -53,6 +53,10 @@ def test_what_signs_leave_open_decides_nothing() -> None:
     assert SMALL.judge(at(0.9, 0.04)).verdict == "reproduced"
     assert SMALL.judge(at(0.9, 0.06)).verdict == SMALL.judge(at(1.1, 0.06)).verdict == "undecided"
     assert SMALL.judge(at(1.1, 0.04)).verdict == SMALL.judge(at(float("nan"), 0.0)).verdict == "contradicted"
+    for place in (0, 1):  # of the sizes of noise of a function: no limit is no limit that is kept
+        rows = at(0.9, 0.0)
+        rows[place]["gradient"] = float("nan")
+        assert SMALL.judge(rows).verdict == "contradicted"
 
 
 def test_a_function_is_one_case_whatever_the_sizes_of_noise() -> None:

@@ -225,6 +225,11 @@ def test_claims_on_averages() -> None:
         assert _verdict(AVERAGES, Rows(_table(60, [0] * 100) + _table(20, [average] * 100))) == "contradicted"
 
 
+def test_an_average_that_is_not_a_number_is_not_in_the_cluster() -> None:
+    odd = Rows({**row, "relative": float("nan")} for row in _table(60, [0] * 100))
+    assert _verdict(AVERAGES, odd) == "contradicted"
+
+
 def test_claim_on_every_depth_width_and_ffn() -> None:
     good = Rows(_table(15, [0] * 100) + _table(15, [0] * 100, layers=6, width=512, ffn_multiple=8))
     assert _verdict(SETTINGS, good) == "reproduced"

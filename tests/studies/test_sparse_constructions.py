@@ -57,6 +57,12 @@ def test_one_construction_contradicts_and_few_decide_nothing(name: str, column: 
     assert judge(Rows([*good, {"printed": False, "refused": "no gap", "error": None}])).verdict == "reproduced"
 
 
+def test_a_norm_that_is_not_a_number_is_the_worst() -> None:
+    outcome = {"ratio W_Q": 0.5, "ratio W_K": float("nan"), "error": 0.1, "limit": 0.25}
+    row = STUDY.row(Built("deterministic", True, True, 3, 16, "orthonormal", False, 0), outcome)
+    assert np.isnan(row["worst_ratio"])
+
+
 def test_each_slip_must_show() -> None:
     judge = CLAIMS[PRINTED].judge
     assert judge(printed()).verdict == "reproduced"

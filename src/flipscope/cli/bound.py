@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _covering(arguments: argparse.Namespace) -> int:
     """Say what the gap cannot exceed, or that the number is a score and no bound."""
-    for name in ("sparsity", "degree", "subgaussian", "sigma", "perturbation", "data", "trace", "test"):
+    for name in ("sparsity", "degree", "subgaussian", "sigma", "perturbation", "data", "trace", "test", "fixed"):
         if getattr(arguments, name) is not None:
             raise InputError(f"--{name} is for pac-bayes: leave it out")
     if arguments.model is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,7 +43,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--largest", type=float, default=1.0, metavar="B", help="squared errors are cut off (default 1)")
     group.add_argument("--draws", type=int, default=100, metavar="K", help="of the noise, per sigma (default 100)")
-    group.add_argument("--trace", type=float, metavar="TR", help="of its loss's Hessian: a quick bound, not certified")
+    group.add_argument(
+        "--trace",
+        type=float,
+        metavar="TR",
+        help="of its loss's Hessian by the same parameters: a quick bound",
+    )
+    group.add_argument(
+        "--fixed",
+        action="append",
+        metavar="PATTERN",
+        help="parameters and buffers that were fixed before the data, as in a shell; repeatable (default: none)",
+    )
     group.add_argument("--test", metavar="LOW,HIGH", help="no data: testers find its class; its outputs lie between")
     group.add_argument("--tolerance", type=float, metavar="T", help="with --test: of the degree tester")
     group.add_argument("--trials", type=int, metavar="K", help="with --test: of it (default: what its guarantee takes)")
@@ -69,7 +81,8 @@ def _of_class(arguments: argparse.Namespace) -> dict[str, Any]:
     for name in ("sparsity", "degree", "length"):
         if getattr(arguments, name) is None:
             raise InputError(f"pac-bayes needs a MODEL, or --sparsity, --degree and --length: --{name} is missing")
-    _refuse(arguments, ("data", "trace", "test", "tolerance", "trials"), "is for a MODEL: give one, or leave it out")
+    of_model = ("data", "trace", "test", "tolerance", "trials", "fixed")
+    _refuse(arguments, of_model, "is for a MODEL: give one, or leave it out")
     if arguments.mend and arguments.form != "analytic":
         raise InputError(f"--mend is for --form analytic, and --form {arguments.form} was given")
     from flipscope.bounds.pac_bayes import class_bound
@@ -121,6 +134,7 @@ def _of_model(arguments: argparse.Namespace) -> dict[str, Any]:
     from flipscope.bounds import pac_bayes
 
     if arguments.test is not None:
+        _refuse(arguments, ("fixed",), "is for --data and --trace: leave it out")
         samples = SAMPLES if arguments.samples is None else arguments.samples
         return pac_bayes.black_box_bound(
             model,
@@ -137,20 +151,28 @@ def _of_model(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.trace is not None:
         if arguments.samples is None and data is None:
             raise InputError("--trace needs --samples or --data: how many strings was the model trained on?")
-        norm = sum(float(each.detach().double().square().sum()) for each in model.parameters())
-        return pac_bayes.trace_bound(
+        _, norm, outside = pac_bayes.counted(model, arguments.fixed)
+        found = pac_bayes.trace_bound(
             norm,
             arguments.trace,
             arguments.samples if data is None else len(data[0]),
             loss=0.0 if data is None else _loss(model, *data),
             delta=arguments.delta,
             subgaussian=_subgaussian(arguments),
-        ).as_json()
+        )
+        whole = replace(found, assumptions=(*found.assumptions, *outside.assumptions))
+        return whole.as_json() | outside.as_json()
     assert data is not None
     if arguments.subgaussian is not None:
         raise InputError("--subgaussian is half of --largest with --data: leave it out")
     return pac_bayes.posterior_bound(
-        model, *data, largest=arguments.largest, delta=arguments.delta, draws=arguments.draws, seed=arguments.seed
+        model,
+        *data,
+        largest=arguments.largest,
+        delta=arguments.delta,
+        draws=arguments.draws,
+        fixed=arguments.fixed,
+        seed=arguments.seed,
     ).as_json()
 
 

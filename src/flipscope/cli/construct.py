@@ -56,7 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of a random basis (default 0)")
     parser.add_argument("--general", action="store_true", help="treat a symmetric function like any other")
     parser.add_argument("--as-printed", action="store_true", help="take the paper's formulas with their slips")
-    parser.add_argument("--check", action="store_true", help="ask all strings of up to 16 bits and compare")
+    parser.add_argument("--check", action="store_true", help="ask all strings of up to 16 bits; exit with 1 if inexact")
     parser.add_argument("-o", "--output", metavar="FILE", help="save the model, for every other command")
     construct_fourier.arguments(parser)
 
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     f = _function(arguments)
     basis = _basis(arguments.basis)
 
-    from flipscope.constructions.sparse_variables.build import MOST_CHECKED, construct
+    from flipscope.constructions.sparse_variables.build import EXACT, MOST_CHECKED, construct
     from flipscope.constructions.sparse_variables.functions import sparse_function
 
     sparse = sparse_function(f)
@@ -91,6 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
         as_printed=arguments.as_printed,
     )
     document: dict[str, Any] = {"function": arguments.expression, **built.as_json()}
+    passed = True
     if arguments.check:
         check: dict[str, Any] = {"strings": None, "error": None, "difference": None, "answer_error": None}
         if sparse.length <= MOST_CHECKED:
@@ -103,6 +104,10 @@ def run(arguments: argparse.Namespace) -> int:
                 "answer_error": all_of.answer_error,
             }
         document["check"] = check
+        if check["strings"] is None:
+            passed = bool(document["exact"])
+        else:  # written so that NaN does not pass
+            passed = check["answer_error"] <= EXACT and check["error"] <= built.error + EXACT
     if arguments.output is not None:
         from flipscope.models.checkpoint import save
 
@@ -110,12 +115,12 @@ def run(arguments: argparse.Namespace) -> int:
         document["model"] = arguments.output
     if arguments.json:
         print_json(document)
-        return 0
+        return int(not passed)
     from flipscope.report.constructions import construction_page
     from flipscope.report.terminal import show
 
-    show(construction_page(arguments.expression, document))
-    return 0
+    show(construction_page(arguments.expression, document, passed))
+    return int(not passed)
 
 
 def _function(arguments: argparse.Namespace) -> BooleanFunction:

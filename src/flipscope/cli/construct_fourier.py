@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from flipscope.models.fourier_network import FourierNetwork
 
 GRADIENT_STRINGS = 64  # on which squared gradients are measured
+ROUNDING = 1e-9  # of the output, as exact as float64 is
 # What is for functions of few bits, and what it is where nobody gave it.
 _OTHERS = {
     **dict.fromkeys(("positions", "gamma", "width")),
@@ -54,14 +55,26 @@ def run(arguments: argparse.Namespace) -> int:
 
         save(network, arguments.output, {"construction": document["function"]})
         document["model"] = arguments.output
+    passed = not arguments.check or _passed(document)
     if arguments.json:
         print_json(document)
-        return 0
+        return int(not passed)
     from flipscope.report.constructions import fourier_page
     from flipscope.report.terminal import show
 
-    show(fourier_page(document["function"], document))
-    return 0
+    show(fourier_page(document["function"], document, passed))
+    return int(not passed)
+
+
+def _passed(document: dict[str, Any]) -> bool:
+    """Whether the check found no more than the error that is known to be there; where none is known, no error at all.
+
+    Written so that NaN does not pass.
+    """
+    check = document["check"]
+    if "wrong_steps" in check:
+        return not check["wrong_steps"]
+    return bool(check["output"] <= (document["error_bound"] or 0.0) + ROUNDING)
 
 
 def refuse_settings(arguments: argparse.Namespace) -> None:

@@ -167,7 +167,7 @@ def mean_of(
     """A judge for `for_each`: the mean of a column over a group's rows, with `says` at least or at most a limit.
 
     The values lie `within` these ends. Where it is undecided it says how many rows it takes at least. Values without
-    ends (None) have Student's interval, from so many rows as are the `fewest` on.
+    ends (None) have Student's interval, from so many rows as are the `fewest` on. NaN leaves the group undecided.
 
     >>> from flipscope.lab.verdict import at_least
     >>> rows = Rows({"init": init, "share": 1.0} for init in ("uniform", "gaussian") for _ in range(60))
@@ -177,6 +177,8 @@ def mean_of(
     """
 
     def one(group: Any, rows: Rows, confidence: float) -> Judgement:
+        if odd := _not_numbers(rows.column(column)):
+            return Judgement.without(f"{quantity}, {group}: {odd} of {len(rows)} {unit} have no number")
         if within is None:
             if len(rows) < fewest:
                 return Judgement.without(f"too few {unit}, {group}: {len(rows)}", f"at least {fewest} {unit}")
@@ -394,8 +396,8 @@ def never_exceeds(
 ) -> Judge:
     """A judge: a column is never above the column of its bound; rows without a bound do not count.
 
-    Nor do rows, if the column of the largest value `possible` is given, whose bound is not below it. Fewer cases than
-    `fewest` reproduce nothing, though one of them can contradict.
+    Nor do rows, if the column of the largest value `possible` is given, whose bound is as large. NaN in any column
+    breaks it. Fewer cases than `fewest` reproduce nothing, though one of them can contradict.
 
     >>> judge = never_exceeds("y", "bound")
     >>> judge(Rows([{"y": 1.0, "bound": 2.0}, {"y": 3.0, "bound": 4.0}])).note
@@ -404,13 +406,17 @@ def never_exceeds(
 
     def judge(table: Rows) -> Judgement:
         bounded, said = table.having(bound), ""
-        cases = [(row[column], row[bound]) for row in bounded if possible is None or row[bound] < row[possible]]
+        # Written so that NaN is neither a bound that says nothing nor one that is kept.
+        telling = bounded if possible is None else bounded.where(lambda row: not row[bound] >= row[possible])
+        cases = [
+            (row[column], row[bound] if possible is None or row[bound] < row[possible] else math.nan) for row in telling
+        ]
         if possible is not None:
             said = f"in {len(bounded) - len(cases)} of {len(bounded)} cases the bound says nothing"
             if not cases:
                 return Judgement.without(said, "cases in which the bound is below what is possible")
         tightest = max((value / limit for value, limit in cases), default=0.0)
-        broken = sum(not value <= limit * (1 + ROUNDING) for value, limit in cases)  # NaN breaks it as well
+        broken = sum(not value <= limit * (1 + ROUNDING) for value, limit in cases)
         note = f"largest quotient {tightest:.3g}" + (f"; {said}" if said else "")
         return unless_few(never(broken, len(cases), what, note), len(cases), fewest, "cases that can fail")
 
@@ -420,6 +426,8 @@ def never_exceeds(
 def slopes(rows: Rows, x: str, y: str, *, per: str = "seed", log: bool = False) -> list[float]:
     """The slope of y against x of each `per` that has 3 points; with `log` of log y against log x, of positive ones.
 
+    A `per` with a point that is NaN has the slope NaN: it is not to be dropped in favour of the others.
+
     >>> rows = Rows({"seed": seed, "n": n, "y": seed * n} for seed in (1, 2) for n in (1, 2, 3))
     >>> [round(slope, 6) for slope in slopes(rows, "n", "y")]
     [1.0, 2.0]
@@ -427,21 +435,23 @@ def slopes(rows: Rows, x: str, y: str, *, per: str = "seed", log: bool = False) 
     found = []
     for _, own in rows.by(per):
         points = sorted(zip(own.column(x), own.column(y), strict=True))
-        if len(points) >= FEWEST_POINTS and (not log or all(value > 0 for _, value in points)):
+        if len(points) >= FEWEST_POINTS and not (log and any(value <= 0 for _, value in points)):
             xs, ys = np.array(points, np.float64).T
             found.append(straight_line(*(np.log(xs), np.log(ys)) if log else (xs, ys))[0])
     return found
 
 
 def log_slope(rows: Rows, x: str, y: str, *, per: str = "seed", confidence: float | None = None) -> Estimate | None:
-    """The slope of log y against log x of each `per` that has 3 positive points, averaged; None for fewer than 5.
+    """The slope of log y against log x of each `per` that has 3 positive points, averaged.
+
+    None for fewer than 5, or if a point is NaN.
 
     >>> rows = Rows({"seed": seed, "n": n, "y": 1 / n} for seed in range(5) for n in (10, 20, 40))
     >>> round(log_slope(rows, "n", "y").value, 6)
     -1.0
     """
     found = slopes(rows, x, y, per=per, log=True)
-    return student_mean(found, confidence) if len(found) >= FEWEST_SLOPES else None
+    return student_mean(found, confidence) if len(found) >= FEWEST_SLOPES and not _not_numbers(found) else None
 
 
 def mean_slope(
@@ -458,7 +468,7 @@ def mean_slope(
 ) -> Judgement:
     """Whether the slope of y against x, averaged over those of each `per`, is by `says` at least or at most a limit.
 
-    Fewer slopes than `fewest` decide nothing.
+    Fewer slopes than `fewest` decide nothing, nor do slopes of points that are NaN.
 
     >>> from flipscope.lab.verdict import at_most
     >>> rows = Rows({"seed": seed, "n": n, "y": -n + seed * n / 10} for seed in range(5) for n in (1, 2, 3))
@@ -468,7 +478,14 @@ def mean_slope(
     found = slopes(rows, x, y, per=per)
     if len(found) < fewest:
         return Judgement.without(f"too few {unit} at {FEWEST_POINTS} places: {len(found)}", f"at least {fewest} {unit}")
+    if odd := _not_numbers(found):
+        return Judgement.without(f"{quantity}: {odd} of {len(found)} {unit} have no number")
     return says(student_mean(found), limit, quantity, unit=unit)
+
+
+def _not_numbers(values: Sequence[float]) -> int:
+    """How many are NaN: what is not a number is no evidence, and the others do not speak for it."""
+    return sum(math.isnan(value) for value in values)
 
 
 def compare_groups(

@@ -12,10 +12,18 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from flipscope.basics.errors import InputError
+from flipscope.models.attention_network import InputVectors
+from flipscope.models.fourier_network import FourierNetwork
 from flipscope.models.transformer import Embedding
 
 # Patterns such as "blocks.*" (as in a shell), a function of the name, or None for the usual ones.
 Choice: TypeAlias = str | Sequence[str] | Callable[[str], bool] | None
+
+# Buffers that hold the vectors of positions and bits: set when a network is made, and never by its training.
+_CONSTANTS: dict[type[nn.Module], tuple[str, ...]] = {
+    FourierNetwork: ("codes",),
+    InputVectors: ("symbols", "marker", "positions"),
+}
 
 
 def positional(model: nn.Module) -> frozenset[str]:
@@ -44,6 +52,22 @@ def usual(model: nn.Module, *, positions: bool = False) -> dict[str, nn.Paramete
     return {name: parameter for name, parameter in model.named_parameters() if name not in left_out}
 
 
+def constants(model: nn.Module) -> frozenset[str]:
+    """The names of the buffers of our networks that training does not change; nothing is known of other modules'.
+
+    >>> from flipscope.models import FourierNetworkConfig
+    >>> sorted(constants(FourierNetwork(FourierNetworkConfig(length=4, neurons=8))))
+    ['codes']
+    """
+    ours = {
+        id(module._buffers[name])
+        for module in model.modules()
+        for name in _CONSTANTS.get(type(module), ())
+        if name in module._buffers
+    }
+    return frozenset(name for name, buffer in model.named_buffers() if id(buffer) in ours)
+
+
 def chosen(model: nn.Module, parameters: Choice = None) -> dict[str, nn.Parameter]:
     """The parameters that are meant, by name; InputError where there are none, or where they have no finite numbers.
 
@@ -52,14 +76,13 @@ def chosen(model: nn.Module, parameters: Choice = None) -> dict[str, nn.Paramete
     >>> list(chosen(nn.Linear(2, 1), "b*"))
     ['bias']
     """
-    if not isinstance(model, nn.Module):
-        raise InputError(f"the model must be an nn.Module, whose parameters can move, not a {type(model).__name__}")
+    _check_module(model)
     there = dict(model.named_parameters())
     if not there:
         raise InputError(f"the {type(model).__name__} has no parameters: give a module that has some")
     found = {name: there[name] for name in _names(model, list(there), parameters)}
     if not found:
-        raise InputError(f"no parameter is left of {_some(list(there))}: choose others with parameters")
+        raise InputError(f"no parameter is left of {_some(list(there))}: choose others")
     for name, parameter in found.items():
         if parameter.is_meta or is_lazy(parameter):
             raise InputError(f"the parameter {name} has a shape but no numbers: build the model with a seed")
@@ -108,17 +131,38 @@ def length(parameters: Iterable[nn.Parameter]) -> float:
     return math.sqrt(sum(float(each.detach().double().square().sum()) for each in parameters))
 
 
+def matching(model: nn.Module, patterns: str | Sequence[str], what: str) -> list[str]:
+    """The names of the model's parameters and buffers that match, as in a shell; each pattern must match something.
+
+    `what` is the argument that InputError names.
+
+    >>> matching(nn.BatchNorm1d(2), ["weight", "running_*"], "fixed")
+    ['weight', 'running_mean', 'running_var']
+    """
+    _check_module(model)
+    return _matching([*dict(model.named_parameters()), *dict(model.named_buffers())], patterns, what)
+
+
+def _check_module(model: object) -> None:
+    if not isinstance(model, nn.Module):
+        raise InputError(f"the model must be an nn.Module, whose parameters can move, not a {type(model).__name__}")
+
+
 def _names(model: nn.Module, there: list[str], parameters: Choice) -> list[str]:
     if parameters is None:
         return list(usual(model))
     if callable(parameters):
         return [name for name in there if parameters(name)]
-    patterns = [parameters] if isinstance(parameters, str) else list(parameters)
+    return _matching(there, parameters, "parameters", " or a function of a name")
+
+
+def _matching(there: list[str], given: str | Sequence[str], what: str, otherwise: str = "") -> list[str]:
+    patterns = [given] if isinstance(given, str) else list(given)
     for pattern in patterns:
         if not isinstance(pattern, str):
-            raise InputError(f"parameters={parameters!r} must be patterns of names or a function of a name")
+            raise InputError(f"{what}={given!r} must be patterns of names{otherwise}")
         if not any(fnmatchcase(name, pattern) for name in there):
-            raise InputError(f"parameters={pattern!r} matches none of {_some(there)}")
+            raise InputError(f"{what}={pattern!r} matches none of {_some(there)}")
     return [name for name in there if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
 

@@ -37,7 +37,7 @@ from flipscope.cube.testers import (
     fourier_sparsity_test,
     low_degree_test,
 )
-from flipscope.flips.engine import GeneralEngine, Model, as_general, refuse_nan
+from flipscope.flips.engine import GeneralEngine, Model, as_general, number_type, refuse_nan
 from flipscope.models.known import difference
 from flipscope.models.transformer import Block, Transformer
 
@@ -45,6 +45,7 @@ Subject: TypeAlias = Model | GeneralEngine  # an engine says how its model is as
 Output: TypeAlias = Literal["sign", "logit"]
 
 MAX_EXACT_BITS = 20
+_ULPS = 100  # of its range, by which rounding may take an output out of it
 _ROUNDING = 1e-4  # by how much of itself a proven range is widened, and what a tester takes for rounding
 _BLOCK_PAIRS = 1 << 22  # pairs of strings compared at once
 _BLOCK_STRINGS = 1 << 16
@@ -190,20 +191,22 @@ def _numbers(parameter: Tensor) -> Floats:
 
 
 def _oracle_within(model: Subject, output: Output, value_range: Range | None) -> tuple[Oracle, Range | None]:
-    """The oracle of the model, and the range of its values if they are real."""
+    """The oracle of the model, and the range of its values if they are real; rounding may take them out of it."""
     ask = oracle(model, output)
     if output == "sign":
         if value_range is not None:
             raise InputError(f"value_range={value_range} is for output='logit': a sign is 0 or 1")
         return ask, None
     low, high = ends = logit_range(model) if value_range is None else value_range
+    kind = number_type(as_general(model).model) or torch.float64
+    slack = _ULPS * torch.finfo(kind).eps * max(abs(low), abs(high))
 
     def ask_within(strings: Bits) -> Floats:
         values: Floats = ask(strings)
-        wrong = values[~((values >= low) & (values <= high))]
+        wrong = values[~((values >= low - slack) & (values <= high + slack))]
         if len(wrong):
             raise InputError(f"the model returned {wrong[0]}, outside value_range={ends}: widen it")
-        return values
+        return np.clip(values, low, high)
 
     return ask_within, ends
 

@@ -17,8 +17,8 @@ _MAPPINGS = {
 }
 
 
-def construction_page(name: str, document: dict[str, Any]) -> RenderableType:
-    """The page of ``flipscope construct``."""
+def construction_page(name: str, document: dict[str, Any], passed: bool = True) -> RenderableType:
+    """The page of ``flipscope construct``; whether its check passed, if there was one."""
     relevant = ", ".join(f"x{place}" for place in document["positions"])
     limit = "at most" if document["error_holds"] else "ABOVE"
     rows = [
@@ -36,7 +36,7 @@ def construction_page(name: str, document: dict[str, Any]) -> RenderableType:
             ("after the MLP", f"{said}: {document['answer_error']:.2g} from f at the strings that tell most"),
         ]
     if "check" in document:
-        rows.append(("all strings", _checked(document["check"])))
+        rows.append(("all strings", _verdict(_checked(document["check"]), passed)))
     table = Table(box=None, padding=(0, 1), header_style="bold")
     for heading in ("norm", "actual", "promised", "printed in the paper", ""):
         table.add_column(heading, justify="left" if heading in ("norm", "") else "right", no_wrap=True)
@@ -48,8 +48,8 @@ def construction_page(name: str, document: dict[str, Any]) -> RenderableType:
     return panel(name, [facts(rows), Text(), table, Text(), told])
 
 
-def fourier_page(name: str, document: dict[str, Any]) -> RenderableType:
-    """The page of ``flipscope construct --fourier`` and ``--steps``."""
+def fourier_page(name: str, document: dict[str, Any], passed: bool = True) -> RenderableType:
+    """The page of ``flipscope construct --fourier`` and ``--steps``; whether its check passed, if there was one."""
     paper = document["paper"]
     rows = [
         ("class", f"sparsity {document['sparsity']}, degree {document['degree']}, {document['length']:,} bits"),
@@ -76,7 +76,7 @@ def fourier_page(name: str, document: dict[str, Any]) -> RenderableType:
             told = f"{check['output']:.3g} at the output, {check['parity']:.3g} at the parities, {asked}"
         else:
             told = f"{check['wrong_steps']} wrong steps, {asked}"
-        rows.append(("largest error found", told))
+        rows.append(("largest error found", _verdict(told, passed)))
     return panel(name, [facts(rows)])
 
 
@@ -89,6 +89,10 @@ def _lemma(document: dict[str, Any]) -> str:
     if said[0] == "B":
         said = f"Lemma {said}"
     return f"{said}, as printed" if document["as_printed"] else said
+
+
+def _verdict(told: str, passed: bool) -> str:
+    return told if passed else f"NOT exact: {told}"
 
 
 def _checked(check: dict[str, Any]) -> str:

@@ -181,8 +181,9 @@ def pac_bayes_page(name: str, document: dict[str, Any]) -> RenderableType:
     rows += [(said, f"{document[key]:.6g}") for key, said in shown.items() if document.get(key) is not None]
     needed = document["samples_needed"]
     rows.append(("not vacuous from", "never" if needed is None else f"{needed:,} samples"))
+    why = [Text(), Text(document["reason"], style="yellow")] if document.get("reason") else []
     assumed = [Text(f"- {each}") for each in document["assumptions"]]
-    return panel(name, [head, Text(), facts(rows), Text(), note("It is assumed that"), *assumed])
+    return panel(name, [head, Text(), facts(rows), *why, Text(), note("It is assumed that"), *assumed])
 
 
 def _bounds_table(rows: Sequence[Row]) -> Table:

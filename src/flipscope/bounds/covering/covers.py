@@ -8,6 +8,7 @@ A.12, Thm A.17 and 4.6 differ in their maps only (`heads`, `networks`).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,8 +74,12 @@ class Cover:
 
     def log_order(self, form: Form = "rows") -> float:
         """ln of the paper's order: ln N "<~" order ln(m (T + 1)) / eps^2, with constant 1 for what "<~" hides."""
-        chosen = [(each.log_norm(self._form(each, form)) + each.log_weight) * 2 / 3 for each in self.maps]
-        return 3 * float(np.logaddexp.reduce(chosen)) if chosen else -math.inf
+        if not self.maps:
+            return -math.inf
+        return min(
+            3 * float(np.logaddexp.reduce([(each.log_norm(own) + each.log_weight) * 2 / 3 for each, own in taken]))
+            for taken in _ways(self.maps, form)
+        )
 
     def order(self, eps: float, count: int, form: Form = "rows") -> float:
         """The paper's order at eps for ``count`` vectors in all: no bound, since constants are left out."""
@@ -94,12 +99,16 @@ class Cover:
             found = math.log(self.net.vectors * self.net.width) + np.log(np.logaddexp(0.0, ratio))
         if not maps:
             return np.asarray(found)
-        forms = [self._form(each, form) for each in maps]
-        alphas = np.array([each.log_alpha(own) for each, own in zip(maps, forms, strict=True)])
-        _, distances = log_split(alphas, np.array([each.log_weight for each in maps]), eps + share)
-        for each, own, distance in zip(maps, forms, distances, strict=True):
-            found = np.logaddexp(found, each.log_size(own, distance, log_samples, log_vectors))
-        return np.asarray(found)
+        betas = np.array([each.log_weight for each in maps])
+        sizes = []
+        for taken in _ways(maps, form):
+            _, distances = log_split(np.array([each.log_alpha(own) for each, own in taken]), betas, eps + share)
+            parts = [
+                each.log_size(own, distance, log_samples, log_vectors)
+                for (each, own), distance in zip(taken, distances, strict=True)
+            ]
+            sizes.append(np.logaddexp.reduce([found, *parts]))
+        return np.asarray(np.min(sizes, axis=0))
 
     def size(self, eps: float, samples: int, length: int, form: Form = "best") -> float:
         """ln N at distance eps; infinite where floats end."""
@@ -107,12 +116,20 @@ class Cover:
         found = self.log_size(math.log(check_positive("eps", eps)), log_samples, check_count("length", length), form)
         return expm(found.item())
 
-    def _form(self, each: Map, form: Form) -> Form:
-        if form not in FORMS:
-            raise InputError(f"form={form!r} is not one of {', '.join(FORMS)}")
-        if form != "best":
-            return form
-        return "rows" if each.log_alpha("rows") <= each.log_alpha("sums") else "sums"
+
+def _ways(maps: Sequence[Map], form: Form) -> list[list[tuple[Map, Form]]]:
+    """The forms that maps may be covered in, of which the least counts.
+
+    The better one for each map is better but for logarithms: it may be worse than one form for all.
+    """
+    if form not in FORMS:
+        raise InputError(f"form={form!r} is not one of {', '.join(FORMS)}")
+    if form != "best":
+        return [[(each, form) for each in maps]]
+    mixed: list[tuple[Map, Form]] = [
+        (each, "rows" if each.log_alpha("rows") <= each.log_alpha("sums") else "sums") for each in maps
+    ]
+    return [mixed, *_ways(maps, "rows"), *_ways(maps, "sums")]
 
 
 def log(value: float) -> float:

@@ -26,7 +26,7 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.bounds.geometry.constants import check_positive
 
-Form = Literal["rows", "sums", "best"]  # (4.5), (4.5'), or for each map the smaller one
+Form = Literal["rows", "sums", "best"]  # (4.5), (4.5'), or the least of these and a mixture of both
 FORMS: tuple[Form, ...] = ("rows", "sums", "best")
 ROW, SUM = 36.0, 144.0  # the constants of A.10 and (4.5')
 Logs = NDArray[np.float64]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _FORMS: dict[Form, str] = {
     "rows": "Thm A.17 by Lem 4.5, largest norm of a row",
     "sums": "Thm A.17 by Lem 4.5, sum of the norms of rows",
-    "best": "Thm A.17, the better one for each matrix",
+    "best": "Thm A.17, the least of both and of the better one for each matrix",
 }
 
 

@@ -10,6 +10,7 @@ __all__ = [
     "BlackBox",
     "Grids",
     "GroupBound",
+    "Outside",
     "PacBayes",
     "ParityFailure",
     "Perturbation",
@@ -22,6 +23,7 @@ __all__ = [
     "class_bound",
     "closed_bound",
     "closed_sigma",
+    "counted",
     "edelman_bound",
     "edelman_cover",
     "edelman_template",
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     )
     from flipscope.bounds.pac_bayes.black_box import BlackBox, black_box_bound
     from flipscope.bounds.pac_bayes.bounded import catoni_bound, mcallester_bound
+    from flipscope.bounds.pac_bayes.divergence import Outside, counted
     from flipscope.bounds.pac_bayes.forms import PacBayes, class_bound
     from flipscope.bounds.pac_bayes.gradients import gradient_blocks, gradient_bound, gradient_sum
     from flipscope.bounds.pac_bayes.grids import Grids
@@ -77,6 +80,7 @@ __getattr__, __dir__ = lazily(
         ),
         "bounds.pac_bayes.black_box": "BlackBox black_box_bound",
         "bounds.pac_bayes.bounded": "catoni_bound mcallester_bound",
+        "bounds.pac_bayes.divergence": "Outside counted",
         "bounds.pac_bayes.forms": "PacBayes class_bound",
         "bounds.pac_bayes.gradients": "gradient_blocks gradient_bound gradient_sum",
         "bounds.pac_bayes.grids": "Grids",

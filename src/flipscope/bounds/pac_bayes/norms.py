@@ -7,7 +7,20 @@ import math
 from flipscope.bounds.pac_bayes.checks import check_class
 
 
-def norm_blocks(sparsity: int, degree: int, length: int) -> dict[str, float]:
+class NormBlocks(dict[str, float]):
+    """Squared norms by parameter, and the degree and length of the class they are of.
+
+    >>> norm_blocks(10, 2, 20).degree, norm_blocks(10, 2, 20).length
+    (2, 20)
+    """
+
+    def __init__(self, norms: dict[str, float], degree: int, length: int) -> None:
+        super().__init__(norms)
+        self.degree = degree
+        self.length = length
+
+
+def norm_blocks(sparsity: int, degree: int, length: int) -> NormBlocks:
     """The squared norm of each parameter of `flipscope.models.FourierNetwork`, bounded.
 
     The coefficients are to be positive, of norm 1 and at least T^-4. ||b||^2 is at most 4(D+1) in all, although its
@@ -18,7 +31,7 @@ def norm_blocks(sparsity: int, degree: int, length: int) -> dict[str, float]:
     """
     check_class(sparsity, degree, length)
     log = math.log(length)
-    return {
+    norms = {
         "query_key": 4 * sparsity * degree * log**2,
         "value": 1.0,
         "up": 4.0 * (degree + 1),
@@ -27,6 +40,7 @@ def norm_blocks(sparsity: int, degree: int, length: int) -> dict[str, float]:
         "read_query_key": 4 * sparsity * log**2,
         "read_value": float(sparsity),
     }
+    return NormBlocks(norms, degree, length)
 
 
 def norm_bound(sparsity: int, degree: int, length: int) -> float:

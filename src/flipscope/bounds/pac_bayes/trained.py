@@ -2,8 +2,8 @@
 
 `trace_bound` puts L^ + sigma^2 Tr / 2 in the place of the perturbed training loss: quick, and no proof, since the
 Taylor series ends there. `posterior_bound` draws from the posterior and bounds the perturbed training loss by the
-draws; with a loss that is cut off at `largest`, and all choices made from grids, what it says is proven for independent
-samples.
+draws; with a loss that is cut off at `largest`, all choices made from grids, and everything that the samples could have
+changed in the divergence (`counted`), what it says is proven for independent samples.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from flipscope.basics.seeds import Seed, generators
 from flipscope.bounds.pac_bayes.alquier import Setting, fewest_samples
 from flipscope.bounds.pac_bayes.bounded import catoni_bound, mcallester_bound
 from flipscope.bounds.pac_bayes.checks import check_delta, check_finite_positive, check_not_negative
+from flipscope.bounds.pac_bayes.divergence import Fixed, Outside, counted
 from flipscope.bounds.pac_bayes.forms import SUBGAUSSIAN, PacBayes
 from flipscope.bounds.pac_bayes.grids import Grids
 from flipscope.bounds.pac_bayes.subgaussian import bounded_subgaussian
 from flipscope.models.moving import Moving
-from flipscope.models.parameters import Choice, chosen
 from flipscope.probes.asking import Inputs, asked
 
 INDEPENDENT = "the samples are independent draws from one distribution, and all the samples the network saw"
@@ -111,11 +111,13 @@ class PosteriorBound:
     catoni: float
     draws: int
     training_loss: float  # of the network itself, cut off
+    outside: Outside  # what is not in the divergence
 
     def as_json(self) -> dict[str, Any]:
         """What `flipscope bound pac-bayes MODEL --json` prints."""
         others = {"mcallester": self.mcallester, "catoni": self.catoni}
-        return self.alquier.as_json() | {**others, "draws": self.draws, "training_loss": self.training_loss}
+        told = {**others, "draws": self.draws, "training_loss": self.training_loss}
+        return self.alquier.as_json() | told | self.outside.as_json()
 
 
 def posterior_bound(
@@ -127,23 +129,25 @@ def posterior_bound(
     delta: float = 0.05,
     draws: int = 100,
     grids: Grids | None = None,
-    parameters: Choice = None,
+    fixed: Fixed = None,
     seed: Seed = 0,
     level: float | None = None,
 ) -> PosteriorBound:
     """A bound on the expected squared error, cut off at `largest`, of the network with noise of the best sigma.
 
     A third of delta is for the draws, whose mean is known only up to an interval, the rest for the bound. The inputs
-    are what the network was trained on; parameters that were not trained may be left out of `parameters`.
-    Vacuous is what is not below `level`, the largest loss by default.
+    are what the network was trained on. All its parameters have noise and are in the divergence, but for those that
+    patterns of names declare `fixed` before the samples were seen: the result names them, and is true only if they
+    were. Buffers of modules that are not flipscope's own, such as the running statistics of a batch norm, leave it
+    without a certificate unless they are declared fixed too. Vacuous is what is not below `level`, the largest loss by
+    default.
     """
     check_finite_positive("largest", largest)
     check_delta(delta)
     draws = check_count("draws", draws, 2)
     choices = Grids(sigmas=tuple(float(s) for s in np.geomspace(1e-5, 0.3, 25))) if grids is None else grids
     limit = largest if level is None else check_finite_positive("level", level)
-    moved = chosen(model, parameters)
-    norm = math.fsum(float(each.detach().double().square().sum()) for each in moved.values())
+    moved, norm, outside = counted(model, fixed)
     own, means = _perturbed_losses(model, inputs, targets, largest, choices.sigmas, draws, moved, seed)
     share = delta / 3 / len(choices.sigmas)
     # One side of an interval with twice the error is all that is used of it.
@@ -166,8 +170,13 @@ def posterior_bound(
         found.bound,
         not found.bound < limit,
         fewest_samples(lambda m: _best(replace(setting, samples=m), losses, choices).bound, limit),
-        True,
-        (INDEPENDENT, CENTRE, f"the loss is the squared error, cut off at {largest:g}, of the network with noise"),
+        not outside.uncounted,
+        (
+            INDEPENDENT,
+            CENTRE,
+            *outside.assumptions,
+            f"the loss is the squared error, cut off at {largest:g}, of the network with noise",
+        ),
     )
     kept = setting.delta / len(losses)
     kl = {sigma: norm / (2 * sigma**2) for sigma in losses}
@@ -175,7 +184,7 @@ def posterior_bound(
     catoni = min(
         catoni_bound(losses[s], kl[s], samples, beta, kept / len(_BETAS), largest) for s in losses for beta in _BETAS
     )
-    return PosteriorBound(alquier, mcallester, catoni, draws, own)
+    return PosteriorBound(alquier, mcallester, catoni, draws, own, outside)
 
 
 def _perturbed_losses(

@@ -82,7 +82,10 @@ class Construction:
 
     @property
     def error(self) -> float:
-        """The certified largest distance between the heads' output and their target, over all strings."""
+        """The certified largest distance between the heads' output and their target, over all strings.
+
+        It is that of the weights in real numbers, rounded outwards.
+        """
         return self.certificate.error
 
     @property
@@ -104,7 +107,7 @@ class Construction:
             abs(_ask(self.model, some) - self.answers[self._patterns(some)]).max()
             for some in np.array_split(asked, math.ceil(len(asked) / _CHUNK))
         ]
-        return float(max(wrong))
+        return float(np.max(wrong))  # NaN, where one of them is
 
     def telling_strings(self) -> Bits:
         """Strings farthest from the target, and each pattern of relevant bits with all others 0 and all others 1."""
@@ -119,14 +122,14 @@ class Construction:
         length = self.function.length
         if length > MOST_CHECKED:
             raise InputError(f"all strings of {length} bits are too many: {MOST_CHECKED} bits are the most")
-        error, answer = 0.0, 0.0
+        worst = np.zeros(2)  # of the heads and of the answer
         for start in range(0, 1 << length, _CHUNK):
             strings = index_bits(start, min(_CHUNK, (1 << length) - start), length)
             with torch.no_grad():
                 found = self.model.attend(torch.from_numpy(strings))[:, : self.heads.target.shape[1]].numpy()
-            error = max(error, float(abs(found - self.heads.target[self._patterns(strings)]).max()))
-            answer = max(answer, self.answer_error(strings) or 0.0)
-        return Enumeration(1 << length, error, answer if self.hidden else None)
+            error = abs(found - self.heads.target[self._patterns(strings)]).max()
+            worst = np.maximum(worst, [error, self.answer_error(strings) or 0.0])  # which keeps NaN
+        return Enumeration(1 << length, float(worst[0]), float(worst[1]) if self.hidden else None)
 
     def _patterns(self, strings: Bits) -> np.ndarray:
         own = strings[:, list(self.function.positions)].astype(np.int64)
@@ -151,6 +154,7 @@ class Construction:
             "gap": self.heads.gap,
             "coherence": self.heads.coherence,
             "certified_error": self.error,
+            "rounding": self.certificate.rounding,
             "error_limit": self.gamma / 4,
             "error_holds": self.error <= self.gamma / 4 + _ROUNDING,
             "hidden": list(self.hidden),
@@ -220,7 +224,7 @@ def construct(
     model = _model(found, mapping, sparse.length, net)
     certificate = certify(model, sparse.positions, found.target)
     delta = found.spacing / 4
-    if net is not None and not as_printed and certificate.error > delta:
+    if net is not None and not as_printed and not certificate.error <= delta:
         raise InputError(
             f"gamma={gamma:g} lets the heads be {certificate.error:.4g} from their target, and the MLP takes "
             f"{delta:.4g}: give {found.spacing:.4g} or less, or no MLP"

@@ -3,14 +3,19 @@
 Where bits are added to positions the attention weights do not depend on them, so that the output is a sum of one number
 per bit. In a bag of vectors it is a ratio of two such sums, which Dinkelbach's method maximises exactly. Both are read
 from the weights of the network, not from how it was built.
+
+What is certified is the network of these weights in real numbers. Logits are as large as 1/gap, and their rounding with
+them, so that everything is computed in numpy's longest floats and a bound on all rounding is added: a sum of n products
+is off by n eps times the sum of their absolute values at most, in whatever order it is added up.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Shaped
 
 from flipscope.basics.bits import Bits
 from flipscope.basics.errors import InputError
@@ -18,25 +23,53 @@ from flipscope.constructions.sparse_variables.functions import patterns
 from flipscope.models.attention_network import AttentionNetwork
 
 _ROUNDS = 100  # Dinkelbach's method takes a handful
+_EPS = np.finfo(np.longdouble).eps  # twice the largest relative error of an operation
 
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
     """The largest distance in any coordinate, and strings on which the heads come as far as they can, one per row."""
 
-    error: float
-    exact: bool  # whether it is attained; else an upper bound, where several ratios are summed
+    error: float  # rounded outwards
+    rounding: float  # the part of it that is a bound on rounding
+    exact: bool  # whether it is attained but for rounding; else an upper bound, where several ratios are summed
     strings: Bits
 
 
 @dataclass(frozen=True, eq=False)
 class _Read:
-    """A network as numbers: logits and contributions of each position by its bit, per head."""
+    """A network as numbers: logits and contributions of each position by its bit, per head, and how far off they are.
 
-    logits: Float64[np.ndarray, "head position 2"]
-    values: Float64[np.ndarray, "head position 2 number"]
-    marker_logits: Float64[np.ndarray, " head"]
-    marker_values: Float64[np.ndarray, "head number"]
+    The errors are bounds on the distance from what the network's weights give in real numbers.
+    """
+
+    logits: Shaped[np.ndarray, "head position 2"]
+    values: Shaped[np.ndarray, "head position 2 number"]
+    marker_logits: Shaped[np.ndarray, " head"]
+    marker_values: Shaped[np.ndarray, "head number"]
+    logit_errors: Shaped[np.ndarray, " head"]
+    value_errors: Shaped[np.ndarray, "head number"]
+
+    @property
+    def sizes(self) -> Shaped[np.ndarray, "head number"]:
+        """The largest contribution in absolute value."""
+        largest = np.maximum(abs(self.values).max(axis=(1, 2), initial=0), abs(self.marker_values))
+        return np.asarray(largest + self.value_errors)
+
+    def rounding(self, dependence: Shaped[np.ndarray, " head"]) -> Shaped[np.ndarray, " number"]:
+        """How far the heads' output can be, on any string, from the means of these values with softmax of these logits.
+
+        A head's output is a mean of values. If logits are off by e, its weights, which sum to 1, are off by factors
+        between exp(-2e) and exp(2e), and the mean by expm1(2e) times the largest value, or twice that value at most.
+        `dependence` is by how much logits differ from those used where bits matter to them.
+        """
+        count, top = self.logits.shape[1] + 1, abs(self.logits).max(axis=(1, 2), initial=0)
+        off = self.logit_errors + dependence + 2 * _EPS * np.maximum(top, abs(self.marker_logits))
+        with np.errstate(over="ignore"):
+            share = np.minimum(np.expm1(2 * off + (4 * count + 40) * _EPS), 2)
+        # The last term: what is added up after that, a term for each token.
+        each = (share + (4 * count + 40) * _EPS)[:, None] * self.sizes + self.value_errors
+        return np.asarray(each.sum(axis=0))
 
 
 def certify(
@@ -50,7 +83,7 @@ def certify(
     bits = patterns(len(positions)).astype(np.int64)
     if config.mapping == "bag":
         return _ratios(read, positions, bits, target)
-    if float(np.ptp(read.logits, axis=2).max(initial=0.0)) > 1e-9:
+    if float(np.ptp(read.logits, axis=2).max(initial=0)) > 1e-9:
         raise InputError("attention depends on the bits themselves: keys must be orthogonal to the vectors of 0 and 1")
     return _sums(read, positions, bits, target)
 
@@ -59,19 +92,55 @@ def _read(model: AttentionNetwork, numbers: int) -> _Read:
     symbols, own, marker = (
         getattr(model.inputs, name).detach().double().numpy() for name in ("symbols", "positions", "marker")
     )
-    # [position, bit, width]
-    rows = np.stack([np.zeros_like(own), own], axis=1) if model.inputs.is_bag else own[:, None] + symbols
-    logits, values, marker_logits, marker_values = [], [], [], []
+    added = not model.inputs.is_bag  # bits are added to positions, or multiply them
+
+    def products(matrix: np.ndarray, size: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Of all rows [position, bit, ...] and of [CLS] with the matrix, or of their absolute values."""
+        used = (matrix != 0).any(axis=1)  # most positions have few coordinates
+        rows, bits, last = (
+            np.abs(each[..., used]).astype(np.longdouble) if size else each[..., used].astype(np.longdouble)
+            for each in (own, symbols, marker)
+        )
+        at, short = rows @ matrix[used], bits @ matrix[used]
+        both = at[:, None] + short if added else np.stack([np.zeros_like(at), at], axis=1)
+        return both, last @ matrix[used]
+
+    found: list[tuple[np.ndarray, ...]] = []
     for head in model.heads(0):
         query, key, value, mix = (
-            getattr(head, name).detach().double().numpy() for name in ("query", "key", "value", "mix")
+            getattr(head, name).detach().double().numpy().astype(np.longdouble)
+            for name in ("query", "key", "value", "mix")
         )
-        direction, out = key @ (query.T @ marker), value @ mix[:, :numbers]
-        logits.append(rows @ direction)
-        values.append(rows @ out)
-        marker_logits.append(marker @ direction)
-        marker_values.append(marker @ out)
-    return _Read(np.array(logits), np.array(values), np.array(marker_logits), np.array(marker_values))
+        ends = marker.astype(np.longdouble)
+        logits, marker_logit = products((key @ (query.T @ ends))[:, None])
+        values, marker_values = products(value @ mix[:, :numbers])
+        sizes = (abs(key) @ (abs(query).T @ abs(ends)))[:, None], abs(value) @ abs(mix[:, :numbers])
+        terms = [np.count_nonzero(each.any(axis=1)) + len(mix) + 10 for each in sizes]
+        terms[0] += np.count_nonzero(marker)
+        # Terms that are 0 add no rounding.
+        errors = [
+            _EPS * count * np.maximum(rows.max(axis=(0, 1), initial=0), last)
+            for count, (rows, last) in zip(terms, (products(each, size=True) for each in sizes), strict=True)
+        ]
+        found.append((logits[..., 0], values, marker_logit[0], marker_values, errors[0][0], errors[1]))
+    return _Read(*(np.array(each) for each in zip(*found, strict=True)))
+
+
+def _certificate(
+    far: Shaped[np.ndarray, "pattern number"],
+    rounding: Shaped[np.ndarray, " number"],
+    sizes: Shaped[np.ndarray, "head number"],
+    target: Float64[np.ndarray, "pattern number"],
+    exact: bool,
+    strings: list[Bits],
+) -> Certificate:
+    """From how far the heads are, but for rounding, from the target in either direction."""
+    # Of the subtraction of the target: none where there is nothing to subtract from it.
+    last = np.minimum(20 * _EPS * (abs(far) + abs(target)).max(axis=0), sizes.sum(axis=0))
+    error = (far + rounding + last).max()
+    nearest = float(error)  # which may be below it
+    upwards = nearest if nearest >= error else math.nextafter(nearest, math.inf)
+    return Certificate(upwards, float((rounding + last).max()), exact, np.array(strings))
 
 
 def _sums(
@@ -95,18 +164,20 @@ def _sums(
             string = chosen[:, number].astype(np.uint8)
             string[list(positions)] = bits[place]
             strings.append(string)
-    return Certificate(float(max(high.max(), -low.min())), True, np.array(strings))
+    rounding = read.rounding(np.ptp(read.logits, axis=2).max(axis=1, initial=0))
+    return _certificate(np.maximum(high, -low), rounding, read.sizes, target, True, strings)
 
 
 def _ratios(
     read: _Read, positions: tuple[int, ...], bits: np.ndarray, target: Float64[np.ndarray, "pattern number"]
 ) -> Certificate:
     """Of each head the largest and smallest ratio; heads that share a coordinate are bounded by the sum of theirs."""
-    total = {1: -target, -1: target}
+    total = {1: -target.astype(np.longdouble), -1: target.astype(np.longdouble)}
+    rounding = read.rounding(np.zeros(len(read.logits)))
     used = np.zeros(target.shape[1], np.int64)
     strings: list[Bits] = []
-    for logits, values, marker_logit, marker_values in zip(
-        read.logits, read.values, read.marker_logits, read.marker_values, strict=True
+    for logits, values, marker_logit, marker_values, sizes in zip(
+        read.logits, read.values, read.marker_logits, read.marker_values, read.sizes, strict=True
     ):
         used += (abs(values).max(axis=(0, 1)) > 0) | (abs(marker_values) > 0)
         for sign in (1, -1):
@@ -114,28 +185,42 @@ def _ratios(
             total[sign] = total[sign] + best
             farthest = (best - sign * target).argmax(axis=0)  # pattern of each coordinate
             strings += [chosen[pattern, number] for number, pattern in enumerate(farthest)]
-    error = float(max(total[1].max(), total[-1].max()))
-    return Certificate(error, bool((used <= 1).all()), np.array(strings))
+        rounding = rounding + _missed(logits, marker_logit) * sizes
+    far, exact = np.maximum(total[1], total[-1]), bool((used <= 1).all())
+    return _certificate(far, rounding, read.sizes, target, exact, strings)
+
+
+def _missed(logits: Shaped[np.ndarray, "position 2"], marker_logit: np.longdouble) -> float:
+    """How much larger, in units of the largest value, a ratio can be than the one at which Dinkelbach's method ends.
+
+    There no string has a numerator above the ratio times its denominator, but for the rounding of as many terms as
+    there are tokens. That is to be divided by the denominator, which is the least for the smaller weight of each bit.
+    """
+    top = np.maximum(logits.max(initial=-np.inf), marker_logit)
+    weights, marker = np.exp(logits - top), np.exp(marker_logit - top)
+    whole, least = marker + weights.sum(), marker + weights.min(axis=1).sum()
+    with np.errstate(divide="ignore"):
+        return min(float(16 * (len(logits) + 10) * _EPS * whole / least), 2.0)
 
 
 def _largest_ratio(
-    logits: Float64[np.ndarray, "position 2"],
-    values: Float64[np.ndarray, "position 2 number"],
-    marker_logit: float,
-    marker_values: Float64[np.ndarray, " number"],
+    logits: Shaped[np.ndarray, "position 2"],
+    values: Shaped[np.ndarray, "position 2 number"],
+    marker_logit: np.longdouble,
+    marker_values: Shaped[np.ndarray, " number"],
     positions: tuple[int, ...],
     bits: np.ndarray,
-) -> tuple[Float64[np.ndarray, "pattern number"], np.ndarray]:
+) -> tuple[Shaped[np.ndarray, "pattern number"], np.ndarray]:
     """The largest weighted mean for each pattern of the relevant bits and each coordinate, and the strings."""
-    top = max(float(logits.max(initial=marker_logit)), float(marker_logit))
-    weights, marker = np.exp(logits - top), float(np.exp(marker_logit - top))
+    top = np.maximum(logits.max(initial=-np.inf), marker_logit)
+    weights, marker = np.exp(logits - top), np.exp(marker_logit - top)
     products = weights[:, :, None] * values  # [position, bit, number]
     string = np.zeros((len(bits), products.shape[2], len(logits)), np.uint8)  # [pattern, number, position]
     string[:, :, list(positions)] = bits[:, None]
     free = np.ones(len(logits), bool)
     free[list(positions)] = False
     gain, cost = products[:, 1] - products[:, 0], weights[:, 1] - weights[:, 0]  # of a one, over a zero
-    ratio = np.full(string.shape[:2], -np.inf)
+    ratio = np.full(string.shape[:2], -np.inf, np.longdouble)
     for _ in range(_ROUNDS):
         numerator = marker * marker_values + products[:, 0].sum(axis=0) + np.einsum("pnt,tn->pn", string, gain)
         better = numerator / (marker + weights[:, 0].sum() + string @ cost)

@@ -53,7 +53,7 @@ def _below_bound(shape: tuple[int, int], rows: lab.Rows, confidence: float) -> l
     values, parts = np.array(rows.pooled("largest")), []
     for bound in BOUNDS:
         level = _level(shape, bound)
-        beyond = int(np.count_nonzero(values > level))
+        beyond = int(np.count_nonzero(~(values <= level)))  # NaN is beyond it
         name = f"share of models beyond {level:.3g} over the bound {bound:g} there, {NAME.format(*shape)}"
         found = lab.share(beyond, len(values), confidence).scaled(1 / bound)
         parts.append(lab.at_most(found, 1.0, name, f"{beyond} of {len(values)} models", "models"))

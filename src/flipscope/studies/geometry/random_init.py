@@ -96,7 +96,7 @@ class RandomInit(lab.Study):
             _judge(
                 _by_init,
                 lab.share_where(lambda row: row["average_sensitivity"] < CLUSTER, lab.at_least, VAST, BELOW),
-                lab.share_where(lambda row: row["relative"] >= 2 * TAIL, lab.at_most, THIN, BEYOND),
+                lab.share_where(lambda row: not row["relative"] < 2 * TAIL, lab.at_most, THIN, BEYOND),
             ),
         ),
         lab.Claim(

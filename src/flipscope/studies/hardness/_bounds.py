@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import flipscope.lab as lab
 
 KINDS = ("random", "constructed", "adversarial", "trained")
@@ -26,7 +28,7 @@ def holds(form: str) -> lab.Judge:
         if not rows:
             return lab.Judgement.without("no model has this bound")
         tightest = min(rows, key=lambda row: row[form])
-        broken = sum(row[form] < -ROUNDING for row in rows)
+        broken = sum(not row[form] >= -ROUNDING for row in rows)  # NaN breaks it as well
         note = f"nearest: 10^{tightest[form]:.2g} above what is measured, a {tightest['kind']} model"
         found = lab.never(broken, len(rows), "share of models above the bound", note)
         return lab.unless_few(found, len(rows), FEWEST, "models")
@@ -47,19 +49,22 @@ def judge_gap(table: lab.Rows) -> lab.Judgement:
     rows = table.having("gap")
     if not rows:
         return lab.Judgement.without("no trained model was perturbed")
-    broken = sum(row["sharpness"] < row["gap"] * (1 - ROUNDING) - 1e-9 for row in rows)
+    broken = sum(not row["sharpness"] >= row["gap"] * (1 - ROUNDING) - 1e-9 for row in rows)  # NaN too
     found = lab.never(broken, len(rows), "share of models flatter than the Fourier gap allows")
     return lab.unless_few(found, len(rows), FEWEST, "models")
 
 
 def judge_tight(table: lab.Rows) -> lab.Judgement:
     """Of PARITY at the longest strings, how much of the sharpness the gap explains."""
-    rows = table.having("gap").where(lambda row: row["sharpness"] > 0, function="parity")
-    learned = rows.where(lambda row: row["as"] > row["length"] / 2)
+    rows = table.having("gap").where(lambda row: not row["sharpness"] <= 0, function="parity")
+    learned = rows.where(lambda row: not row["as"] <= row["length"] / 2)
     if not learned:
         return lab.Judgement.without("no model of PARITY was perturbed", "the scale laptop")
     longest = max(learned.column("length"))
-    shares = [{"share": row["gap"] / row["sharpness"]} for row in learned.where(length=longest)]
+    shares = [
+        {"share": math.nan if math.isnan(row["as"]) else row["gap"] / row["sharpness"]}
+        for row in learned.where(length=longest)
+    ]
     judge = lab.mean_of("share", lab.at_least, TIGHT, "gap over sharpness of parity", within=None)
     return lab.for_each([(f"n = {longest}", lab.Rows(shares))], judge)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -67,8 +68,10 @@ def told(curves: lab.Outcome) -> lab.Row:
     if not len(below):
         return {"converged": None}
     at = int(steps[below[0]])
-    place = int(np.argmax(np.diff(sharpness)))
-    row: lab.Row = {"converged": at, "lag": float(steps[place] + steps[place + 1]) / 2 - at}
+    rises = np.diff(sharpness)
+    place = int(np.argmax(rises))  # of NaN, if there is any: then it is not known where
+    lag = float(steps[place] + steps[place + 1]) / 2 - at
+    row: lab.Row = {"converged": at, "lag": math.nan if np.isnan(rises[place]) else lag}
     levels = np.convolve(sharpness, np.full(SMOOTH, 1 / SMOOTH), "valid")
     row |= {"peak": float(levels.max()), "final": float(levels[-1])}
     early, late = at - WINDOW >= steps[0], at + WINDOW <= steps[-1]

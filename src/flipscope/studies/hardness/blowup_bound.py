@@ -47,19 +47,24 @@ def slacks(model: Transformer, bits: Bits) -> dict[str, float | None]:
         "layers": [layerwise_bound(own, each) for each in bare],
         "focus": [layerwise_bound(own, each) for each in found],
     }
-    some = np.flatnonzero(seen > 0)
+    some = np.flatnonzero(~(seen <= 0))
     out: dict[str, float | None] = {"sensitivity": float(seen.max()), "mean_sensitivity": float(seen.mean())}
     for name, bounds in forms.items():
         logs = [((bounds[i].log - math.log(seen[i])) / math.log(10), math.log10(seen[i])) for i in some]
-        out[name], out[f"{name}_at"] = min(logs, default=(None, None))
+        # NaN comes first: it is not to be hidden by the other strings.
+        out[name], out[f"{name}_at"] = min(logs, key=_nan_first, default=(None, None))
         out[f"{name}_says"] = sum(not bound.vacuous for bound in bounds) / len(bounds)
     if len(some):
         average = average_bound(own, [each.log_blowup for each in found]).log - math.log(seen.mean())
         every = flip_bound(own).sensitivity.log - math.log(seen.max())
-        out |= {"average": average / math.log(10), "every": every / math.log(10) if math.isfinite(every) else None}
+        out |= {"average": average / math.log(10), "every": None if every == math.inf else every / math.log(10)}
     if own.norms and all(step.norm == "after" for step in own.steps):
         out["random_says"] = float(not expected_sensitivity(own, STD).vacuous)
     return out
+
+
+def _nan_first(pair: tuple[float, float]) -> float:
+    return -math.inf if math.isnan(pair[0]) else pair[0]
 
 
 def gap(model: Transformer, length: int, seed: int) -> dict[str, float]:

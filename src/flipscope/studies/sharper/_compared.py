@@ -99,19 +99,17 @@ def bounds(trial: Formulas) -> dict[str, Any]:
     certified = class_bound(*about, trial.samples, subgaussian=CERTIFIED)
     loss, divergence = min(1.0, certified.sharpness_term), certified.norm_bound / (2 * certified.sigma**2)
     blocks = norm_blocks(*about), gradient_blocks(*about[:2])
-    limit = flip_threshold(DEGREE, trial.length)
     found = {
         "gradient_bound": gradient_bound(*about[:2]),
         "norm_bound": norm_bound(*about),
         "sigma": truncated.sigma,
-        "threshold": limit,
+        "threshold": flip_threshold(DEGREE, trial.length),
         "truncated": truncated.bound,
         "tight": class_bound(*about, trial.samples, tight=True).bound,
         "mended": _analytic(about, trial.samples, mend=True),
         "released": _analytic(about, trial.samples, mend=False),
         "certified": certified.bound,
         "groups": group_bound(*blocks, trial.samples).bound,
-        "careful_groups": group_bound(*blocks, trial.samples, largest_sigma=limit).bound,
         "mcallester": mcallester_bound(loss, divergence, trial.samples),
         "catoni": _catoni(loss, divergence, trial.samples),
         "template": edelman_template(*about, trial.samples),

@@ -9,7 +9,7 @@ SHOWN = {  # column, label, dashed
     "truncated": ("PAC-Bayes, truncated", False),
     "semi": ("PAC-Bayes, semi-analytic", False),
     "mended": ("PAC-Bayes, analytic", False),
-    "careful_groups": ("PAC-Bayes, a σ per parameter", False),
+    "groups": ("PAC-Bayes, a σ per parameter", False),
     "template": ("covering template, constant 1", True),
     "scaled": ("covering template, printed value", True),
 }

@@ -144,7 +144,8 @@ def orders(column: str) -> lab.Judge:
 
 def _dominated(row: lab.Row) -> bool | None:
     """Whether neither norm nor trace is above the construction's; None where the trace's interval holds both."""
-    if row["norm"] > row["made_norm"] or row["trace_low"] > row["made_trace"]:
+    # Written so that NaN is not dominated.
+    if not (row["norm"] <= row["made_norm"] and row["trace_low"] <= row["made_trace"]):
         return False
     return True if row["trace_high"] <= row["made_trace"] else None
 
@@ -169,8 +170,8 @@ def with_penalty(column: str, quantity: str, *, log: bool) -> lab.Judge:
             for arm in ("classes", "penalty")
         )
         both = [(plain[key], penalised[key]) for key in sorted(plain.keys() & penalised.keys())]
-        pairs = [(math.log10(a), math.log10(b)) for a, b in both if min(a, b) > 0] if log else both
-        dropped = sum(value <= 0 for pair in both for value in pair) if log else 0
+        pairs = [(math.log10(a), math.log10(b)) for a, b in both if a > 0 and b > 0] if log else both
+        dropped = sum(not value > 0 for pair in both for value in pair) if log else 0
         if len(pairs) < FEWEST:
             reason = f"{quantity}: {len(pairs)} pairs to compare"
             judged = lab.Judgement.without(reason, f"at least {FEWEST} pairs")

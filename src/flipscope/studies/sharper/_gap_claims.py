@@ -131,12 +131,12 @@ def judge_bound(table: lab.Rows) -> lab.Judgement:
     A bound above the loss of the best constant forbids nothing that a learner would do: such classes do not count.
     """
     rows = table.where(learned=True).where(lambda row: row["arm"] in ("classes", "long")).having("semi")
-    bounded = rows.where(lambda row: row["semi"] < CONSTANT)
+    bounded = rows.where(lambda row: not row["semi"] >= CONSTANT)
     if len(bounded) < FUNCTIONS:
         least = f"; the least bound is {min(rows.column('semi')):.2g}" if rows else ""
         reason = f"{len(bounded)} learned functions of classes with a bound below {CONSTANT:g}{least}"
         return lab.Judgement.without(reason, "more strings")
-    found = lab.share_of(bounded, lambda row: row["gap"] > row["semi"])
+    found = lab.share_of(bounded, lambda row: not row["gap"] <= row["semi"])  # NaN is not below anything
     judged = lab.at_most(found, DELTA, "share of functions with a gap above the bound", unit="functions")
     return lab.with_fewest(judged, found, DELTA, "functions")
 

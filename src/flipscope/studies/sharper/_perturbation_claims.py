@@ -32,12 +32,17 @@ def _never(rows: lab.Rows, column: str, of: str, part: float, quantity: str) -> 
             {"low": row[column] - 2 * row["error"], "high": row[column] + 2 * row["error"], "limit": part * row[of]}
             for row in own
         ]
-        cases.append(max(each, key=lambda case: math.inf if math.isnan(case["low"]) else case["low"] / case["limit"]))
+        cases.append(max(each, key=_worst))
         doubtful += any(case["high"] > case["limit"] for case in each)
     judged = lab.never_exceeds("low", "limit", quantity, fewest=FEWEST)(cases)
     if judged.verdict != "reproduced" or not doubtful:
         return judged
     return judged.left_open(f"{doubtful} of {len(cases)} functions are within two standard errors", "more signs")
+
+
+def _worst(case: dict[str, float]) -> float:
+    quotient = case["low"] / case["limit"]
+    return math.inf if math.isnan(quotient) else quotient
 
 
 def judge_theorem(table: lab.Rows) -> lab.Judgement:

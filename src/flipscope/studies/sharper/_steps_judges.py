@@ -80,8 +80,10 @@ def judge_factor(factor: float) -> lab.Judge:
         cases = [(row["core_pass"] / row["core_chain"] / (factor * row["bits"]), row["bits"]) for row in rows]
         if len(cases) < 3:
             return lab.Judgement.without(f"bounds at {len(cases)} lengths", "at least 3 lengths")
-        least, at = min(cases)
         said = f"exponent of one pass over that of the chain, over {factor:g} T, least"
+        if odd := [at for quotient, at in cases if math.isnan(quotient)]:
+            return lab.Judgement.without(f"{said}: not a number at T = {odd[0]}")
+        least, at = min(cases)
         return lab.at_least(exactly(least), 1 - ROUNDING, said, f"at T = {at}, of {len(cases)} lengths")
 
     return judge
@@ -96,6 +98,8 @@ def judge_growth(column: str, says: str, limit: float, quantity: str, log: bool)
             return lab.Judgement.without(f"bounds at {len(rows)} lengths", "at least 3 lengths")
         heights = [row[column] if log else math.log(row[column]) for row in rows]
         found = growth(([math.log(row["bits"]) for row in rows]), heights)
+        if any(map(math.isnan, found)):
+            return lab.Judgement.without(f"{quantity}: not a number at one of {len(rows)} lengths")
         most = says == "at most"
         worst = max(found) if most else min(found)
         place = found.index(worst)

@@ -77,7 +77,7 @@ class BoundComparison(lab.Study):
         lab.Claim("a σ per parameter says something at 8,192 samples", "§ 4.2",
                   "left open: noise of another size for each parameter is named as the way to tighter bounds",
                   "bound with a σ per parameter, none beyond where neurons may flip, T = 20, m = 8,192: at most 1",
-                  judge_below_one("careful_groups", TRAINED, "bound with a σ per parameter"), exploratory=True),
+                  judge_below_one("groups", TRAINED, "bound with a σ per parameter"), exploratory=True),
     )  # fmt: skip
 
     def trials(self, scale: str) -> list[lab.Trial]:

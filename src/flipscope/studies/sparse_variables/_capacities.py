@@ -180,10 +180,10 @@ def perturbed(trial: Perturbed) -> dict[str, float]:
         for printed, found in over.items():
             found.append(changed / float(np.exp(log_amplifications(factors, as_printed=printed)) @ own))
     return {
-        "broken": sum(ratio > 1 + 1e-9 for ratio in over[False]),
-        "broken_printed": sum(ratio > 1 + 1e-9 for ratio in over[True]),
-        "worst": max(over[False]),
-        "worst_printed": max(over[True]),
+        "broken": sum(not ratio <= 1 + 1e-9 for ratio in over[False]),  # NaN breaks it as well
+        "broken_printed": sum(not ratio <= 1 + 1e-9 for ratio in over[True]),
+        "worst": float(np.max(over[False])),
+        "worst_printed": float(np.max(over[True])),
     }
 
 

@@ -71,7 +71,8 @@ def measured(trial: Built) -> lab.Outcome:
     }
     if trial.length <= ALL_BITS:
         found = built.enumerate()
-        out |= {"difference": abs(found.error - built.error), "answer_error": max(found.answer_error or 0, answer or 0)}
+        worst = float(np.max([found.answer_error or 0, answer or 0]))  # NaN, where one of them is
+        out |= {"difference": abs(found.error - built.error), "answer_error": worst}
     return out
 
 

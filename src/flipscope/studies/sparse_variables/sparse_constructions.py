@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import get_args
 
+import numpy as np
+
 import flipscope.lab as lab
 from flipscope.models.attention_network_config import InputMapping
 from flipscope.studies.sparse_variables._constructions import LARGEST, NORMS, Basis, Built, measured
@@ -103,7 +105,7 @@ class SparseConstructions(lab.Study):
 
     def row(self, trial: Built, outcome: lab.Outcome) -> lab.Row:
         ratios = [outcome[f"ratio {name}"] for name in NORMS if f"ratio {name}" in outcome]
-        own = {"worst_ratio": max(ratios, default=None), "one": 1.0, "rounding": ROUNDING}
+        own = {"worst_ratio": float(np.max(ratios)) if ratios else None, "one": 1.0, "rounding": ROUNDING}
         return {**super().row(trial, outcome), **own, "quotient": outcome.get("error", 0) / outcome.get("limit", 1)}
 
     def provenance(self, table: lab.Rows) -> list[str]:
