@@ -185,7 +185,8 @@ def test_a_column_never_exceeds_its_bound() -> None:
     assert (found.verdict, found.note) == ("reproduced", "0 of 2 cases; largest quotient 1")
     assert judge(Rows([*rows, {"beta": 2.01, "bound": 2.0}])).verdict == "contradicted"
     for odd in ({"beta": float("nan"), "bound": 2.0}, {"beta": 1.0, "bound": float("nan")}):
-        assert judge(Rows([*rows, odd])).verdict == judge(Rows([odd])).verdict == "contradicted"
+        assert judge(Rows([*rows, odd])).verdict == judge(Rows([odd])).verdict == "undecided"
+        assert judge(Rows([*rows, odd, {"beta": 2.01, "bound": 2.0}])).verdict == "contradicted"
     assert judge(rows.where(bound=None)).verdict == "undecided"
 
 
@@ -203,7 +204,8 @@ def test_a_bound_above_what_is_possible_is_not_judged() -> None:
     assert (judge(vacuous).verdict, judge(vacuous).measured) == ("undecided", None)
     for column in ("y", "bound", "most"):  # what is not a number does not say nothing: it is no evidence
         odd = Rows([*telling, {**telling[0], column: math.nan}])
-        assert (judge(odd).verdict, judge(odd).note[:6]) == ("contradicted", "1 of 4")
+        assert (judge(odd).verdict, judge(odd).note[:6]) == ("undecided", "0 of 3")
+        assert judge(odd).note.endswith("1 more gave no number")
 
 
 # ---------------------------------------------------------------- what is left open

@@ -396,8 +396,9 @@ def never_exceeds(
 ) -> Judge:
     """A judge: a column is never above the column of its bound; rows without a bound do not count.
 
-    Nor do rows, if the column of the largest value `possible` is given, whose bound is as large. NaN in any column
-    breaks it. Fewer cases than `fewest` reproduce nothing, though one of them can contradict.
+    Nor do rows, if the column of the largest value `possible` is given, whose bound is as large. NaN in any column is
+    evidence for nothing: it leaves the claim undecided, unless another case contradicts it. Fewer cases than `fewest`
+    reproduce nothing, though one of them can contradict.
 
     >>> judge = never_exceeds("y", "bound")
     >>> judge(Rows([{"y": 1.0, "bound": 2.0}, {"y": 3.0, "bound": 4.0}])).note
@@ -406,19 +407,19 @@ def never_exceeds(
 
     def judge(table: Rows) -> Judgement:
         bounded, said = table.having(bound), ""
-        # Written so that NaN is neither a bound that says nothing nor one that is kept.
-        telling = bounded if possible is None else bounded.where(lambda row: not row[bound] >= row[possible])
-        cases = [
-            (row[column], row[bound] if possible is None or row[bound] < row[possible] else math.nan) for row in telling
-        ]
+        names = (column, bound) if possible is None else (column, bound, possible)
+        known = bounded.where(lambda row: not any(math.isnan(row[name]) for name in names))
+        telling = known if possible is None else known.where(lambda row: row[bound] < row[possible])
+        cases, unknown = [(row[column], row[bound]) for row in telling], len(bounded) - len(known)
         if possible is not None:
-            said = f"in {len(bounded) - len(cases)} of {len(bounded)} cases the bound says nothing"
-            if not cases:
+            said = f"in {len(known) - len(cases)} of {len(bounded)} cases the bound says nothing"
+            if not cases and not unknown:
                 return Judgement.without(said, "cases in which the bound is below what is possible")
         tightest = max((value / limit for value, limit in cases), default=0.0)
         broken = sum(not value <= limit * (1 + ROUNDING) for value, limit in cases)
         note = f"largest quotient {tightest:.3g}" + (f"; {said}" if said else "")
-        return unless_few(never(broken, len(cases), what, note), len(cases), fewest, "cases that can fail")
+        judged = never(broken, len(cases), what, note, unknown=unknown)
+        return unless_few(judged, len(cases), fewest, "cases that can fail")
 
     return judge
 

@@ -156,19 +156,34 @@ def consistent_with(
     return Judgement(verdict, quantity, found.value, found.low, found.high, note, limit, remedy)
 
 
-def never(violations: int, cases: int, quantity: str, note: str = "", confidence: float | None = None) -> Judgement:
+def never(
+    violations: int,
+    cases: int,
+    quantity: str,
+    note: str = "",
+    confidence: float | None = None,
+    unknown: int = 0,
+) -> Judgement:
     """Whether something never happens: a single case contradicts; the interval is that of its share.
+
+    `unknown` are further cases that gave no number (NaN): they are evidence for nothing, and where no case
+    contradicts they leave it undecided.
 
     >>> judged = never(1, 100, "share of models above the bound")
     >>> judged.verdict, judged.measured, judged.note
     ('contradicted', 0.01, '1 of 100 cases')
+    >>> never(0, 100, "share of models above the bound", unknown=2).verdict
+    'undecided'
     """
     if cases == 0:
-        return Judgement.without(f"{quantity}: no case was tried")
+        return Judgement.without(f"{quantity}: no case was tried" + (f", {unknown} gave no number" if unknown else ""))
     share = proportions([violations], cases, looks.confidence() if confidence is None else confidence)[0]
     verdict: Verdict = "contradicted" if violations else "reproduced"
     said = f"{violations} of {cases} cases" + (f"; {note}" if note else "")
-    return Judgement(verdict, quantity, share.value, share.low, share.high, said, "never")
+    judged = Judgement(verdict, quantity, share.value, share.low, share.high, said, "never")
+    if unknown and not violations:
+        return judged.left_open(f"{said}; {unknown} more gave no number", "numbers for these cases")
+    return judged
 
 
 def all_of(parts: Sequence[Judgement]) -> Judgement:
