@@ -101,6 +101,7 @@ def test_json_has_no_infinity() -> None:
         "note": "n",
         "remedy": "",
         "parts": [],
+        "look": None,
     }
 
 
