@@ -175,10 +175,10 @@ def _norms(
 ) -> Rows:
     """Eight seeds of each variant and length: accuracy, norm at 10 bits and its growth, log10 blowup over the start."""
     found = Rows()
-    for variant in VARIANTS:
+    for number, variant in enumerate(VARIANTS):
         for n in (4, 6, 8, 10):
             for seed in range(8):
-                wiggle = 0.02 * float(np.sin(3 * seed + len(variant)))
+                wiggle = 0.02 * float(np.sin(3 * seed + number))
                 slope = (growth or {}).get(variant, 0.0) + wiggle
                 outcome = {"accuracy": learned[variant], "error": 0.0, "kept": True, "norm": 25.0}
                 outcome |= {"matrices": weights[variant] + slope * (n - 10) + wiggle}
@@ -469,6 +469,13 @@ BLOWUP_BOUND = [
         "perturbed models of PARITY lose their sensitivity",
         "perturbations take nothing away, longer PARITY is learned less well",
         partial(_perturbed, 0.0, lambda n: n * (1.2 - n / 20)),
+        "undecided",
+    ),
+    Trap(
+        "blowup-bound",
+        "perturbed models of PARITY lose their sensitivity",
+        "perturbations change nothing at all",
+        lambda: Rows({**row, "as_perturbed": row["as"]} for row in _perturbed(0.0)),
         "undecided",
     ),
     Trap(

@@ -71,9 +71,10 @@ def judge_perturbed(table: lab.Rows) -> lab.Judgement:
     if found is None:
         said = f"{len(rows)} models that learned PARITY were perturbed, at {len(lengths)} lengths: too few for a line"
         return lab.Judgement.without(said, f"the scale laptop, with {FEWEST_LENGTHS} lengths that are learned")
+    if max(left) - min(left) <= ROUNDING:
+        return lab.Judgement.without(f"perturbations leave {left[0]:.3g} of as_n in all {len(left)} models, at every n")
     note = f"n from {lengths[0]} to {lengths[-1]}, mean {sum(left) / len(left):.2g}"
-    judged = lab.at_most(found, 0.0, "share of as_n that a perturbation leaves, per bit", note, "models")
-    return judged.left_open("all models are equal: no spread to judge by") if found.low == found.high else judged
+    return lab.at_most(found, 0.0, "share of as_n that a perturbation leaves, per bit", note, "models")
 
 
 def judge_tight(table: lab.Rows) -> lab.Judgement:

@@ -29,6 +29,7 @@ OTHERS: tuple[Name, ...] = FUNCTIONS[1:]
 STD = 0.02  # of the noise on every parameter but positions
 SIGNS = 4  # labels are 0 and 1; with -1 and 1, as in the theorems, squared errors are four times as large
 DRAWS = 100  # of the noise, wherever a claim is judged
+ROUNDING = 1e-9  # an interval that is narrower, of numbers of size 1, has no width
 STRINGS = 1_024  # of a measurement, or the whole cube where that is no larger
 
 LAYERS_APART = (
@@ -173,8 +174,11 @@ def above(found: Estimate, limit: float, quantity: str, note: str = "", unit: st
     >>> above(Estimate(0.0, 0.0, 0.0, 0.95, 8), 0.0, "rise").verdict
     'undecided'
     """
-    judged = lab.at_least(found, limit, quantity, note, unit)
-    return judged.left_open(f"all {unit} are equal: no spread to judge by") if found.low == found.high else judged
+    if found.high - found.low <= ROUNDING * max(1.0, abs(found.value)):
+        return lab.Judgement.without(
+            f"{quantity}: {found.value:.3g} of all {found.samples} {unit}, without spread", f"more {unit}"
+        )
+    return lab.at_least(found, limit, quantity, note, unit)
 
 
 def slope_judge(

@@ -56,9 +56,9 @@ def recipe_of(trial: Scratchpad) -> Recipe:
 
 def blowups(model: Seq2Seq, inputs: Tensor) -> dict[str, float]:
     """The mean blowup of either side: by the paper's proxy, and with every position and norm."""
-    mine = {side: hardness_proxy(model, inputs, part=side) for side in SIDES}
-    theirs = {f"{side}_paper": scratchpad_proxy(model, inputs, side) for side in SIDES}
-    return {name: float(values.mean()) for name, values in {**theirs, **mine}.items()}
+    theirs = {f"{side}_paper": float(scratchpad_proxy(model, inputs, side).mean()) for side in SIDES}
+    ours: dict[str, float] = {side: float(hardness_proxy(model, inputs, part=side).mean()) for side in SIDES}
+    return theirs | ours
 
 
 class WithScratchpad(lab.Study):
