@@ -11,7 +11,17 @@ import torch
 from torch import nn
 
 from flipscope.basics.errors import InputError
-from flipscope.models import SCHEMES, Transformer, encoder, initialise, random_shape, recognizer, vit_small
+from flipscope.models import (
+    SCHEMES,
+    Transformer,
+    encoder,
+    fourier,
+    hardness,
+    initialise,
+    random_shape,
+    recognizer,
+    vit_small,
+)
 from flipscope.models.config import TransformerConfig
 from flipscope.models.init import Scheme
 
@@ -58,6 +68,23 @@ def test_constructor_draws_by_scheme() -> None:
     model = Transformer(encoder(8, 1, 2), scheme="gaussian", seed=4)
     other = initialise(Transformer(encoder(8, 1, 2)), "gaussian", 4)
     assert all(map(torch.equal, model.parameters(), other.parameters()))
+
+
+def test_layers_start_as_copies_where_that_is_asked() -> None:
+    theirs = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8, batch_first=True), 2).layers
+    assert torch.equal(theirs[0].linear1.weight, theirs[1].linear1.weight), "as PyTorch's own encoder starts"
+    apart, equal = (
+        initialise(Transformer(hardness(4, 8)), "pytorch", 3, equal_layers=each).state_dict() for each in (False, True)
+    )
+    for name, first in equal.items():
+        assert torch.equal(first, apart[name]) or name.startswith("blocks.1."), name
+        if name.startswith("blocks.0."):
+            assert torch.equal(first, equal[name.replace("blocks.0.", "blocks.1.")]), name
+    assert not torch.equal(apart["blocks.0.mlp.up.weight"], apart["blocks.1.mlp.up.weight"])
+    with pytest.raises(InputError, match="stack of layers"):
+        initialise(nn.Linear(2, 1), equal_layers=True)
+    with pytest.raises(InputError, match="layers of one shape"):
+        initialise(Transformer(fourier(4)), equal_layers=True)
 
 
 def test_float32_is_float64_rounded() -> None:

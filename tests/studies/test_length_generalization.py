@@ -17,7 +17,7 @@ FAILS = [claim for claim in STUDY.claims if " fails " in claim.name]
 HOLDS = [claim for claim in STUDY.claims if " does not fail " in claim.name]
 
 
-def _table(accuracy: float, models: int = 3, **other: Any) -> Rows:
+def _table(accuracy: float, models: int = 6, **other: Any) -> Rows:
     """Models of every task that are right on so many strings of 24 bits, and on all others of other lengths."""
     rows = Rows()
     for kind in sorted({(trial.task, trial.positions) for trial in STUDY.trials("laptop")}):
@@ -30,23 +30,30 @@ def _table(accuracy: float, models: int = 3, **other: Any) -> Rows:
 
 
 @pytest.mark.parametrize("claim", FAILS, ids=lambda claim: claim.name)
-@pytest.mark.parametrize(("accuracy", "verdict"), [(0.5, "reproduced"), (0.9, "contradicted"), (0.6, "undecided")])
+@pytest.mark.parametrize(("accuracy", "verdict"), [(0.5, "reproduced"), (0.6, "reproduced"), (0.61, "contradicted")])
 def test_failing_is_judged_at_twice_the_length(claim: Claim, accuracy: float, verdict: str) -> None:
     assert claim.judge(_table(accuracy)).verdict == verdict
 
 
 @pytest.mark.parametrize("claim", HOLDS, ids=lambda claim: claim.name)
-@pytest.mark.parametrize(("accuracy", "verdict"), [(1.0, "reproduced"), (0.5, "contradicted"), (0.9, "undecided")])
+@pytest.mark.parametrize(("accuracy", "verdict"), [(1.0, "reproduced"), (0.9, "reproduced"), (0.89, "contradicted")])
 def test_not_failing_is_judged_at_twice_the_length(claim: Claim, accuracy: float, verdict: str) -> None:
     judged = claim.judge(_table(accuracy))
     assert judged.verdict == verdict
-    assert "accuracy at 24 bits" in judged.quantity
+    assert "accuracy at least 0.9 at 24 bits" in judged.quantity
 
 
-def test_one_model_can_contradict_and_two_do_not_reproduce() -> None:
-    mixed = Rows(_table(1.0, models=2) + _table(0.5, models=1))
-    assert {claim.judge(mixed).verdict for claim in STUDY.claims} == {"contradicted"}
-    assert {claim.judge(_table(1.0, models=2)).verdict for claim in HOLDS} == {"undecided"}
+def test_most_models_decide_and_a_single_one_does_not() -> None:
+    mixed = Rows(_table(1.0, models=8) + _table(0.5, models=1))
+    for claim in HOLDS:
+        judged = claim.judge(mixed)
+        assert judged.verdict == "reproduced"
+        assert judged.note == "8 of 9 models, accuracy from 0.50 to 1.00"
+    few = [claim.judge(_table(1.0, models=3)) for claim in HOLDS]
+    assert {judged.verdict for judged in few} == {"undecided"}
+    assert {judged.remedy for judged in few} == {"at least 6 models"}
+    half = Rows(_table(1.0, models=5) + _table(0.5, models=5))
+    assert {claim.judge(half).verdict for claim in STUDY.claims} == {"undecided"}
 
 
 def test_models_that_did_not_learn_are_counted_and_say_nothing() -> None:
@@ -55,7 +62,7 @@ def test_models_that_did_not_learn_are_counted_and_say_nothing() -> None:
     assert "none of 2 models learned" in HOLDS[0].judge(lost).quantity
     both = Rows(_table(1.0) + lost)
     assert {claim.judge(both).verdict for claim in HOLDS} == {"reproduced"}
-    assert "parity, learned: 3 of 5" in STUDY.provenance(both)[0]
+    assert "parity, learned: 6 of 8" in STUDY.provenance(both)[0]
     labels = {series.label for panel in STUDY.draw(both)[0].panels for series in panel.series}
     assert {"parity", "parity, not kept"} <= labels
 
@@ -87,7 +94,8 @@ def test_numbers_are_those_of_the_model() -> None:
 def test_every_scale_constructs() -> None:
     assert {scale: len(STUDY.checked_trials(scale)) for scale in STUDY.scales} == {
         "smoke": 9,
-        "laptop": 27,
+        "laptop": 54,
         "paper": 90,
     }
+    assert {trial.seed for trial in STUDY.trials("laptop")} == set(range(1_000, 1_006))
     assert all(recipe_of(trial).seed == trial.seed for trial in STUDY.trials("paper")[::7])

@@ -3,10 +3,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from studies.harness import run
 
+from flipscope.basics.bits import index_bits
 from flipscope.lab import Judgement, Rows
 from flipscope.models.presets import hardness
 from flipscope.models.transformer import Transformer
@@ -21,6 +23,7 @@ from flipscope.studies.hardness._norms import (
     either,
     longest_learned,
     matrices_norm,
+    measured,
     recipe_of,
 )
 from flipscope.studies.hardness.norm_essential import STUDY
@@ -35,7 +38,8 @@ def _rows(variant: Variant, learned: int, matrices: float = 20.0, *, seeds: int 
         STUDY.row(
             Variation(variant, n, seed, 64, 128, 4_000),
             {"accuracy": 1.0 if seed < learned else 0.5, "error": 0.0, "kept": seed < learned}
-            | {"norm": 25.0, "matrices": matrices + 0.1 * (seed % 3), "log10_beta": 2.0 + n / 10, **more},
+            | {"norm": 25.0, "matrices": matrices + 0.1 * (seed % 3)}
+            | {"log10_beta": 2.0 + n / 10, "log10_beta_start": 1.0, **more},
         )
         for seed in range(seeds)
     )
@@ -130,15 +134,40 @@ def test_either() -> None:
         assert either(said[first], said[second]).verdict == either(said[second], said[first]).verdict == expected
 
 
-@pytest.mark.parametrize(("slope", "expected"), [(0.2, "reproduced"), (0.0, "undecided"), (-0.2, "contradicted")])
-def test_growth_with_the_length(slope: float, expected: str) -> None:
-    rows = Rows(
-        {**row, "log10_beta": slope * n + wiggle, "matrices": 20 + slope * n + wiggle}
+def _growing(slope: float, control: float) -> Rows:
+    """Blowup and weights that grow by so much per bit, and the start's and the paper's model's by so much."""
+    return Rows(
+        {**row, "log10_beta": slope * n + wiggle, "log10_beta_start": control * n}
+        | {"matrices": 20 + (control if name == "post" else slope) * n + wiggle * (name != "post")}
         for n in (4, 6, 8)
         for name in ("post", *BOUNDED)
         for row in _rows(name, 8, n=n)
         for wiggle in [0.03 * n * (-1) ** row["seed"]]
     )
+
+
+@pytest.mark.parametrize(("slope", "expected"), [(0.2, "reproduced"), (0.0, "undecided"), (-0.2, "contradicted")])
+def test_growth_with_the_length(slope: float, expected: str) -> None:
+    rows = _growing(slope, 0.0)
     assert BLOWUP.judge(rows).verdict == WEIGHTS.judge(rows).verdict == expected
     few = Rows({**row, "learned": row["seed"] < 2} for row in rows)
     assert BLOWUP.judge(few).verdict == WEIGHTS.judge(few).verdict == "undecided"
+
+
+def test_growth_is_beyond_a_control() -> None:
+    """What the untrained model, or the paper's with its norms, does as well is no sign of what PARITY needs."""
+    for control, expected in ((0.2, "undecided"), (0.4, "contradicted"), (0.1, "reproduced")):
+        rows = _growing(0.2, control)
+        assert BLOWUP.judge(rows).verdict == WEIGHTS.judge(rows).verdict == expected
+    alone = Rows(row for row in _growing(0.2, 0.0) if row["variant"] != "post" or row["length"] == 4)
+    assert WEIGHTS.judge(alone).verdict == "undecided"  # without the control at these lengths
+
+
+def test_the_start_is_measured_on_the_same_strings() -> None:
+    trial = Variation("post", 4, 1_003, 8, 16, 3)
+    found = measured(trial, lambda done, total: None)
+    start = Transformer(config_of(trial), seed=1_003)
+    strings = index_bits(0, 16, 4)
+    assert found["log10_beta_start"] == pytest.approx(float(np.log10(blowup(start, strings).beta).mean()))
+    assert found["log10_beta_start"] != found["log10_beta"]
+    assert {each.seed for each in STUDY.trials("laptop")} == set(range(1_000, 1_008))

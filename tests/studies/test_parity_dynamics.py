@@ -33,6 +33,7 @@ def _table(runs: int = 8, spread: float = 0.01, **curves: Any) -> Rows:
     for seed in range(runs):
         found = _curves(**curves)
         found["sharpness"] = found["sharpness"] * (1 + spread * (seed % 3) * STEPS / 8_000)
+        found["blowup"] = found["blowup"] ** (1 + spread * (seed % 3))
         rows.append(STUDY.row(Dynamics(12, seed, 64, 128, 8_000, 0.1, 3e-4, 100, 100), found))
     return Rows(rows)
 
@@ -44,12 +45,28 @@ def _verdicts(table: Rows) -> list[str]:
 def test_what_a_run_tells() -> None:
     found = told(_curves(drop=3_000, rise=3_200))
     assert (found["converged"], found["lag"]) == (3_000, 150.0)
-    assert found["peak"] == pytest.approx(1 - 0.5 * 200 / 4_800, abs=1e-9)  # the mean of five measurements
-    assert found["final"] == pytest.approx(0.5 + 0.5 * 200 / 4_800, abs=1e-9)
-    assert found["risen"] == pytest.approx((1 - 0.5 * 300 / 4_800 - 0.05) / found["peak"])
-    assert found["left"] == found["final"] / found["peak"]
-    assert found["above"] == pytest.approx(found["left"] - 0.05 / found["peak"])
+    risen = [0.05, 0.05, *(1 - 0.5 * after / 4_800 for after in (0, 100, 200, 300))]  # from 3,000 to 3,500
+    assert found["before"] == pytest.approx(0.05)
+    assert found["after"] == pytest.approx(np.mean(risen))
+    assert found["final"] == pytest.approx(0.5 + 0.5 * 250 / 4_800)  # the mean of the last 500 steps
+    assert found["risen"] == pytest.approx(1 - 0.05 / found["after"])
+    assert found["left"] == found["final"] / found["after"]
+    assert found["above"] == pytest.approx(found["left"] - 0.05 / found["after"])
     assert found["blowup_risen"] == pytest.approx(np.log(3))
+
+
+def test_noise_is_no_fall() -> None:
+    """A level that stays after convergence is below the largest of its noisy measurements, and has not fallen."""
+    stream = np.random.default_rng(2)
+    rows = []
+    for seed in range(8):
+        found = _curves(end=1.0)
+        found["sharpness"] = found["sharpness"] * (1 + 0.3 * stream.normal(size=len(STEPS)))
+        rows.append(STUDY.row(Dynamics(12, seed, 64, 128, 8_000, 0.1, 3e-4, 100, 100), found))
+    assert FALLS.judge(Rows(rows)).verdict != "reproduced"
+    peaked = _curves(end=1.0)
+    peaked["sharpness"][:5] = 3.0  # a peak long before it learns
+    assert told(peaked)["left"] == pytest.approx(1.0)
 
 
 def test_a_run_that_cannot_tell_says_so() -> None:
@@ -83,6 +100,8 @@ def test_what_comes_after() -> None:
     assert STAYS.judge(_table(end=0.2, before=0.3)).verdict == "contradicted"  # not 0, but below what it was before
     mixed = Rows([*_table(4, end=1.0), *_table(4, end=0.75)])
     assert FALLS.judge(mixed).verdict == "undecided"
+    still = Rows({**row, "blowup_risen": 0.0} for row in _table())
+    assert BLOWUP.judge(still).verdict == "undecided"  # nothing rises
     low = Rows([*_table(4, end=0.0), *_table(4, end=0.25)])
     assert STAYS.judge(low).verdict == "undecided"
     for claim in (FALLS, STAYS, BLOWUP):
@@ -118,6 +137,7 @@ def test_runs_are_aligned_and_counted() -> None:
 
 def test_the_laptop_recipe() -> None:
     trial = STUDY.trials("laptop")[0]
+    assert [each.seed for each in STUDY.trials("laptop")] == list(range(1_000, 1_008))
     recipe = recipe_of(trial)
     assert [each.name for each in recipe.log] == ["validation", "sharpness", "blowup", "norm"]
     assert dict(recipe.log[1].settings)["draws"] == 100

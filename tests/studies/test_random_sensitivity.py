@@ -61,12 +61,13 @@ def test_one_length_decides() -> None:
     assert (judged.verdict, judged.quantity) == ("contradicted", "as / Var, pre, n = 32")
 
 
-def test_growth_of_a_limit_theorem_is_not_contradicted() -> None:
-    assert SLOW.judge(_table(1.0, 1.0, power=0.2)).verdict == "reproduced"
-    judged = SLOW.judge(_table(1.0, 1.0, power=0.9))
-    assert (judged.verdict, judged.remedy) == ("undecided", "longer strings")
+def test_growth_is_judged_per_bit() -> None:
+    assert SLOW.judge(_table(1.0, 1.0, power=0.0)).verdict == "reproduced"
+    assert SLOW.judge(_table(1.0, 1.0, power=0.9)).verdict == "contradicted"
     assert SLOW.judge(_table(1.0, 1.0, models=4)).verdict == "undecided"
     assert SLOW.judge(_table(1.0, 1.0, lengths=(4, 8))).verdict == "undecided"
+    linear = Rows({**row, "ratio": 5 + 0.2 * row["length"] + 0.01 * row["seed"]} for row in _table(1.0, 1.0))
+    assert SLOW.judge(linear).verdict == "contradicted"  # though an intercept makes its exponent 0.3
 
 
 def test_slopes_are_of_seeds_at_all_lengths() -> None:
@@ -74,8 +75,20 @@ def test_slopes_are_of_seeds_at_all_lengths() -> None:
     flat = _table(1.0, 1.0, lengths=(4, 6, 8), models=20)
     steep = Rows({**row, "ratio": row["length"] / 4} for row in _table(1.0, 1.0, lengths=(4, 6, 8, 64), models=6))
     both = Rows([*steep, *flat.where(lambda row: row["seed"] >= 6)])
-    assert SLOW.judge(both).verdict == "undecided"
-    assert round(SLOW.judge(both).measured or 0, 6) == 1
+    assert round(SLOW.judge(both).measured or 0, 6) == 0.25
+
+
+def test_constant_models_are_counted_and_say_nothing() -> None:
+    constant = Rows(
+        STUDY.row(Start(norm, n, seed, 16, 0), {"real": 0.0, "variance": 0.0, "sign": 0.0})
+        for norm in NORMS
+        for n in (4, 8, 16)
+        for seed in range(20, 40)
+    )
+    assert {claim.judge(constant).verdict for claim in STUDY.claims} == {"undecided"}
+    both = Rows([*_table(1.02, 1.1), *constant])
+    assert {claim.judge(both).verdict for claim in STUDY.claims} == {"reproduced"}
+    assert STUDY.provenance(both)[0].startswith("180 of 360 models")
 
 
 def test_exact_is_the_definition() -> None:

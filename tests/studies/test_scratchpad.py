@@ -10,11 +10,15 @@ from studies.harness import run
 from flipscope.basics.seeds import generators
 from flipscope.lab import Rows
 from flipscope.models.seq2seq import Seq2Seq
+from flipscope.models.seq2seq_config import Seq2SeqConfig
 from flipscope.studies.hardness._growth import MEASURED
-from flipscope.studies.hardness.scratchpad import STUDY, Scratchpad, recipe_of
+from flipscope.studies.hardness._shared import slope
+from flipscope.studies.hardness.scratchpad import STUDY, Scratchpad, blowups, recipe_of
+from flipscope.training.protocols import scratchpad_recipe
 from flipscope.training.sets import LengthsData
 
-SHARPNESS, ENCODER, DECODER, NORM = STUDY.claims
+SHARPNESS, ENCODER, DECODER, ENCODER_ALL, DECODER_ALL, NORM = STUDY.claims
+BLOWUPS = (ENCODER, DECODER, ENCODER_ALL, DECODER_ALL)
 
 
 def _table(exponent: float = 0.0, rise: float = 0.0, noise: float = 0.01, **other: Any) -> Rows:
@@ -23,6 +27,7 @@ def _table(exponent: float = 0.0, rise: float = 0.0, noise: float = 0.01, **othe
     for length in (4, 8, 16, 24, 32):
         for seed in range(3):
             values = {name: length**exponent * np.exp(noise * (seed - 1)) for name in MEASURED}
+            values |= {f"{name}_start": 1.0 for name in MEASURED}
             sharpness = 0.2 + rise * (length - 4) / 28 + noise * (seed - 1)
             about = {**Scratchpad(length, seed, 100, 64).content(), "kept": True, "tokens": 1.0}
             rows.append({**about, **values, "sharpness": sharpness, **other})
@@ -39,7 +44,7 @@ def test_sharpness_is_judged_by_its_rise_over_all_lengths(rise: float, noise: fl
     assert judged.measured == pytest.approx(rise, abs=5 * noise)
 
 
-@pytest.mark.parametrize("claim", [ENCODER, DECODER, NORM], ids=["encoder", "decoder", "norm"])
+@pytest.mark.parametrize("claim", [*BLOWUPS, NORM], ids=lambda claim: claim.name)
 @pytest.mark.parametrize(
     ("exponent", "noise", "verdict"),
     [(0.0, 0.01, "reproduced"), (0.5, 0.01, "contradicted"), (0.1, 0.2, "undecided")],
@@ -48,6 +53,35 @@ def test_blowup_and_norm_are_judged_by_their_exponent(claim: Any, exponent: floa
     judged = claim.judge(_table(exponent, noise=noise))
     assert judged.verdict == verdict
     assert judged.measured == pytest.approx(exponent, abs=2 * noise)
+
+
+def test_growth_that_is_there_before_training_does_not_count() -> None:
+    """Of untrained networks the largest 1 / std grows with the number of positions it is taken over."""
+    rows = Rows()
+    for place, length in enumerate((4, 8, 16, 32)):
+        for number in range(6):
+            seed = 10 * place + number
+            recipe = scratchpad_recipe(length, seed)
+            assert isinstance(recipe.model, Seq2SeqConfig)
+            assert isinstance(recipe.data, LengthsData)
+            model = recipe.model.network(seed=seed)
+            inputs = torch.from_numpy(recipe.data.draw_inputs(32, generators(seed, 1)[0]))
+            found = blowups(model, inputs)
+            noise = np.exp(0.01 * np.sin(7 * seed))  # a training that changes next to nothing
+            started = {f"{name}_start": value for name, value in found.items()}
+            trained = {name: value * noise for name, value in found.items()}
+            about = {**Scratchpad(length, seed, 100, 64).content(), "kept": True, "tokens": 1.0}
+            rows.append({**about, **trained, **started})
+    grown = slope(np.log(rows.column("encoder")).tolist(), np.log(rows.column("length")).tolist())
+    assert grown is not None
+    assert grown.low > 0, "which was taken for growth that training brings"
+    assert grown.value > 0.1, "the limit of the claim"
+    for claim in BLOWUPS:
+        judged = claim.judge(rows)
+        assert judged.verdict == "reproduced"
+        assert abs(judged.measured or 0) < 0.02
+    more = Rows({**row, **{name: row[name] * row["length"] ** 0.5 for name in found}} for row in rows)
+    assert {claim.judge(more).verdict for claim in BLOWUPS} == {"contradicted"}
 
 
 def test_models_that_are_not_kept_are_counted_and_say_nothing() -> None:
@@ -71,12 +105,12 @@ def test_smoke() -> None:
     assert len(table) == len(STUDY.checked_trials("smoke"))
     assert all(row["kept"] == (row["tokens"] > 0.999) for row in table)
     assert all(row["sharpness_low"] < row["sharpness"] < row["sharpness_high"] for row in table)
-    assert len(judgements) == 4
-    assert len(figures[0].panels) == 4
+    assert len(judgements) == 6
+    assert [len(figure.panels) for figure in figures] == [4, 2]
 
 
 def test_blowup_is_that_of_the_definition() -> None:
-    """The product over the norms of one side, third ones of the decoder too, of the largest 1 / std."""
+    """Over the norms of one side, the decoder's third ones too, the product of the largest 1 / std; and the paper's."""
     trial = Scratchpad(3, 1, 2, 5, draws=2)
     found = STUDY.measure(trial, lambda done, total: None)
     recipe = recipe_of(trial)
@@ -94,8 +128,12 @@ def test_blowup_is_that_of_the_definition() -> None:
             model(inputs)
         for hook in hooks:
             hook.remove()
-        product = torch.stack([(1 / each.std(dim=-1)).amax(dim=1) for each in seen]).prod(dim=0)
+        inverse = [1 / each.std(dim=-1) for each in seen]
+        product = torch.stack([each.amax(dim=1) for each in inverse]).prod(dim=0)
         assert found[part] == pytest.approx(float(product.mean()), rel=1e-4)
+        layers = [inverse[: norms // 2][:2], inverse[norms // 2 :][:2]]  # two norms of each of two layers
+        paper = torch.stack([*(each.amax(dim=1) for each in layers[0]), *(each[:, -1] for each in layers[1])])
+        assert found[f"{part}_paper"] == pytest.approx(float(paper.prod(dim=0).mean()), rel=1e-4)
 
 
 def test_every_scale_constructs() -> None:
@@ -106,4 +144,6 @@ def test_every_scale_constructs() -> None:
     }
     lengths = sorted({trial.content()["length"] for trial in STUDY.checked_trials("paper")})
     assert lengths[:3] == [4, 39, 74]
+    seeds = [trial.content()["seed"] for trial in STUDY.checked_trials("laptop")]
+    assert seeds == list(range(1_000, 1_015)), "one for each model, that no earlier run has looked at"
     assert lengths[-1] == 1024

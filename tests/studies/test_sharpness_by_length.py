@@ -59,7 +59,13 @@ def test_only_kept_models_count() -> None:
 
 def test_near_one() -> None:
     assert ONE.judge(table(0.04, 0.0)).verdict == "undecided"
-    for level, expected in ((1.0, "reproduced"), (0.6, "contradicted"), (0.9, "undecided")):
+    for level, expected in (
+        (1.0, "reproduced"),
+        (0.6, "contradicted"),
+        (0.9, "undecided"),
+        (1.1, "undecided"),
+        (5.0, "contradicted"),  # far above the bound is not at it
+    ):
         near = rows("sharpness", lambda *_, level=level: level, lengths=(28, 30), functions=["parity"])
         assert ONE.judge(near).verdict == expected
 
@@ -99,6 +105,8 @@ def test_recipes() -> None:
     assert len(STUDY.checked_trials("laptop")) == 3 * 5 * 3 + 5 * 6 + 18
     recipes = [recipe_of(trial).digest for trial in STUDY.trials("laptop")[:10]]
     assert len(set(recipes)) == 10
+    seeds = [trial.seed for trial in STUDY.trials("laptop")]
+    assert seeds == list(range(1_000, 1_000 + len(seeds))), "one for each model, that no earlier run has looked at"
     usual = recipe_of(STUDY.trials("paper")[0])
     assert (usual.protocol.learning_rate, usual.protocol.weight_decay, usual.protocol.batch) == (3e-4, 0.1, 1024)
 

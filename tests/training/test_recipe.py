@@ -20,6 +20,7 @@ from flipscope.training.batches import fingerprint
 from flipscope.training.checkpoints import NotWhole
 from flipscope.training.fit import fit
 from flipscope.training.presets import PRESETS, configured
+from flipscope.training.protocols import hardness_recipe, scratchpad_recipe
 from flipscope.training.recipe import Recipe, StringData, Trained, TrainingProtocol
 from flipscope.training.train import recipe_for
 
@@ -78,6 +79,17 @@ def test_other_starts_than_all_parameters_at_full_size() -> None:
         torch.testing.assert_close(found, wanted, msg=name)
 
 
+def test_layers_that_start_equal() -> None:
+    recipe = hardness_recipe("parity", 4, 3, width=8, batch=4, steps=1, lr=1e-30, weight_decay=0.0, equal_layers=True)
+    assert Recipe.from_json(recipe.as_json()) == recipe
+    start = recipe.train().model.state_dict()
+    for name in start:
+        if name.startswith("blocks.0."):
+            torch.testing.assert_close(start[name], start[name.replace("blocks.0.", "blocks.1.")])
+    with pytest.raises(InputError, match="equal_layers=True is of a transformer"):
+        dataclasses.replace(scratchpad_recipe(4, 0), equal_layers=True)
+
+
 # ---------------------------------------------------------------- names
 
 
@@ -98,6 +110,7 @@ def test_every_choice_counts() -> None:
         dataclasses.replace(RECIPE, seed=5),
         dataclasses.replace(RECIPE, init="uniform"),
         dataclasses.replace(RECIPE, init_scale=0.5),
+        dataclasses.replace(RECIPE, equal_layers=True),
         dataclasses.replace(RECIPE, model=dataclasses.replace(RECIPE.model, eps=1e-6)),
         dataclasses.replace(RECIPE, data=dataclasses.replace(RECIPE.data, function="parity(7)")),
         dataclasses.replace(RECIPE, data=dataclasses.replace(RECIPE.data, seed=4)),

@@ -114,12 +114,12 @@ def test_a_table_is_what_it_was_made_of() -> None:
 
 
 def test_a_subset_is_drawn_once() -> None:
-    data = TableData(table=random_table(6, 0), length=6, subset=500, seed=2)
+    data = TableData(table=random_table(6, 0), length=6, subset=500, replacement=True, seed=2)
     rows = data.rows()
     assert np.array_equal(rows, data.rows())
     assert len(set(rows.tolist())) <= 64 < len(rows)  # with replacement: some come twice
-    other = dataclasses.replace(data, subset=20, replacement=False)
-    assert len(set(other.rows().tolist())) == 20
+    other = TableData(table=data.table, length=6, subset=50, seed=2)
+    assert len(set(other.rows().tolist())) == 50, "distinct unless said otherwise"
     assert np.array_equal(other.strings().labels, other.values()[other.rows()])
     assert data.validation_sets()[0].bits.shape == (500, 6)
     assert not np.array_equal(dataclasses.replace(data, seed=3).rows(), rows)
@@ -205,7 +205,7 @@ def test_a_source_goes_on_where_it_was() -> None:
         (lambda: RealData(function="mean", length=4, train=0), "train must be"),
         (lambda: TableData(table="zz", length=3), "hexadecimal"),
         (lambda: TableData(table="ff", length=4), "1 bytes, and 4 bits have 16 labels"),
-        (lambda: TableData(table="ff", length=3, subset=9, replacement=False), "do not exist"),
+        (lambda: TableData(table="ff", length=3, subset=9), "do not exist"),
         (lambda: TableData(table="ff", length=3, order="none"), "order='none'"),  # type: ignore[arg-type]
         (lambda: table_text([0, 1, 1]), "2\\^n values"),
         (lambda: random_table(30, 0), "at most 20 bits"),

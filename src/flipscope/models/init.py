@@ -77,6 +77,7 @@ def initialise(
     *,
     scope: Scope = "all",
     scale: float = 1.0,
+    equal_layers: bool = False,
 ) -> M:
     """The same model, its parameters drawn anew.
 
@@ -90,6 +91,9 @@ def initialise(
 
     Each parameter has a PCG64 stream keyed by the seed and its name, and is drawn in float64, then rounded:
     the result depends neither on the order of the parameters nor on the machine.
+
+    With `equal_layers` the layers of a stack (an nn.ModuleList) start as copies of the first, as those of PyTorch's
+    nn.TransformerEncoder do.
 
     >>> model = initialise(nn.Linear(2, 1), "uniform", seed=7)
     >>> bool((model.weight.abs() <= 1).all())
@@ -114,7 +118,23 @@ def initialise(
                 _draw(_law(module, short, parameter, scheme, scope), name, parameter, number, scale)
             elif scope == "weights" and parameter.ndim < 2:
                 _draw(_rest(module, short), name, parameter, number, scale)
+        if equal_layers:
+            _copy_first(model)
     return model
+
+
+def _copy_first(model: nn.Module) -> None:
+    """Give all layers of each stack the numbers of the first."""
+    stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList) and len(module)]
+    if not stacks:
+        raise InputError("equal_layers=True is of a model with a stack of layers (nn.ModuleList), and it has none")
+    for stack in stacks:
+        first, *others = (dict(layer.named_parameters()) for layer in stack)
+        for own in others:
+            if {name: each.shape for name, each in own.items()} != {name: each.shape for name, each in first.items()}:
+                raise InputError("equal_layers=True needs layers of one shape: say False for this model")
+            for name, parameter in own.items():
+                parameter.copy_(first[name])
 
 
 def _owner(model: nn.Module, name: str) -> tuple[nn.Module, str]:

@@ -31,6 +31,7 @@ from flipscope.basics.errors import InputError
 from flipscope.models.hooks import watching
 from flipscope.models.known import own_difference
 from flipscope.models.modes import eval_mode
+from flipscope.models.seq2seq import Seq2Seq
 from flipscope.models.transformer import LayerNorm, Transformer
 from flipscope.probes.asking import Inputs, as_inputs
 
@@ -38,6 +39,7 @@ Forward = Callable[..., object]
 Statistic = Callable[[nn.Module, Tensor], Tensor]  # a norm and its input -> one number per vector
 
 Over = Literal["max", "mean"]  # of the positions
+Counts = Literal["all", "last"]  # positions at which a norm counts
 
 DEFAULT_BATCH = 64
 
@@ -191,7 +193,8 @@ def hardness_proxy(
     (3/4)^2 = 0.56 of the product of the true 1 / std. over="mean" takes the mean over positions, as the code also logs.
 
     Of other modules every layer norm counts at every position, in a decoder also the third of each layer, which that
-    code leaves out; `part` takes the norms inside one module, such as "encoder.layers".
+    code leaves out; `part` takes the norms inside one module, such as "encoder.layers". What that code computes of our
+    encoder-decoder is `scratchpad_proxy`.
 
     >>> model = nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
     >>> strings = torch.rand(5, 3, 8), torch.rand(5, 2, 8)
@@ -200,7 +203,7 @@ def hardness_proxy(
     """
     if over not in ("max", "mean"):
         raise InputError(f"over={over!r} is not one of max, mean")
-    last = None
+    last = ""
     if isinstance(model, Transformer):
         if model.config.norm == "none":
             raise InputError("the hardness proxy needs layer norms, but the model has norm='none'")
@@ -211,15 +214,60 @@ def hardness_proxy(
                 raise InputError(f"the hardness proxy needs layer norms of width 2 or more, but {name} has width 1")
         elif _is_norm(module):
             raise InputError(f"the hardness proxy is of layer norms, and {name} is a {type(module).__name__}")
+
+    def counts(name: str) -> Counts | None:
+        if not _inside(name, part):
+            return None
+        return "last" if last and _inside(name, last) else "all"
+
+    return _proxy(model, inputs, counts, over, f"part={part!r}", _forward(model, forward, all_positions=True), batch)
+
+
+def scratchpad_proxy(
+    model: Seq2Seq, inputs: Tensor, side: Literal["encoder", "decoder"], *, batch: int = DEFAULT_BATCH
+) -> Float64[np.ndarray, " string"]:
+    """For each string what the hardness paper's code computes of one side of an encoder-decoder.
+
+    As `hardness_proxy`, but in the last layer at the last position only, and of a decoder layer's three norms the first
+    two. In that code the decoder reads one symbol more, the last bit of the scratchpad, so that its last position is
+    one whose answer nobody asks for; ours is the one that writes the last bit.
+
+    >>> from flipscope.models.seq2seq_config import Seq2SeqConfig
+    >>> model = Seq2SeqConfig(length=3, width=8, ffn_width=8).network()
+    >>> scratchpad_proxy(model, torch.tensor([[1, 0, 1, 2, 1, 1]]), "decoder").shape
+    (1,)
+    """
+    if side not in ("encoder", "decoder"):
+        raise InputError(f"side={side!r} is not one of encoder, decoder")
+    last = f"{side}.{model.config.layers - 1}"
+
+    def counts(name: str) -> Counts | None:
+        if not _inside(name, side) or name.partition(" ")[0].endswith(".norm3"):
+            return None
+        return "last" if _inside(name, last) else "all"
+
+    return _proxy(model, inputs, counts, "max", f"side={side!r}", _forward(model, None, all_positions=True), batch)
+
+
+def _proxy(
+    model: nn.Module,
+    inputs: Inputs,
+    counts: Callable[[str], Counts | None],
+    over: Over,
+    said: str,
+    forward: Forward,
+    batch: int,
+) -> Float64[np.ndarray, " string"]:
+    """The product over the norms that count, each at all positions or at the last, of 1 / std."""
     products = []
-    for each in _parts(model, inputs, _unbiased_inverse_std, _forward(model, forward, all_positions=True), batch):
+    for each in _parts(model, inputs, _unbiased_inverse_std, forward, batch):
         kept = [
-            values[:, -1:] if last is not None and _inside(name, last) else values
+            values[:, -1:] if counts(name) == "last" else values
             for name, values in zip(each.names, each.values, strict=True)
-            if _inside(name, part)
+            if counts(name) is not None
         ]
         if not kept:
-            raise InputError(f"part={part!r} holds none of the norms {', '.join(each.names)}")
+            raise InputError(f"{said} holds none of the norms {', '.join(each.names)}")
         products.append(_product(_over_positions(kept, each.strings, over)))
     return np.concatenate(products)
 

@@ -95,12 +95,14 @@ def hardness_recipe(
     weight_decay: float = 0.1,
     log: Sequence[Measurement] = (),
     model: TransformerConfig | None = None,
+    equal_layers: bool = False,
     **others: Any,
 ) -> Recipe:
     """The training of E1, E2 and E3 of one function at one length.
 
     `function` is "parity", "majority", "first", "mean", any expression, or a weighted sum (`flipscope.data.real`). The
-    model is `hardness(n, width)` unless another is given, such as one with norm="pre".
+    model is `hardness(n, width)` unless another is given, such as one with norm="pre". With `equal_layers` its layers
+    start as copies of one, as the authors' `nn.TransformerEncoder` has them; otherwise each is drawn by itself.
 
     >>> hardness_recipe("parity", 10, 0).data.function
     'parity(10)'
@@ -111,6 +113,7 @@ def hardness_recipe(
         protocol=hardness_protocol(batch=batch, steps=steps, lr=lr, weight_decay=weight_decay, **others),
         seed=seed,
         log=tuple(log),
+        equal_layers=equal_layers,
     )
 
 
@@ -133,16 +136,26 @@ def table_recipe(
     lr: float = 3e-4,
     weight_decay: float = 0.1,
     log: Sequence[Measurement] = (),
+    equal_layers: bool = False,
     **others: Any,
 ) -> Recipe:
     """The training of E4: step 1 with a `subset` of the rows, step 2 with all rows of a function that was learned.
+
+    `equal_layers` is that of `hardness_recipe`.
 
     >>> from flipscope.training.sets import random_table
     >>> table_recipe(TableData(table=random_table(10, 0), length=10, subset=128, seed=0), 0).data.subset
     128
     """
     protocol = hardness_protocol(batch=batch, steps=steps, lr=lr, weight_decay=weight_decay, **others)
-    return Recipe(data=data, model=hardness(data.length, width), protocol=protocol, seed=seed, log=tuple(log))
+    return Recipe(
+        data=data,
+        model=hardness(data.length, width),
+        protocol=protocol,
+        seed=seed,
+        log=tuple(log),
+        equal_layers=equal_layers,
+    )
 
 
 def scratchpad_recipe(

@@ -182,8 +182,8 @@ Network: TypeAlias = "Transformer | Seq2Seq"
 class Recipe:
     """A training: strings, model, its initialisation, protocol; the seed gives the weights and the order of strings.
 
-    `init`, `init_scope` and `init_scale` are what `flipscope.models.initialise` takes. `log` are measurements on the
-    way, made by `named.measurement`; they have no say in what the weights become.
+    `init`, `init_scope`, `init_scale` and `equal_layers` are what `flipscope.models.initialise` takes. `log` are
+    measurements on the way, made by `named.measurement`; they have no say in what the weights become.
     """
 
     data: AnyData
@@ -194,9 +194,14 @@ class Recipe:
     init_scale: float = 1.0
     seed: int = 0
     log: tuple[Measurement, ...] = field(default=(), metadata=_LATER)
+    equal_layers: bool = field(default=False, metadata=_LATER)
 
     def __post_init__(self) -> None:
         check_count("seed", self.seed, 0)
+        if self.equal_layers and not isinstance(self.model, TransformerConfig):
+            raise InputError(
+                "equal_layers=True is of a transformer: PyTorch's encoder-decoder draws the matrices of each layer anew"
+            )
         if self.init not in SCHEMES:
             raise InputError(f"init={self.init!r} is not one of {', '.join(SCHEMES)}")
         if not (math.isfinite(self.init_scale) and self.init_scale > 0):
@@ -208,7 +213,8 @@ class Recipe:
         document: dict[str, Any] = {part: _written(getattr(self, part)) for part in ("data", "model", "protocol")}
         start = {"init": self.init, "init_scope": self.init_scope, "init_scale": float(self.init_scale)}
         log = {"log": [_plain(each) for each in self.log]} if self.log else {}
-        return {**document, **start, "seed": int(self.seed), **log}
+        copies = {"equal_layers": True} if self.equal_layers else {}
+        return {**document, **start, "seed": int(self.seed), **log, **copies}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Recipe:
@@ -221,6 +227,7 @@ class Recipe:
                 model=_tagged("kind of model", document["model"], TransformerConfig.from_dict),
                 protocol=TrainingProtocol(**protocol, terms=terms),
                 log=tuple(_from_plain(Measurement, each) for each in document.get("log", ())),
+                equal_layers=document.get("equal_layers", False),
                 **{name: document[name] for name in ("init", "init_scope", "init_scale", "seed")},
             )
         except (KeyError, TypeError, AttributeError) as error:
@@ -374,8 +381,9 @@ def _network(recipe: Recipe) -> Network:
         model = Transformer(recipe.model, scheme=recipe.init, seed=recipe.seed)
     else:
         model = recipe.model.network(scheme=recipe.init, seed=recipe.seed)
-    if (recipe.init_scope, recipe.init_scale) != ("all", 1.0):
-        initialise(model, recipe.init, recipe.seed, scope=recipe.init_scope, scale=recipe.init_scale)
+    options: dict[str, Any] = {"scope": recipe.init_scope, "scale": recipe.init_scale}
+    if (recipe.init_scope, recipe.init_scale, recipe.equal_layers) != ("all", 1.0, False):
+        initialise(model, recipe.init, recipe.seed, equal_layers=recipe.equal_layers, **options)
     return model
 
 

@@ -131,9 +131,9 @@ def _check_table_bits(n: int) -> None:
 class TableData:
     """The rows of a truth table (`table_text`): all of them, or a random `subset` of so many, drawn once.
 
-    The subset is drawn with replacement unless said otherwise, as the hardness paper does, so that some rows come
-    twice. A batch is drawn from it anew at every step, each row uniformly; with order="shuffled" an epoch goes once
-    through it. What is trained on is the validation set as well.
+    The rows of the subset are distinct, as in the hardness paper's code; with replacement=True some come twice. A
+    batch is drawn from it anew at every step, each row uniformly and with replacement; with order="shuffled" an epoch
+    goes once through it. What is trained on is the validation set as well.
     """
 
     inputs: ClassVar[Inputs] = "bits"
@@ -141,7 +141,7 @@ class TableData:
     table: str
     length: int
     subset: int | None = None
-    replacement: bool = True
+    replacement: bool = False
     order: Literal["drawn", "shuffled"] = "drawn"
     seed: int = 0
 

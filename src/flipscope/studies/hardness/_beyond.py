@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Literal
@@ -14,7 +15,6 @@ Task = Name | Literal["scratchpad"]
 TASKS: tuple[Task, ...] = (*FUNCTIONS, "scratchpad")
 JUDGED = 2.0  # how much longer than any string of the training those are on which claims are judged
 CHANCE, GENERAL = 0.6, 0.9  # accuracy up to which a function is lost, and from which on it is had
-FEWEST = 3  # kept models
 
 
 def judged_at(row: lab.Row) -> int:
@@ -22,21 +22,29 @@ def judged_at(row: lab.Row) -> int:
     return int(row["lengths"].index(longer_lengths(row["longest"], [JUDGED])[0]))
 
 
+def accuracy_at(row: lab.Row) -> float:
+    """The accuracy of a model on strings that are longer by the judged factor."""
+    place = judged_at(row)
+    return float(row["right"][place] / row["asked"][place])
+
+
 def judge(table: lab.Rows, task: Task, positions: Positions, fails: bool) -> lab.Judgement:
-    """Whether every kept model of a task fails, or does not, on strings that are longer by the judged factor."""
-
-    def one(row: lab.Row, confidence: float) -> lab.Judgement:
-        place = judged_at(row)
-        found = lab.share(row["right"][place], row["asked"][place], confidence)
-        says, limit = (lab.at_most, CHANCE) if fails else (lab.at_least, GENERAL)
-        name = f"accuracy at {row['lengths'][place]} bits, {row['positions']} positions, seed {row['seed']}"
-        return says(found, limit, name, f"trained on {row['shortest']} to {row['longest']} bits", "strings")
-
+    """Whether most kept models of a task fail, or do not, on strings that are longer by the judged factor."""
     own = table.where(task=task, positions=positions)
     if not kept(own):
         missing = f"{task}: none of {len(own)} models learned the lengths it was trained on"
         return lab.Judgement.without(missing, "more steps")
-    return lab.for_every(kept(own), one, sort=True, fewest=FEWEST, what="models")
+
+    def as_claimed(row: lab.Row) -> bool:
+        return accuracy_at(row) <= CHANCE if fails else accuracy_at(row) >= GENERAL
+
+    lengths = sorted({row["lengths"][judged_at(row)] for row in kept(own)})
+    limit = f"at most {CHANCE}" if fails else f"at least {GENERAL}"
+    name = f"share of models with accuracy {limit} at {', '.join(map(str, lengths))} bits, {positions} positions"
+    judged = lab.of_models(kept(own), as_claimed, "most", name)
+    found = sorted(map(accuracy_at, kept(own)))
+    spread = f"accuracy from {found[0]:.2f} to {found[-1]:.2f}"
+    return dataclasses.replace(judged, note=f"{judged.note}, {spread}")
 
 
 def claim(task: Task, positions: Positions, fails: bool) -> lab.Claim:
@@ -49,7 +57,7 @@ def claim(task: Task, positions: Positions, fails: bool) -> lab.Claim:
         f"{name} {'fails' if fails else 'does not fail'} on longer strings, {positions} positions",
         "abstract" if plain else "none: left open",
         statement,
-        f"accuracy at {JUDGED:g} times the longest length of the training: {limit} in every kept model",
+        f"accuracy at {JUDGED:g} times the longest length of the training: {limit} in at least half of the kept models",
         functools.partial(judge, task=task, positions=positions, fails=fails),
         exploratory=not plain,
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import flipscope.lab as lab
+from flipscope.studies.hardness._shared import above
 from flipscope.training.named import measurement
 from flipscope.training.protocols import hardness_recipe
 from flipscope.training.recipe import Recipe
@@ -17,9 +18,8 @@ MAIN = 0.1  # the weight decay of the paper's main figure
 CONVERGED = 0.01  # loss of labels 0 and 1: training has converged at the first measurement below it
 WINDOW = 500  # steps before and after convergence that are "at the same time"
 LEFT = 1_000  # steps after convergence that a run must have, for what comes later to be told
-SMOOTH = 5  # measurements in a row whose mean is a level
-TOGETHER, RISEN = 1 / 2, 1 / 2  # share of the runs; part of the largest level
-FALLEN, LEAST = 0.9, 0.1  # of the largest level: it has fallen if no more is left; so much must be left
+TOGETHER, RISEN = 1 / 2, 1 / 2  # share of the runs; part of the level after convergence
+FALLEN, LEAST = 0.9, 0.1  # of the level after convergence: it has fallen if no more is left; so much must be left
 FEWEST = 5  # runs that an interval needs
 
 
@@ -59,34 +59,38 @@ def recipe_of(trial: Dynamics) -> Recipe:
 def told(curves: lab.Outcome) -> lab.Row:
     """When a run converged, and how far from that its sharpness rose fastest; None where a run cannot tell.
 
-    `risen` is the part of the largest level of sharpness that was gained within the window, `left` what is left of it
-    in the end, `above` the same less what was there before the window, `blowup_risen` the logarithm of how much the
-    blowup grew within the window.
+    Levels are means over stretches that are fixed in advance, since the largest of noisy measurements is above all that
+    come later, also where nothing falls: `before` ends one window before convergence and is as long, `after` is the
+    window from convergence on, `final` the last window of the run. `risen` is the part of `after` that was gained since
+    `before`, `left` what of it is left in the end, `above` the same less `before`, `blowup_risen` the logarithm of how
+    much the blowup grew within a window on either side.
     """
     steps, loss, sharpness, blowup = (np.array(curves[name]) for name in ("step", "loss", "sharpness", "blowup"))
     below = np.flatnonzero(loss < CONVERGED)
     if not len(below):
         return {"converged": None}
-    at = int(steps[below[0]])
+    at, end = int(steps[below[0]]), int(steps[-1])
+
+    def level(first: int, last: int) -> float:
+        return float(sharpness[(first <= steps) & (steps <= last)].mean())
+
     rises = np.diff(sharpness)
     place = int(np.argmax(rises))  # of NaN, if there is any: then it is not known where
     lag = float(steps[place] + steps[place + 1]) / 2 - at
     row: lab.Row = {"converged": at, "lag": math.nan if np.isnan(rises[place]) else lag}
-    levels = np.convolve(sharpness, np.full(SMOOTH, 1 / SMOOTH), "valid")
-    row |= {"peak": float(levels.max()), "final": float(levels[-1])}
-    early, late = at - WINDOW >= steps[0], at + WINDOW <= steps[-1]
+    early, late = at - WINDOW >= steps[0], at + WINDOW <= end
     if early and late:
-        ends = at - WINDOW, at + WINDOW
-        risen, grown = (float(np.diff(np.interp(ends, steps, each))[0]) for each in (sharpness, np.log(blowup)))
-        row |= {"risen": risen / row["peak"], "blowup_risen": grown}
-    if early and at + LEFT <= steps[-1]:
-        before = float(np.interp(at - WINDOW, steps, sharpness))
-        row |= {"left": row["final"] / row["peak"], "above": (row["final"] - before) / row["peak"]}
+        row |= {"before": level(at - 2 * WINDOW, at - WINDOW), "after": level(at, at + WINDOW)}
+        row["risen"] = 1 - row["before"] / row["after"]
+        row["blowup_risen"] = float(np.diff(np.interp((at - WINDOW, at + WINDOW), steps, np.log(blowup)))[0])
+    if early and at + LEFT <= end:
+        row["final"] = level(end - WINDOW, end)
+        row |= {"left": row["final"] / row["after"], "above": (row["final"] - row["before"]) / row["after"]}
     return row
 
 
 def judge_together(table: lab.Rows) -> lab.Judgement:
-    """Sharpness rises fastest near convergence in most runs, and gains half of its largest level there."""
+    """Sharpness rises fastest near convergence in most runs, and gains half of its level there."""
     name = "share of runs that rise fastest there"
     near = lab.share_where(lambda row: abs(row["lag"]) <= WINDOW, lab.at_least, TOGETHER, name, unit="runs")
 
@@ -120,10 +124,10 @@ def later(column: str, *judges: lab.GroupJudge) -> lab.Judge:
     return judge
 
 
-GAINED = mean("risen", lab.at_least, RISEN, "part of the peak gained there")
-LEVEL = "level at the end over the peak"
+GAINED = mean("risen", lab.at_least, RISEN, "part of the level after convergence gained there")
+LEVEL = "level at the end over that after convergence"
 judge_falls = later("left", mean("left", lab.at_most, FALLEN, LEVEL))
 judge_stays = later(
-    "left", mean("left", lab.at_least, LEAST, LEVEL), mean("above", lab.at_least, 0.0, f"{LEVEL}, less that before")
+    "left", mean("left", lab.at_least, LEAST, LEVEL), mean("above", above, 0.0, f"{LEVEL}, less that before")
 )
-judge_blowup = later("blowup_risen", mean("blowup_risen", lab.at_least, 0.0, "log of the growth of the blowup"))
+judge_blowup = later("blowup_risen", mean("blowup_risen", above, 0.0, "log of the growth of the blowup"))

@@ -15,8 +15,9 @@ from flipscope.basics.seeds import generators, random_strings
 from flipscope.models.config import TransformerConfig
 from flipscope.models.parameters import positional, weight_norm
 from flipscope.models.presets import hardness
-from flipscope.models.transformer import LayerNorm
+from flipscope.models.transformer import LayerNorm, Transformer
 from flipscope.probes.blowup import blowup
+from flipscope.studies.hardness._shared import above
 from flipscope.training.protocols import final, hardness_recipe
 from flipscope.training.recipe import Recipe
 
@@ -73,7 +74,10 @@ def matrices_norm(model: nn.Module) -> float:
 
 
 def measured(trial: Variation, progress: lab.Progress) -> lab.Outcome:
-    """Accuracy and error on fresh strings or on all, weight norms, and log10 of the blowup (Eq 18; 0 without norms)."""
+    """Accuracy and error on fresh strings or on all, weight norms, and log10 of the blowup (Eq 18; 0 without norms).
+
+    The blowup is also that of the same model before its training: the largest of more positions is larger by itself.
+    """
     recipe = recipe_of(trial)
     model = lab.trained(recipe, progress).transformer
     done = final(recipe, model)
@@ -84,8 +88,10 @@ def measured(trial: Variation, progress: lab.Progress) -> lab.Outcome:
     n = trial.length
     (stream,) = generators(trial.seed, 1)
     strings = index_bits(0, 1 << n, n) if n <= 10 else random_strings(stream, STRINGS, n)
-    beta = float(np.log10(blowup(model, strings).beta).mean())
-    return {**found, "norm": weight_norm(model), "matrices": matrices_norm(model), "log10_beta": beta}
+    start = Transformer(config_of(trial), scheme=recipe.init, seed=recipe.seed)
+    after, before = (float(np.log10(blowup(each, strings).beta).mean()) for each in (model, start))
+    norms = {"norm": weight_norm(model), "matrices": matrices_norm(model)}
+    return {**found, **norms, "log10_beta": after, "log10_beta_start": before}
 
 
 def longest_learned(table: lab.Rows) -> int | None:
@@ -130,14 +136,41 @@ def judge_learned(table: lab.Rows) -> lab.Judgement:
     return lab.for_each(lengths[-1:], judge, missing="no model is done")
 
 
-def judge_grows(column: str, *variants: Variant) -> lab.Judge:
-    """A judge of the slope of a column over n, of models that learned, averaged over seeds."""
+def beyond(rows: lab.Rows, column: str, control: lab.Rows, other: str) -> lab.Rows:
+    """How far a column is above another of the control, of models of one length and seed that both learned."""
+    theirs = {(row["length"], row["seed"]): row[other] for row in control.where(learned=True)}
+    return lab.Rows(
+        {**row, "beyond": row[column] - theirs[row["length"], row["seed"]]}
+        for row in rows.where(learned=True)
+        if (row["length"], row["seed"]) in theirs
+    )
+
+
+def rises(rows: lab.Rows, quantity: str, confidence: float) -> lab.Judgement:
+    """Whether what is beyond a control rises with n, by the slope of each seed at three lengths."""
+    found = lab.slopes(rows, "length", "beyond")
+    if len(found) < FEWEST:
+        reason = f"{quantity}: {len(found)} seeds that learned at three lengths"
+        return lab.Judgement.without(reason, f"at least {FEWEST} such seeds")
+    return above(lab.student_mean(found, confidence), 0.0, quantity, unit="seeds")
+
+
+def judge_blowup(table: lab.Rows) -> lab.Judgement:
+    """The blowup of the paper's model rises with n, beyond that of the same models before training."""
+    post = table.where(variant="post")
 
     def one(variant: Variant, rows: lab.Rows, confidence: float) -> lab.Judgement:
-        found = lab.slopes(rows.where(learned=True), "length", column)
-        if len(found) < FEWEST:
-            reason = f"{variant}: {len(found)} seeds that learned at three lengths"
-            return lab.Judgement.without(reason, f"at least {FEWEST} such seeds")
-        return lab.at_least(lab.student_mean(found, confidence), 0.0, f"slope over n, {variant}", unit="seeds")
+        trained = beyond(rows, "log10_beta", rows, "log10_beta_start")
+        return rises(trained, f"slope over n beyond the start, {variant}", confidence)
 
-    return lambda table: lab.for_each(table.each("variant", variants), one, missing="no model is done", what="variants")
+    return lab.for_each(post.each("variant", ["post"]), one, missing="no model is done")
+
+
+def judge_weights(table: lab.Rows) -> lab.Judgement:
+    """The weights of models without blowup rise with n, beyond those of the paper's model."""
+    post = table.where(variant="post")
+
+    def one(variant: Variant, rows: lab.Rows, confidence: float) -> lab.Judgement:
+        return rises(beyond(rows, "matrices", post, "matrices"), f"slope over n beyond post, {variant}", confidence)
+
+    return lab.for_each(table.each("variant", BOUNDED), one, missing="no model is done", what="variants")

@@ -29,12 +29,20 @@ OTHERS: tuple[Name, ...] = FUNCTIONS[1:]
 STD = 0.02  # of the noise on every parameter but positions
 SIGNS = 4  # labels are 0 and 1; with -1 and 1, as in the theorems, squared errors are four times as large
 DRAWS = 100  # of the noise, wherever a claim is judged
+ROUNDING = 1e-9  # an interval that is narrower, of numbers of size 1, has no width
 STRINGS = 1_024  # of a measurement, or the whole cube where that is no larger
 
+LAYERS_APART = (
+    "start of the layers",
+    "equal copies of one (nn.TransformerEncoder)",
+    "each drawn by itself; the recipes take equal_layers=True",
+    "a start that training would have to break",
+)
 KEEP_RULE = lab.deviations(
     ("a kept MEAN", f"squared error below {KEPT_BELOW}", f"below {KEPT_BELOW} / n", "its variance is 1/4n, not 1/4"),
     ("draws of the noise", "10, the same for every batch", f"{DRAWS}, each of its own", "10 give a wide interval"),
     ("sharpness", "increase of the loss", "change of the answers (Thm 6), the loss beside it", "alike at a good fit"),
+    LAYERS_APART,
 )
 
 
@@ -132,9 +140,11 @@ def how_kept(table: lab.Rows) -> list[str]:
 
 
 def slope(
-    y: Sequence[float], x: Sequence[float], others: Sequence[Sequence[float]] = (), confidence: float = 0.95
+    y: Sequence[float], x: Sequence[float], others: Sequence[Sequence[float]] = (), confidence: float | None = None
 ) -> Estimate | None:
     """How much y rises with x by least squares, the others being equal, with Student's interval.
+
+    Without a `confidence` it is that of the look under way.
 
     None if there are fewer than two points more than coefficients, or x does not vary by itself.
 
@@ -142,6 +152,7 @@ def slope(
     >>> round(found.value, 3), found.low < 1 < found.high
     (1.01, True)
     """
+    confidence = lab.confidence() if confidence is None else confidence
     columns = np.column_stack([x, np.ones(len(x)), *others]).astype(np.float64)
     values = np.asarray(y, np.float64)
     freedom = len(values) - columns.shape[1]
@@ -153,6 +164,21 @@ def slope(
     reach = float(stats.t.ppf((1 + confidence) / 2, freedom)) * error
     value = float(coefficients[0])
     return Estimate(value, value - reach, value + reach, confidence, len(values))
+
+
+def above(found: Estimate, limit: float, quantity: str, note: str = "", unit: str = "samples") -> lab.Judgement:
+    """Whether a quantity is above the limit: as `lab.at_least`, but undecided where all samples are equal.
+
+    Without spread the interval has no width, whatever the number of samples, and says nothing.
+
+    >>> above(Estimate(0.0, 0.0, 0.0, 0.95, 8), 0.0, "rise").verdict
+    'undecided'
+    """
+    if found.high - found.low <= ROUNDING * max(1.0, abs(found.value)):
+        return lab.Judgement.without(
+            f"{quantity}: {found.value:.3g} of all {found.samples} {unit}, without spread", f"more {unit}"
+        )
+    return lab.at_least(found, limit, quantity, note, unit)
 
 
 def slope_judge(

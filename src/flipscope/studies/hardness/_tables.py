@@ -1,7 +1,7 @@
 """Functions of few bits that were learned from some of their rows: how sensitive, of what degree, how sharp; judges.
 
-One value counts for each target and seed, the mean over repeated second steps, so that a table counts once. Differences
-are taken within a target and seed.
+Differences are taken within a target and seed, of the means over repeated second steps. Seeds of one target share its
+table and are alike: their differences are averaged, and a target counts once.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 import flipscope.lab as lab
+from flipscope.studies.hardness._shared import above
 
-FEWEST = 3  # targets and seeds that both sides of a comparison have
+FEWEST = 3  # targets that both sides of a comparison have
 
 
 def values(rows: lab.Rows, column: str) -> dict[Any, float]:
@@ -22,16 +23,18 @@ def values(rows: lab.Rows, column: str) -> dict[Any, float]:
 
 
 def lower(first: lab.Rows, second: lab.Rows, column: str, quantity: str, confidence: float) -> lab.Judgement:
-    """Whether a column is lower in the first rows than in the second, target by target and seed by seed."""
+    """Whether a column is lower in the first rows than in the second, seed by seed, averaged over each target."""
     ours, theirs = values(first, column), values(second, column)
     pairs = sorted(ours.keys() & theirs.keys())
-    if len(pairs) < FEWEST:
-        return lab.Judgement.without(f"{quantity}: {len(pairs)} pairs fit", f"at least {FEWEST} pairs, or more steps")
-    found = lab.compare_groups(
-        [theirs[pair] for pair in pairs], [ours[pair] for pair in pairs], paired=True, confidence=confidence
-    )
-    judged = lab.at_least(found, 0.0, quantity, f"{len(pairs)} pairs", "pairs")
-    return judged if found.low > 0 or judged.verdict != "reproduced" else judged.left_open("no difference at all")
+    targets = sorted({target for target, _ in pairs})
+    if len(targets) < FEWEST:
+        said = f"{quantity}: {len(targets)} targets with a pair that fits"
+        return lab.Judgement.without(said, f"at least {FEWEST} targets, or more steps")
+    differences = [
+        float(np.mean([theirs[pair] - ours[pair] for pair in pairs if pair[0] == target])) for target in targets
+    ]
+    note = f"{len(pairs)} pairs of {len(targets)} targets"
+    return above(lab.student_mean(differences, confidence), 0.0, quantity, note, "targets")
 
 
 def below_random(column: str, what: str, rule: str) -> lab.Judge:

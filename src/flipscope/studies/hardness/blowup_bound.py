@@ -110,6 +110,12 @@ class BlowupBound(lab.Study):
             "for every string, the attention logits in the constant",
             "derived here",
         ),
+        (
+            "random, constructed, adversarial, trained",
+            "nothing measured",
+            "laptop: 162, 24, 20, 150; smoke: 6, 2, 1, 2; the paper's scale has more of each",
+            "time",
+        ),
         ("Thm 6", "as n grows", f"at n up to {GAP_BITS}, by the measured as_n of perturbed models", "to be compared"),
     )
     claims = claims()
