@@ -43,14 +43,19 @@ pytestmark = [pytest.mark.filterwarnings("default::ResourceWarning"), pytest.mar
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with distributed.LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=True,
-        memory_limit="2GiB",
-        dashboard_address=":0",
-        silence_logs=logging.CRITICAL,
-    ) as local:
+    # Dask's own cluster gives a killed worker up for good that has not begun again within 15 seconds, and on a busy
+    # machine that takes longer.
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            memory_limit="2GiB",
+            dashboard_address=":0",
+            silence_logs=logging.CRITICAL,
+        ) as local,
+    ):
         yield local.scheduler_address
     gc.collect()  # what Dask has left, while it is forgiven
 

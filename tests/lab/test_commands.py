@@ -101,6 +101,21 @@ def _rename(*_: Any) -> None:
         Path("results").rename("elsewhere")
 
 
+def _empty(*_: Any) -> None:
+    os.truncate("results/flipscope.sqlite", 0)
+
+
+def test_a_database_that_is_emptied_ends_the_run_with_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Deeds, "report", _empty)
+    _install(monkeypatch, Deeds(Deed("nothing", 1), Deed("report", 2), Deed("nothing", 3)))
+    assert main(["run", "deeds", "--scale", "smoke", "--workers", "0"]) == 1
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert "flipscope.sqlite was emptied while this process used it" in captured.err
+
+
 @pytest.mark.parametrize(("harm", "said"), [(_delete, "was deleted"), (_rename, "elsewhere")])
 def test_a_results_folder_that_goes_away_ends_the_run_with_exit_code_1(
     harm: Any, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -7,9 +7,10 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -287,6 +288,35 @@ def test_whatever_ends_a_run_it_is_told_that_the_folder_is_gone(store: Store, er
         run_study(study, "smoke", store, runner)
     assert caught.value.__cause__ is error
     assert runner.closed
+
+
+def _emptied(store: Store) -> None:
+    os.truncate(store.path, 0)
+
+
+def _removed(store: Store) -> None:
+    with sqlite3.connect(store.path) as other:
+        other.execute("DELETE FROM results WHERE key = (SELECT min(key) FROM results)")
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"), [(_emptied, "is damaged|cannot be used"), (_removed, "1 of 4 trials are not")]
+)
+def test_a_run_ends_well_only_if_its_results_are_found_again(
+    store: Store, harm: Callable[[Store], None], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = Store.end_run
+
+    def harmed(self: Store, *arguments: Any, **options: Any) -> None:
+        end(self, *arguments, **options)
+        harm(self)
+
+    monkeypatch.setattr(Store, "end_run", harmed)
+    notes = Notes(store)
+    with pytest.raises(RunError, match=said):
+        run_study(Deeds(*(Deed("nothing", number) for number in range(4))), "smoke", store, InProcess(), observer=notes)
+    assert notes.ended is None
 
 
 class Clock:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from flipscope.lab.run import slurm as module
 from flipscope.lab.run.cluster import Cluster
 from flipscope.lab.run.events import Event, Finished, Idle, Started
 from flipscope.lab.run.runner import InProcess, open_runner
-from flipscope.lab.run.slurm import Slurm, slurm_cluster
+from flipscope.lab.run.slurm import Slurm, SlurmJobs, slurm_cluster
 
 pytest.importorskip("dask_jobqueue", reason="needs the extra cluster")
 pytest.importorskip("cryptography", reason="needs the extra cluster")
@@ -130,17 +131,20 @@ def test_ctrl_c_means_the_same_with_slurm(monkeypatch: pytest.MonkeyPatch) -> No
 # ---------------------------------------------------------------- a Slurm of three scripts
 
 _SBATCH = """
-import os, subprocess, sys, pathlib
+import contextlib, itertools, os, subprocess, sys, pathlib
 folder = pathlib.Path(__file__).parent
-calls = len(list(folder.glob("call*")))
-(folder / f"call{calls}").touch()
+for calls in itertools.count():  # Dask sends its jobs at once: each call takes a number that no other has
+    with contextlib.suppress(FileExistsError):
+        (folder / f"call{calls}").touch(exist_ok=False)
+        break
 if str(calls) in os.environ["REFUSED"].split():
     sys.exit("sbatch: error: invalid partition specified: nowhere\\nsbatch: error: Batch job submission failed")
 if os.environ["REFUSED"] != "none begins":
     with open(folder / f"{calls}.out", "w") as output:
         text = pathlib.Path(sys.argv[1]).read_text()
         job = subprocess.Popen(["bash", "-c", text], stdout=output, stderr=output, start_new_session=True)
-    (folder / f"job{calls}").write_text(str(job.pid))
+    (folder / f"new{calls}").write_text(str(job.pid))
+    (folder / f"new{calls}").rename(folder / f"job{calls}")  # squeue finds it whole
 print("Submitted batch job", calls)
 """
 _SCANCEL = """
@@ -235,6 +239,24 @@ def test_slurm_refuses_a_job(
     assert [type(event) for event in ends(events)] == [Finished] * 2
     assert "Slurm refused 1 of 2 jobs (invalid partition" in caplog.text
     waited_for(lambda: not alive(slurm))
+
+
+def test_a_refused_job_ends_nothing_while_others_are_still_to_be_sent(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "LOST_SECONDS", -1.0)
+    monkeypatch.setattr(module, "_queued", set)
+    forgotten: list[Any] = []
+    refused = SimpleNamespace(refusal="too many jobs", job_id=None)
+    dask = SimpleNamespace(workers={"first": refused}, worker_spec={"first": {}})
+    dask.loop = SimpleNamespace(add_callback=lambda _, *job: forgotten.append(job))
+    jobs = SlurmJobs(dask, Slurm(jobs=2))
+    jobs.check(0)
+    assert forgotten == [("first", refused)]  # it is sent again
+    assert "Slurm refused 1 of 2 jobs (too many jobs)" in caplog.text
+    dask.workers["second"] = refused
+    with pytest.raises(InputError, match="Slurm refuses the jobs: too many jobs"):
+        jobs.check(0)
 
 
 def test_jobs_of_slurm_that_end_at_once(slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from lab.stores import put, refused
 
 from flipscope.basics.errors import RunError
-from flipscope.lab.store import place, schema
+from flipscope.lab.store import place, salvage, schema
 from flipscope.lab.store.store import DATABASE, Store
 
 WAL = DATABASE + "-wal"
@@ -110,6 +110,27 @@ def test_the_same_with_a_plain_journal(
     (folder / (DATABASE + place.RESCUED)).replace(folder / DATABASE)
     with Store(folder) as found:
         assert found.done("ab") == {"a", "b"}
+
+
+@pytest.mark.parametrize(("size", "said"), [(0, "was emptied"), (5000, "was cut off")])
+@pytest.mark.parametrize("local", [True, False])
+def test_a_database_that_is_emptied_is_told_of_and_repaired(
+    folder: Path, local: bool, size: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "on_local_disk", lambda _: local)
+    with Store(folder) as store:
+        put(store, "a", {"x": 1})
+        os.truncate(folder / DATABASE, size)
+        for key in "bc":
+            with pytest.raises(RunError, match=f"{said} while .* could not be saved elsewhere .* --repair") as caught:
+                put(store, key, {"x": 2})
+            assert "\n" not in str(caught.value)
+    assert place.rescued(folder / DATABASE) == []
+    refused("is damaged", Store, folder)
+    if local:  # the log still has what this process wrote
+        salvage.repair(folder)
+        with Store(folder) as found:
+            assert found.done("abc") == {"a", "b", "c"}
 
 
 def test_it_is_noticed_after_the_commit_too(folder: Path, local_disk: None) -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -92,14 +93,19 @@ def house(tmp_path: Path) -> Path:
 
 def asked(house: Path, **environment: str) -> str:
     """What the loop of the copy answers, and how often it came from the cache."""
+    return answered(house, **environment)[0]
+
+
+def answered(house: Path, code: str = ASK, **environment: str) -> tuple[str, list[str]]:
+    """The same, and the lines on standard error."""
     done = subprocess.run(
-        [sys.executable, "-c", ASK],
+        [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": str(house), "PYTHONDONTWRITEBYTECODE": "1", **environment},
         capture_output=True,
         text=True,
-        check=True,
     )
-    return done.stdout.strip()
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip(), done.stderr.splitlines()
 
 
 @pytest.mark.parametrize("chosen", [False, True], ids=["beside the sources", "NUMBA_CACHE_DIR"])
@@ -124,3 +130,54 @@ def test_machine_code_of_old_sources_is_removed(house: Path) -> None:
     assert not (kept / "flipscope-old").exists()
     assert (kept / "flipscope-recent").exists()
     assert (kept / "another").exists()
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "emptied": lambda content: b"",
+    "truncated": lambda content: content[: len(content) // 2],
+    "garbage": lambda content: bytes(reversed(content)),
+    "a flipped bit": lambda content: content[:-300] + bytes([content[-300] ^ 1]) + content[-299:],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_damaged_machine_code_is_compiled_again(house: Path, damage: Callable[[bytes], bytes]) -> None:
+    kept = house / "cache"
+    loop = house / "flipscope/native/loop.py"
+    loop.write_text(LOOP + LOOP.partition("step\n")[2].replace("stepped", "again"))  # two loops, one sentence
+    assert answered(house, NUMBA_CACHE_DIR=str(kept)) == ("2 0", [])
+    whole = {path: path.read_bytes() for path in kept.rglob("*.nb?")}
+    assert whole
+    for path, content in whole.items():
+        path.write_bytes(damage(content))
+    found, said = answered(house, NUMBA_CACHE_DIR=str(kept))
+    assert found == "2 0"
+    (sentence,) = said
+    assert "is damaged; the loops concerned are compiled again" in sentence
+    assert answered(house, NUMBA_CACHE_DIR=str(kept)) == ("2 1", [])
+
+
+def test_without_a_place_for_machine_code_it_is_compiled_all_the_same(house: Path) -> None:
+    closed = house / "closed"
+    closed.touch()
+    found, said = answered(house, NUMBA_CACHE_DIR=str(closed))
+    assert found == "2 0"
+    (sentence,) = said
+    assert f"no file can be written to {closed}: every process compiles its loops again" in sentence
+    (house / "flipscope/native/__pycache__").touch()
+    for homes in ({"HOME": str(closed), "XDG_CACHE_HOME": ""}, {"XDG_CACHE_HOME": str(closed)}):
+        found, said = answered(house, NUMBA_CACHE_DIR="", **homes)
+        assert (found, len(said)) == ("2 0", 1)
+    code = "import pathlib\ndef home():\n    raise RuntimeError('no home')\npathlib.Path.home = home\n"
+    found, said = answered(house, code + ASK, NUMBA_CACHE_DIR="", XDG_CACHE_HOME="")
+    assert (found, len(said)) == ("2 0", 1)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits the size of files")
+def test_machine_code_that_cannot_be_written_is_used_all_the_same(house: Path) -> None:
+    code = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+    found, said = answered(house, code + ASK, NUMBA_CACHE_DIR=str(house / "cache"))
+    assert found == "2 0"
+    (sentence,) = said
+    assert "File too large; going on" in sentence
+    assert answered(house, NUMBA_CACHE_DIR=str(house / "cache")) == ("2 0", [])

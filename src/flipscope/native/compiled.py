@@ -6,7 +6,7 @@ import functools
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
@@ -14,7 +14,7 @@ from numba import config, njit, uint64
 from numba.extending import intrinsic
 
 from flipscope.basics.limits import cores
-from flipscope.native.cache import kept_by_digest
+from flipscope.native.cache import keep_code
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -23,13 +23,28 @@ def compiled(*signatures: Any, fastmath: bool = False) -> Callable[[Function], F
     """Decorator: compile for these signatures now (or load the cached machine code)."""
 
     def decorate(function: Function) -> Function:
-        with kept_by_digest():
-            found = njit(list(signatures), nogil=True, cache=True, fastmath=fastmath)(function)
-        if found.stats.cache_misses:
-            say()
-        return cast(Function, found)
+        loop = kept_loop(function, fastmath)
+        compile_for(loop, signatures)
+        return cast(Function, loop)
 
     return decorate
+
+
+def kept_loop(function: Callable[..., Any], fastmath: bool = False) -> Any:
+    """The loop of this function, whose machine code is kept; not compiled yet."""
+    loop = njit(nogil=True, fastmath=fastmath)(function)
+    keep_code(loop)
+    return loop
+
+
+def compile_for(loop: Any, signatures: Iterable[Any]) -> None:
+    """Compile a loop for these signatures, or load the machine code that was kept, and for no others."""
+    loop.disable_compile(False)
+    for signature in signatures:
+        loop.compile(signature)
+    loop.disable_compile()  # a call with other types is an error, not another minute of compiling
+    if loop.stats.cache_misses:
+        say()
 
 
 @functools.lru_cache(maxsize=1)

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
-from numba import njit, types
+from numba import types
 from numba.core.registry import cpu_target
 from numba.extending import NativeValue, models, overload_attribute, register_model, unbox
 
 from flipscope.basics.errors import InputError
-from flipscope.native.cache import kept_by_digest
-from flipscope.native.compiled import say
+from flipscope.native.compiled import compile_for, kept_loop
 
 TOKENS = {8: 3, 16: 6}  # tokens of a tile, by lanes: their sums with four units fill most of the registers
 VARIABLE = "FLIPSCOPE_LANES"
@@ -122,7 +121,7 @@ def span_of(lanes: int) -> Span:
         if lanes not in _wanted:
             _wanted[lanes] = Span(lanes, TOKENS[lanes])
             for loop, signatures in _loops:
-                _compile(loop, signatures(SpanType(lanes, TOKENS[lanes])))
+                compile_for(loop, signatures(SpanType(lanes, TOKENS[lanes])))
         return _wanted[lanes]
 
 
@@ -130,21 +129,11 @@ def compiled_by_span(signatures: Callable[[SpanType], list[Any]]) -> Callable[[F
     """Decorator: as ``compiled``, for the signatures of each span that is asked for; the others are not compiled."""
 
     def decorate(function: Function) -> Function:
-        with kept_by_digest():
-            loop = njit(nogil=True, cache=True)(function)
+        loop = kept_loop(function)
         with _lock:
             _loops.append((loop, signatures))
             for lanes in _wanted:
-                _compile(loop, signatures(SpanType(lanes, TOKENS[lanes])))
+                compile_for(loop, signatures(SpanType(lanes, TOKENS[lanes])))
         return cast(Function, loop)
 
     return decorate
-
-
-def _compile(loop: Any, signatures: list[Any]) -> None:
-    loop.disable_compile(False)
-    for signature in signatures:
-        loop.compile(signature)
-    loop.disable_compile()  # a call with other types is an error, not another minute of compiling
-    if loop.stats.cache_misses:
-        say()

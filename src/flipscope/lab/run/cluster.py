@@ -69,7 +69,7 @@ class Cluster:
         if shutil.which("sbatch") is None:
             raise InputError("--slurm needs Slurm, and its command sbatch is not here: run it where jobs are sent from")
         cluster = opened.enter_context(slurm_cluster(self._slurm))
-        self._check = SlurmJobs(cluster, self._slurm.jobs * self._slurm.cores).check
+        self._check = SlurmJobs(cluster, self._slurm).check
         cluster.adapt(minimum_jobs=self._slurm.jobs, maximum_jobs=self._slurm.jobs)  # those that end are replaced
         return _connected(cluster, cluster.scheduler_address, cluster.security)
 

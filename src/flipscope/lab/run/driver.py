@@ -144,6 +144,7 @@ def run_study(
                 pass
             raise
         drive.end("done" if run.complete else "incomplete", run.judgements)
+        store.confirm(drive.done)
         if observer is not None:
             observer.finished(run)
         return run

@@ -119,9 +119,10 @@ def _quoted(security: Any) -> Any:
 class SlurmJobs:
     """Looks after the jobs of a cluster: Dask replaces neither those of several workers, nor those that never began."""
 
-    def __init__(self, cluster: Any, threads: int) -> None:
+    def __init__(self, cluster: Any, options: Slurm) -> None:
         self._cluster = cluster
-        self._wanted = threads
+        self._jobs = options.jobs  # that are wanted: Dask may know of fewer, while it sends them
+        self._threads = options.jobs * options.cores
         self._looked = time.monotonic()
         self._worked = False  # whether a worker has called since all jobs were replaced
         self._told = False
@@ -130,16 +131,15 @@ class SlurmJobs:
         """Replace the jobs that have ended; raise if no worker works and none will come."""
         jobs = dict(self._cluster.workers)
         refusals = [job.refusal for job in jobs.values() if job.refusal is not None]
-        # Jobs are sent one after the other: the first may be refused before there is a second.
-        if refusals and not threads and len(refusals) >= len(self._cluster.worker_spec):
+        if not threads and len(refusals) >= self._jobs:
             raise InputError(f"Slurm refuses the jobs: {refusals[0]}")
         if refusals and not self._told:
             logging.getLogger("flipscope").warning(
-                "Slurm refused %d of %d jobs (%s); going on with the others", len(refusals), len(jobs), refusals[0]
+                "Slurm refused %d of %d jobs (%s); going on with the others", len(refusals), self._jobs, refusals[0]
             )
             self._told = True
         self._worked |= threads > 0
-        if threads >= self._wanted:
+        if threads >= self._threads:
             self._looked = time.monotonic()
         elif time.monotonic() - self._looked > LOST_SECONDS:
             self._replace(jobs, threads)
@@ -150,7 +150,7 @@ class SlurmJobs:
         if queued is None:
             return
         ended = {name: job for name, job in jobs.items() if job.job_id not in queued}
-        if ended and not threads and len(ended) == len(jobs):
+        if not threads and len(ended) >= self._jobs:
             if not self._worked:
                 number = max(int(job.job_id) for job in jobs.values() if job.job_id is not None)
                 raise InputError(

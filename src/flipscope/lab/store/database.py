@@ -110,13 +110,14 @@ class Database:
         with schema.said(self.path):
             try:
                 self._database.execute("BEGIN IMMEDIATE")  # in here: an interrupt may come as soon as it is done
+                self._files.note_size()
                 yield self._database
                 self._database.execute("COMMIT")
             except BaseException as error:
                 if self._database.in_transaction:
                     with suppress(sqlite3.Error):
                         self._database.execute("ROLLBACK")
-                if isinstance(error, sqlite3.Error):  # of a database that is not where it was, perhaps
+                if isinstance(error, (sqlite3.Error, InputError)):  # of a database that is not what it was, perhaps
                     self._secure()
                     if self._lost is not None:
                         raise self._lost from error
@@ -126,7 +127,7 @@ class Database:
             raise self._lost
 
     def _secure(self) -> None:
-        """Notice that the database was moved or deleted under this process, and change to where it will be found."""
+        """Notice that the database was moved, deleted or emptied under this process, and change to a safe place."""
         with schema.said(self.path):
             loss = self._files.loss() if self.writable and self._lost is None else None
             if loss is None:
@@ -141,12 +142,17 @@ class Database:
                 return
             try:
                 copy = place.rescue(self._database, self._files.path)
+                saved = schema.connect_copy(copy)
             except (sqlite3.Error, OSError) as error:
-                self._lost = RunError(f"{what}, and its results could not be saved elsewhere ({error}): run it again")
+                keep = f"flipscope results --repair --results {self.folder} keeps what can be read of it, then "
+                self._lost = RunError(
+                    f"{what}, and its results could not be saved elsewhere ({error}): "
+                    f"{keep if self.path.exists() else ''}run it again"
+                )
                 return
             self._database.close()
             self._files.sweep()
-            self._database = schema.connect_copy(copy)
+            self._database = saved
             self._lost = RunError(
                 f"{what}: what it held was saved to {copy}; put that in the place of {self._files.path}, "
                 "then run the same command again to go on"

@@ -1,7 +1,7 @@
 """Whether the path of an open database still leads to it, and what is done for the results if it does not.
 
-SQLite goes on writing into a file that was deleted or moved under it, and says nothing. What it has open is whole
-until it is closed, so that it can be copied to where it will be found.
+SQLite goes on writing into a file that was deleted, moved or emptied under it, and says nothing. What it has open is
+whole until it is closed, unless it was emptied, so that it can be copied to where it will be found.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
@@ -54,12 +54,13 @@ class OpenFiles:
         candidates = (self.path, *(beside(self.path, ending) for ending in JOURNALS))
         found = {each: identity(each) for each in candidates}
         self._files = {each: known for each, known in found.items() if known is not None}
+        self._size = 0
 
     def loss(self) -> Loss | None:
         """What happened to the files meanwhile, if anything did."""
         changed = [path for path, known in self._files.items() if identity(path) != known]
         if not changed:
-            return None
+            return self._shrunk()
         now = _path_of_open(self._files[self.path])
         if now is not None and now != self.path and self._went_along(now.parent):
             return Loss(f"{self.path.parent} was moved to {now.parent}", now.parent)
@@ -70,6 +71,15 @@ class OpenFiles:
             return Loss(f"{first} was moved to {now}", None)
         known = Path("/proc/self/fd").is_dir()
         return Loss(f"{first} was {'deleted' if known else 'deleted or moved'}", None)
+
+    def note_size(self) -> None:
+        """Remember how long the database is, while no other process writes: it never gets shorter by itself."""
+        with suppress(OSError):  # `loss` says what is the matter
+            self._size = max(self._size, self.path.stat().st_size)
+
+    def _shrunk(self) -> Loss | None:
+        size = self.path.stat().st_size
+        return Loss(f"{self.path} was {'cut off' if size else 'emptied'}", None) if size < self._size else None
 
     def sweep(self) -> None:
         """Remove journals that were left behind: they would be taken for those of the next file of this name."""

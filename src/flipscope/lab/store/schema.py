@@ -100,8 +100,15 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
 
 
 def connect_copy(path: Path) -> sqlite3.Connection:
-    """A connection to a copy of a database that this process has just made."""
-    return _opened(path, "rw")
+    """A connection to a copy of a database that this process has just made; one that is damaged is removed."""
+    connection = _opened(path, "rw")
+    try:
+        _check(connection, path)
+    except (sqlite3.Error, InputError) as error:
+        connection.close()
+        path.unlink()
+        raise sqlite3.DatabaseError("what is left of it is damaged") from error
+    return connection
 
 
 def _first(path: Path, place: Path) -> _Connection:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from flipscope.basics.checks import check_count
-from flipscope.basics.errors import InputError
+from flipscope.basics.errors import InputError, RunError
 from flipscope.lab.history import Look
 from flipscope.lab.machine import born
 from flipscope.lab.machine import machine as this_machine
@@ -203,6 +203,20 @@ class Store(Database):
         with self._writing() as database:
             if not self._kept(key):
                 database.execute(tables.inserted("failures"), tables.sealed("failures", (*common, text)))
+
+    def confirm(self, keys: Iterable[str]) -> None:
+        """Raise RunError unless whoever opens the folder now finds these trials done: no file is safe from its user."""
+        asked = set(keys)
+        try:
+            with Store(self._files.path.parent, create=False) as again:
+                lost = asked - again.done(asked)
+        except InputError as error:
+            raise RunError(str(error)) from error
+        if lost:
+            raise RunError(
+                f"{len(lost)} of {len(asked)} trials are not in {self.path} any more, which was changed while this "
+                "process used it: run the same command again"
+            )
 
     def get(self, key: str, *, check: bool = True) -> Record | None:
         """The stored trial, or None; InputError if its arrays are missing or, with `check`, changed."""

@@ -72,12 +72,12 @@ def judge_perturbed(table: lab.Rows) -> lab.Judgement:
     rows = learned_parity(table)
     lengths = rows.values("length") if rows else []
     left = [row["as_perturbed"] / row["as"] for row in rows]
+    if any(map(math.isnan, left)):
+        return lab.Judgement.without("some models that were perturbed gave no number")
     found = slope(left, rows.column("length")) if len(lengths) >= FEWEST_LENGTHS else None
     if found is None:
         said = f"{len(rows)} models that learned PARITY were perturbed, at {len(lengths)} lengths: too few for a line"
         return lab.Judgement.without(said, f"the scale laptop, with {FEWEST_LENGTHS} lengths that are learned")
-    if any(map(math.isnan, left)):
-        return lab.Judgement.without("some models that were perturbed gave no number")
     if max(left) - min(left) <= ROUNDING:
         return lab.Judgement.without(f"perturbations leave {left[0]:.3g} of as_n in all {len(left)} models, at every n")
     note = f"n from {lengths[0]} to {lengths[-1]}, mean {sum(left) / len(left):.2g}"
