@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flipscope.basics import npz
 from flipscope.basics.errors import InputError
+from flipscope.basics.limits import check_memory
 from flipscope.cli.common import print_json
 from flipscope.cli.model_files import loaded
 
@@ -111,13 +116,14 @@ def _of_model(arguments: argparse.Namespace) -> dict[str, Any]:
         raise InputError("--form is for a class of functions: leave it out, or leave out the MODEL")
     if arguments.test is None:
         _refuse(arguments, ("tolerance", "trials"), "is for --test: leave it out")
-    data = None if arguments.data is None else read_data(arguments.data)
-    if data is not None:
+    if arguments.data is not None:
+        count, bits = data_shape(arguments.data)
         if arguments.length is None:
-            arguments.length = data[0].shape[1]
-        if arguments.samples not in (None, len(data[0])):
-            raise InputError(f"--samples {arguments.samples} and the {len(data[0])} strings of --data differ: give one")
+            arguments.length = bits
+        if arguments.samples not in (None, count):
+            raise InputError(f"--samples {arguments.samples} and the {count} strings of --data differ: give one")
     model, length = loaded(arguments)
+    data = None if arguments.data is None else read_data(arguments.data)
     from flipscope.bounds import pac_bayes
 
     if arguments.test is not None:
@@ -185,19 +191,48 @@ def _range(text: str) -> tuple[float, float]:
     return low, high
 
 
+def data_shape(path: str) -> tuple[int, int]:
+    """How many strings of which length are in a file that `numpy.savez` wrote, after making sure that they fit."""
+    with _data(path) as arrays:
+        strings, labels = arrays.header("strings"), arrays.header("labels")
+    if len(strings.shape) != 2 or min(strings.shape) < 1 or strings.dtype.kind not in "biu":
+        raise InputError(_no_strings(path, strings.shape))
+    if labels.shape != strings.shape[:1] or labels.dtype.kind not in "biuf":
+        raise InputError(_no_labels(path, labels.shape))
+    count, length = strings.shape
+    # As they are in the file, then as bytes and float64.
+    need = strings.size + (count * length if strings.dtype.itemsize > 1 else 0) + labels.size + 8 * count
+    check_memory(need, f"{count:,} strings of {length:,} bits in {path}", "give fewer")
+    return count, length
+
+
 def read_data(path: str) -> tuple[Bits, NDArray[np.float64]]:
-    """The strings and labels in a file that `numpy.savez` wrote."""
+    """The strings and labels in a file of which `data_shape` was asked."""
+    with _data(path) as arrays:
+        strings, labels = arrays["strings"], arrays["labels"]
+    if strings.min() < 0 or strings.max() > 1:
+        raise InputError(_no_strings(path, strings.shape))
+    if not np.isfinite(labels).all():
+        raise InputError(_no_labels(path, labels.shape))
+    return strings.astype(np.uint8, copy=False), labels.astype(np.float64, copy=False)
+
+
+@contextmanager
+def _data(path: str) -> Iterator[npz.Arrays]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            strings, labels = np.asarray(file["strings"]), np.asarray(file["labels"])
-    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise InputError(f"{path} does not exist: give a file that numpy.savez wrote") from None
+        with npz.opened(Path(path)) as arrays:
+            yield arrays
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist: give a file that numpy.savez wrote") from None
+    except InputError:
+        raise
+    except npz.DAMAGE:
         raise InputError(f"{path} must hold strings and labels, as numpy.savez writes them") from None
-    if strings.ndim != 2 or not strings.size or strings.dtype.kind not in "biu" or not np.isin(strings, (0, 1)).all():
-        raise InputError(
-            f"{path} has strings of shape {strings.shape}, which must be zeros and ones [sample, position]"
-        )
-    if labels.shape != (len(strings),) or labels.dtype.kind not in "biuf" or not np.isfinite(labels).all():
-        raise InputError(f"{path} has labels of shape {labels.shape}, which must be a finite number for each string")
-    return strings.astype(np.uint8), labels.astype(np.float64)
+
+
+def _no_strings(path: str, shape: tuple[int, ...]) -> str:
+    return f"{path} has strings of shape {shape}, which must be zeros and ones [sample, position]"
+
+
+def _no_labels(path: str, shape: tuple[int, ...]) -> str:
+    return f"{path} has labels of shape {shape}, which must be a finite number for each string"

@@ -182,7 +182,8 @@ def _train(arguments: argparse.Namespace, function: BooleanFunction | RealFuncti
 
 def _is_of(checkpoint: Path, recipe: Recipe) -> bool:
     """Whether there is a checkpoint, and of this very training: another's is not ours to remove."""
-    from flipscope.training.checkpoints import NotWhole, about
+    from flipscope.models.seal import NotWhole
+    from flipscope.training.checkpoints import about
 
     try:
         found, wanted = about(checkpoint)[0], recipe.as_json()
@@ -193,8 +194,8 @@ def _is_of(checkpoint: Path, recipe: Recipe) -> bool:
 
 def _finished(target: Path, recipe: Recipe) -> Trained | None:
     """The model that this very training has written; None if there is no file, InputError if it is another's."""
+    from flipscope.models.seal import NotWhole
     from flipscope.training.artefact import read
-    from flipscope.training.checkpoints import NotWhole
 
     advice = "give another -o, or --force to replace it"
     try:
@@ -290,7 +291,7 @@ def _document(
     import dataclasses
 
     from flipscope.models.checkpoint import model_tensors
-    from flipscope.training.checkpoints import seal
+    from flipscope.models.seal import seal
 
     assert trained.recipe is not None
     fitted = dataclasses.asdict(trained.fitted)
