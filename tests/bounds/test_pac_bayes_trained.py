@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from waiting import answered
 
+from flipscope.basics import limits
 from flipscope.basics.bits import index_bits
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import random_strings
@@ -244,7 +245,9 @@ def test_data_that_cannot_be_held_or_used_are_not_unpacked(
     model, data = str(tmp_path / "m.safetensors"), tmp_path / "train.npz"
     save(fourier_network(parse_sum("x1x2", 5)), model)
     monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", lambda own, name: pytest.fail("unpacked"))
+    monkeypatch.setattr(limits, "machine_memory", lambda: 1 << 40)
     for shapes, said in (
+        ({"strings": (600_000_000, 5), "labels": (600_000_000,)}, "lower --draws or the strings of --data, or insist"),
         ({"strings": (1 << 50, 5), "labels": (1 << 50,)}, "of memory, and this machine has"),
         ({"strings": (5,), "labels": (5,)}, "strings of shape (5,)"),
         ({"strings": (4, 5), "labels": (3,)}, "labels of shape (3,)"),

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flipscope.basics import npz
+from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.limits import check_memory
+from flipscope.bounds.pac_bayes.grids import POSTERIOR_SIGMAS
 from flipscope.cli.common import print_json
-from flipscope.cli.model_files import loaded
+from flipscope.cli.model_files import Asked, loaded
+from flipscope.cli.progress import progress
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from flipscope.basics.bits import Bits
 
 SAMPLES = 8192  # of the paper's experiments
+STRING_BYTES = 150  # that a string of --data takes beside its bits, which are there three times: half of what was seen
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -116,13 +120,15 @@ def _of_model(arguments: argparse.Namespace) -> dict[str, Any]:
         raise InputError("--form is for a class of functions: leave it out, or leave out the MODEL")
     if arguments.test is None:
         _refuse(arguments, ("tolerance", "trials"), "is for --test: leave it out")
+    asked = None
     if arguments.data is not None:
         count, bits = data_shape(arguments.data)
         if arguments.length is None:
             arguments.length = bits
         if arguments.samples not in (None, count):
             raise InputError(f"--samples {arguments.samples} and the {count} strings of --data differ: give one")
-    model, length = loaded(arguments)
+        arguments.strings, asked = count, _asked(arguments)
+    model, length = loaded(arguments, asked=asked)
     data = None if arguments.data is None else read_data(arguments.data)
     from flipscope.bounds import pac_bayes
 
@@ -155,9 +161,25 @@ def _of_model(arguments: argparse.Namespace) -> dict[str, Any]:
     assert data is not None
     if arguments.subgaussian is not None:
         raise InputError("--subgaussian is half of --largest with --data: leave it out")
-    return pac_bayes.posterior_bound(
-        model, *data, largest=arguments.largest, delta=arguments.delta, draws=arguments.draws, seed=arguments.seed
-    ).as_json()
+    with progress("draws") as report:
+        return pac_bayes.posterior_bound(
+            model,
+            *data,
+            largest=arguments.largest,
+            delta=arguments.delta,
+            draws=arguments.draws,
+            seed=arguments.seed,
+            progress=report,
+        ).as_json()
+
+
+def _asked(arguments: argparse.Namespace) -> Asked:
+    """How often the model is asked the strings of --data."""
+    if arguments.trace is not None:
+        return Asked(1, options=("the strings of --data",))
+    draws = check_count("draws", arguments.draws, 2)
+    what = f"{draws:,} draws for each of {len(POSTERIOR_SIGMAS)} sigmas"
+    return Asked(len(POSTERIOR_SIGMAS) * draws + 1, what, ("--draws", "the strings of --data"), distinct=True)
 
 
 def _refuse(arguments: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
@@ -200,8 +222,7 @@ def data_shape(path: str) -> tuple[int, int]:
     if labels.shape != strings.shape[:1] or labels.dtype.kind not in "biuf":
         raise InputError(_no_labels(path, labels.shape))
     count, length = strings.shape
-    # As they are in the file, then as bytes and float64.
-    need = strings.size + (count * length if strings.dtype.itemsize > 1 else 0) + labels.size + 8 * count
+    need = max(strings.size + labels.size, count * (3 * length + STRING_BYTES))
     check_memory(need, f"{count:,} strings of {length:,} bits in {path}", "give fewer")
     return count, length
 

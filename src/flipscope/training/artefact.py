@@ -96,7 +96,7 @@ def _metadata(path: Path) -> str:
         raise NotWhole(f"{path} does not say how its model was trained, or is damaged") from error
     if KEY not in found or SEAL not in found:
         raise NotWhole(f"{path} does not say how its model was trained, or is damaged")
-    return found[KEY]
+    return str(found[KEY])
 
 
 def _described(path: Path, text: str) -> Description:
