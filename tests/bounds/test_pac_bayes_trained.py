@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
+import os
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,7 +14,9 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from waiting import answered
 
+from flipscope.basics import limits
 from flipscope.basics.bits import index_bits
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import random_strings
@@ -320,6 +325,50 @@ def test_bad_options_of_a_class_exit_with_two(
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
+
+
+def _packed(path: Path, **shapes: tuple[int, ...]) -> None:
+    """A file of arrays that only claim to be so large: nothing follows their headers."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, shape in shapes.items():
+            header = io.BytesIO()
+            np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": shape})
+            archive.writestr(f"{name}.npy", header.getvalue())
+
+
+def test_data_that_cannot_be_held_or_used_are_not_unpacked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, data = str(tmp_path / "m.safetensors"), tmp_path / "train.npz"
+    save(fourier_network(parse_sum("x1x2", 5)), model)
+    monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", lambda own, name: pytest.fail("unpacked"))
+    monkeypatch.setattr(limits, "machine_memory", lambda: 1 << 40)
+    for shapes, said in (
+        ({"strings": (600_000_000, 5), "labels": (600_000_000,)}, "lower --draws or the strings of --data, or insist"),
+        ({"strings": (1 << 50, 5), "labels": (1 << 50,)}, "of memory, and this machine has"),
+        ({"strings": (5,), "labels": (5,)}, "strings of shape (5,)"),
+        ({"strings": (4, 5), "labels": (3,)}, "labels of shape (3,)"),
+    ):
+        _packed(data, **shapes)
+        assert main(["bound", "pac-bayes", model, "--data", str(data)]) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert error.count("\n") == 1
+
+
+def test_damaged_data_and_pipes_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, data, pipe = str(tmp_path / "m.safetensors"), tmp_path / "train.npz", tmp_path / "pipe.npz"
+    save(fourier_network(parse_sum("x1x2", 5)), model)
+    np.savez(data, strings=index_bits(0, 8, 5), labels=np.ones(8))
+    content = data.read_bytes()
+    for damaged in (content[:100], content[:-30], content[:300] + b"\xff" + content[301:], b"PK\x03\x04", b""):
+        data.write_bytes(damaged)
+        assert main(["bound", "pac-bayes", model, "--data", str(data)]) == 2
+        assert "must hold strings and labels" in capsys.readouterr().err
+    os.mkfifo(pipe)
+    assert answered(lambda: main(["bound", "pac-bayes", model, "--data", str(pipe)])) == 2
+    assert answered(lambda: main(["bound", "pac-bayes", str(pipe), "--trace", "1", "--samples", "9"])) == 2
+    assert capsys.readouterr().err.count("is not a file but a pipe") == 2
 
 
 def test_bad_input_of_a_model_exits_with_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 from cube.messages import one_sentence
+from waiting import answered
 
+from flipscope.basics.errors import InputError
 from flipscope.cube import functions, sensitivity, storage
 from flipscope.cube.functions import BooleanFunction, gate
 from flipscope.cube.structure import post_order
@@ -324,6 +326,25 @@ def test_what_is_described_by_hand_is_read(tmp_path: Path) -> None:
     path = tmp_path / "f.npz"
     path.write_bytes(described(node(kernel={"symmetric": "a", "arity": 3}, positions=[0, 1, 2]), a=PARITY))
     assert BooleanFunction.load(path) == functions.parity(3)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "f.npz")
+    found = answered(lambda: BooleanFunction.load(tmp_path / "f.npz"))
+    assert isinstance(found, InputError)
+    assert "is not a file but a pipe" in str(found)
+
+
+def test_a_table_of_another_size_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "f.npz"
+    words = np.zeros(1 << 14, np.uint64)
+    path.write_bytes(described(node(kernel={"table": "a", "arity": 10}, positions=list(range(10))), a=words))
+    unpacked = []
+    real = np.lib.npyio.NpzFile.__getitem__
+    monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", lambda own, name: unpacked.append(name) or real(own, name))
+    with one_sentence("is not a whole flipscope function file"):
+        BooleanFunction.load(path)
+    assert unpacked == ["structure"]
 
 
 def test_missing_files_and_directories(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import flipscope.lab as lab
 from flipscope.basics.progress import Progress
 from flipscope.lab.study import Outcome, Trial
 from flipscope.models.presets import encoder
+from flipscope.models.seal import fingerprint
 from flipscope.training import checkpoints
-from flipscope.training.batches import fingerprint
 from flipscope.training.recipe import Recipe, StringData, TrainingProtocol
 
 

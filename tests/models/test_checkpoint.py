@@ -11,6 +11,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from waiting import answered
 
 from flipscope.basics import limits
 from flipscope.basics.errors import InputError
@@ -27,6 +28,8 @@ from flipscope.models import (
     save,
     vit_small,
 )
+from flipscope.models.header import peek
+from flipscope.training import artefact, checkpoints
 
 SMALL = [
     recognizer(8, 2, 3),
@@ -112,6 +115,43 @@ def test_a_failed_write_leaves_the_old_file(path: Path, monkeypatch: pytest.Monk
         save(Transformer(encoder(16, 1, 2)), path)
     assert path.read_bytes() == good
     assert len(list(path.parent.iterdir())) == 1
+
+
+def test_flipped_signs_are_noticed(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    for place in range(len(content) - 1, len(content) - 161, -4):  # the byte with the sign of a little-endian float
+        content[place] ^= 0x80
+    path.write_bytes(bytes(content))
+    with pytest.raises(InputError, match=r"model\.safetensors is damaged: its content has changed"):
+        load(path)
+
+
+def test_changed_notes_and_configurations_are_noticed(path: Path) -> None:
+    save(Transformer(encoder(8, 2, 2), seed=3), path, {"function": "majority(5)"})
+    content = path.read_bytes()
+    for old, new in ((b"majority(5)", b"majority(6)"), (rb"\"final_norm\": false", rb"\"final_norm\":  true")):
+        assert old in content
+        path.write_bytes(content.replace(old, new))
+        with pytest.raises(InputError, match=r"damaged|lacks"):
+            load(path)
+    path.write_bytes(content)
+    load(path)
+
+
+def test_a_file_without_a_checksum_is_taken(path: Path) -> None:
+    rewrite(path, lambda tensors, record: None)
+    with safe_open(path, framework="pt") as file:
+        assert list(file.metadata()) == [KEY]
+    assert load(path).config.width == 8
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "model.safetensors"
+    os.mkfifo(pipe)
+    for call in (load, peek, artefact.read, artefact.describe, checkpoints.read, checkpoints.about):
+        found = answered(lambda call=call: call(pipe))
+        assert isinstance(found, InputError)
+        assert str(found) == f"{pipe} is not a file but a pipe or a device: give the name of a file."
 
 
 def test_refuses_a_folder_that_is_not_there(tmp_path: Path) -> None:

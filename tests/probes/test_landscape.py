@@ -13,10 +13,12 @@ from torch import Tensor, nn
 
 from flipscope.basics.bits import index_bits
 from flipscope.basics.errors import InputError
+from flipscope.bounds.pac_bayes import posterior_bound
 from flipscope.models import Transformer, hardness, initialise
 from flipscope.models.moving import Moving
 from flipscope.models.parameters import chosen
 from flipscope.probes.landscape import Landscape, _direction, landscape
+from flipscope.probes.sharpness import sharpness
 from flipscope.report.drawing import render
 from flipscope.report.landscape import landscape_figure
 
@@ -73,6 +75,35 @@ def test_the_axes_of_a_plane_are_the_first_two_lines() -> None:
     assert plane.losses[3] == pytest.approx(lines.losses[1], rel=1e-4)
     assert lines.parameters == model.count_parameters(positions=False)
     assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
+
+
+def test_lines_are_drawn_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A landscape of very many lines begins at once, and holds one of them at a time."""
+    drawn: list[int] = []
+    real = _direction
+
+    def count(moving: Moving, normalise: str, seed: int, number: int) -> Tensor:
+        drawn.append(number)
+        return real(moving, normalise, seed, number)
+
+    def stop(done: int, total: int) -> None:
+        if done == 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("flipscope.probes.landscape._direction", count)
+    with pytest.raises(KeyboardInterrupt):
+        landscape(nn.Linear(2, 1), index_bits(0, 4, 2), np.ones(4), directions=50, points=3, progress=stop)
+    assert drawn == [0, 1]
+
+
+def test_losses_and_draws_that_no_machine_holds_are_refused() -> None:
+    model, strings = nn.Linear(2, 1), index_bits(0, 4, 2)
+    with pytest.raises(InputError, match=r"^the losses at .* points would take .* of memory"):
+        landscape(model, strings, np.ones(4), directions=10**15, points=3)
+    with pytest.raises(InputError, match=r"^what 1,000,000,000,000,000 draws do would take .* of memory"):
+        sharpness(model, strings, std=0.1, draws=10**15)
+    with pytest.raises(InputError, match=r"^the losses of 1,000,000,000,000,000 draws would take .* of memory"):
+        posterior_bound(model, strings, np.ones(4), draws=10**15)
 
 
 def test_figures_can_be_drawn_and_a_loss_that_is_no_number_is_left_out() -> None:

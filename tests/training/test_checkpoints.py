@@ -20,8 +20,9 @@ from flipscope.basics.errors import InputError
 from flipscope.cube.functions import majority
 from flipscope.data.languages import draw
 from flipscope.models import Transformer, encoder, save
-from flipscope.training.batches import Fresh, Shuffled, fingerprint
-from flipscope.training.checkpoints import Keeper, NotWhole, read
+from flipscope.models.seal import NotWhole, fingerprint
+from flipscope.training.batches import Fresh, Shuffled
+from flipscope.training.checkpoints import Keeper, read
 from flipscope.training.fit import Moment, fit
 
 N = 7

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
 from flipscope.models import encoder, hardness
+from flipscope.models.seal import fingerprint
 from flipscope.models.transformer import Transformer
 from flipscope.training import artefact, measures, terms
-from flipscope.training.batches import fingerprint
 from flipscope.training.checkpoints import Keeper
 from flipscope.training.fit import Fitted, fit
 from flipscope.training.logs import Log, finite_rows, first_below, names_in

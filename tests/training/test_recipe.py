@@ -15,9 +15,8 @@ from flipscope.basics.errors import InputError
 from flipscope.cube.functions import BooleanFunction, majority
 from flipscope.data.languages import draw, random_language
 from flipscope.models import Transformer, TransformerConfig, encoder, gpt2, hardness, initialise, load, mingpt
+from flipscope.models.seal import NotWhole, fingerprint
 from flipscope.training import artefact
-from flipscope.training.batches import fingerprint
-from flipscope.training.checkpoints import NotWhole
 from flipscope.training.fit import fit
 from flipscope.training.presets import PRESETS, configured
 from flipscope.training.protocols import hardness_recipe, scratchpad_recipe

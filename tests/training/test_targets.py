@@ -13,7 +13,8 @@ from torch.nn import functional as F
 
 from flipscope.basics.errors import InputError
 from flipscope.models import Transformer, TransformerConfig, hardness
-from flipscope.training.batches import Examples, fingerprint
+from flipscope.models.seal import fingerprint
+from flipscope.training.batches import Examples
 from flipscope.training.fit import evaluate, fit
 from flipscope.training.targets import SIGN_SCALE, Aim
 

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are read only where they are files, and written whole or not at all."""
 
 from __future__ import annotations
 
@@ -10,6 +10,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flipscope.basics.errors import InputError
+
+
+def check_source(source: Path) -> None:
+    """Raise InputError if what is there is not a file: to open a pipe is to wait for its writer, perhaps forever.
+
+    Where there is nothing it says nothing: whoever opens it does.
+    """
+    try:
+        mode = os.stat(source).st_mode
+    except OSError:
+        return
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
+        raise InputError(f"{source} is not a file but {kind}: give the name of a file.")
 
 
 def check_target(target: Path, what: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from flipscope.basics.estimates import Floats
 from flipscope.cli.common import print_json
-from flipscope.cli.model_files import drawn_strings, loaded, model_file, strings_to_draw
+from flipscope.cli.model_files import Asked, drawn_strings, loaded, model_file, strings_to_draw
 
 EXAMPLES = """
   flipscope blowup model.safetensors --length 40
@@ -25,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure what the layer norms of a model do to random strings."""
-    model, length = loaded(arguments)
+    model, length = loaded(arguments, asked=Asked(1))
 
     from flipscope.models.parameters import weight_norm
     from flipscope.probes.blowup import blowup

@@ -8,6 +8,7 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.cli import bound_pac_bayes
 from flipscope.cli.common import print_json
+from flipscope.cli.hours import anyway
 from flipscope.cli.model_files import loaded
 
 EXAMPLES = """
@@ -39,6 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--delta", type=float, default=0.05, metavar="P", help="probability that the bound may fail (default 0.05)"
     )
+    anyway(parser)
     parser.set_defaults(strings=None)  # none are drawn
     bound_pac_bayes.arguments(parser)
 

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flipscope.basics import npz
+from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
+from flipscope.basics.limits import check_memory
+from flipscope.bounds.pac_bayes.grids import POSTERIOR_SIGMAS
 from flipscope.cli.common import print_json
-from flipscope.cli.model_files import loaded
+from flipscope.cli.model_files import Asked, loaded
+from flipscope.cli.progress import progress
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,6 +26,7 @@ if TYPE_CHECKING:
     from flipscope.basics.bits import Bits
 
 SAMPLES = 8192  # of the paper's experiments
+STRING_BYTES = 150  # that a string of --data takes beside its bits, which are there three times: half of what was seen
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -124,13 +133,16 @@ def _of_model(arguments: argparse.Namespace) -> dict[str, Any]:
         raise InputError("--form is for a class of functions: leave it out, or leave out the MODEL")
     if arguments.test is None:
         _refuse(arguments, ("tolerance", "trials"), "is for --test: leave it out")
-    data = None if arguments.data is None else read_data(arguments.data)
-    if data is not None:
+    asked = None
+    if arguments.data is not None:
+        count, bits = data_shape(arguments.data)
         if arguments.length is None:
-            arguments.length = data[0].shape[1]
-        if arguments.samples not in (None, len(data[0])):
-            raise InputError(f"--samples {arguments.samples} and the {len(data[0])} strings of --data differ: give one")
-    model, length = loaded(arguments)
+            arguments.length = bits
+        if arguments.samples not in (None, count):
+            raise InputError(f"--samples {arguments.samples} and the {count} strings of --data differ: give one")
+        arguments.strings, asked = count, _asked(arguments)
+    model, length = loaded(arguments, asked=asked)
+    data = None if arguments.data is None else read_data(arguments.data)
     from flipscope.bounds import pac_bayes
 
     if arguments.test is not None:
@@ -165,15 +177,26 @@ def _of_model(arguments: argparse.Namespace) -> dict[str, Any]:
     assert data is not None
     if arguments.subgaussian is not None:
         raise InputError("--subgaussian is half of --largest with --data: leave it out")
-    return pac_bayes.posterior_bound(
-        model,
-        *data,
-        largest=arguments.largest,
-        delta=arguments.delta,
-        draws=arguments.draws,
-        fixed=arguments.fixed,
-        seed=arguments.seed,
-    ).as_json()
+    with progress("draws") as report:
+        return pac_bayes.posterior_bound(
+            model,
+            *data,
+            largest=arguments.largest,
+            delta=arguments.delta,
+            draws=arguments.draws,
+            fixed=arguments.fixed,
+            seed=arguments.seed,
+            progress=report,
+        ).as_json()
+
+
+def _asked(arguments: argparse.Namespace) -> Asked:
+    """How often the model is asked the strings of --data."""
+    if arguments.trace is not None:
+        return Asked(1, options=("the strings of --data",))
+    draws = check_count("draws", arguments.draws, 2)
+    what = f"{draws:,} draws for each of {len(POSTERIOR_SIGMAS)} sigmas"
+    return Asked(len(POSTERIOR_SIGMAS) * draws + 1, what, ("--draws", "the strings of --data"), distinct=True)
 
 
 def _refuse(arguments: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
@@ -207,19 +230,47 @@ def _range(text: str) -> tuple[float, float]:
     return low, high
 
 
+def data_shape(path: str) -> tuple[int, int]:
+    """How many strings of which length are in a file that `numpy.savez` wrote, after making sure that they fit."""
+    with _data(path) as arrays:
+        strings, labels = arrays.header("strings"), arrays.header("labels")
+    if len(strings.shape) != 2 or min(strings.shape) < 1 or strings.dtype.kind not in "biu":
+        raise InputError(_no_strings(path, strings.shape))
+    if labels.shape != strings.shape[:1] or labels.dtype.kind not in "biuf":
+        raise InputError(_no_labels(path, labels.shape))
+    count, length = strings.shape
+    need = max(strings.size + labels.size, count * (3 * length + STRING_BYTES))
+    check_memory(need, f"{count:,} strings of {length:,} bits in {path}", "give fewer")
+    return count, length
+
+
 def read_data(path: str) -> tuple[Bits, NDArray[np.float64]]:
-    """The strings and labels in a file that `numpy.savez` wrote."""
+    """The strings and labels in a file of which `data_shape` was asked."""
+    with _data(path) as arrays:
+        strings, labels = arrays["strings"], arrays["labels"]
+    if strings.min() < 0 or strings.max() > 1:
+        raise InputError(_no_strings(path, strings.shape))
+    if not np.isfinite(labels).all():
+        raise InputError(_no_labels(path, labels.shape))
+    return strings.astype(np.uint8, copy=False), labels.astype(np.float64, copy=False)
+
+
+@contextmanager
+def _data(path: str) -> Iterator[npz.Arrays]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            strings, labels = np.asarray(file["strings"]), np.asarray(file["labels"])
-    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise InputError(f"{path} does not exist: give a file that numpy.savez wrote") from None
+        with npz.opened(Path(path)) as arrays:
+            yield arrays
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist: give a file that numpy.savez wrote") from None
+    except InputError:
+        raise
+    except npz.DAMAGE:
         raise InputError(f"{path} must hold strings and labels, as numpy.savez writes them") from None
-    if strings.ndim != 2 or not strings.size or strings.dtype.kind not in "biu" or not np.isin(strings, (0, 1)).all():
-        raise InputError(
-            f"{path} has strings of shape {strings.shape}, which must be zeros and ones [sample, position]"
-        )
-    if labels.shape != (len(strings),) or labels.dtype.kind not in "biuf" or not np.isfinite(labels).all():
-        raise InputError(f"{path} has labels of shape {labels.shape}, which must be a finite number for each string")
-    return strings.astype(np.uint8), labels.astype(np.float64)
+
+
+def _no_strings(path: str, shape: tuple[int, ...]) -> str:
+    return f"{path} has strings of shape {shape}, which must be zeros and ones [sample, position]"
+
+
+def _no_labels(path: str, shape: tuple[int, ...]) -> str:
+    return f"{path} has labels of shape {shape}, which must be a finite number for each string"

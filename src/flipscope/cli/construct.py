@@ -158,5 +158,5 @@ def _basis(text: str) -> str | NDArray[np.float64]:
     try:
         found = np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.loadtxt(path, ndmin=2)
         return np.asarray(found, np.float64)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, EOFError) as error:
         raise InputError(f"{path} cannot be read as a matrix: {error}") from error

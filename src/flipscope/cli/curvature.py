@@ -9,6 +9,7 @@ from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError
 from flipscope.cli.common import print_json, sampling
 from flipscope.cli.model_files import (
+    Asked,
     answering,
     function_of,
     loaded,
@@ -76,7 +77,12 @@ def run(arguments: argparse.Namespace) -> int:
     f = function_of(arguments)
     if f is None and arguments.loss != "mse":
         raise InputError(f"--loss {arguments.loss} needs the labels of a function: give --function, or leave it out")
-    model, length = loaded(arguments, forwards=PASSES * probes, function=f)
+    products = sum(
+        {"eigenvalues": 2 * arguments.eigenvalues, "density": 1, "fisher_rao": 1}.get(part, probes)
+        for part in PARTS[arguments.what]
+    )
+    asked = Asked(PASSES * products, f"{products:,} products", ("--probes", "--eigenvalues", "--strings"))
+    model, length = loaded(arguments, asked=asked, function=f)
     strings, targets = model_strings(arguments, length, f)
 
     import torch

@@ -12,6 +12,7 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.files import check_target, write_bytes
 from flipscope.cli.common import print_json
 from flipscope.cli.model_files import (
+    Asked,
     answering,
     function_of,
     loaded,
@@ -61,7 +62,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"reach={arguments.reach:g} must be a positive number")
     target = _target(arguments.output)
     f = function_of(arguments)
-    model, length = loaded(arguments, forwards=points * rows + 1, function=f)
+    options = ("--points", "--strings") if arguments.dimensions == 2 else ("--points", "--directions", "--strings")
+    asked = Asked(points * rows + 1, f"{points * rows:,} points", options, distinct=True)
+    model, length = loaded(arguments, asked=asked, function=f)
     strings, targets = model_strings(arguments, length, f)
     assert targets is not None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,11 +14,11 @@ from flipscope.basics.bits import Bits, index_bits
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import mean_from_samples
-from flipscope.basics.limits import check_work
 from flipscope.basics.seeds import check_strings_fit, generators, random_strings
+from flipscope.cli.hours import anyway, asking_seconds, check_hours, flipping_seconds
 from flipscope.models.config import TransformerConfig
 from flipscope.models.header import StringConfig, peek
-from flipscope.models.size import check_attention, multiplications
+from flipscope.models.size import check_attention
 
 # PyTorch and the compiled loops are loaded after the sizes have been checked: what is too large is refused at once.
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 DEFAULT_LENGTH = 100  # that of the geometry paper's experiments
 MAX_STRINGS = 100_000  # that are asked for a precision
 MOST_BITS = 20  # of which all strings are asked
-FEWER = "give fewer or shorter strings"
 
 
 def engine(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +49,7 @@ def model_file(parser: argparse.ArgumentParser) -> None:
     """A saved model, and the length of its strings."""
     parser.add_argument("model", metavar="MODEL.safetensors", help="written by flipscope.models.save")
     parser.add_argument("--length", type=int, metavar="N", help="of the strings (default: the model's longest, or 100)")
+    anyway(parser)
 
 
 def strings_to_draw(parser: argparse.ArgumentParser, default: int, what: str) -> None:
@@ -112,27 +113,40 @@ def model_strings(
     return strings, 2 * labels - 1 if arguments.loss == "mse" and arguments.labels == "signs" else labels
 
 
+@dataclass(frozen=True)
+class Asked:
+    """How often a model is asked all its strings, in words too, and which options make it less.
+
+    `distinct`: a string that is there several times is asked once, as `probes.asking` does.
+    """
+
+    times: int
+    what: str = ""
+    options: tuple[str, ...] = ("--strings", "--length")
+    distinct: bool = False
+
+
 def loaded(
-    arguments: argparse.Namespace, *, forwards: int | None = None, function: BooleanFunction | None = None
+    arguments: argparse.Namespace, *, asked: Asked | None = None, function: BooleanFunction | None = None
 ) -> tuple[StringModel, int]:
     """The model of a file, and the length of the strings it is to be asked; what is too much is refused before.
 
-    `forwards`: how often each string is asked, where that is not once for it and each of its flips. Strings are as long
+    `asked`: how often each string is asked, where that is not once for it and each of its flips. Strings are as long
     as the `function` has bits, where there is one.
     """
     if function is not None and arguments.length is None:
         arguments.length = function.n
     config = peek(arguments.model)
     if config is not None:
-        _checked_length(config, arguments, forwards)
+        _checked_length(config, arguments, asked)
 
     from flipscope.models.checkpoint import load
 
     model = load(arguments.model)
-    return model, _checked_length(model.config, arguments, forwards)
+    return model, _checked_length(model.config, arguments, asked)
 
 
-def _checked_length(config: StringConfig, arguments: argparse.Namespace, forwards: int | None = None) -> int:
+def _checked_length(config: StringConfig, arguments: argparse.Namespace, asked: Asked | None) -> int:
     """The length of the strings that the model is to be asked, after making sure that they can be."""
     if isinstance(config, TransformerConfig) and config.inputs == "patches":
         raise InputError(f"{arguments.model} reads patches of images, which have no bits to flip")
@@ -144,29 +158,33 @@ def _checked_length(config: StringConfig, arguments: argparse.Namespace, forward
         isinstance(config, TransformerConfig) and config.layers > 1
     ):  # a single layer may need no more than the row that is read
         check_attention(config, length, length)
-    if forwards is not None and arguments.exhaustive:
+    if asked is not None and getattr(arguments, "exhaustive", False):
         if length > MOST_BITS:
             raise InputError(f"all strings of {length} bits are too many: give --strings, or at most {MOST_BITS} bits")
         arguments.strings = 1 << length
     if arguments.strings is not None:
         strings = check_count("strings", arguments.strings)
         check_strings_fit(strings, length)
-        work = flip_work(config, length) if forwards is None else forwards * _forward_work(config, length)
-        check_work(strings * work, f"{strings:,} strings", FEWER)
+        _check_hours(config, arguments, length, asked)
     if getattr(arguments, "precision", None) is not None:
         _check_precision(arguments.precision, length, check_confidence(arguments.confidence))
     return length
 
 
-def flip_work(config: StringConfig, length: int) -> int:
-    """Multiplications for a string and all its flips, without the fast path."""
-    return (length + 1) * _forward_work(config, length)
-
-
-def _forward_work(config: StringConfig, length: int) -> int:
-    if isinstance(config, TransformerConfig):
-        return multiplications(config, length)
-    return config.multiplications(length)
+def _check_hours(config: StringConfig, arguments: argparse.Namespace, length: int, asked: Asked | None) -> None:
+    """Raise InputError if what is asked of the model takes too long."""
+    strings, options = arguments.strings, ["--strings", "--length"]
+    what = f"{strings:,} strings of {length:,} bits"
+    if asked is None:
+        what += " with all their flips"
+        general, screened = getattr(arguments, "path", "auto") == "general", getattr(arguments, "heuristic", False)
+        seconds = flipping_seconds(config, length, strings, general=general, screened=screened)
+    else:
+        exhaustive = getattr(arguments, "exhaustive", False)
+        options = ["--length" if exhaustive and each == "--strings" else each for each in asked.options]
+        what = f"{asked.what} on {what}" if asked.what else what
+        seconds = asking_seconds(config, length, strings, asked.times, distinct=asked.distinct)
+    check_hours(arguments, seconds, what, options)
 
 
 def standard(model: StringModel, what: str) -> Transformer:

@@ -8,6 +8,7 @@ import sys
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.limits import check_memory
 from flipscope.cli.common import sampling
+from flipscope.cli.hours import anyway, check_hours, querying_seconds
 from flipscope.cli.progress import progress
 from flipscope.cube.compose import NotExact
 from flipscope.cube.functions import BooleanFunction
@@ -19,6 +20,7 @@ def portrait_options(parser: argparse.ArgumentParser) -> None:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--exact", action="store_true", help="exact or nothing: never fall back to sampling")
     how.add_argument("--samples", type=int, metavar="M", help="estimate from M random strings and all their flips")
+    anyway(parser)
     sampling(parser)
     parser.add_argument(
         "--rho", type=float, action="append", metavar="R", help="correlation for noise stability; repeatable"
@@ -43,6 +45,9 @@ def portrait(f: BooleanFunction, name: str, arguments: argparse.Namespace) -> Po
     """All numbers of a function, exact if they can be."""
     rhos = tuple(arguments.rho) if arguments.rho else RHOS
     strings = default_strings(f.n) if arguments.samples is None else arguments.samples
+    if arguments.samples is not None:
+        what = f"{strings:,} strings of {f.n:,} bits with all their flips"
+        check_hours(arguments, querying_seconds(f, strings * (f.n + 1)), what, ("--samples",))
     with progress(name[:40]) as report:
         if arguments.samples is None:
             try:

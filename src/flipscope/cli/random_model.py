@@ -16,11 +16,12 @@ import numpy as np
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, mean_from_samples
-from flipscope.basics.limits import check_memory, check_work, cores
+from flipscope.basics.limits import check_memory, cores
 from flipscope.basics.progress import Progress
 from flipscope.basics.seeds import check_strings_fit, generators, random_strings
 from flipscope.cli.common import print_json, sampling
-from flipscope.cli.model_files import FEWER, engine, flip_work, how
+from flipscope.cli.hours import anyway, check_hours, flip_work, flipping_seconds
+from flipscope.cli.model_files import engine, how
 from flipscope.cli.progress import progress
 from flipscope.lab.run.pool import WorkerError, run_tasks
 from flipscope.models.config import TransformerConfig
@@ -62,6 +63,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     for name in ("width", "layers", "heads"):
         parser.add_argument(f"--{name}", type=int, metavar="N", help="fix it (default: drawn for each model)")
     parser.add_argument("--workers", type=int, metavar="W", help="processes (default: one per core)")
+    anyway(parser)
     engine(parser)
     sampling(parser)
 
@@ -120,8 +122,9 @@ def measure_piece(piece: Piece, report: Progress) -> Flips:
 def run(arguments: argparse.Namespace) -> int:
     """Draw transformers at random and measure each."""
     start = time.perf_counter()
-    draws = _draws(arguments)
     workers = cores() if arguments.workers is None else check_count("workers", arguments.workers)
+    draws = _draws(arguments)
+    _check_hours(draws, workers, arguments)
     tasks = pieces(draws)
     costs = [piece.cost for piece in tasks]
     try:
@@ -174,15 +177,22 @@ def _draws(arguments: argparse.Namespace) -> list[Draw]:
 
 
 def _check_sizes(draws: Sequence[Draw]) -> None:
-    """Raise InputError if the models are too large for this machine, or too much work for any."""
+    """Raise InputError if the models are too large for this machine."""
     length, strings = draws[0].length, draws[0].strings
     check_strings_fit(strings, length)
     for draw in draws:
         check_model(draw.config)
         if draw.config.layers > 1 or draw.options["path"] != "general":  # whose tables hold all pairs of bits
             check_attention(draw.config, length, length)
-    work = sum(strings * flip_work(draw.config, length) for draw in draws)
-    check_work(work, f"{strings:,} strings of {length:,} bits for {len(draws):,} models", FEWER)
+
+
+def _check_hours(draws: Sequence[Draw], workers: int, arguments: argparse.Namespace) -> None:
+    """Raise InputError if the models take too long."""
+    length, strings = draws[0].length, draws[0].strings
+    how = {"general": arguments.path == "general", "screened": arguments.heuristic, "workers": workers}
+    seconds = sum(flipping_seconds(draw.config, length, strings, **how) for draw in draws)
+    what = f"{strings:,} strings of {length:,} bits for {len(draws):,} models"
+    check_hours(arguments, seconds, what, ("--count", "--strings", "--length"))
 
 
 def _shape(seed: int, arguments: argparse.Namespace) -> TransformerConfig:

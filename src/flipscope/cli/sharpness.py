@@ -9,6 +9,7 @@ from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError
 from flipscope.cli.common import print_json, sampling
 from flipscope.cli.model_files import (
+    Asked,
     answering,
     function_of,
     loaded,
@@ -61,7 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
         if value is not None and not 0 < value < float("inf"):
             raise InputError(f"{name}={value:g} must be a positive number")
     f = function_of(arguments)
-    model, length = loaded(arguments, forwards=draws + 1, function=f)
+    asked = Asked(draws + 1, f"{draws:,} draws", ("--draws", "--strings"), distinct=True)
+    model, length = loaded(arguments, asked=asked, function=f)
     strings, targets = model_strings(arguments, length, f)
 
     from flipscope.probes.sharpness import Measure, sharpnesses

@@ -17,8 +17,8 @@ from rich.text import Text
 
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError, RunError
-from flipscope.basics.limits import check_work
 from flipscope.cli.common import print_json, sampling
+from flipscope.cli.hours import anyway, check_hours, training_seconds
 from flipscope.cli.live import BAR, LINE_SECONDS, QUIET_SECONDS
 from flipscope.cube.expression import parse
 from flipscope.cube.functions import BooleanFunction
@@ -26,7 +26,7 @@ from flipscope.data.real import RealFunction, is_real
 from flipscope.lab.context import CHECKPOINT, LOCK
 from flipscope.lab.run.resources import one_thread
 from flipscope.lab.store import locks
-from flipscope.models.size import check_attention, check_model, multiplications
+from flipscope.models.size import check_attention, check_model
 from flipscope.report.lab import span
 from flipscope.report.terminal import SafeConsole, bar
 from flipscope.training.presets import configured
@@ -103,6 +103,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint-seconds", type=float, default=5.0, metavar="S", help="between checkpoints (default 5)"
     )
+    anyway(parser)
     sampling(parser)
 
 
@@ -129,8 +130,8 @@ def _checked(arguments: argparse.Namespace) -> BooleanFunction | RealFunction:
     config = configured(arguments.preset, function.n, _sizes(arguments))
     check_model(config, 16)  # weights, gradients and two moments
     check_attention(config, function.n, function.n)
-    work = 3 * steps * batch * multiplications(config, function.n)
-    check_work(work, f"{steps:,} steps of {batch:,} strings", "take fewer steps or a smaller model")
+    seconds = training_seconds(config, function.n, batch, steps)
+    check_hours(arguments, seconds, f"{steps:,} steps of {batch:,} strings", ("--steps", "--batch"))
     return function
 
 
@@ -182,7 +183,8 @@ def _train(arguments: argparse.Namespace, function: BooleanFunction | RealFuncti
 
 def _is_of(checkpoint: Path, recipe: Recipe) -> bool:
     """Whether there is a checkpoint, and of this very training: another's is not ours to remove."""
-    from flipscope.training.checkpoints import NotWhole, about
+    from flipscope.models.seal import NotWhole
+    from flipscope.training.checkpoints import about
 
     try:
         found, wanted = about(checkpoint)[0], recipe.as_json()
@@ -193,8 +195,8 @@ def _is_of(checkpoint: Path, recipe: Recipe) -> bool:
 
 def _finished(target: Path, recipe: Recipe) -> Trained | None:
     """The model that this very training has written; None if there is no file, InputError if it is another's."""
+    from flipscope.models.seal import NotWhole
     from flipscope.training.artefact import read
-    from flipscope.training.checkpoints import NotWhole
 
     advice = "give another -o, or --force to replace it"
     try:
@@ -290,7 +292,7 @@ def _document(
     import dataclasses
 
     from flipscope.models.checkpoint import model_tensors
-    from flipscope.training.checkpoints import seal
+    from flipscope.models.seal import seal
 
     assert trained.recipe is not None
     fitted = dataclasses.asdict(trained.fitted)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from flipscope.basics import npz
 from flipscope.basics.errors import InputError
 from flipscope.cube import functions
 from flipscope.cube.blocks import table_words
@@ -35,21 +33,7 @@ from flipscope.cube.structure import (
 VERSION = 2  # 1: random functions are named by their seed, and the values meant by it were others
 ZOO_CALLS: dict[str, Callable[..., BooleanFunction]] = {"address": functions.address, "random": functions.random}
 # Everything that unzipping, numpy and the reading below raise on bytes that are not what was written.
-_DAMAGE = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    struct.error,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+_DAMAGE = (*npz.DAMAGE, ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError)
 
 
 def save(f: BooleanFunction, path: Path) -> None:
@@ -77,8 +61,7 @@ def save(f: BooleanFunction, path: Path) -> None:
 def load(path: Path) -> BooleanFunction:
     """Read a function, or say in one sentence what is wrong with the file."""
     try:
-        # Opened here, because np.load does not close the file when what is inside turns out to be damaged.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        with npz.opened(path) as arrays:
             structure = json.loads(arrays["structure"].tobytes())
             if structure["version"] > VERSION:
                 raise InputError(
@@ -143,14 +126,14 @@ def _kernel_spec(kernel: Kernel, arrays: dict[str, Any]) -> Any:
     return {"table": name, "arity": kernel.arity}
 
 
-def _read_nodes(specs: Any, arrays: Any) -> Node:
+def _read_nodes(specs: Any, arrays: npz.Arrays) -> Node:
     nodes: list[Node] = []
     for spec in specs:
         nodes.append(_read_node(spec, nodes, arrays))
     return nodes[-1]
 
 
-def _read_node(spec: Any, nodes: list[Node], arrays: Any) -> Node:
+def _read_node(spec: Any, nodes: list[Node], arrays: npz.Arrays) -> Node:
     if "const" in spec:
         return Const(int(bool(spec["const"])))
     kernel = _kernel(spec["kernel"], arrays)
@@ -160,17 +143,22 @@ def _read_node(spec: Any, nodes: list[Node], arrays: Any) -> Node:
     return apply(kernel, [nodes[functions.checked_index(child, len(nodes))] for child in spec["children"]])
 
 
-def _kernel(spec: Any, arrays: Any) -> Kernel:
+def _kernel(spec: Any, arrays: npz.Arrays) -> Kernel:
     if "zoo" in spec:
         leaf = ZOO_CALLS[spec["zoo"]](**spec["arguments"]).node
         assert isinstance(leaf, Leaf)
         return leaf.kernel
     arity = functions.checked_bits(spec["arity"])
     if "symmetric" in spec:
-        packed = arrays[spec["symmetric"]]
-        if packed.shape != (arity // 8 + 1,):
-            raise ValueError("the value vector and the arity do not agree")
-        return Symmetric(np.unpackbits(packed, count=arity + 1))
+        _check_length(arrays, spec["symmetric"], arity // 8 + 1)
+        return Symmetric(np.unpackbits(arrays[spec["symmetric"]], count=arity + 1))
+    _check_length(arrays, spec["table"], max(1, 1 << min(arity, MAX_TABLE_BITS) >> 6))
     whole = BooleanFunction.from_words(arrays[spec["table"]].astype(np.uint64, casting="equiv"), arity).node
     assert isinstance(whole, Leaf)
     return whole.kernel
+
+
+def _check_length(arrays: npz.Arrays, name: str, length: int) -> None:
+    """Raise ValueError unless an array, which is not unpacked for it, has this length."""
+    if arrays.header(name).shape != (length,):
+        raise ValueError("the array and the arity do not agree")

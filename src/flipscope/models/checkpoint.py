@@ -15,12 +15,14 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from flipscope.basics.errors import InputError
+from flipscope.basics.files import check_source
 from flipscope.basics.limits import check_memory
 from flipscope.models.attention_network import AttentionNetwork
 from flipscope.models.attention_network_config import AttentionNetworkConfig
 from flipscope.models.config import TransformerConfig
 from flipscope.models.fourier_network import FourierNetwork
 from flipscope.models.header import KEY, VERSION, AnyConfig, read_any
+from flipscope.models.seal import SEAL, NotWhole, seal
 from flipscope.models.seq2seq import Seq2Seq
 from flipscope.models.transformer import Block, Transformer
 
@@ -31,7 +33,8 @@ AnyModel: TypeAlias = StringModel | Seq2Seq
 def save(model: AnyModel, path: str | os.PathLike[str], notes: Mapping[str, str] | None = None) -> None:
     """Write the model to the path, where there is always either the old file or the whole new one.
 
-    `notes` are further entries of the file's metadata, such as how the model was trained. `load` reads it again.
+    `notes` are further entries of the file's metadata, such as how the model was trained. `load` reads it again, and
+    notices by a checksum if it has changed.
 
     >>> import tempfile
     >>> from flipscope.models import encoder
@@ -42,13 +45,22 @@ def save(model: AnyModel, path: str | os.PathLike[str], notes: Mapping[str, str]
     """
     tensors = model_tensors(model)
     _check_finite(tensors, "the model")
-    record = {"version": VERSION, "config": model.config.as_dict()}
-    write_tensors(path, tensors, {**(notes or {}), KEY: json.dumps(record)})
+    record = json.dumps({"version": VERSION, "config": model.config.as_dict()})
+    metadata = {**(notes or {}), KEY: record}
+    write_tensors(path, tensors, {**metadata, SEAL: _sealed(tensors, metadata)})
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     """The model's tensors as a file holds them."""
     return {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+
+
+def _sealed(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """The checksum of a model's file, over all that is in it."""
+    notes = {name: text for name, text in metadata.items() if name not in (KEY, SEAL)}
+    # As it stands in the file: a later version may know more fields.
+    config = json.dumps(json.loads(metadata[KEY])["config"], sort_keys=True)
+    return seal(tensors, {**notes, "config": config})
 
 
 def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
@@ -76,6 +88,8 @@ def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Tensor], meta
 def load(path: str | os.PathLike[str]) -> StringModel:
     """The model in the file, in evaluation mode, with the number type it was saved in.
 
+    A file whose checksum does not fit its content is refused; one without a checksum is taken as it is.
+
     >>> import tempfile
     >>> from flipscope.models import encoder
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -93,10 +107,12 @@ def load_any(path: str | os.PathLike[str]) -> AnyModel:
     """The model in the file, of whatever kind, in evaluation mode."""
     source = Path(path)
     try:
-        if not source.is_file():
+        check_source(source)
+        if not source.exists():
             raise InputError(f"{source} is not a file")
         with safe_open(source, framework="pt") as file:
-            config = read_any(source, file.metadata() or {})
+            metadata = file.metadata() or {}
+            config = read_any(source, metadata)
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
             model = _blank(source, config, len(shapes))
             _check_shapes(source, model, shapes)
@@ -108,6 +124,8 @@ def load_any(path: str | os.PathLike[str]) -> AnyModel:
     types = {tensor.dtype for tensor in tensors.values()}
     if len(types) != 1 or not types <= {torch.float64, torch.float32, torch.float16, torch.bfloat16}:
         raise InputError(f"{source} mixes number types or holds other than floats: {_listed(map(str, types))}")
+    if SEAL in metadata and metadata[SEAL] != _sealed(tensors, metadata):
+        raise NotWhole(f"{source} is damaged: its content has changed")
     _check_finite(tensors, str(source))
     model.load_state_dict(tensors, assign=True)
     return model.eval()

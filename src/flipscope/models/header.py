@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from flipscope.basics.errors import InputError
+from flipscope.basics.files import check_source
 from flipscope.models import attention_network_config, fourier_network_config
 from flipscope.models.attention_network_config import AttentionNetworkConfig
 from flipscope.models.config import TransformerConfig
@@ -30,6 +31,7 @@ def peek(path: str) -> StringConfig | None:
     """
     source = Path(path)
     try:
+        check_source(source)
         with source.open("rb") as file:
             (size,) = struct.unpack("<Q", file.read(8))
             header: Any = json.loads(file.read(size)) if size <= LARGEST else None

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
+from flipscope.basics.limits import check_memory
 from flipscope.basics.progress import Progress
 from flipscope.basics.seeds import Seed, seed_number
 from flipscope.models.moving import Moving
@@ -92,17 +93,22 @@ def landscape(
     moving = Moving(chosen(model, parameters))
     number = seed_number(seed)
     many = 2 if dimensions == 2 else check_count("directions", directions)
-    axes = [_direction(moving, normalise, number, k) for k in range(many)]
+    rows = many if dimensions == 1 else count
+    check_memory(8 * (rows + 1) * count, f"the losses at {rows * count:,} points", "give fewer")
+    axes = [_direction(moving, normalise, number, k) for k in range(dimensions)]  # on lines, those after when needed
     half = count // 2
     offsets = np.arange(-half, half + 1) * (float(reach) / half)
-    losses = np.full((many if dimensions == 1 else count, count), np.nan)
+    losses = np.empty((rows, count))
     with asked(model, inputs, forward, batch) as (asking, before), moving:
         scorer = as_loss(loss, targets, before)
         own = float(scorer(before))
         for place in range(losses.size):
             row, column = divmod(place, count)
             if dimensions == 1:
-                moving.to(axes[row], float(offsets[column]))
+                if row and not column:
+                    moving.to(None)  # directions are as long as the model's own rows
+                    axes = [_direction(moving, normalise, number, row)]
+                moving.to(axes[0], float(offsets[column]))
             else:
                 moving.to(axes[0] * float(offsets[row]) + axes[1] * float(offsets[column]))
             found = float(scorer(asking.outputs()))

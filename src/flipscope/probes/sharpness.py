@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, mean_from_samples
+from flipscope.basics.limits import check_memory
 from flipscope.basics.progress import Progress
 from flipscope.basics.resampling import bootstrap_mean, student_mean
 from flipscope.basics.seeds import Seed, seed_number, seed_of
@@ -159,22 +160,23 @@ def sharpnesses(
     wanted = _checked_measures(measures)
     numbers = _Noise(chosen(model, parameters), rho, std, adaptive, seed)
     count = check_count("draws", draws, 2)
+    check_memory(8 * len(wanted) * count, f"what {count:,} draws do", "give fewer")
     check_confidence(confidence)
     if interval not in ("student", "bootstrap"):
         raise InputError(f"interval={interval!r} is not one of student, bootstrap")
     with asked(model, inputs, forward, batch) as (asking, before), numbers.moving as moving:
         scorer = as_loss(loss, targets, before) if targets is not None or "loss" in wanted else None
         judge = _Judge(model, before, scorer, wanted, over_outputs, threshold)
-        rows = []
+        rows = np.empty((count, len(wanted)))
         for number in range(count):
             moving.to(*numbers.draw(number))
-            rows.append(judge(asking.outputs()))
-            if not all(map(math.isfinite, rows[-1])):
+            rows[number] = judge(asking.outputs())
+            if not np.isfinite(rows[number]).all():
                 raise InputError(f"draw {number} makes the outputs NaN or infinite: take a smaller rho or std")
             if progress is not None:
                 progress(number + 1, count)
     found: dict[Measure, Sharpness] = {}
-    for measure, column in zip(wanted, np.array(rows, np.float64).T, strict=True):
+    for measure, column in zip(wanted, rows.T, strict=True):
         value = _estimate(measure, column, confidence, interval, seed_of(numbers.seed, count))
         about = (numbers.rho, numbers.std, numbers.kind, adaptive, moving.count, moving.names, asking.strings)
         found[measure] = Sharpness(measure, value, column, *about, judge.loss)

@@ -1,6 +1,7 @@
 """A trained model as a file: an ordinary model file, with its recipe and how the training went in the metadata.
 
-`flipscope.models.load` reads it like any other; `read` here also compares its checksum and gives the whole `Trained`.
+`flipscope.models.load` reads it like any other; `read` here gives the whole `Trained`, and takes no file without a
+checksum.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from flipscope.basics.errors import InputError
-from flipscope.models.checkpoint import load_any, model_tensors, save
+from flipscope.basics.files import check_source
+from flipscope.models.checkpoint import load_any, save
+from flipscope.models.seal import SEAL, NotWhole
 from flipscope.models.seq2seq import Seq2Seq
 from flipscope.models.transformer import Transformer
-from flipscope.training.checkpoints import SEAL, NotWhole, seal
 from flipscope.training.fit import Epoch, Fitted
-from flipscope.training.recipe import Network, Recipe, Trained
+from flipscope.training.recipe import Recipe, Trained
 
 VERSION = 1
 KEY = "flipscope.training"  # metadata entry: {"version", "recipe", "digest", "fitted", "finished", ...} as JSON
@@ -51,48 +53,50 @@ def write(path: str | os.PathLike[str], trained: Trained, notes: Mapping[str, An
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "notes": dict(notes or {}),
     }
-    text = json.dumps(document)
-    save(trained.model, path, {KEY: text, SEAL: _seal(trained.model, text)})
+    save(trained.model, path, {KEY: json.dumps(document)})
 
 
 def read(path: str | os.PathLike[str]) -> Trained:
     """The trained model in a file; FileNotFoundError, or NotWhole if it is not what was written."""
+    return read_with_notes(path)[0]
+
+
+def read_with_notes(path: str | os.PathLike[str]) -> tuple[Trained, dict[str, Any]]:
+    """The same, and the notes of whoever wrote it."""
     source = Path(path)
-    text, sealed = _metadata(source)
-    described = _described(source, text)
+    described = describe(source)
     try:
         model = load_any(source)
+    except NotWhole:
+        raise
     except InputError as error:
         raise NotWhole(f"{source} is damaged: {error}") from error
     if not isinstance(model, Transformer | Seq2Seq):
         raise NotWhole(f"{source} is a {type(model).__name__}, which no recipe trains")
-    if sealed != _seal(model, text):
-        raise NotWhole(f"{source} is damaged: its content has changed")
-    return Trained(model, described.fitted, described.recipe)
+    return Trained(model, described.fitted, described.recipe), described.notes
 
 
 def describe(path: str | os.PathLike[str]) -> Description:
     """What a file says of itself, without its tensors and unchecked: for a list."""
     source = Path(path)
-    return _described(source, _metadata(source)[0])
+    return _described(source, _metadata(source))
 
 
-def _seal(model: Network, text: str) -> str:
-    config = json.dumps(model.config.as_dict(), sort_keys=True)
-    return seal(model_tensors(model), {KEY: text, "config": config})
-
-
-def _metadata(path: Path) -> tuple[str, str]:
+def _metadata(path: Path) -> str:
+    """How a training went, as it stands in the file; NotWhole where no checksum stands beside it."""
+    check_source(path)
     try:
         with safe_open(path, framework="pt") as file:
             found = file.metadata() or {}
-            return found[KEY], found[SEAL]
     except FileNotFoundError:
         raise
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (SafetensorError, KeyError) as error:
+    except SafetensorError as error:
         raise NotWhole(f"{path} does not say how its model was trained, or is damaged") from error
+    if KEY not in found or SEAL not in found:
+        raise NotWhole(f"{path} does not say how its model was trained, or is damaged")
+    return str(found[KEY])
 
 
 def _described(path: Path, text: str) -> Description:

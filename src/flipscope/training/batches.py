@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -14,6 +13,7 @@ from torch import Tensor
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import generators, random_strings
+from flipscope.models.seal import fingerprint
 from flipscope.training.targets import Aim
 
 Inputs = Literal["bits", "tokens", "numbers"]  # 0 and 1; whole numbers from 0 on; anything, such as images
@@ -151,16 +151,6 @@ class Drawn:
     def fingerprint(self) -> str:
         some = self.draw(np.random.default_rng(0))
         return fingerprint([*(torch.tensor(np.asarray(part)) for part in some), torch.tensor([self.steps])])
-
-
-def fingerprint(tensors: Iterable[Tensor]) -> str:
-    """SHA-256 of the tensors: their types, their shapes and every bit of them."""
-    found = hashlib.sha256()
-    for tensor in tensors:
-        flat = tensor.detach().cpu().contiguous().reshape(-1)
-        found.update(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
-        found.update(flat.view(torch.uint8).numpy().data)
-    return found.hexdigest()
 
 
 def as_tensors(bits: Any, labels: Any, name: str, inputs: Inputs = "bits") -> tuple[Tensor, Tensor]:

@@ -7,7 +7,6 @@ It is written under another name and renamed, so that there is the last whole on
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import logging
 import math
@@ -22,12 +21,12 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from flipscope.basics.errors import InputError
+from flipscope.basics.files import check_source
 from flipscope.models.checkpoint import write_tensors
-from flipscope.training.batches import fingerprint
+from flipscope.models.seal import SEAL, NotWhole, seal
 
 VERSION = 1
 KEY = "flipscope.checkpoint"  # metadata entry: {"version", "about", "values"} as JSON
-SEAL = "flipscope.sha256"  # metadata entry: checksum over the tensors and the other entries
 SECONDS = 30.0  # between two checkpoints
 SHARE = 20  # and at least so many times as long as writing one takes
 
@@ -38,10 +37,6 @@ class State:
 
     tensors: dict[str, Tensor]
     values: dict[str, Any]  # what JSON can hold
-
-
-class NotWhole(InputError):
-    """A file that is not what was written, or not a checkpoint at all."""
 
 
 class Keeper:
@@ -83,7 +78,7 @@ class Keeper:
         """The state of the training that this is about, or None if it is at its start."""
         try:
             state, found = read(self.path)
-            if (reason := _difference(found, json.loads(json.dumps(about)))) is not None:
+            if (reason := difference(found, json.loads(json.dumps(about)))) is not None:
                 raise NotWhole(f"{self.path} belongs to a training with other settings ({reason})")
         except FileNotFoundError:
             return None
@@ -146,6 +141,7 @@ def read(path: Path) -> tuple[State, dict[str, Any]]:
 
 def about(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """What training a checkpoint is of and how far it is, without its tensors and unchecked: for a list."""
+    check_source(path)
     try:
         with safe_open(path, framework="pt") as file:
             document = json.loads((file.metadata() or {})[KEY])
@@ -154,17 +150,10 @@ def about(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise NotWhole(f"{path} is not a checkpoint of a training") from error
 
 
-def seal(tensors: Mapping[str, Tensor], texts: Mapping[str, str]) -> str:
-    """SHA-256 of tensors and texts with their names, whatever their order."""
-    names = sorted(tensors)
-    found = hashlib.sha256(json.dumps([names, sorted(texts.items())]).encode())
-    found.update(fingerprint(tensors[name] for name in names).encode())
-    return found.hexdigest()
-
-
 def _opened(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     if not path.exists():
         raise FileNotFoundError(path)
+    check_source(path)
     try:
         with safe_open(path, framework="pt") as file:
             # Copies, for the file may change under a memory map.
@@ -183,7 +172,7 @@ def _plain(value: Any) -> Any:
     return value.tolist()
 
 
-def _difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:
+def difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:
     """The first setting in which two trainings differ, in words; None if there is none."""
     first, second = dict(_flat(there)), dict(_flat(here))
     for name in [*second, *(name for name in first if name not in second)]:

@@ -19,7 +19,7 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
 from flipscope.models.modes import eval_mode
-from flipscope.training.batches import fingerprint
+from flipscope.models.seal import fingerprint
 
 Found: TypeAlias = float | Estimate | Mapping[str, float]  # what a measurement gives
 Line: TypeAlias = dict[str, float]  # of the log: "step", "loss" of that step's batch, and what was measured

@@ -15,6 +15,7 @@ from flipscope.basics.errors import InputError
 from flipscope.bounds.pac_bayes.checks import check_finite_positive
 
 SIGMAS = tuple(float(each) for each in np.geomspace(1e-6, 1.0, 61))
+POSTERIOR_SIGMAS = tuple(float(each) for each in np.geomspace(1e-5, 0.3, 25))  # each of which costs all its draws
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,15 @@ from torch import Tensor, nn
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import mean_from_samples
+from flipscope.basics.limits import check_memory
+from flipscope.basics.progress import Progress
 from flipscope.basics.seeds import Seed, generators
 from flipscope.bounds.pac_bayes.alquier import Setting, fewest_samples
 from flipscope.bounds.pac_bayes.bounded import catoni_bound, mcallester_bound
 from flipscope.bounds.pac_bayes.checks import check_delta, check_finite_positive, check_not_negative
 from flipscope.bounds.pac_bayes.divergence import Fixed, Outside, counted
 from flipscope.bounds.pac_bayes.forms import SUBGAUSSIAN, PacBayes
-from flipscope.bounds.pac_bayes.grids import Grids
+from flipscope.bounds.pac_bayes.grids import POSTERIOR_SIGMAS, Grids
 from flipscope.bounds.pac_bayes.subgaussian import bounded_subgaussian
 from flipscope.models.moving import Moving
 from flipscope.probes.asking import Inputs, asked
@@ -132,6 +134,7 @@ def posterior_bound(
     fixed: Fixed = None,
     seed: Seed = 0,
     level: float | None = None,
+    progress: Progress | None = None,
 ) -> PosteriorBound:
     """A bound on the expected squared error, cut off at `largest`, of the network with noise of the best sigma.
 
@@ -145,10 +148,11 @@ def posterior_bound(
     check_finite_positive("largest", largest)
     check_delta(delta)
     draws = check_count("draws", draws, 2)
-    choices = Grids(sigmas=tuple(float(s) for s in np.geomspace(1e-5, 0.3, 25))) if grids is None else grids
+    choices = Grids(sigmas=POSTERIOR_SIGMAS) if grids is None else grids
+    check_memory(8 * len(choices.sigmas) * draws, f"the losses of {draws:,} draws", "give fewer")
     limit = largest if level is None else check_finite_positive("level", level)
     moved, norm, outside = counted(model, fixed)
-    own, means = _perturbed_losses(model, inputs, targets, largest, choices.sigmas, draws, moved, seed)
+    own, means = _perturbed_losses(model, inputs, targets, largest, choices.sigmas, draws, moved, seed, progress)
     share = delta / 3 / len(choices.sigmas)
     # One side of an interval with twice the error is all that is used of it.
     losses = {
@@ -196,6 +200,7 @@ def _perturbed_losses(
     draws: int,
     moved: dict[str, nn.Parameter],
     seed: Seed,
+    progress: Progress | None,
 ) -> tuple[float, dict[float, Float[np.ndarray, " draw"]]]:
     """The training loss, and for each sigma that of every draw; squared errors are cut off one by one."""
     wanted = torch.as_tensor(np.asarray(targets, np.float64))
@@ -211,11 +216,13 @@ def _perturbed_losses(
             return float(squares.nan_to_num(largest, largest, largest).clamp(max=largest).mean())
 
         own = mean(before)
-        found = {}
+        found: dict[float, Float[np.ndarray, " draw"]] = {}
         for sigma, stream in zip(sigmas, streams, strict=True):
             values = np.empty(draws)
             for number in range(draws):
                 moving.to(torch.from_numpy(stream.normal(size=moving.count)), sigma)
                 values[number] = mean(asking.outputs())
+                if progress is not None:
+                    progress(len(found) * draws + number + 1, len(sigmas) * draws)
             found[sigma] = values
     return own, found

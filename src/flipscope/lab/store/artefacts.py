@@ -4,14 +4,16 @@
     results/models/3f9c….safetensors.checkpoint   of a training that is under way, or was interrupted
 
 A model's name is made of its recipe and of the versions of the code that training reaches, of what the recipe refers to
-by name, and of the masks of dropout that it may be trained with.
+by name, and of the masks of dropout that it may be trained with. All of these are in the file too: one that was renamed
+is not taken for another.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+import secrets
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,13 +25,17 @@ from flipscope.lab.store import locks
 from flipscope.lab.study import digest
 from flipscope.lab.version import definition_version
 from flipscope.models import TransformerConfig
+from flipscope.models.seal import NotWhole
 from flipscope.native import MASKS_REVISION
 from flipscope.training import artefact, checkpoints
-from flipscope.training.checkpoints import Keeper, NotWhole
+from flipscope.training.checkpoints import Keeper, difference
 from flipscope.training.recipe import Recipe, Trained
 
 LETTERS = 32  # of a name: 128 bits, and a path that fits on a line
 FOLDER, SUFFIX = "models", ".safetensors"
+CODE = ("code", "named", "masks")  # notes in a file: the versions that, with its recipe, make its name
+
+_log = logging.getLogger("flipscope")
 
 
 def trained(recipe: Recipe, progress: Progress | None = None) -> Trained:
@@ -55,27 +61,76 @@ class Models:
 
     def path(self, recipe: Recipe) -> Path:
         """Where the model of a recipe is, or would be."""
-        about = {"recipe": recipe.digest, "code": training_code()}
-        # What a recipe refers to by name is no part of the code that all of them reach.
-        if named := recipe.definitions():
-            about["named"] = digest({":".join(each): definition_version(*each) for each in named})
-        if isinstance(recipe.model, TransformerConfig) and recipe.model.dropout and recipe.model.layers == 1:
-            about["masks"] = str(MASKS_REVISION)
-        return self.folder / (digest(about)[:LETTERS] + SUFFIX)
+        return self._path(recipe, _code(recipe))
+
+    def _path(self, recipe: Recipe, code: Mapping[str, str]) -> Path:
+        return self.folder / (digest({"recipe": recipe.digest, **code})[:LETTERS] + SUFFIX)
 
     def get(self, recipe: Recipe, progress: Progress | None = None) -> Trained:
         """The stored model, or a new one, which is stored."""
         path = self.path(recipe)
-        if (found := _stored(path)) is not None:
-            return found
+        with contextlib.suppress(FileNotFoundError, NotWhole):  # which is told of below, by one who alone is there
+            return self._stored(path, recipe)
         try:
             self.folder.mkdir(exist_ok=True)
         except OSError as error:
             raise InputError(f"{self.folder} cannot be written: {error.strerror}") from error
-        with locks.alone(path.with_name(path.name + LOCK)):
-            if (found := _stored(path)) is not None:
-                return found
-            return _trained(recipe, path, progress)
+        with locks.alone(_lock(path)):
+            return self._repaired(path, recipe) or _trained(recipe, path, progress)
+
+    def _stored(self, path: Path, recipe: Recipe) -> Trained:
+        """The model in a file; FileNotFoundError, NotWhole, or Misplaced if it is another's."""
+        found, notes = artefact.read_with_notes(path)
+        assert found.recipe is not None
+        own = self._path(found.recipe, {name: notes[name] for name in CODE if name in notes})
+        if own.name != path.name:
+            reason = difference(found.recipe.as_json(), recipe.as_json())
+            how = "by other code" if reason is None else f"with other settings ({reason})"
+            raise Misplaced(f"{path} holds a model that was trained {how}", own, found.recipe)
+        return found
+
+    def _repaired(self, path: Path, recipe: Recipe) -> Trained | None:
+        """The model in a file, after files with each other's names got their own; None, and told of, if it is lost."""
+        lost = None
+        while True:
+            try:
+                return self._stored(path, recipe)
+            except FileNotFoundError:
+                break
+            except Misplaced as error:
+                lost = str(error)
+                if not self._renamed(path, error.own, error.recipe):
+                    break
+                _log.warning("%s: it is renamed to %s", error, error.own.name)
+                lost = f"{path} had no model of its own"
+            except NotWhole as error:
+                lost = str(error)
+                break
+        if lost is not None:
+            _log.warning("%s, and the model is trained again", lost)
+        return None
+
+    def _renamed(self, path: Path, own: Path, recipe: Recipe) -> bool:
+        """Give a file its own name, and this one to the file that had it; False where that would lose or help nothing.
+
+        The caller has the lock of the path. Who waits here for the other could wait for someone who waits for this one.
+        """
+        with locks.alone(_lock(own), seconds=0) as free:
+            if not free:
+                return False
+            with contextlib.suppress(FileNotFoundError, NotWhole):
+                self._stored(own, recipe)
+                return False  # it is there already, and this is a copy
+            aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+            try:
+                path.rename(aside)
+                with contextlib.suppress(FileNotFoundError):
+                    own.rename(path)
+                aside.rename(own)
+            except OSError as error:
+                _log.warning("%s cannot be renamed to %s: %s", path, own.name, error.strerror)
+                return False
+        return True
 
     def paths(self) -> Iterator[Path]:
         """The files of all models, finished or not."""
@@ -85,15 +140,27 @@ class Models:
                     yield path
 
 
-def _stored(path: Path) -> Trained | None:
-    """The model in a file, or None if there is none; one that is damaged is as good as none, and told of."""
-    try:
-        return artefact.read(path)
-    except FileNotFoundError:
-        return None
-    except NotWhole as error:
-        logging.getLogger("flipscope").warning("%s, and the model is trained again", error)
-        return None
+class Misplaced(NotWhole):
+    """A file under the name of another model; `own` is the path that it should have."""
+
+    def __init__(self, sentence: str, own: Path, recipe: Recipe) -> None:
+        super().__init__(sentence)
+        self.own, self.recipe = own, recipe
+
+
+def _code(recipe: Recipe) -> dict[str, str]:
+    """The versions of the code that a recipe's weights depend on."""
+    found = {"code": training_code()}
+    # What a recipe refers to by name is no part of the code that all of them reach.
+    if named := recipe.definitions():
+        found["named"] = digest({":".join(each): definition_version(*each) for each in named})
+    if isinstance(recipe.model, TransformerConfig) and recipe.model.dropout and recipe.model.layers == 1:
+        found["masks"] = str(MASKS_REVISION)
+    return found
+
+
+def _lock(path: Path) -> Path:
+    return path.with_name(path.name + LOCK)
 
 
 def _trained(recipe: Recipe, path: Path, progress: Progress | None) -> Trained:
@@ -101,10 +168,10 @@ def _trained(recipe: Recipe, path: Path, progress: Progress | None) -> Trained:
     keeper = Keeper(path.with_name(path.name + CHECKPOINT), recipe.as_json(), lenient=True)
     found = recipe.train(keeper=keeper, progress=progress)
     try:
-        artefact.write(path, found, {"code": training_code(), "machine": machine()})
+        artefact.write(path, found, {**_code(recipe), "machine": machine()})
     except InputError as error:
         # The trial that wanted the model has it; its own result meets the same disk, and says so.
-        logging.getLogger("flipscope").warning("%s; the model is not kept", error)
+        _log.warning("%s; the model is not kept", error)
         return found
     keeper.clear()
     checkpoints.sweep(path)

@@ -1,0 +1,119 @@
+"""How long a command would take on this machine: what takes more than a day is refused, unless the user insists.
+
+The estimates are rough and rather too low: the multiplications at the speed of one small product, measured in a
+millisecond, and what a call of a model costs whatever it is asked. None needs PyTorch, so that they are known at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from flipscope.basics.errors import InputError
+from flipscope.basics.limits import cores
+from flipscope.basics.seeds import random_strings
+from flipscope.models.config import TransformerConfig
+from flipscope.models.size import multiplications
+
+if TYPE_CHECKING:
+    from flipscope.cube.functions import BooleanFunction
+    from flipscope.models.header import StringConfig
+
+HOURS = 24.0
+SLOWER = 4  # times the seconds of the products alone that a forward takes in PyTorch, at least
+CALL, LAYER = 3e-4, 2e-4  # seconds of a call of a model, and of each layer in it, for a single string
+STRING = 1e-7  # seconds of each string whose answer is used, also where another has the same
+SCREENED = 10  # times fewer flips that a screen computes, at best
+_SIDE, _PRODUCTS = 64, 50  # of the matrices that are multiplied, and how often
+_FEW = 256  # strings that a function is timed on
+_MOST = 10**200  # what a float holds
+
+
+def anyway(parser: argparse.ArgumentParser) -> None:
+    """The option of whoever wants to wait."""
+    parser.add_argument(
+        "--anyway", action="store_true", help=f"begin even if it would take more than {HOURS:g} hours on this machine"
+    )
+
+
+def check_hours(arguments: argparse.Namespace, seconds: float, what: str, options: Sequence[str]) -> None:
+    """Raise InputError if this would take too long and the user does not insist; `options` make it less."""
+    hours = seconds / 3600
+    if hours > HOURS and not arguments.anyway:
+        lower = " or ".join(part for part in (", ".join(options[:-1]), options[-1]) if part)
+        raise InputError(
+            f"{what} would take about {_said(hours)} hours on this machine, more than {HOURS:g}: lower {lower}, or "
+            "insist with --anyway"
+        )
+
+
+def _said(hours: float) -> str:
+    if hours >= 1e12:
+        return "a trillion or more"
+    return f"{float(f'{hours:.2g}'):,.0f}" if hours >= 10 else f"{hours:.2g}"
+
+
+def asking_seconds(config: StringConfig, length: int, strings: int, times: int, *, distinct: bool = False) -> float:
+    """Of a model that is asked so many strings so many times; our transformers each of the `distinct` ones once."""
+    each = CALL + LAYER * config.layers + STRING * min(strings, _MOST)
+    if distinct and isinstance(config, TransformerConfig):
+        strings = min(strings, 1 << min(length, 64))
+    each += SLOWER * _seconds(strings * forward_work(config, length)) / cores()
+    return min(times, _MOST) * each
+
+
+def flipping_seconds(
+    config: StringConfig, length: int, strings: int, *, general: bool, screened: bool, workers: int | None = None
+) -> float:
+    """Of a model that is asked strings with all their flips."""
+    found = _seconds(strings * flip_work(config, length)) / min(workers or cores(), cores())
+    slower = SLOWER if general or not isinstance(config, TransformerConfig) else 1
+    return found * slower / (SCREENED if screened else 1)
+
+
+def training_seconds(config: TransformerConfig, length: int, batch: int, steps: int) -> float:
+    """Of a training on one core."""
+    each = CALL + LAYER * config.layers + _seconds(3 * batch * multiplications(config, length))
+    return min(steps, _MOST) * each
+
+
+def querying_seconds(f: BooleanFunction, queries: int) -> float:
+    """Of a function that is asked so many strings, by the second time that it is asked a few."""
+    few = random_strings(np.random.default_rng(0), _FEW, f.n)
+    f(few)
+    start = time.perf_counter()
+    f(few)
+    return min(queries, _MOST) / _FEW * (time.perf_counter() - start)
+
+
+def flip_work(config: StringConfig, length: int) -> int:
+    """Multiplications for a string and all its flips, without the fast path."""
+    return (length + 1) * forward_work(config, length)
+
+
+def forward_work(config: StringConfig, length: int) -> int:
+    """Multiplications for a string."""
+    if isinstance(config, TransformerConfig):
+        return multiplications(config, length)
+    return config.multiplications(length)
+
+
+def _seconds(work: int) -> float:
+    """Of so many multiplications on one core."""
+    return min(work, _MOST) / _core_speed()
+
+
+@functools.cache
+def _core_speed() -> float:
+    """Multiplications per second of a core, by the fastest of some products, which no other process has interrupted."""
+    matrix, least = np.ones((_SIDE, _SIDE), np.float32), float("inf")
+    for _ in range(_PRODUCTS):
+        start = time.perf_counter()
+        matrix @ matrix
+        least = min(least, time.perf_counter() - start)
+    return _SIDE**3 / max(least, 1e-9)
