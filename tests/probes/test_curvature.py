@@ -174,10 +174,44 @@ def test_eigenvalues_and_density_against_the_dense_hessian(name: str) -> None:
     grid = np.linspace(-2 * norm, 2 * norm, 20_001)
     drawn = density.at(grid, norm / 100)
     assert np.trapezoid(drawn, grid) == pytest.approx(1, abs=1e-6)
-    assert np.trapezoid(grid * drawn, grid) == pytest.approx(density.mean, abs=1e-6 * norm)
-    # The mean of six probes is Hutchinson's estimate of trace / dim, whose variance is 2 (|H|_F^2 - sum of H_ii^2).
-    assert abs(density.mean - values.mean()) < 5 * math.sqrt(2 * np.square(values).sum() / 6) / len(values)
-    assert density.share_above(values[-1] + 1e-6 * norm) == pytest.approx(0, abs=1e-9)
+    assert np.trapezoid(grid * drawn, grid) == pytest.approx(density.mean.value, abs=1e-6 * norm)
+    # The mean of six probes is Hutchinson's estimate of trace / dim, whose variance is at most 2 |H|_F^2.
+    assert abs(density.mean.value - values.mean()) < 5 * math.sqrt(2 * np.square(values).sum() / 6) / len(values)
+    assert density.share_above(values[-1] + 1e-6 * norm).value == pytest.approx(0, abs=1e-9)
+
+
+def repeating(name: str) -> tuple[nn.Module, Any, Any]:
+    """Models with Hessians that have some eigenvalues many times: squared errors of several outputs are a Kronecker
+    product, cross-entropy at zero one with a projection, few strings leave zeros, and so does a linear loss."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        inputs = torch.randn(200, 40, dtype=torch.float64)
+        model = nn.Linear(40, 10 if name == "cross entropy" else 5, bias=name != "kronecker").double()
+        targets: Tensor = torch.randn(200, 5, dtype=torch.float64)
+    if name == "cross entropy":
+        for parameter in model.parameters():
+            parameter.data.zero_()
+        return model, "cross_entropy", (inputs, torch.arange(200) % 10)
+    if name == "few strings":
+        return model, "mse", (inputs[:3], targets[:3])
+    return model, "mse" if name == "kronecker" else lambda outputs, wanted: outputs.mean(), (inputs, targets)
+
+
+@pytest.mark.parametrize("number_type", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["kronecker", "cross entropy", "few strings", "zero"])
+def test_repeated_eigenvalues_are_all_there(name: str, number_type: torch.dtype) -> None:
+    model, loss, data = repeating(name)
+    with loss_surface(model, loss, data) as surface:
+        truth = np.linalg.eigvalsh(all_of(surface))
+    found = curvature(model.to(number_type), loss, data, what="eigenvalues", eigenvalues=4).eigenvalues
+    assert found is not None
+    assert len(truth) > 96  # by products, not by the matrix itself
+    norm = np.abs(truth).max()
+    assert found.top.values == pytest.approx(truth[::-1][:4], abs=1e-3 * norm)
+    assert found.bottom.values == pytest.approx(truth[:4], abs=1e-3 * norm)
+    assert max(found.top.residuals.max(), found.bottom.residuals.max()) <= 1e-3 * norm
+    if name == "kronecker":
+        assert np.ptp(truth[-4:]) < 1e-9 * norm  # five times the same, of which four were asked for
 
 
 def test_quick_logits_change_nothing() -> None:

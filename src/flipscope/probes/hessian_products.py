@@ -86,6 +86,8 @@ class LossSurface:
         self._loss, self._parameters = loss, list(parameters.values())
         self._sizes = [each.numel() for each in self._parameters]
         self.size = sum(self._sizes)
+        # Of products, relative to the norm of the Hessian, with room for sums over strings and layers.
+        self.rounding = 1e-6 if torch.float32 in {each.dtype for each in model.parameters()} else 1e-10
         if self.size == 0:
             raise InputError("the parameters chosen hold no numbers: choose others")
         quick = logits_for(model) if forward is None else model
