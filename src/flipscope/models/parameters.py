@@ -58,9 +58,19 @@ def chosen(model: nn.Module, parameters: Choice = None) -> dict[str, nn.Paramete
                 f"the parameter {name} of type {parameter.dtype} cannot move by real numbers: leave it out"
             )
     for name, parameter in there.items():
-        if not (parameter.is_meta or bool(parameter.isfinite().all())):
+        if not (parameter.is_meta or bool(parameter.detach().isfinite().all())):
             raise InputError(f"the model has NaN or infinite numbers in {name}: nothing can be measured of it")
     return found
+
+
+def check_differentiable(model: nn.Module) -> None:
+    """Raise InputError if the model has numbers that were made in inference mode: no gradient goes through them."""
+    for name, each in (*model.named_parameters(), *model.named_buffers()):
+        if each.is_inference():
+            raise InputError(
+                f"{name} was made in torch.inference_mode(), where nothing can be differentiated: give a "
+                "copy.deepcopy of the model that is made outside of it"
+            )
 
 
 @contextmanager

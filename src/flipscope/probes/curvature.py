@@ -17,7 +17,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from itertools import accumulate
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -249,21 +248,15 @@ def _hessian_trace(surface: LossSurface, method: Method, probes: int, confidence
 
 def _gauss_newton(surface: LossSurface, method: Method, probes: int, confidence: float, seed: int) -> Trace:
     """In the space of outputs, which is usually much smaller: Hutchinson's probes have signs for the outputs."""
-    sizes = [surface.output_numbers(number) for number in range(surface.batches)]
-    exact = method == "exact" or (method == "auto" and sum(sizes) <= EXACT)
-    base, draws = np.zeros(len(surface.names)), np.zeros((0 if exact else probes, len(surface.names)))
-    for number, (size, end) in enumerate(zip(sizes, accumulate(sizes), strict=True)):
-        if exact:
-            for row in surface.gauss_newton_parts(number, np.eye(size)):
-                base += row
-            continue
-        # A probe's signs are those of all outputs in order, however the strings are cut into batches.
-        rows = (signs(seed, k, size, _GAUSS_NEWTON, end - size) for k in range(probes))
-        for k, row in enumerate(surface.gauss_newton_parts(number, rows)):
-            draws[k] += row
-    parts = Traces(base, draws)
+    outputs = surface.output_numbers
+    exact = method == "exact" or (method == "auto" and outputs <= EXACT)
+    if exact:
+        parts = Traces(surface.gauss_newton_diagonal(), np.empty((0, len(surface.names))))
+    else:
+        draws = surface.gauss_newton_draws(probes, lambda k, size, start: signs(seed, k, size, _GAUSS_NEWTON, start))
+        parts = Traces(np.zeros(len(surface.names)), draws)
     value = _estimate(parts, range(len(surface.names)), confidence)
-    return Trace(value, "exact" if exact else "hutchinson", sum(sizes) if exact else probes, surface.names, parts)
+    return Trace(value, "exact" if exact else "hutchinson", outputs if exact else probes, surface.names, parts)
 
 
 def _fisher_rao(surface: LossSurface) -> FisherRao:

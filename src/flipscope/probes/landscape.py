@@ -90,6 +90,7 @@ def landscape(
     if count % 2 == 0:
         raise InputError(f"points={count} must be odd, for the model itself to be one of them")
     moving = Moving(chosen(model, parameters))
+    moving.check_size("reach", float(reach))
     number = seed_number(seed)
     many = 2 if dimensions == 2 else check_count("directions", directions)
     axes = [_direction(moving, normalise, number, k) for k in range(many)]
@@ -105,6 +106,8 @@ def landscape(
                 moving.to(axes[row], float(offsets[column]))
             else:
                 moving.to(axes[0] * float(offsets[row]) + axes[1] * float(offsets[column]))
+            if place == 0:
+                moving.check_moved("reach", float(reach))
             found = float(scorer(asking.outputs()))
             losses[row, column] = found if math.isfinite(found) else math.nan
             if progress is not None:
