@@ -11,6 +11,8 @@ from flipscope.bounds.covering import summary
 from flipscope.cli import main
 from flipscope.models import AttentionNetwork, AttentionNetworkConfig, Transformer, encoder, save, vit_small
 
+CLASS = ("--sparsity", "2", "--degree", "2", "--length", "6")
+
 
 @pytest.fixture
 def network(tmp_path: Path) -> str:
@@ -58,6 +60,12 @@ def test_anything_else_has_a_score(tmp_path: Path, capsys: pytest.CaptureFixture
         (["covering", "nowhere.safetensors"], "nowhere.safetensors is not a file"),
         (["covering", "MODEL", "--fixed", "*"], "--fixed is for pac-bayes"),
         (["pac", "MODEL"], "invalid choice"),
+        *(
+            (["pac-bayes", *CLASS, "--form", form, "--sigma", sigma], sentence)
+            for form in ("truncated", "semi-analytic", "analytic")
+            for sigma, sentence in (("1e-300", "sigma=1e-300 must lie"), ("1e300", "sigma=1e+300 must lie"))
+        ),
+        (["pac-bayes", *CLASS, "--form", "semi-analytic", "--sigma", "1e40"], "sigma=1e+40 makes the outputs NaN"),
     ],
 )
 def test_bad_input(arguments: list[str], sentence: str, network: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,7 +33,11 @@ def test_curvature_as_json(run: Run, model: tuple[Transformer, str]) -> None:
     assert same.eigenvalues is not None
     assert found["trace"] == same.trace.as_json()
     assert found["eigenvalues"] == same.eigenvalues.as_json()
-    assert found["density"]["mean"] == pytest.approx(np.dot(found["density"]["nodes"], found["density"]["weights"]))
+    density = found["density"]
+    assert density["mean"]["value"] == pytest.approx(np.dot(density["nodes"], density["weights"]))
+    assert density["mean"]["low"] < density["mean"]["value"] < density["mean"]["high"]
+    assert sum(each["value"] for each in density["shares"]) == pytest.approx(1)
+    assert all(each["low"] <= each["value"] <= each["high"] for each in density["shares"])
     assert found["loss"] == {"name": "mse", "value": same.loss}
     assert (found["length"], found["strings"], found["exhaustive"], found["function"]) == (4, 16, True, "parity(4)")
     only = document(run(*call, "--what", "fisher-rao", "--loss", "bce"))
@@ -75,6 +79,8 @@ def test_curvature_page(run: Run, model: tuple[Transformer, str]) -> None:
         "blocks.0.attention.value",
         "eigenvalues",
         "Fisher-Rao",
+        "mean eigenvalue",
+        "is missing",
     ):
         assert word in out
     code, out, _ = run("curvature", "--help")

@@ -174,10 +174,44 @@ def test_eigenvalues_and_density_against_the_dense_hessian(name: str) -> None:
     grid = np.linspace(-2 * norm, 2 * norm, 20_001)
     drawn = density.at(grid, norm / 100)
     assert np.trapezoid(drawn, grid) == pytest.approx(1, abs=1e-6)
-    assert np.trapezoid(grid * drawn, grid) == pytest.approx(density.mean, abs=1e-6 * norm)
-    # The mean of six probes is Hutchinson's estimate of trace / dim, whose variance is 2 (|H|_F^2 - sum of H_ii^2).
-    assert abs(density.mean - values.mean()) < 5 * math.sqrt(2 * np.square(values).sum() / 6) / len(values)
-    assert density.share_above(values[-1] + 1e-6 * norm) == pytest.approx(0, abs=1e-9)
+    assert np.trapezoid(grid * drawn, grid) == pytest.approx(density.mean.value, abs=1e-6 * norm)
+    # The mean of six probes is Hutchinson's estimate of trace / dim, whose variance is at most 2 |H|_F^2.
+    assert abs(density.mean.value - values.mean()) < 5 * math.sqrt(2 * np.square(values).sum() / 6) / len(values)
+    assert density.share_above(values[-1] + 1e-6 * norm).value == pytest.approx(0, abs=1e-9)
+
+
+def repeating(name: str) -> tuple[nn.Module, Any, Any]:
+    """Models with Hessians that have some eigenvalues many times: squared errors of several outputs are a Kronecker
+    product, cross-entropy at zero one with a projection, few strings leave zeros, and so does a linear loss."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        inputs = torch.randn(200, 40, dtype=torch.float64)
+        model = nn.Linear(40, 10 if name == "cross entropy" else 5, bias=name != "kronecker").double()
+        targets: Tensor = torch.randn(200, 5, dtype=torch.float64)
+    if name == "cross entropy":
+        for parameter in model.parameters():
+            parameter.data.zero_()
+        return model, "cross_entropy", (inputs, torch.arange(200) % 10)
+    if name == "few strings":
+        return model, "mse", (inputs[:3], targets[:3])
+    return model, "mse" if name == "kronecker" else lambda outputs, wanted: outputs.mean(), (inputs, targets)
+
+
+@pytest.mark.parametrize("number_type", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["kronecker", "cross entropy", "few strings", "zero"])
+def test_repeated_eigenvalues_are_all_there(name: str, number_type: torch.dtype) -> None:
+    model, loss, data = repeating(name)
+    with loss_surface(model, loss, data) as surface:
+        truth = np.linalg.eigvalsh(all_of(surface))
+    found = curvature(model.to(number_type), loss, data, what="eigenvalues", eigenvalues=4).eigenvalues
+    assert found is not None
+    assert len(truth) > 96  # by products, not by the matrix itself
+    norm = np.abs(truth).max()
+    assert found.top.values == pytest.approx(truth[::-1][:4], abs=1e-3 * norm)
+    assert found.bottom.values == pytest.approx(truth[:4], abs=1e-3 * norm)
+    assert max(found.top.residuals.max(), found.bottom.residuals.max()) <= 1e-3 * norm
+    if name == "kronecker":
+        assert np.ptp(truth[-4:]) < 1e-9 * norm  # five times the same, of which four were asked for
 
 
 def test_quick_logits_change_nothing() -> None:
@@ -254,6 +288,91 @@ def test_a_block_of_the_hessian_and_traces_by_name() -> None:
     )
     with pytest.raises(InputError, match="matches none"):
         found.trace.of("nothing")
+
+
+class Unused(nn.Module):
+    """With a parameter that no output depends on, before and after those that matter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.idle, self.body, self.last = nn.Parameter(torch.ones(2)), mlp(), nn.Linear(3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.body(x)
+        return out
+
+
+def test_what_the_loss_does_not_use_has_zeros_in_the_hessian() -> None:
+    model = seeded(Unused)
+    assert isinstance(model, Unused)
+    with loss_surface(model, "mse", (BITS, LABELS)) as surface:
+        whole, names, starts = all_of(surface), surface.names, [*surface.starts, surface.size]
+    with loss_surface(model.body, "mse", (BITS, LABELS)) as surface:
+        inner = all_of(surface)
+    used = np.concatenate(
+        [np.full(starts[k + 1] - starts[k], name.startswith("body.")) for k, name in enumerate(names)]
+    )
+    assert used.sum() == len(inner) < len(whole)
+    assert whole[np.ix_(used, used)] == pytest.approx(inner, abs=1e-12)
+    assert not whole[~used].any()
+    assert not whole[:, ~used].any()
+    found, alone = (curvature(each, "mse", (BITS, LABELS), eigenvalues=1) for each in (model, model.body))
+    assert found.trace is not None
+    assert alone.trace is not None
+    assert found.trace.value.value == pytest.approx(alone.trace.value.value)
+    assert found.trace.by_name()["idle"].value == 0
+    assert found.fisher_rao == alone.fisher_rao
+    assert found.gauss_newton is not None
+    assert alone.gauss_newton is not None
+    assert found.gauss_newton.value.value == pytest.approx(alone.gauss_newton.value.value)
+
+
+class Looked(nn.Module):
+    def __init__(self, sparse: bool) -> None:
+        super().__init__()
+        self.symbol, self.head = nn.Embedding(2, 4, sparse=sparse), nn.Linear(4, 1)
+
+    def forward(self, bits: Tensor) -> Tensor:
+        out: Tensor = self.head(torch.tanh(self.symbol(bits) * torch.arange(1, 6)[:, None]).mean(dim=1))
+        return out
+
+
+def test_sparse_embeddings_have_the_hessian_of_dense_ones() -> None:
+    sparse, dense = (seeded(lambda is_sparse=each: Looked(is_sparse)) for each in (True, False))  # type: ignore[misc]
+    found, truth = (curvature(each, "mse", (BITS, LABELS), eigenvalues=2) for each in (sparse, dense))
+    assert found.as_json() == truth.as_json()
+    assert isinstance(sparse, Looked)
+    assert sparse.symbol.sparse
+
+
+def test_inference_mode_outside_changes_nothing() -> None:
+    model = seeded(mlp)
+    truth = curvature(model, "mse", (BITS, LABELS), what=["trace", "fisher_rao"])
+    with torch.inference_mode():
+        inside = curvature(model, "mse", (BITS, LABELS), what=["trace", "fisher_rao"])
+        inputs, targets = torch.from_numpy(BITS).double(), torch.from_numpy(LABELS) * 1
+    made_inside = curvature(model, "mse", (inputs, targets), what=["trace", "fisher_rao"])
+    assert truth.as_json() == inside.as_json() == made_inside.as_json()
+
+
+def test_batches_are_chosen_by_memory_and_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = seeded(mlp)
+    strings = np.random.default_rng(0).integers(0, 2, (3000, 5))
+    data = (strings, 2.0 * (strings.sum(axis=1) % 2) - 1)
+    options: dict[str, Any] = {"what": ["trace", "gauss_newton", "fisher_rao"], "method": "hutchinson", "probes": 6}
+    with loss_surface(model, "mse", data) as surface:
+        assert surface.batches == 1
+        each = surface._bytes_per_string
+    whole = curvature(model, "mse", data, **options).as_json()
+    monkeypatch.setattr(hessian_products, "_GRAPH", 700 * each)
+    with loss_surface(model, "mse", data) as surface:
+        assert surface.batches == 5
+    for batch in (None, 70, 1100):
+        cut = curvature(model, "mse", data, **options, batch=batch).as_json()
+        for name in ("trace", "gauss_newton", "fisher_rao"):
+            for key, value in whole[name].items():
+                if isinstance(value, float):
+                    assert cut[name][key] == pytest.approx(value, rel=1e-9), (name, key)
 
 
 # ---------------------------------------------------------------- what the papers say
@@ -391,6 +510,23 @@ class Constant(Random):
         return torch.ones(len(x))
 
 
+def detached(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (outputs[:, 0].detach() - targets).square().mean()
+
+
+def zeros() -> nn.Module:
+    """The same output for every string."""
+    model = nn.Linear(5, 1)
+    for parameter in model.parameters():
+        parameter.data.zero_()
+    return model
+
+
+def inferred() -> nn.Module:
+    with torch.inference_mode():
+        return nn.Linear(5, 1)
+
+
 def broken() -> nn.Module:
     model = nn.Linear(5, 1)
     model.bias.data[:] = math.nan
@@ -428,12 +564,60 @@ def broken() -> nn.Module:
         (Random(), "mse", (BITS, LABELS), {}, "asked twice"),
         (Constant(), "mse", (BITS, LABELS), {}, "do not depend on the parameters"),
         (nn.Linear(5, 1), lambda a, b: (a - a.detach()).abs().sqrt().sum(), (BITS, LABELS), {}, "not smooth"),
+        (nn.Linear(5, 1), detached, (BITS, LABELS), {"what": "trace"}, "the loss has no gradient"),
+        (nn.Linear(5, 1), detached, (BITS, LABELS), {"what": "gauss_newton"}, "the loss has no gradient"),
+        (nn.Linear(5, 1), detached, (BITS, LABELS), {"what": "fisher_rao"}, "the loss has no gradient"),
+        (
+            nn.Linear(5, 1),
+            nn.MSELoss(),
+            (BITS, LABELS),
+            {},
+            r"pairs .* shape \(12, 1\) and targets of shape \(12,\) one",
+        ),
+        (nn.Linear(5, 1), nn.MSELoss(reduction="sum"), (BITS, LABELS), {}, "pairs every output with every target"),
+        (nn.Linear(5, 1), lambda a, b: vector_loss(a, b).mean(), (BITS, LABELS), {}, "pairs every output"),
+        (zeros(), lambda a, b: vector_loss(a, b).mean(), (BITS, LABELS), {}, "pairs every output"),
+        (inferred(), "mse", (BITS, LABELS), {}, r"^weight was made in torch.inference_mode\(\)"),
+        (
+            nn.Sequential(nn.Linear(5, 5), inferred()),
+            "mse",
+            (BITS, LABELS),
+            {"parameters": "0.*"},
+            r"^1.weight was made",
+        ),
+        (nn.Linear(5, 1), "mse", (BITS, LABELS), {"density_probes": 1}, "density_probes must be"),
     ],
 )
 def test_bad_input_is_one_sentence(model: Any, loss: Any, data: Any, options: Any, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence) as caught:
         curvature(model, loss, data, **options)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda a, b: F.mse_loss(a[:, 0], b),
+        lambda a, b: F.mse_loss(a, b[:, None]),
+        lambda a, b: F.mse_loss(a.squeeze(), b, reduction="sum") / len(b),
+        lambda a, b: F.mse_loss(a.view_as(b), b),
+        lambda a, b: (a[:, 0] - b).square().sum() / 12,  # of fixed strings: less than a mean for fewer
+    ],
+)
+def test_a_loss_may_bring_the_shapes_together_itself(loss: Any) -> None:
+    model = seeded(mlp)
+    found, named = (curvature(model, each, (BITS, LABELS), what="trace").trace for each in (loss, "mse"))
+    assert found is not None
+    assert named is not None
+    assert found.value.value == pytest.approx(named.value.value)
+
+
+def test_a_loss_of_all_pairs_that_is_meant() -> None:
+    def ranking(outputs: Tensor, targets: Tensor) -> Tensor:
+        gaps = outputs - outputs.T
+        return F.softplus(-gaps[targets[:, None] > targets[None, :]]).mean()
+
+    assert curvature(seeded(mlp), ranking, (BITS, LABELS), what="trace").loss > 0
 
 
 def test_a_linear_loss_has_no_curvature() -> None:

@@ -455,6 +455,12 @@ BAD: list[tuple[Callable[[], nn.Module], dict[str, Any], str]] = [
     (linear, {"measure": "loss", "targets": np.zeros(16, int), "loss": "cross_entropy"}, "needs outputs \\[string"),
     (linear, {"measure": "loss", "targets": np.zeros(16), "loss": "l1"}, "loss='l1'"),
     (linear, {"measure": "loss", "targets": np.zeros(3), "loss": F.mse_loss}, "targets of shape"),
+    (
+        linear,
+        {"measure": "loss", "targets": np.arange(16.0)[:, None], "loss": F.mse_loss},
+        r"pairs every output with every target: give outputs of shape \(16,\) and targets of shape \(16, 1\) one",
+    ),
+    (linear, {"std": 1e-200}, "std=1e-200 is lost in rounding"),
     (linear, {"inputs": np.zeros((0, 4))}, "hold no string"),
     (linear, {"inputs": [[0, 1, 0, 1]]}, "torch tensor or a numpy array"),
     (linear, {"inputs": (CUBE, CUBE[:3])}, "16 and 3 strings"),

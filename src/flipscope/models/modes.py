@@ -37,6 +37,20 @@ def only_numbers() -> bool:
 
 
 @contextlib.contextmanager
+def dense_gradients(model: nn.Module) -> Iterator[None]:
+    """Embeddings with sparse=True have dense gradients inside: the same numbers, which can be differentiated again."""
+    sparse = [module for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag)]
+    flags = [module.sparse for module in sparse]
+    try:
+        for module in sparse:
+            module.sparse = False
+        yield
+    finally:
+        for module, flag in zip(sparse, flags, strict=True):
+            module.sparse = flag
+
+
+@contextlib.contextmanager
 def modes_kept(model: object) -> Iterator[None]:
     """Whatever happens inside, each module of the model has the mode of before afterwards."""
     modes = [(module, module.training) for module in _with_modes(model)]

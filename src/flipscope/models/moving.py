@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor, nn
 
+from flipscope.basics.errors import InputError
+
 
 @dataclass(frozen=True)
 class _Group:
@@ -70,6 +72,18 @@ class Moving:
                 torch.add(group.base, step, alpha=scale, out=group.moved)
             else:
                 group.moved.copy_(torch.add(group.base, step, alpha=scale))
+
+    def check_size(self, name: str, value: float) -> None:
+        """Raise InputError if the size of a move is no number of the parameters' types."""
+        for group in self._groups:
+            if value > torch.finfo(group.base.dtype).max:
+                kind = str(group.base.dtype).removeprefix("torch.")
+                raise InputError(f"{name}={value:g} is beyond {kind}, the parameters' type: take a smaller one")
+
+    def check_moved(self, name: str, value: float) -> None:
+        """Raise InputError if all parameters are where they were, for a move of a size that rounding swallows."""
+        if all(torch.equal(group.moved, group.base.to(group.moved)) for group in self._groups):
+            raise InputError(f"{name}={value:g} is lost in rounding and moves no parameter: take a larger one")
 
     def sizes_of_numbers(self) -> Float32[Tensor, " number"]:
         """The absolute value of each number, for noise in proportion to it."""

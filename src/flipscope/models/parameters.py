@@ -98,6 +98,16 @@ def chosen(model: nn.Module, parameters: Choice = None) -> dict[str, nn.Paramete
     return found
 
 
+def check_differentiable(model: nn.Module) -> None:
+    """Raise InputError if the model has numbers that were made in inference mode: no gradient goes through them."""
+    for name, each in (*model.named_parameters(), *model.named_buffers()):
+        if each.is_inference():
+            raise InputError(
+                f"{name} was made in torch.inference_mode(), where nothing can be differentiated: give a "
+                "copy.deepcopy of the model that is made outside of it"
+            )
+
+
 @contextmanager
 def differentiable(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
     """Gradients with respect to these parameters, frozen or not; afterwards they are as before."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
@@ -26,6 +28,7 @@ LOSSES = ("mse", "bce", "cross_entropy")
 _NUMBERS = 800_000  # of one layer's activations in a batch: a few megabytes, which stay in the cache
 _FEWEST, _USUAL = 16, 256  # strings of a batch, at least, and of a model that is not ours
 _ASKED_TWICE = 16
+_PAIRS = 8  # strings that tell whether a loss takes each output with its own target
 
 
 def as_inputs(model: nn.Module, inputs: Inputs) -> tuple[Tensor, ...]:
@@ -42,7 +45,8 @@ def as_inputs(model: nn.Module, inputs: Inputs) -> tuple[Tensor, ...]:
             if part.dtype.kind not in "biuf":
                 raise InputError(f"inputs of type {part.dtype} must be numbers")
             part = torch.from_numpy(np.array(part, order="C"))  # a copy: torch warns of arrays that are read-only
-        found.append(part.detach().to(device))
+        part = part.detach().to(device)
+        found.append(part.clone() if part.is_inference() else part)  # what inference mode made has no derivatives
     if len({len(part) for part in found}) != 1:
         raise InputError(f"inputs hold {' and '.join(str(len(part)) for part in found)} strings: give as many of each")
     return tuple(found)
@@ -153,7 +157,45 @@ def as_loss(loss: Loss, targets: Tensor | np.ndarray | None, outputs: Float[Tens
         raise InputError(f"targets must be classes from 0 to {shape[-1] - 1}: some are not")
     if loss == "bce" and not bool(((wanted >= 0) & (wanted <= 1)).all()):
         raise InputError("targets must lie between 0 and 1 with loss='bce': some do not")
+    if callable(loss):
+        check_paired(loss, outputs, wanted)
     return Scorer(loss, wanted)
+
+
+def check_paired(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, targets: Tensor) -> None:
+    """Raise InputError if a loss of one's own takes every output with every target: [n, 1] and [n] broadcast to [n, n].
+
+    It may mean to, or bring the shapes together itself. What gives it away is that the loss of several strings is
+    neither the mean nor the sum of their own losses, and would be with outputs of the targets' shape.
+    """
+    shapes = tuple(outputs.shape), tuple(targets.shape)
+    if len(outputs) < 2 or ((*shapes[0], 1) != shapes[1] and shapes[0] != (*shapes[1], 1)):
+        return
+    order = targets.detach().double().reshape(len(targets), -1).sum(dim=1).argsort()
+    few = order[torch.linspace(0, len(order) - 1, min(len(order), _PAIRS), device=order.device).long()]
+    found, wanted = outputs.detach()[few], targets[few]
+    if bool((found == found[0]).all()):  # so that it matters which output goes with which target
+        steps = torch.linspace(0, 0.1, len(few), device=found.device, dtype=found.dtype)
+        found = found + steps.reshape(-1, *[1] * (found.ndim - 1))
+
+    def of(some: Tensor, theirs: Tensor) -> float:
+        return float(loss(some, theirs).double().mean())
+
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the very thing
+        try:
+            own = [of(found[k : k + 1], wanted[k : k + 1]) for k in range(len(few))]
+            whole, alike = of(found, wanted), of(found.reshape(wanted.shape), wanted)
+        except Exception:  # not a loss of any strings, or of any shape: then it says nothing about this
+            return
+    total = sum(own)
+    near = [
+        any(math.isclose(value, sums, rel_tol=1e-4, abs_tol=1e-6) for sums in (total, total / len(own)))
+        for value in (whole, alike)
+    ]
+    if near == [False, True]:
+        said = " and targets of shape ".join(map(str, shapes))
+        raise InputError(f"the loss pairs every output with every target: give outputs of shape {said} one shape")
 
 
 class Scorer:

@@ -20,7 +20,6 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
-from jaxtyping import Float64
 from torch import nn
 
 from flipscope.basics.checks import check_confidence, check_count
@@ -28,20 +27,19 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
 from flipscope.basics.limits import check_memory, machine_memory
 from flipscope.basics.resampling import student_mean
-from flipscope.basics.seeds import Seed, seed_number, seed_of
+from flipscope.basics.seeds import Seed, seed_number
 from flipscope.models.parameters import Choice
 from flipscope.probes.asking import Loss
+from flipscope.probes.extreme_eigenvalues import Extremes, extremes
 from flipscope.probes.hessian_products import Data, LossSurface, loss_surface
 from flipscope.probes.spectral import (
-    Extremes,
     Traces,
     exact_traces,
-    extremes,
     hutchinson,
     hutchpp,
-    lanczos,
     signs,
 )
+from flipscope.probes.spectral_density import Density, spectral_density
 
 What: TypeAlias = Literal["trace", "eigenvalues", "density", "gauss_newton", "fisher_rao"]
 WHAT: tuple[What, ...] = get_args(What)
@@ -50,7 +48,7 @@ METHODS: tuple[Method, ...] = get_args(Method)
 
 EXACT = 500  # products that "auto" makes for an exact trace
 _SKETCH = 1 / 16  # share of the memory that the sketch of Hutch++ may take where "auto" chooses
-_GAUSS_NEWTON, _DENSITY = 3, 4  # kinds of probes, beside those of `spectral`
+_GAUSS_NEWTON = 3  # kind of probes, beside those of `spectral`
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +81,11 @@ class Trace:
 
 @dataclass(frozen=True, eq=False)
 class Eigenvalues:
-    """Both ends of the spectrum, the outermost value first; `tolerance` bounds residuals relative to the norm of H."""
+    """Both ends of the spectrum, the outermost first, each value as often as it occurs.
+
+    Residuals are at most `tolerance` times the norm of H, and with probability 0.999 no value is further than that
+    from the eigenvalue of its rank (`flipscope.probes.extreme_eigenvalues`).
+    """
 
     top: Extremes
     bottom: Extremes
@@ -97,48 +99,6 @@ class Eigenvalues:
             name: {"values": end.values.tolist(), "residuals": end.residuals.tolist()} for name, end in ends.items()
         }
         return told | {"tolerance": self.tolerance, "products": self.products}
-
-
-@dataclass(frozen=True, eq=False)
-class Density:
-    """The spectral density: eigenvalues `nodes` with the share `weights` of all, which sum to 1 over all probes."""
-
-    nodes: Float64[np.ndarray, " node"]
-    weights: Float64[np.ndarray, " node"]
-    probes: int
-    steps: int
-    products: int
-
-    @property
-    def mean(self) -> float:
-        """The mean eigenvalue, tr H / parameters as these probes have it."""
-        return float(self.nodes @ self.weights)
-
-    def at(self, points: Float64[np.ndarray, " point"], width: float) -> Float64[np.ndarray, " point"]:
-        """The density at some eigenvalues, every node being a Gaussian of this standard deviation."""
-        if not 0 < width < math.inf:
-            raise InputError(f"width={width} of the Gaussians must be a positive number")
-        away = (np.asarray(points, np.float64)[:, None] - self.nodes) / width
-        out: Float64[np.ndarray, " point"] = (
-            np.exp(-np.square(away) / 2) @ self.weights / (width * math.sqrt(2 * math.pi))
-        )
-        return out
-
-    def share_above(self, threshold: float) -> float:
-        """The share of eigenvalues above the threshold."""
-        return float(self.weights[self.nodes > threshold].sum())
-
-    def as_json(self) -> dict[str, Any]:
-        """What a JSON document says of it."""
-        order = np.argsort(self.nodes)
-        return {
-            "nodes": self.nodes[order].tolist(),
-            "weights": self.weights[order].tolist(),
-            "mean": self.mean,
-            "probes": self.probes,
-            "steps": self.steps,
-            "products": self.products,
-        }
 
 
 @dataclass(frozen=True)
@@ -206,14 +166,24 @@ def curvature(
     `loss` of outputs and targets: "mse", "bce" and "cross_entropy" by name, or a function that returns one number.
     `data`: (inputs, targets), or an iterable of such pairs, such as a DataLoader; inputs are an array whose first axis
     is the string, a tuple of what the model is called with, or a mapping of keywords. The losses of several batches are
-    taken for means over their strings and averaged over all of them; reduction="sum" adds them up instead. A function
-    of one's own is asked of a whole pair at once, unless `batch` says how many strings.
-    `parameters`: patterns of names or a function of a name, as in `sharpness`; the Hessian is then the block of these.
+    taken for means over their strings and averaged over all of them; reduction="sum" adds them up instead. `batch` says
+    how many strings are differentiated at once: by default as many as their graphs leave small, and with a loss of
+    one's own, which need not be a mean, all of a pair. Up to rounding it changes nothing else.
+    `parameters`: patterns of names or a function of a name; the Hessian is then the block of these. By default all but
+    the learned positions of our transformers, as in `sharpness`; "*" takes those too. What the loss does not use has
+    zeros in H.
 
     `method` of both traces: "exact" takes a product per parameter (the Gauss-Newton one a pass per output), "hutch++"
     and "hutchinson" take `probes` of them and give Student's interval over what is random; "auto" is exact up to 500,
-    else Hutch++ while its sketch is small. Eigenvalues: so many at either end, until |H v - lambda v| is below
-    `tolerance` times the norm of H. Products are in the model's own number type: give it in float64 for more digits.
+    else Hutch++ while its sketch is small. Products are in the model's own number type: give it in float64 for more
+    digits.
+
+    `eigenvalues`: so many at either end, repeated ones as often as they occur. With N the norm of H, |H v - lambda v|
+    is at most `tolerance` N; up to rounding the k-th largest is never above the true one and, with probability 0.999
+    over the random starts, at most `tolerance` N below it; likewise at the lower end. `restarts` bounds the work.
+
+    `density`: by `density_probes` Gaussian vectors with so many Lanczos steps each. Shares of eigenvalues have
+    intervals that hold whatever H is, the error of the quadrature included; the mean has Student's, over the probes.
 
     >>> model = nn.Linear(2, 1, bias=False)
     >>> found = curvature(model, "mse", (np.array([[1.0, 0.0], [0.0, 2.0]]), np.zeros(2)), eigenvalues=1)
@@ -240,7 +210,7 @@ def curvature(
             ends = extremes(surface, many, tolerance, start, check_count("restarts", restarts))
             found["eigenvalues"] = Eigenvalues(*ends, tolerance, surface.products_made - before)
         if "density" in wanted:
-            found["density"] = _density(surface, density_probes, density_steps, start)
+            found["density"] = _density(surface, density_probes, density_steps, start, confidence)
         norm = float(np.linalg.norm(surface.gradient))
         return Curvature(surface.loss, norm, surface.size, surface.names, surface.strings, surface.outputs, **found)
 
@@ -278,21 +248,15 @@ def _hessian_trace(surface: LossSurface, method: Method, probes: int, confidence
 
 def _gauss_newton(surface: LossSurface, method: Method, probes: int, confidence: float, seed: int) -> Trace:
     """In the space of outputs, which is usually much smaller: Hutchinson's probes have signs for the outputs."""
-    sizes = [surface.output_numbers(number) for number in range(surface.batches)]
-    exact = method == "exact" or (method == "auto" and sum(sizes) <= EXACT)
-    base, draws = np.zeros(len(surface.names)), np.zeros((0 if exact else probes, len(surface.names)))
-    for number, size in enumerate(sizes):
-        if exact:
-            for row in surface.gauss_newton_parts(number, np.eye(size)):
-                base += row
-            continue
-        of_batch = seed_of(seed, number)
-        rows = (signs(of_batch, k, size, _GAUSS_NEWTON) for k in range(probes))
-        for k, row in enumerate(surface.gauss_newton_parts(number, rows)):
-            draws[k] += row
-    parts = Traces(base, draws)
+    outputs = surface.output_numbers
+    exact = method == "exact" or (method == "auto" and outputs <= EXACT)
+    if exact:
+        parts = Traces(surface.gauss_newton_diagonal(), np.empty((0, len(surface.names))))
+    else:
+        draws = surface.gauss_newton_draws(probes, lambda k, size, start: signs(seed, k, size, _GAUSS_NEWTON, start))
+        parts = Traces(np.zeros(len(surface.names)), draws)
     value = _estimate(parts, range(len(surface.names)), confidence)
-    return Trace(value, "exact" if exact else "hutchinson", sum(sizes) if exact else probes, surface.names, parts)
+    return Trace(value, "exact" if exact else "hutchinson", outputs if exact else probes, surface.names, parts)
 
 
 def _fisher_rao(surface: LossSurface) -> FisherRao:
@@ -305,13 +269,11 @@ def _fisher_rao(surface: LossSurface) -> FisherRao:
     return FisherRao(math.sqrt(squares / surface.strings), math.sqrt(max(model, 0.0)))
 
 
-def _density(surface: LossSurface, probes: int, steps: int, seed: int) -> Density:
-    count, before = check_count("density_probes", probes), surface.products_made
+def _density(surface: LossSurface, probes: int, steps: int, seed: int, confidence: float) -> Density:
+    count = check_count("density_probes", probes, 2)
     check_count("density_steps", steps, 2)
     check_memory(8 * steps * surface.size, "the vectors of Lanczos", "give a smaller density_steps")
-    found = [lanczos(surface, signs(seed, k, surface.size, _DENSITY), steps) for k in range(count)]
-    nodes, weights = np.concatenate([n for n, _ in found]), np.concatenate([w for _, w in found]) / count
-    return Density(nodes, weights, count, steps, surface.products_made - before)
+    return spectral_density(surface, count, steps, seed, confidence, surface.rounding)
 
 
 def _estimate(parts: Traces, blocks: Sequence[int], confidence: float) -> Estimate:

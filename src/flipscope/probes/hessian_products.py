@@ -30,21 +30,21 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.limits import machine_memory
 from flipscope.flips.engine import number_type, output_rows, usual_inputs
-from flipscope.models.modes import eval_mode
-from flipscope.models.parameters import Choice, chosen, differentiable
+from flipscope.models.modes import dense_gradients, eval_mode
+from flipscope.models.parameters import Choice, check_differentiable, chosen, differentiable
 from flipscope.models.readout import logits_for
-from flipscope.probes.asking import Loss, as_inputs, as_loss
+from flipscope.probes.asking import Loss, as_inputs, as_loss, check_paired
 
 Rows: TypeAlias = Float64[np.ndarray, "row number"]
 Vector: TypeAlias = Float64[np.ndarray, " number"]
 # (inputs, targets), or an iterable of such pairs; inputs are an array, a tuple of them, or a mapping of keywords.
 Data: TypeAlias = Any
 
-_NUMBERS = 800_000  # of one layer's activations in a batch of ours: fewer, and the overhead of each call shows
-_FEWEST, _USUAL = 16, 128  # strings of a batch
+_GRAPH = 1 << 26  # bytes of a batch's graph: with fewer the overhead of each call shows, with more nothing is gained
 _KEPT = 1 / 4  # share of the memory that graphs may take
+_BLOCK, _BLOCKS = 128, 32  # strings of a block of the Gauss-Newton trace, at least, and blocks, at most
 _TOGETHER = 16  # vectors per graph, where it has to be made again
-_TRIED = 4  # strings whose graph tells how large that of a batch will be
+_TRIED = 4  # strings: by how much the graph of twice as many is larger tells how large that of a batch will be
 
 
 @dataclass(frozen=True)
@@ -86,19 +86,22 @@ class LossSurface:
         self._loss, self._parameters = loss, list(parameters.values())
         self._sizes = [each.numel() for each in self._parameters]
         self.size = sum(self._sizes)
+        # Of products, relative to the norm of the Hessian, with room for sums over strings and layers.
+        self.rounding = 1e-6 if torch.float32 in {each.dtype for each in model.parameters()} else 1e-10
         if self.size == 0:
             raise InputError("the parameters chosen hold no numbers: choose others")
         quick = logits_for(model) if forward is None else model
         self._forward: Callable[..., Any] = forward or quick
         self._converts = forward is None and quick is model and usual_inputs(model) == "floats"
-        self._parts = self._cut([self._part(model, each) for each in _pairs(data)], batch, model)
-        self.strings = sum(part.strings for part in self._parts)
-        # A sum over batches, or the mean over all strings of what is a mean over those of each batch.
-        self._weights = [1.0 if reduction == "sum" else part.strings / self.strings for part in self._parts]
-        self._reduction = reduction
-        self._scorers: dict[int, Callable[[Tensor], Tensor]] = {}
-        self._graphs: dict[int, tuple[Tensor | None, ...]] = {}
         self._room = machine_memory() * _KEPT
+        self._given = [self._part(model, each) for each in _pairs(data)]
+        self.strings = sum(part.strings for part in self._given)
+        self._reduction = reduction
+        # A loss that is the caller's own is asked of all strings of a pair at once, unless there is a batch.
+        self._cuts = batch is not None or not callable(loss)
+        self._most = self._usual_batch() if batch is None else check_count("batch", batch)
+        self._parts = self._cut(self._given, self._most)
+        self._graphs: dict[int, tuple[Tensor | None, ...]] = {}
         self.products_made = 0
         self.loss = self._checked_loss(twice=quick is model)
 
@@ -118,11 +121,11 @@ class LossSurface:
     def gradient(self) -> Vector:
         """Of the loss."""
         total = np.zeros(self.size)
-        for number, weight in enumerate(self._weights):
+        for number, part in enumerate(self._parts):
             first = self._graphs.get(number)
             if first is None:
-                first = torch.autograd.grad(self._loss_of(number), self._parameters, allow_unused=True)
-            total += weight * _flat(first, self._parameters)
+                first = torch.autograd.grad(self._loss_of(part), self._parameters, allow_unused=True)
+            total += self._weight(part) * _flat(first, self._parameters)
         return total
 
     # ------------------------------------------------------------ products
@@ -133,10 +136,10 @@ class LossSurface:
         step = len(rows) if self._keeps_all else _TOGETHER
         for start in range(0, len(rows), max(1, step)):
             some = [self._split(row) for row in rows[start : start + step]]
-            for number, weight in enumerate(self._weights):
+            for number, part in enumerate(self._parts):
                 first = self._first(number)
                 for place, pieces in enumerate(some):
-                    out[start + place] += weight * self._second(first, pieces)
+                    out[start + place] += self._weight(part) * self._second(first, pieces)
         self.products_made += len(rows)
         if not np.isfinite(out).all():
             raise InputError(
@@ -144,55 +147,65 @@ class LossSurface:
             )
         return out
 
-    def output_numbers(self, number: int) -> int:
-        """How many numbers the model puts out for all strings of a batch."""
-        with torch.no_grad():
-            return self._outputs(self._parts[number]).numel()
-
     @property
     def batches(self) -> int:
         """How many there are."""
         return len(self._parts)
 
-    def gauss_newton_parts(
-        self, number: int, directions: Iterable[Float64[np.ndarray, " output"]]
-    ) -> Iterator[Float64[np.ndarray, " name"]]:
-        """(J' u) (J' H_out u) of a batch, summed within each parameter, for each u; H_out is that of loss of outputs.
+    @cached_property
+    def output_numbers(self) -> int:
+        """How many numbers the model puts out for all strings."""
+        return sum(map(self._numbers, self._parts))
 
-        In the mean over u with independent signs, or summed over unit vectors, this is the Gauss-Newton trace.
+    def gauss_newton_diagonal(self) -> Float64[np.ndarray, " name"]:
+        """The Gauss-Newton trace tr J' H_out J within each parameter, by a unit vector for every output."""
+        total = np.zeros(len(self.names))
+        for part in self._parts:
+            pull = self._pulling(part)
+            for unit in np.eye(self._numbers(part)):
+                first, second = pull(unit)
+                total += np.add.reduceat(first * second, self.starts)
+        return total
+
+    def gauss_newton_draws(
+        self, probes: int, drawn: Callable[[int, int, int], Vector]
+    ) -> Float64[np.ndarray, "probe name"]:
+        """(J' u) (J' H_out u) summed within each parameter, whose mean over u with random signs is that trace.
+
+        `drawn(k, size, start)` are the signs of probe k for `size` outputs from the one at `start` on. Signs of two
+        strings multiply to 0 in the mean and to noise in each draw, so that the strings are taken in blocks: few enough
+        for their number not to cost time, and the same ones however large a batch may be.
         """
-        outputs = self._outputs(self._parts[number])
-        point = outputs.detach().requires_grad_()
-        slope = torch.autograd.grad(self._scored(number, point), point, create_graph=True)[0]
-        for direction in directions:
-            u = torch.from_numpy(direction).to(outputs).reshape(outputs.shape)
-            bent = torch.zeros_like(u)
-            if slope.requires_grad:
-                bent = torch.autograd.grad(slope, point, u.to(slope), retain_graph=True)[0]
-            first = self._pulled(outputs, u)
-            # Of the squared error H_out is a multiple of 1, and one pass through the model will do.
-            factor = float((bent * u).sum() / (u * u).sum())
-            single = torch.allclose(bent, factor * u, rtol=1e-6, atol=0.0)
-            second = factor * first if single else self._pulled(outputs, bent)
-            yield self._weights[number] * np.add.reduceat(first * second, self.starts)
+        found, start = np.zeros((probes, len(self.names))), 0
+        for block in self._blocks:
+            sizes = [self._numbers(part) for part in block]
+            fits = self._bytes_per_string * sum(part.strings for part in block) <= self._room
+            kept = [self._pulling(part) for part in block] if fits else []
+            for k in range(probes):
+                signs = np.split(drawn(k, sum(sizes), start), np.cumsum(sizes)[:-1])
+                pulls = kept or map(self._pulling, block)
+                both = [pull(each) for pull, each in zip(pulls, signs, strict=True)]
+                first, second = (np.sum(each, axis=0) for each in zip(*both, strict=True))
+                found[k] += np.add.reduceat(first * second, self.starts)
+            start += sum(sizes)
+        return found
 
     def along(self, vector: Vector) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """For each batch: J v, the gradient of its loss in the outputs, and H_out J v; weighted like the loss."""
         pieces = self._split(vector)
-        for number, weight in enumerate(self._weights):
-            outputs = self._outputs(self._parts[number])
+        for part in self._parts:
+            outputs = self._outputs(part)
             u = torch.zeros_like(outputs, requires_grad=True)
             pulled = torch.autograd.grad(outputs, self._parameters, u, create_graph=True, allow_unused=True)
             used = [(each, piece) for each, piece in zip(pulled, pieces, strict=True) if each is not None]
             moved = torch.autograd.grad([each for each, _ in used], u, [piece for _, piece in used])[0]
-            point = outputs.detach().requires_grad_()
-            slope = torch.autograd.grad(self._scored(number, point), point, create_graph=True)[0]
+            point, slope = self._slope(part, outputs)
             bent = torch.zeros_like(moved)
             if slope.requires_grad:
                 bent = torch.autograd.grad(slope, point, moved.to(slope))[0]
             # A mean over n strings holds 1/n of each string's own slope.
-            each = self._parts[number].strings if self._reduction == "mean" else 1
-            yield moved.double(), each * slope.detach().double(), weight * bent.double()
+            each = part.strings if self._reduction == "mean" else 1
+            yield moved.double(), each * slope.detach().double(), self._weight(part) * bent.double()
 
     # ------------------------------------------------------------ inside
 
@@ -213,13 +226,19 @@ class LossSurface:
             shape = tuple(targets.shape)
             raise InputError(f"targets of shape {shape} must be one for each of the {len(tensors[0])} strings")
         targets = targets.detach().to(tensors[0].device)
+        targets = targets.clone() if targets.is_inference() else targets
         return _Part(() if named else tensors, dict(zip(named, tensors, strict=True)) if named else {}, targets)
 
-    def _cut(self, parts: list[_Part], batch: int | None, model: nn.Module) -> list[_Part]:
-        """Batches of so many strings; a loss that is the caller's own is asked of all strings of a pair at once."""
-        if batch is None and callable(self._loss):
+    def _usual_batch(self) -> int:
+        """As many strings as have a graph that is neither too small to be worth a call nor too large."""
+        if not self._cuts:
+            return self.strings
+        return max(1, int(min(_GRAPH, self._room) // self._bytes_per_string))
+
+    def _cut(self, parts: list[_Part], most: int) -> list[_Part]:
+        """These in pieces of so many strings at most, where they may be cut."""
+        if not self._cuts:
             return parts
-        most = _usual_batch(model, parts[0]) if batch is None else check_count("batch", batch)
         cut = []
         for part in parts:
             step = math.ceil(part.strings / math.ceil(part.strings / most))  # of one size, as far as it goes
@@ -233,41 +252,83 @@ class LossSurface:
         outputs = found if own else output_rows(found, part.strings, "the model")
         return outputs[:, 0] if not callable(self._loss) and outputs.shape[1:] == (1,) else outputs
 
-    def _scored(self, number: int, outputs: Tensor) -> Tensor:
+    def _weight(self, part: _Part) -> float:
+        """A sum over batches, or the mean over all strings of what is a mean over those of each batch."""
+        return 1.0 if self._reduction == "sum" else part.strings / self.strings
+
+    def _scored(self, part: _Part, outputs: Tensor) -> Tensor:
         """The loss of these outputs of a batch: one number."""
-        targets = self._parts[number].targets
         if not callable(self._loss):
-            if number not in self._scorers:
-                self._scorers[number] = as_loss(self._loss, targets, outputs.detach())
-            return self._scorers[number](outputs) * (len(outputs) if self._reduction == "sum" else 1)
-        found = self._loss(outputs, targets)
+            scorer = as_loss(self._loss, part.targets, outputs.detach())
+            return scorer(outputs) * (len(outputs) if self._reduction == "sum" else 1)
+        found = self._loss(outputs, part.targets)
         if not isinstance(found, Tensor) or not found.is_floating_point():
             raise InputError(f"loss must return a tensor with one real number, not a {type(found).__name__}")
         if found.numel() != 1:
             shape = tuple(found.shape)
             raise InputError(f"loss returns numbers of shape {shape}: curvature is of one number, such as their mean()")
+        if outputs.requires_grad and not found.requires_grad:
+            raise InputError(
+                "the loss has no gradient: it must be computed from the outputs by torch, without detach() or item()"
+            )
         return found.reshape(())
 
-    def _loss_of(self, number: int) -> Tensor:
-        return self._scored(number, self._outputs(self._parts[number]))
+    def _loss_of(self, part: _Part) -> Tensor:
+        return self._scored(part, self._outputs(part))
+
+    def _slope(self, part: _Part, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The outputs as a place of their own, and the gradient of the loss there with its graph."""
+        point = outputs.detach().requires_grad_()
+        return point, torch.autograd.grad(self._scored(part, point), point, create_graph=True)[0]
+
+    def _pulling(self, part: _Part) -> Callable[[Vector], tuple[Vector, Vector]]:
+        """J' u and J' H_out u as functions of u, H_out being that of the loss of outputs, weighted like the loss."""
+        outputs = self._outputs(part)
+        point, slope = self._slope(part, outputs)
+
+        def pull(direction: Vector) -> tuple[Vector, Vector]:
+            u = torch.from_numpy(direction).to(outputs).reshape(outputs.shape)
+            bent = torch.zeros_like(u)
+            if slope.requires_grad:
+                bent = torch.autograd.grad(slope, point, u.to(slope), retain_graph=True)[0]
+            first = self._pulled(outputs, u)
+            # Of the squared error H_out is a multiple of 1, and one pass through the model will do.
+            factor = float((bent * u).sum() / (u * u).sum())
+            single = torch.allclose(bent, factor * u, rtol=1e-6, atol=0.0)
+            return first, self._weight(part) * (factor * first if single else self._pulled(outputs, bent))
+
+        return pull
+
+    def _numbers(self, part: _Part) -> int:
+        """How many numbers the model puts out for all strings of a batch."""
+        with torch.no_grad():
+            return self._outputs(part).numel()
+
+    @cached_property
+    def _blocks(self) -> list[list[_Part]]:
+        """The strings in blocks that depend on their number alone, each in batches."""
+        most = max(_BLOCK, math.ceil(self.strings / _BLOCKS))
+        return [self._cut([block], self._most) for block in self._cut(self._given, most)]
 
     def _checked_loss(self, twice: bool) -> float:
         """The loss as it is, after making sure that it is finite, smooth in the parameters and not random."""
         total = 0.0
-        for number, weight in enumerate(self._weights):
+        for number, part in enumerate(self._parts):
             with torch.no_grad():
-                outputs = self._outputs(self._parts[number])
+                outputs = self._outputs(part)
                 self.outputs = tuple(outputs.shape[1:])  # of one string
                 if not bool(outputs.isfinite().all()):
                     raise InputError(
                         "the model gives NaN or infinite outputs on these strings: check the weights and the inputs"
                     )
-                value = float(self._scored(number, outputs))
-                if twice and number == 0 and not torch.equal(outputs, self._outputs(self._parts[0])):
+                if number == 0 and callable(self._loss):
+                    check_paired(self._loss, outputs, part.targets)
+                value = float(self._scored(part, outputs))
+                if twice and number == 0 and not torch.equal(outputs, self._outputs(part)):
                     raise InputError(
                         "the model gives other outputs for the same strings when asked twice: make it deterministic"
                     )
-            total += weight * value
+            total += self._weight(part) * value
         if not math.isfinite(total):
             raise InputError("the loss of the model is NaN or infinite: check the targets and the loss")
         few = self._parts[0].rows(0, _TRIED)
@@ -277,9 +338,19 @@ class LossSurface:
 
     @cached_property
     def _keeps_all(self) -> bool:
-        """Whether the graphs of all batches fit into the memory, by the graph of a few strings."""
-        part = self._parts[0]
-        few = min(part.strings, _TRIED)
+        """Whether the graphs of all batches fit into the memory."""
+        return self._bytes_per_string * self.strings <= self._room
+
+    @cached_property
+    def _bytes_per_string(self) -> float:
+        """What a string more adds to the graph of a batch, by the graphs of a few."""
+        few = min(max(1, self._given[0].strings // 2), _TRIED)
+        less, more = (self._graph_bytes(self._given[0].rows(0, count)) for count in (few, 2 * few))
+        # One string alone is its own measure; 1 is for a model that is no graph at all.
+        return max((more - less) / few if more > less else more / few, 1.0)
+
+    def _graph_bytes(self, part: _Part) -> int:
+        """What the graph of the gradient of these strings keeps, beside the parameters."""
         storages: dict[int, int] = {}
 
         def counted(saved: Tensor) -> Tensor:
@@ -288,19 +359,19 @@ class LossSurface:
             return saved.detach()  # itself would be a circle
 
         with torch.autograd.graph.saved_tensors_hooks(counted, lambda saved: saved):
-            outputs = self._outputs(part.rows(0, few))
-            torch.autograd.grad(outputs.sum(), self._parameters, create_graph=True, allow_unused=True)
+            outputs = self._outputs(part)
+            if outputs.requires_grad:  # else there is a sentence about it later
+                torch.autograd.grad(outputs.sum(), self._parameters, create_graph=True, allow_unused=True)
         for parameter in self._parameters:
             storages.pop(parameter.untyped_storage().data_ptr(), None)
-        return sum(storages.values()) / few * self.strings <= self._room
+        return sum(storages.values())
 
     def _first(self, number: int) -> tuple[Tensor | None, ...]:
         """The gradient of a batch's loss with its graph."""
         if number in self._graphs:
             return self._graphs[number]
-        found = torch.autograd.grad(
-            self._loss_of(number), self._parameters, create_graph=True, allow_unused=True, materialize_grads=False
-        )
+        loss = self._loss_of(self._parts[number])
+        found = torch.autograd.grad(loss, self._parameters, create_graph=True, allow_unused=True)
         if self._keeps_all:
             self._graphs[number] = found
         return found
@@ -357,7 +428,14 @@ def loss_surface(
         if each.is_floating_point() and each.dtype not in (torch.float32, torch.float64):
             kind = str(each.dtype).removeprefix("torch.")
             raise InputError(f"the parameter {name} is of type {kind}, too coarse for curvature: use model.float()")
-    with eval_mode(model), differentiable(list(meant.values())), torch.enable_grad():
+    check_differentiable(model)
+    with (
+        eval_mode(model),
+        dense_gradients(model),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        differentiable(list(meant.values())),
+    ):
         yield LossSurface(model, loss, data, meant, forward, batch, reduction)
 
 
@@ -383,11 +461,3 @@ def _flat(tensors: Sequence[Tensor | None], like: Sequence[Tensor]) -> Vector:
     ]
     out: Vector = torch.cat(filled).double().numpy()
     return out
-
-
-def _usual_batch(model: nn.Module, part: _Part) -> int:
-    config = getattr(model, "config", None)
-    width = getattr(config, "width", None)
-    if not isinstance(width, int) or not part.positional or part.positional[0].ndim != 2:
-        return _USUAL
-    return max(_FEWEST, _NUMBERS // (width * (part.positional[0].shape[1] + 1)))

@@ -91,6 +91,7 @@ def landscape(
     if count % 2 == 0:
         raise InputError(f"points={count} must be odd, for the model itself to be one of them")
     moving = Moving(chosen(model, parameters))
+    moving.check_size("reach", float(reach))
     number = seed_number(seed)
     many = 2 if dimensions == 2 else check_count("directions", directions)
     rows = many if dimensions == 1 else count
@@ -111,6 +112,8 @@ def landscape(
                 moving.to(axes[0], float(offsets[column]))
             else:
                 moving.to(axes[0] * float(offsets[row]) + axes[1] * float(offsets[column]))
+            if place == 0:
+                moving.check_moved("reach", float(reach))
             found = float(scorer(asking.outputs()))
             losses[row, column] = found if math.isfinite(found) else math.nan
             if progress is not None:

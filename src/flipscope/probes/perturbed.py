@@ -70,11 +70,14 @@ def perturbed_loss(
     (stream,) = generators(seed, 1)
     losses = np.empty(draws)
     with asked(model, inputs, None, None) as (asking, before), Moving(chosen(model, parameters)) as moving:
+        moving.check_size("sigma", sigma)
         for number in range(draws):
             moving.to(torch.from_numpy(stream.normal(size=moving.count)), sigma)
             losses[number] = float((asking.outputs().double() - before.double()).square().mean())
-    half = z * float(losses.std(ddof=1)) / math.sqrt(draws)
-    mean = float(losses.mean())
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, half = float(losses.mean()), z * float(losses.std(ddof=1)) / math.sqrt(draws)
+    if not math.isfinite(mean + half):
+        raise InputError(f"sigma={sigma:g} makes the outputs NaN or infinite: take a smaller one")
     trace = squared_gradients(model, inputs, parameters=parameters).gauss_newton_trace
     return PerturbedLoss(mean, mean - half, mean + half, sigma, draws, trace)
 

@@ -170,6 +170,8 @@ def sharpnesses(
         rows = np.empty((count, len(wanted)))
         for number in range(count):
             moving.to(*numbers.draw(number))
+            if number == 0:
+                moving.check_moved(*numbers.asked)
             rows[number] = judge(asking.outputs())
             if not np.isfinite(rows[number]).all():
                 raise InputError(f"draw {number} makes the outputs NaN or infinite: take a smaller rho or std")
@@ -255,6 +257,7 @@ def worst_case(
                     gradients = torch.autograd.grad(score, moving.parameters, allow_unused=True)
                 direction, scale = numbers.steepest(gradients)
                 moving.to(direction, scale)
+                moving.check_moved(*numbers.asked)
                 path.append(float(scorer(asking.outputs())) - start)
     if not all(map(math.isfinite, path)):
         raise InputError(f"rho={rho} makes the outputs NaN or infinite: take a smaller one")
@@ -276,10 +279,12 @@ class _Noise:
             number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
             if value is not None and not (number and 0 < value < math.inf):
                 raise InputError(f"{name}={value!r} must be a positive number")
+        self.asked = ("std", float(std)) if std is not None else ("rho", float(rho or 0))
         self.seed = seed_number(seed)
         self.moving = Moving(parameters)
         if self.moving.count == 0:
             raise InputError("the parameters chosen hold no numbers: choose others")
+        self.moving.check_size(*self.asked)
         root = math.sqrt(self.moving.count)
         self.kind: Literal["sphere", "gaussian"] = "gaussian" if rho is None else "sphere"
         self.rho = float(rho) if rho is not None else float(std or 0) * root

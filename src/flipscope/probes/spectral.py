@@ -1,4 +1,4 @@
-"""Traces, extreme eigenvalues and spectral densities of a symmetric matrix that is known by its products alone.
+"""Traces and spectral densities of a symmetric matrix that is known by its products alone.
 
     Hutchinson    tr H = E v' H v, v with independent random signs
     Hutch++       Q = orth(H S), then tr H = tr Q' H Q + E v' R H R v with R = 1 - QQ'   (Meyer, Musco, Musco, Woodruff)
@@ -9,22 +9,20 @@ All vectors are numpy's in float64. Probe k depends on the seed and on k alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float64
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
-
-from flipscope.basics.errors import InputError
 
 Vector: TypeAlias = Float64[np.ndarray, " number"]
 Rows: TypeAlias = Float64[np.ndarray, "row number"]
 
+_ROUNDING = 1e-10  # of the largest eigenvalue: pivots are no smaller
 _BLOCK = 16  # probes per call, so that a matrix which is made anew per call is not made too often
-_SCALE_STEPS = 12  # Lanczos steps that tell the size of the matrix
-_DENSE = 96  # numbers up to which all eigenvalues are computed from the matrix itself
 
 
 @runtime_checkable
@@ -48,19 +46,68 @@ class Traces:
 
 
 @dataclass(frozen=True, eq=False)
-class Extremes:
-    """Eigenvalues at one end, the outermost first, with |H v - lambda v| of their unit vectors."""
+class Quadrature:
+    """Lanczos's tridiagonal matrix, whose eigenvalues and first components are a quadrature of a spectral measure.
 
-    values: Float64[np.ndarray, " value"]
-    vectors: Float64[np.ndarray, "number value"]
-    residuals: Float64[np.ndarray, " value"]
+    `complete` says that it is the measure itself: the start vector lies in as many eigenspaces as there are nodes.
+    """
+
+    diagonal: Float64[np.ndarray, " node"]
+    beside: Float64[np.ndarray, " between"]
+    complete: bool
+
+    @cached_property
+    def nodes(self) -> Float64[np.ndarray, " node"]:
+        """Where the quadrature looks, in ascending order."""
+        return self._nodes_and_weights[0]
+
+    @cached_property
+    def weights(self) -> Float64[np.ndarray, " node"]:
+        """How much each node counts; they sum to 1."""
+        return self._nodes_and_weights[1]
+
+    def share_above(self, threshold: float) -> tuple[float, float]:
+        """A lower and an upper bound of the measure of all that is above the threshold.
+
+        Chebyshev, Markov and Stieltjes: of all measures with the same moments none has more at the threshold, or less
+        on either side of it, than the quadrature that has a node there. Another last number on the diagonal gives it.
+        """
+        nodes, weights = self.nodes, self.weights
+        size = float(np.abs(nodes).max())
+        if self.complete:
+            at = nodes == threshold
+        else:
+            pivot = 1.0
+            tiny = _ROUNDING * max(size, abs(threshold))
+            for k, number in enumerate(self.diagonal[:-1]):
+                pivot = number - threshold - (self.beside[k - 1] ** 2 / pivot if k else 0.0)
+                pivot = math.copysign(max(abs(pivot), tiny), pivot)
+            last = threshold + float(np.clip(self.beside[-1] ** 2 / pivot, -size / _ROUNDING, size / _ROUNDING))
+            nodes, weights = _eigen(np.append(self.diagonal[:-1], last), self.beside)
+            at = np.arange(len(nodes)) == np.abs(nodes - threshold).argmin()
+        least = float(weights[(nodes > threshold) & ~at].sum())
+        return min(least, 1.0), min(least + float(weights[at].sum()), 1.0)
+
+    @cached_property
+    def _nodes_and_weights(self) -> tuple[Float64[np.ndarray, " node"], Float64[np.ndarray, " node"]]:
+        return _eigen(self.diagonal, self.beside)
 
 
-def signs(seed: int, number: int, size: int, kind: int = 0) -> Vector:
-    """The random signs of probe `number`; probes of different kinds are independent."""
-    stream = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(kind, number)))
-    bits = np.unpackbits(np.frombuffer(stream.bytes(-(-size // 8)), np.uint8), count=size)
-    return 2.0 * bits - 1.0
+def _eigen(
+    diagonal: Float64[np.ndarray, " node"], beside: Float64[np.ndarray, " between"]
+) -> tuple[Float64[np.ndarray, " node"], Float64[np.ndarray, " node"]]:
+    nodes, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1))
+    return nodes, np.square(vectors[0])
+
+
+def signs(seed: int, number: int, size: int, kind: int = 0, start: int = 0) -> Vector:
+    """The random signs of probe `number`, from the one at `start` on; probes of different kinds are independent."""
+    stream = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(kind, number)))
+    first, skipped = divmod(start, 64)
+    words = stream.advance(first).random_raw(-(-(skipped + size) // 64))
+    bits = np.unpackbits(words.astype("<u8").view(np.uint8), count=skipped + size)
+    out: Vector = 2.0 * bits[skipped:] - 1.0
+    return out
 
 
 def exact_traces(matrix: Operator, starts: Sequence[int]) -> Traces:
@@ -109,55 +156,15 @@ def dense(matrix: Operator) -> Float64[np.ndarray, "number number"]:
     return whole
 
 
-def extremes(matrix: Operator, count: int, tolerance: float, seed: int, most: int) -> tuple[Extremes, Extremes]:
-    """The largest eigenvalues and the smallest, converged: residuals below the tolerance times the matrix's norm.
-
-    `most` bounds the restarts of Lanczos (ARPACK). The matrix is shifted by about its norm on either side, since ARPACK
-    measures its error against the eigenvalue itself, which at the lower end is often 0.
-    """
-    if not 1 <= count <= matrix.size:
-        raise InputError(f"eigenvalues={count} must lie between 1 and the {matrix.size:,} parameters")
-    if matrix.size <= max(_DENSE, 2 * count + 1):
-        values, vectors = np.linalg.eigh(dense(matrix))
-        top, bottom = np.arange(matrix.size - 1, matrix.size - 1 - count, -1), np.arange(count)
-        return tuple(_with_residuals(matrix, values[each], vectors[:, each]) for each in (top, bottom))  # type: ignore[return-value]
-    start = signs(seed, 0, matrix.size, 2)
-    nodes, _ = lanczos(matrix, start, _SCALE_STEPS)
-    size = float(np.abs(nodes).max())
-    if size == 0:
-        raise InputError("the Hessian is zero in every direction that was tried: the loss is linear here")
-    found = []
-    for which, side in (("LA", 1.0), ("SA", -1.0)):
-        shift = side * size
-        shifted = LinearOperator(
-            (matrix.size, matrix.size), matvec=lambda v, c=shift: _product(matrix, v) + c * v.ravel(), dtype=np.float64
-        )
-        try:
-            # Beside the shift the eigenvalue is about twice the norm; a residual of half the tolerance of that.
-            values, vectors = eigsh(
-                shifted, count, which=which, v0=start, tol=tolerance / 2, maxiter=most, ncv=_basis(count, matrix.size)
-            )
-        except ArpackNoConvergence:
-            raise InputError(
-                f"the eigenvalues did not converge to tolerance={tolerance:g} in {most} restarts: give a larger "
-                "tolerance, more restarts, or the model in float64"
-            ) from None
-        order = np.argsort(values)[:: -1 if side > 0 else 1]
-        found.append(_with_residuals(matrix, values[order] - shift, vectors[:, order]))
-    return found[0], found[1]
-
-
-def lanczos(
-    matrix: Operator, start: Vector, steps: int
-) -> tuple[Float64[np.ndarray, " node"], Float64[np.ndarray, " node"]]:
-    """Nodes and weights of the quadrature of `start`'s spectral measure; full reorthogonalisation.
+def lanczos(matrix: Operator, start: Vector, steps: int) -> Quadrature:
+    """The quadrature of `start`'s spectral measure by so many Lanczos steps; full reorthogonalisation.
 
     Fewer than `steps` nodes where the vectors H^k v span less.
     """
     steps = min(steps, matrix.size)
     basis = np.empty((steps, matrix.size))
     diagonal, beside = np.zeros(steps), np.zeros(steps)
-    vector, made = start / np.linalg.norm(start), 0
+    vector, made, complete = start / np.linalg.norm(start), 0, steps == matrix.size
     for step in range(steps):
         basis[step], made = vector, step + 1
         image = _product(matrix, vector)
@@ -167,26 +174,12 @@ def lanczos(
             image = image - (basis[:made] @ image) @ basis[:made]
         beside[step] = np.linalg.norm(image)
         if beside[step] <= 1e-10 * before or before == 0:
+            complete = True
             break
         vector = image / beside[step]
-    small = np.diag(diagonal[:made]) + np.diag(beside[: made - 1], 1) + np.diag(beside[: made - 1], -1)
-    nodes, vectors = np.linalg.eigh(small)
-    return nodes, np.square(vectors[0])
+    return Quadrature(diagonal[:made], beside[: made - 1], complete)
 
 
 def _product(matrix: Operator, vector: Vector) -> Vector:
     out: Vector = matrix.products(vector.reshape(1, -1))[0]
     return out
-
-
-def _with_residuals(
-    matrix: Operator, values: Float64[np.ndarray, " value"], vectors: Float64[np.ndarray, "number value"]
-) -> Extremes:
-    images = matrix.products(np.ascontiguousarray(vectors.T))
-    residuals = np.linalg.norm(images - values[:, None] * vectors.T, axis=1)
-    return Extremes(values, vectors, residuals)
-
-
-def _basis(count: int, size: int) -> int:
-    """Lanczos vectors between restarts: more of them take fewer products."""
-    return min(size, max(2 * count + 1, 30))

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from flipscope.basics.estimates import Estimate
-from flipscope.probes.curvature import Curvature, Density, Trace
+from flipscope.probes.curvature import Curvature, Trace
+from flipscope.probes.extreme_eigenvalues import CHANCE
+from flipscope.probes.spectral_density import Density
 from flipscope.report.models import facts, note, panel
 from flipscope.report.terminal import histogram
 
 GROUPS = 12  # rows of traces
-POWERS = 6  # of ten in a density
 
 
 def curvature_page(name: str, document: dict[str, Any], found: Curvature) -> RenderableType:
@@ -31,6 +31,8 @@ def curvature_page(name: str, document: dict[str, Any], found: Curvature) -> Ren
     for label, trace in (("trace", found.trace), ("Gauss-Newton trace", found.gauss_newton)):
         if trace is not None:
             rows.append((label, f"{_said(trace.value)}, {trace.method}, {trace.products:,} products"))
+    if found.density is not None:
+        rows.append(("mean eigenvalue", f"{_said(found.density.mean)}, {found.density.products:,} products"))
     if found.fisher_rao is not None:
         norm = found.fisher_rao
         rows.append(("Fisher-Rao norm", f"{norm.empirical:.4g}; {norm.model:.4g} with the model's own labels"))
@@ -75,16 +77,10 @@ def _groups_table(trace: Trace) -> Table:
 
 def _density_bars(density: Density) -> Table:
     """Shares of the eigenvalues by powers of ten, from the most positive to the most negative."""
-    top = math.ceil(math.log10(float(np.abs(density.nodes).max()) or 1.0))
-    edges = [10.0**power for power in range(top, top - POWERS, -1)] + [0.0]
-    ranges = list(zip(edges[1:], edges[:-1], strict=True))  # (inner, outer), the outermost first
-    rows = []
-    for inner, outer in ranges:
-        share = density.share_above(inner) - density.share_above(outer)
-        rows.append((f"{inner:g} to {outer:g}", f"{share:.3g}", _bar(share)))
-    for inner, outer in reversed(ranges):
-        share = density.share_above(-outer) - density.share_above(-inner)
-        rows.append((f"-{outer:g} to {-inner if inner else 0:g}", f"{share:.3g}", _bar(share)))
+    rows = [
+        (f"{low:g} to {high:g}", f"{share.value:.3g} [{share.low:.2g}, {share.high:.2g}]", _bar(share.value))
+        for low, high, share in density.by_powers_of_ten()
+    ]
     return histogram("eigenvalues", "share", [row for row in rows if row[2] > 0])
 
 
@@ -101,10 +97,15 @@ def _said(value: Estimate) -> str:
 
 def _account(found: Curvature) -> str:
     sentences = []
-    if found.trace is not None and found.trace.value.samples:
-        sentences.append(f"Intervals hold with confidence {found.trace.value.confidence:g}, each by itself.")
+    sampled = [each.value for each in (found.trace, found.gauss_newton) if each is not None and each.value.samples]
+    sampled += [] if found.density is None else [found.density.mean]
+    if sampled:
+        sentences.append(f"Intervals hold with confidence {sampled[0].confidence:g}, each by itself.")
     if found.eigenvalues is not None:
-        sentences.append(f"Residuals are |H v − λ v|, at most {found.eigenvalues.tolerance:g} times the norm of H.")
+        sentences.append(
+            f"Residuals are |H v − λ v|, at most {found.eigenvalues.tolerance:g} times the norm of H; with probability "
+            f"{1 - CHANCE:g} no eigenvalue further out than that is missing."
+        )
     if found.density is not None:
         density = found.density
         sentences.append(f"The density is that of {density.probes} random starts with {density.steps} Lanczos steps.")

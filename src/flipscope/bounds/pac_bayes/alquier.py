@@ -25,6 +25,7 @@ from flipscope.bounds.pac_bayes.checks import (
     check_finite_positive,
     check_not_negative,
     check_samples,
+    check_sigma,
 )
 
 MESH = tuple(float(each) for each in np.linspace(0.01, 0.00001, 20))  # of sigma, the paper's
@@ -86,7 +87,7 @@ def closed_bound(setting: Setting, gradient: float) -> float:
 
 def bound_at(setting: Setting, sharpness: Sharpness, sigma: float) -> float:
     """The bound at this sigma, with the best lambda."""
-    check_finite_positive("sigma", sigma)
+    check_sigma("sigma", sigma)
     return sharpness(sigma) + setting.norm_term(sigma)
 
 

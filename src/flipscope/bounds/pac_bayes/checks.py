@@ -10,6 +10,7 @@ from flipscope.basics.errors import InputError
 
 LONGEST = 10**9  # strings beyond which nothing is computed
 MOST_SAMPLES = 10**100  # beyond which floats do not go far
+SMALLEST_SIGMA, LARGEST_SIGMA = 1e-60, 1e60  # whose squares and products floats hold
 
 
 def check_class(sparsity: int, degree: int, length: int | None = None) -> None:
@@ -49,6 +50,13 @@ def check_finite_positive(name: str, value: float) -> float:
     """The value, after making sure that it is a positive number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
         raise InputError(f"{name}={value!r} must be a positive number")
+    return float(value)
+
+
+def check_sigma(name: str, value: float) -> float:
+    """The standard deviation of a noise, after making sure that bounds can be computed with it."""
+    if not SMALLEST_SIGMA <= check_finite_positive(name, value) <= LARGEST_SIGMA:
+        raise InputError(f"{name}={value!r} must lie between {SMALLEST_SIGMA:g} and {LARGEST_SIGMA:g}")
     return float(value)
 
 

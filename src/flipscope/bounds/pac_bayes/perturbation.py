@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 from flipscope.basics.checks import check_count
-from flipscope.bounds.pac_bayes.checks import check_class, check_delta, check_finite_positive
+from flipscope.bounds.pac_bayes.checks import check_class, check_delta, check_sigma
 from flipscope.bounds.pac_bayes.gradients import gradient_bound
 
 
@@ -47,7 +47,7 @@ def perturbation_term(
     >>> 1e-10 * (gradient_bound(1, 1) + found.value)
     0.07327617350512963
     """
-    check_finite_positive("sigma", sigma)
+    check_sigma("sigma", sigma)
     check_class(sparsity, degree, length)
     d = length + 2 if width is None else check_count("width", width)
     w, D, log = float(sparsity), float(degree), math.log(length)

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
-from flipscope.bounds.pac_bayes.checks import check_finite_positive, check_not_negative, check_samples
+from flipscope.bounds.pac_bayes.checks import check_finite_positive, check_not_negative, check_samples, check_sigma
 from flipscope.bounds.pac_bayes.gradients import gradient_bound
 from flipscope.bounds.pac_bayes.norms import norm_bound, steps_norm_bound
 
@@ -78,7 +78,7 @@ def parity_failure(
         size = steps_norm_bound(length)
     prefactor = math.log(4 * length if way == "steps" else 4)
     best = (size * subgaussian**2 / (samples * gradient)) ** 0.25
-    at = best if sigma is None else check_finite_positive("sigma", sigma)
+    at = best if sigma is None else check_sigma("sigma", sigma)
     trace = 2 * gradient + perturbation
     log_probability = (
         prefactor - samples / (8 * subgaussian**2) + samples * at**2 * trace / (4 * subgaussian**2) + size / (2 * at**2)
