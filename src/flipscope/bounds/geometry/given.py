@@ -134,7 +134,7 @@ def _possible(count: Count, text: str) -> Count:
 
 
 def _judged(count: Count, threshold: Threshold) -> tuple[bool, float | None, int | None, str]:
-    """Whether K_0 is below the threshold at all large N, from where on (its logarithm, and it), and a sentence on it."""
+    """Whether K_0 is below the threshold at all large N; from where on, as a logarithm and as such; a sentence."""
     exponent = Fraction(threshold.width - 1, 2 * threshold.layers) - 5
     told = f"{float(exponent):.4g}"
     if not threshold.promises_one:
