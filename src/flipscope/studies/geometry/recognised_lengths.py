@@ -88,8 +88,8 @@ def _longer(first: lab.Rows, second: lab.Rows, name: str, confidence: float | No
     A model that recognises nothing at its own length is in neither group. Several models of one length and seed, such
     as of several eps, count by their mean.
     """
-    groups = ({place: own for place, own in rows.by("length", "seed")} for rows in (first, second))
-    ours, theirs = ({place: sum(own.column("gain")) / len(own) for place, own in group.items()} for group in groups)
+    groups = [rows.by("length", "seed") for rows in (first, second)]
+    ours, theirs = ({place: sum(own.column("gain")) / len(own) for place, own in group} for group in groups)
     gains = [ours[place] - theirs[place] for place in sorted(ours.keys() & theirs.keys())]
     return mean_at_least(gains, 0.0, name, fewest=FEWEST, unit="pairs of models", confidence=confidence)
 

@@ -73,7 +73,8 @@ def summary(tables: Tables, counts: NDArray[np.int64], n: int, seed: int) -> lab
 def shown_together(samples: Sequence[tuple[Tables, NDArray[np.int64]]], n: int) -> list[lab.Row]:
     """The functions that a figure shows, the most probable of all samples together, with their draws in each sample."""
     joined = [classes(tables, counts, n) for tables, counts in samples]
-    found, drawn = classes(*(np.concatenate(column) for column in zip(*joined, strict=True)), n)
+    tables, counts = (np.concatenate(column) for column in zip(*joined, strict=True))
+    found, drawn = classes(tables, counts, n)
     shown = found[np.lexsort((found, -drawn))[:SHOWN]]
     own = [dict(zip(tables.tolist(), counts.tolist(), strict=True)) for tables, counts in joined]
     return [{"shown": shown.tolist(), "shown_draws": [each.get(table, 0) for table in shown.tolist()]} for each in own]
@@ -111,7 +112,8 @@ def rises(found: Tables, drawn: NDArray[np.int64], n: int, seed: int) -> dict[st
     as many ones are as probable, and positive for one that rises with the measure among them.
     """
     ones = fewer_ones(found, n)
-    found, drawn, ones = (column[ones >= 2] for column in (found, drawn, ones))
+    varied = ones >= 2
+    found, drawn, ones = found[varied], drawn[varied], ones[varied]
     if not len(found) or n < SHORTEST:
         return dict.fromkeys(MEASURES)
     numbers = np.unique(ones)
@@ -133,7 +135,8 @@ def _random_tables(stream: np.random.Generator, ones: int, n: int) -> Tables:
     """Functions with so many ones, drawn at random."""
     size = 1 << n
     rows = stream.permuted(np.tile(np.arange(size) < ones, (COMPARED, 1)), axis=1)
-    return (rows.astype(np.uint64) << np.arange(size, dtype=np.uint64)).sum(axis=1, dtype=np.uint64)
+    tables: Tables = (rows.astype(np.uint64) << np.arange(size, dtype=np.uint64)).sum(axis=1, dtype=np.uint64)
+    return tables
 
 
 def _places(table: lab.Rows) -> list[tuple[str, lab.Rows]]:
@@ -181,7 +184,7 @@ def never_met(name: str, table: lab.Rows) -> lab.Judgement:
 def _expected(rows: lab.Rows) -> float:
     """How many draws a function and its complement would have, were all functions with half ones as probable."""
     half = 1 << (rows[0]["length"] - 1)
-    return 2 * rows.total("balanced") / math.comb(2 * half, half)
+    return 2 * int(rows.total("balanced")) / math.comb(2 * half, half)
 
 
 def majority_more_often(other: str, table: lab.Rows) -> lab.Judgement:
