@@ -599,6 +599,10 @@ def test_a_verdict_on_a_family_by_its_zero_strings_and_by_examples(capsys: pytes
     assert main(["verdict", "--zeros", "N^2 + 1", *shape, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["ruled_out"], found["theorem"], found["from_length"]) == (True, "Cor 4.6 (000)", 65)
+    assert main(["verdict", "--zeros", "10^7*N^2", "--width", "338", "--layers", "24"]) == 0
+    page = capsys.readouterr().out
+    assert "N = 10^336" in page
+    assert "ruled out by Cor 4.6" in page
     assert main(["verdict", "--family", "majority({n})", "--lengths", "11,21", *shape, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["ruled_out"] is False

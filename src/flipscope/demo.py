@@ -60,8 +60,8 @@ TOUR = (
     Stop(
         "trained-profiles",
         "Trained transformers: what do they learn?",
-        "The paper: First and Majority, never Parity. Here three small models of each, at most twenty epochs: a "
-        "claim on every model falls with one that is stuck.",
+        "The paper: First and Majority, never Parity. Here six small models of each, at most twenty epochs: a claim "
+        "on every model falls with one that is stuck.",
     ),
     Stop(
         "zero-strings",

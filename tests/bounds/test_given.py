@@ -120,6 +120,24 @@ def test_the_corollarys_edge() -> None:
     assert zeros_verdict("1", width=14, layers=2).ruled_out is False
 
 
+@pytest.mark.parametrize(
+    ("zeros", "width", "layers", "digits"),
+    [
+        ("10^7*N^2", 338, 24, 336),  # c = 2 + 1/48, so that N^c passes 10^7 N^2 at 10^(7 * 48)
+        ("10^7*N^2 + (1/2)^N", 338, 24, 336),
+        ("10^7*N^2", 140_000_002, 10_000_000, 1.4e8),
+    ],
+)
+def test_powers_that_hardly_differ_cross_at_lengths_beyond_floats(
+    zeros: str, width: int, layers: int, digits: float
+) -> None:
+    found = zeros_verdict(zeros, width=width, layers=layers)
+    assert (found.ruled_out, found.from_length) == (True, None)
+    assert found.as_json()["log10_from_length"] == pytest.approx(digits)
+    assert found.start_text in (f"N = 10^{digits:.0f}", f"N = 10^{digits:.5g}")
+    assert f"not before {found.start_text}," in found.note
+
+
 def test_examples_are_counted_and_prove_nothing_beyond() -> None:
     found = examples_verdict("thr(2, x1..x{n})", [5, 9, 7], width=64, layers=2)
     assert [example.length for example in found.examples] == [5, 7, 9]

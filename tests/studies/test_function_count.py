@@ -2,34 +2,24 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from studies.geometry_tables import recognised
 from studies.harness import run
 
-from flipscope.lab import Claim, Rows
+from flipscope.lab import Claim
 from flipscope.studies.geometry.function_count import STUDY, rarefied
 from flipscope.studies.geometry.prior_volume import Volume
 
 
-def _table(slope: float, symbols: int = 10, noise: float = 0.01) -> Rows:
-    """Both columns against N in a straight line, but for some noise."""
-    rng = np.random.default_rng(1)
-    return Rows(
-        {"length": n, "eps": 1.0, "symbols": s, "rarefied": y, "share_more": y}
-        for s in range(symbols)
-        for n in range(2, 7)
-        for y in [1 + slope * n + noise * rng.normal()]
-    )
-
-
 @pytest.mark.parametrize("claim", STUDY.claims)
-def test_trends(claim: Claim) -> None:
+def test_trends_are_those_beyond_eps_0(claim: Claim) -> None:
     judge = claim.judge
-    assert judge(_table(-0.1)).verdict == "reproduced"
-    rising = judge(_table(0.1))  # says nothing against a limit
-    assert (rising.verdict, rising.remedy) == ("undecided", "longer strings")
-    assert rising.low is not None
-    assert rising.low > 0
-    assert judge(_table(0.0)).verdict == "undecided"
-    few = judge(_table(-0.1, symbols=4))
+    assert judge(recognised({1.0: -0.3, 0.0: -0.2})).verdict == "reproduced"
+    rising = judge(recognised({1.0: -0.2, 0.0: -0.3}))
+    assert rising.verdict == "contradicted"
+    assert rising.measured == pytest.approx(0.1, abs=0.02)
+    assert judge(recognised({1.0: -0.2, 0.0: -0.2})).verdict == "undecided"  # a margin on 2^N strings alone
+    assert judge(recognised({1.0: -0.3})).verdict == "undecided"
+    few = judge(recognised({1.0: -0.3, 0.0: -0.2}, symbols=4))
     assert (few.verdict, few.remedy) == ("undecided", "at least 5 drawings of the symbols")
 
 
@@ -37,7 +27,8 @@ def test_constants_and_what_is_not_recognised_do_not_count() -> None:
     tables, recognised = np.array([0, 1, 6, 9, 15], np.uint64), np.array([50, 0, 1, 0, 60])
     outcome = {"tables": tables, "recognised": recognised, "near_ties": 0, "asked_again": 0}
     row = STUDY.row(Volume(2, 1.0, 0, 122), outcome)
-    assert (row["share_more"], row["recognised_functions"], row["rarefied"]) == (1 / 122, 3, None)
+    assert (row["share_more"], row["more"], row["recognised_functions"]) == (1 / 122, 1.5, 3)
+    assert row["rarefied"] is None
 
 
 def test_rarefied_is_the_mean_over_subsamples() -> None:
@@ -50,17 +41,19 @@ def test_rarefied_is_the_mean_over_subsamples() -> None:
 
 def test_smoke() -> None:
     rows, judgements, figures = run(STUDY, "smoke")
-    assert [row["length"] for row in rows] == [2, 2, 3, 3, 4, 4]
+    assert [row["length"] for row in rows] == [2] * 4 + [3] * 4 + [4] * 4
     assert {judged.verdict for _, judged in judgements} == {"undecided"}  # two drawings of the symbols
     assert all(0 < row["share_more"] < 1 and row["rarefied"] <= row["recognised_functions"] for row in rows)
     (figure,) = figures
     for panel in figure.panels:
         assert panel.categories == ["2", "3", "4"]  # whole numbers, with nothing between them
         assert {x for series in panel.series for x in series.x} == {0, 1, 2}
-    assert STUDY.provenance(rows)[0].startswith("6,000 recognisers; 0 asked again")
+    assert STUDY.provenance(rows)[0].startswith("12,000 recognisers; 0 asked again")
 
 
 def test_every_scale_constructs() -> None:
     found = {scale: len(STUDY.checked_trials(scale)) for scale in STUDY.scales}
-    assert found == {"smoke": 6, "demo": 50, "laptop": 80, "paper": 500}
-    assert {trial.eps for scale in STUDY.scales for trial in STUDY.trials(scale)} == {1.0}
+    assert found == {"smoke": 12, "demo": 100, "laptop": 160, "paper": 1000}
+    for scale in STUDY.scales:
+        ours, theirs = ([t for t in STUDY.trials(scale) if t.eps == eps] for eps in (1.0, 0.0))
+        assert [(t.length, t.symbols, t.draws) for t in ours] == [(t.length, t.symbols, t.draws) for t in theirs]

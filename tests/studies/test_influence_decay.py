@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
+from studies.geometry_tables import influences
 from studies.harness import run
 
 from flipscope.basics.seeds import generators, random_strings
-from flipscope.bounds.geometry import blowup_bound
 from flipscope.lab import Claim, Rows
 from flipscope.models.init import initialise
 from flipscope.models.presets import recognizer
@@ -18,71 +16,53 @@ from flipscope.studies.geometry.influence_decay import LAYERS, STUDY, WIDTH, Dec
 MEAN, LARGEST, CONSTANT, BLOWUP, FREE_MEAN, FREE_LARGEST = STUDY.claims
 
 
-def _table(slope: float, noise: float = 0.01, models: int = 12, eps: float = 1.0, **other: Any) -> Rows:
-    stream = np.random.default_rng(0)
-    rows = Rows()
-    for seed in range(models):
-        own = slope + noise * stream.normal()
-        for length in (16, 32, 64):
-            value = length**own
-            row = {
-                **Decay(eps, 1.0, length, seed, 2).content(),
-                "mean": value,
-                "largest": 2 * value,
-                "bound": 3.0,
-                "diameter": 5.0,
-            }
-            rows.append({**row, "beta": 1.5, "beta_bound": blowup_bound(LAYERS, eps) if eps else None, **other})
-    return rows
-
-
 @pytest.mark.parametrize(
     ("slope", "noise", "verdict"),
     [(-1.0, 0.01, "reproduced"), (-0.5, 0.01, "undecided"), (-1.5, 0.01, "reproduced"), (-1.0, 1.0, "undecided")],
 )
 def test_slope(slope: float, noise: float, verdict: str) -> None:
-    assert MEAN.judge(_table(slope, noise)).verdict == verdict
-    assert LARGEST.judge(_table(slope, noise)).verdict == verdict
+    assert MEAN.judged(influences(slope, noise)).verdict == verdict
+    assert LARGEST.judged(influences(slope, noise)).verdict == verdict
 
 
 def test_a_slower_fall_says_that_the_theorem_is_asymptotic() -> None:
-    found = LARGEST.judge(_table(-0.5))
+    found = LARGEST.judged(influences(-0.5))
     assert found.note == "lengths up to 64; the theorem may set in at a longer length"
     assert found.remedy == "longer strings"
     assert found.measured == pytest.approx(-0.5, abs=0.02)
 
 
 def test_few_models_or_no_eps_decide_nothing() -> None:
-    assert MEAN.judge(_table(-1.0, models=4)).verdict == "undecided"
-    assert MEAN.judge(_table(-1.0, eps=0.0)).verdict == "undecided"
-    assert BLOWUP.judge(_table(-1.0, eps=0.0)).verdict == "undecided"
+    assert MEAN.judged(influences(-1.0, models=4)).verdict == "undecided"
+    assert MEAN.judged(influences(-1.0, eps=0.0)).verdict == "undecided"
+    assert BLOWUP.judge(influences(-1.0, eps=0.0)).verdict == "undecided"
 
 
 def test_a_broken_bound_contradicts() -> None:
-    assert BLOWUP.judge(_table(-1.0)).verdict == "reproduced"
-    assert BLOWUP.judge(_table(-1.0, beta=4.1)).verdict == "contradicted"  # (1 + 1)^2
-    assert CONSTANT.judge(_table(-1.0)).verdict == "reproduced"
-    assert CONSTANT.judge(_table(-1.0, bound=1e-9)).verdict == "contradicted"
+    assert BLOWUP.judge(influences(-1.0)).verdict == "reproduced"
+    assert BLOWUP.judge(influences(-1.0, beta=4.1)).verdict == "contradicted"  # (1 + 1)^2
+    assert CONSTANT.judge(influences(-1.0)).verdict == "reproduced"
+    assert CONSTANT.judge(influences(-1.0, bound=1e-9)).verdict == "contradicted"
 
 
 def test_a_bound_above_the_diameter_is_not_judged() -> None:
-    vacuous = _table(-1.0, bound=1e9)
+    vacuous = influences(-1.0, bound=1e9)
     assert CONSTANT.judge(vacuous).verdict == "undecided"
     assert CONSTANT.judge(Rows({**row, "largest": 1e12} for row in vacuous)).verdict == "undecided"
-    mixed = CONSTANT.judge(Rows(vacuous + _table(-1.0)))
+    mixed = CONSTANT.judge(Rows(vacuous + influences(-1.0)))
     assert mixed.verdict == "reproduced"
     assert mixed.note.startswith("0 of 36 cases")
     assert mixed.note.endswith("in 36 of 72 cases the bound says nothing")
-    assert CONSTANT.judge(Rows(vacuous + _table(-1.0, models=6))).verdict == "undecided"  # 18 cases are few
-    assert CONSTANT.judge(Rows(vacuous + _table(-1.0, models=1, largest=3.1))).verdict == "contradicted"
+    assert CONSTANT.judge(Rows(vacuous + influences(-1.0, models=6))).verdict == "undecided"  # 18 cases are few
+    assert CONSTANT.judge(Rows(vacuous + influences(-1.0, models=1, largest=3.1))).verdict == "contradicted"
 
 
 @pytest.mark.parametrize("claim", [FREE_MEAN, FREE_LARGEST], ids=["mean", "largest"])
 def test_without_eps_a_slower_fall_contradicts(claim: Claim) -> None:
-    assert claim.judge(_table(-1.0, eps=0.0)).verdict == "reproduced"
-    assert claim.judge(_table(-0.5, eps=0.0)).verdict == "contradicted"
-    assert claim.judge(_table(-1.0, 1.0, eps=0.0)).verdict == "undecided"
-    assert claim.judge(_table(-1.0)).verdict == "undecided"  # rows with eps > 0 say nothing of it
+    assert claim.judge(influences(-1.0, eps=0.0)).verdict == "reproduced"
+    assert claim.judge(influences(-0.5, eps=0.0)).verdict == "contradicted"
+    assert claim.judge(influences(-1.0, 1.0, eps=0.0)).verdict == "undecided"
+    assert claim.judge(influences(-1.0)).verdict == "undecided"  # rows with eps > 0 say nothing of it
 
 
 def test_smoke() -> None:

@@ -1,52 +1,42 @@
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
-
 import pytest
+from studies.geometry_tables import trained_anew
 from studies.harness import run
 
-from flipscope.lab import Rows
 from flipscope.studies.geometry import length_limits
-from flipscope.studies.geometry.length_limits import LANGUAGES, Limit, recipe_of
+from flipscope.studies.geometry.length_limits import recipe_of
 from flipscope.studies.geometry.length_trained import STUDY
 
 (LOST,) = STUDY.claims
 
 
-def _table(correct: Callable[[Limit], int], seeds: int = 12) -> Rows:
-    """What a run gives if a model of a trial has so many of 500 strings right."""
-    trials = [Limit(*setting, 16, 500) for setting in itertools.product(LANGUAGES, (0.0, 1.0), (20, 40), range(seeds))]
-    counts = [{"correct": correct(trial), "wrong": 500 - correct(trial), "undefined": 0} for trial in trials]
-    return Rows(STUDY.row(trial, {**each, "epochs_used": 3}) for trial, each in zip(trials, counts, strict=True))
-
-
 def test_lost_at_the_longest_length() -> None:
-    lost = _table(lambda trial: 250 if trial.length == 40 else 500)
+    lost = trained_anew(lambda trial: 250 if trial.length == 40 else 500)
     assert LOST.judge(lost).verdict == "reproduced"
-    assert LOST.judge(lost).quantity.startswith("share of models that recognise First at N = 40, eps = ")
-    assert LOST.judge(lost.where(lambda row: row["seed"] < 2)).verdict == "undecided"  # too few models
+    assert LOST.judge(lost).quantity == "share of models that recognise First at N = 40, all eps"
+    assert LOST.judge(lost.where(lambda row: row["seed"] < 1)).verdict == "undecided"  # too few models
+    assert LOST.judge(trained_anew(lambda trial: 500 if trial.length == 40 else 250)).verdict == "contradicted"
+    assert LOST.judge(trained_anew(lambda trial: 500 if trial.seed % 2 else 250)).verdict == "undecided"
 
 
-def test_a_longest_length_that_is_learned_is_not_the_end() -> None:
-    learned = LOST.judge(_table(lambda trial: 500 if trial.length == 40 else 250))
-    assert (learned.verdict, learned.remedy) == ("undecided", "longer strings")
-    assert learned.measured == 1.0
-    one_eps = LOST.judge(_table(lambda trial: 500 if trial.eps == 1 else 250))
-    assert (one_eps.verdict, one_eps.remedy) == ("undecided", "longer strings")  # must be lost with each eps
-    assert LOST.judge(_table(lambda trial: 500 if trial.seed % 2 else 250)).verdict == "undecided"
+def test_the_laptop_scale_can_reach_a_verdict() -> None:
+    plan = STUDY.scales["laptop"].settings
+    for correct, verdict in ((0, "reproduced"), (500, "contradicted")):
+        table = trained_anew(lambda trial, correct=correct: correct, seeds=plan["seeds"], eps=plan["eps"])
+        assert LOST.judged(table).verdict == verdict
 
 
 def test_only_first_counts() -> None:
-    assert LOST.judge(_table(lambda trial: 250 if trial.language == "first" else 500)).verdict == "reproduced"
-    assert LOST.judge(_table(lambda trial: 500 if trial.language == "first" else 250)).verdict == "undecided"
-    none = LOST.judge(_table(lambda trial: 500).where(language="parity"))
+    assert LOST.judge(trained_anew(lambda trial: 250 if trial.language == "first" else 500)).verdict == "reproduced"
+    assert LOST.judge(trained_anew(lambda trial: 500 if trial.language == "first" else 250)).verdict == "contradicted"
+    none = LOST.judge(trained_anew(lambda trial: 500).where(language="parity"))
     assert (none.verdict, none.quantity) == ("undecided", "nothing was measured")
 
 
 @pytest.mark.parametrize(("correct", "known"), [(495, True), (494, False)])
 def test_recognised_from_a_share_on(correct: int, known: bool) -> None:
-    (row,) = _table(lambda trial: correct, seeds=1).where(language="first", eps=0.0, length=20)
+    (row,) = trained_anew(lambda trial: correct, seeds=1).where(language="first", eps=0.0, length=20)
     assert (row["share"], row["known"]) == (correct / 500, known)
 
 

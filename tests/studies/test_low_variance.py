@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from studies.harness import run
 
 from flipscope.bounds.geometry import corrected_over_printed
-from flipscope.lab import Result, Rows, share
+from flipscope.lab import Result, Rows, judging, share
 from flipscope.studies.geometry._cylinder import in_cylinder
 from flipscope.studies.geometry.low_variance import SHOWN, STUDY, Centre, Law, Variance
 
 PRINTED, CORRECTED, GAUSSIAN = STUDY.claims
 
 
-def _variance(width: int, ratio: float, hits: int, samples: int = 10_000, law: Law = "cube") -> dict[str, Any]:
+def _variance(width: int, ratio: float, hits: int, samples: int = 10**6, law: Law = "cube") -> dict[str, Any]:
     return STUDY.row(Variance(width, ratio, 1.0, "zero", law, 0, samples), {"hits": hits})
 
 
@@ -70,26 +70,44 @@ def test_points_of_the_cylinder_have_a_small_variance(width: int, ratio: float, 
 
 
 @pytest.mark.parametrize(
-    ("hits", "verdict"), [(1000, "reproduced"), (5000, "reproduced"), (5050, "reproduced"), (5600, "contradicted")]
+    ("hits", "printed", "sharp"),
+    [
+        (0.1, "reproduced", "reproduced"),
+        (0.999, "undecided", "reproduced"),  # an interval that reaches beyond 1
+        (1.001, "undecided", "reproduced"),
+        (1.02, "contradicted", "contradicted"),
+    ],
 )
-def test_only_an_interval_above_the_bound_breaks_it(hits: int, verdict: str) -> None:
-    assert PRINTED.judge(Rows([_variance(2, 0.5, hits), *_quiet(7)])).verdict == verdict  # the printed bound is 0.5
+def test_only_an_interval_above_the_bound_breaks_it(hits: float, printed: str, sharp: str) -> None:
+    # The printed bound is 0.5, the corrected one 0.707, which is sharp.
+    assert PRINTED.judge(Rows([_variance(2, 0.5, round(hits * 500_000)), *_quiet(7)])).verdict == printed
+    assert CORRECTED.judge(Rows([_variance(2, 0.5, round(hits * 707_107)), *_quiet(7)])).verdict == sharp
+
+
+def test_an_interval_that_reaches_far_beyond_a_sharp_bound_leaves_it_open() -> None:
+    allowed = round(10**6 * _variance(3, 0.09, 0)["corrected"])  # about 11,000 hits, and as many are met
+    table = Rows([_variance(3, 0.09, allowed), *_quiet(7)])
+    assert CORRECTED.judge(table).verdict == "reproduced"
+    with judging(1e-9):
+        found = CORRECTED.judge(table)
+    assert (found.verdict, found.remedy) == ("undecided", "more samples there")
+    assert "reach beyond the bound" in found.note
 
 
 def test_one_broken_setting_is_enough_and_is_named() -> None:
-    found = PRINTED.judge(Rows([_variance(8, 0.95, 0), _variance(3, 0.5, 3400)]))
+    found = PRINTED.judge(Rows([_variance(8, 0.95, 0), _variance(3, 0.5, 340_000)]))
     assert found.verdict == "contradicted"
     assert "broken at D = 3" in found.note
-    assert CORRECTED.judge(Rows([_variance(3, 0.5, 3400), *_quiet(7)])).verdict == "reproduced"  # its bound is 0.34
-    assert GAUSSIAN.judge(Rows([_variance(2, 0.5, 4400, law="gaussian")])).verdict == "contradicted"  # 0.399
+    assert CORRECTED.judge(Rows([_variance(3, 0.5, 330_000), *_quiet(7)])).verdict == "reproduced"  # its bound is 0.34
+    assert GAUSSIAN.judge(Rows([_variance(2, 0.5, 440_000, law="gaussian")])).verdict == "contradicted"  # 0.399
 
 
 def test_a_bound_that_a_count_cannot_exceed_is_not_judged() -> None:
-    capped = Rows(_variance(2, 0.75 + 0.01 * number, 10_000) for number in range(20))  # the corrected bound is 1
+    capped = Rows(_variance(2, 0.75 + 0.01 * number, 10**6) for number in range(20))  # the corrected bound is 1
     assert CORRECTED.judge(capped).verdict == "undecided"
     rare = Rows(_variance(16, 0.2 + 0.01 * number, 0) for number in range(20))  # no hit is allowed, and none was met
     assert {claim.judge(rare).verdict for claim in STUDY.claims} == {"undecided"}
-    wide = Rows(_variance(5, 0.2 + 0.01 * number, 10_000, law="cylinder") for number in range(20))  # 0.69 at most
+    wide = Rows(_variance(5, 0.2 + 0.01 * number, 10**6, law="cylinder") for number in range(20))  # 0.69 at most
     assert PRINTED.judge(wide).verdict == "undecided"
 
 

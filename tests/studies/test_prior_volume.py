@@ -1,100 +1,121 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from studies.geometry_tables import blind_prior, prior, sample
 from studies.harness import run
 
 from flipscope.cube.few_bits import all_tables, measures
-from flipscope.lab import Result, Rows
+from flipscope.lab import Rows
 from flipscope.lab.version import code_version
-from flipscope.studies.geometry.prior_volume import STUDY, Volume
+from flipscope.studies.geometry.prior_volume import STUDY
 from flipscope.studies.geometry.volumes import SHOWN, classes, summary
 
 MOST, RANK, BETTER, NO_PARITY, NO_FIRST, OVER_PARITY, OVER_FIRST = STUDY.claims
-SYMBOLS = 10
 
 
-def table(weights: np.ndarray, length: int = 3, draws: int = 200_000, **columns: Any) -> Rows:
-    """A table of samples whose functions have these probabilities, up to a factor."""
-    rng = np.random.default_rng(0)
-    rows = Rows()
-    for symbols in range(SYMBOLS):
-        counts = rng.multinomial(draws, weights / weights.sum())
-        met = counts > 0
-        outcome = {
-            "tables": all_tables(length)[met],
-            "counts": counts[met],
-            "recognised": counts[met] // 2,
-            "near_ties": 0,
-            "asked_again": 0,
-        }
-        rows += STUDY.summarise([Result(Volume(length, 0.0, symbols, draws), outcome, 0.0)])
-    return Rows({**row, **columns} for row in rows)
+def by_zero_strings(by: float, length: int) -> np.ndarray:
+    return np.exp2(by * measures(all_tables(length), length).zero_strings.astype(float))
 
 
-def by_zero_strings(sign: int, length: int = 3) -> np.ndarray:
-    return np.exp2(sign * measures(all_tables(length), length).zero_strings.astype(float))
+def table(by: float, lengths: tuple[int, ...] = (3,), **options: Any) -> Rows:
+    """A prior that rises with K_0, or falls."""
+    return prior(partial(by_zero_strings, by), lengths, **options)
 
 
 def test_a_prior_of_k_0_is_told_from_its_opposite_and_from_none() -> None:
-    likes, hates, alike = (table(by_zero_strings(sign)) for sign in (1, -1, 0))
-    assert [MOST.judge(rows).verdict for rows in (likes, hates, alike)] == [
-        "reproduced",
-        "contradicted",
-        "contradicted",
-    ]
+    likes, hates, alike = (table(by) for by in (1, -1, 0))
+    assert [MOST.judge(rows).verdict for rows in (hates, alike)] == ["contradicted", "contradicted"]
     assert [RANK.judge(rows).verdict for rows in (likes, hates, alike)] == ["reproduced", "contradicted", "undecided"]
 
 
+def test_labels_that_do_not_know_the_cube_show_nothing_however_many_are_drawn() -> None:
+    # Few ones make a function probable there, and give it a large K_0.
+    for draws in (2_000, 20_000):
+        blind = blind_prior((3, 4, 5, 6), draws)
+        verdicts = {claim.name: claim.judged(blind).verdict for claim in STUDY.claims}
+        assert "reproduced" not in verdicts.values()
+        found = RANK.judge(blind)
+        assert len(found.parts) == 4
+        assert all(abs(part.measured or 1.0) < 0.05 for part in found.parts)
+
+
 def test_one_length_can_contradict() -> None:
-    both = Rows(table(by_zero_strings(1)) + table(by_zero_strings(-1, 4), 4))
+    both = Rows(table(1) + table(-1, (4,)))
     found = RANK.judge(both)
-    assert (found.verdict, found.quantity) == ("contradicted", "rho of probability and K_0, N = 4, eps = 0")
+    assert (found.verdict, found.quantity) == ("contradicted", "P(larger) - P(smaller) in K_0, N = 4, eps = 0")
 
 
-def test_average_sensitivity_can_be_the_better_measure() -> None:
-    average = np.exp2(-3 * measures(all_tables(3), 3).average_sensitivity)
-    assert BETTER.judge(table(average)).verdict == "contradicted"
-    assert BETTER.judge(table(by_zero_strings(1))).verdict == "reproduced"
+def test_a_length_without_a_value_is_told_and_not_dropped() -> None:
+    silent = Rows(
+        {**row, "rise_zero_strings": None if row["symbols"] == 3 else row["rise_zero_strings"]} for row in table(1)
+    )
+    found = RANK.judge(Rows(silent + table(1, (4,))))
+    assert found.verdict == "undecided"
+    assert found.quantity.endswith("N = 3, eps = 0: 1 of 10 drawings of the symbols met no function to compare")
 
 
 def test_few_symbols_or_draws_decide_nothing() -> None:
-    few = Rows(table(by_zero_strings(1))[:4])
+    few = Rows(table(1)[:4])
     assert {claim.judge(few).verdict for claim in (MOST, RANK, BETTER)} == {"undecided"}
-    vague = table(by_zero_strings(1), draws=30)
-    assert MOST.judge(vague).verdict == "undecided"
     assert {judged.verdict for _, judged in STUDY.judge(Rows())} == {"undecided"}
 
 
 def test_functions_that_are_not_met() -> None:
-    rows = table(by_zero_strings(1), parity=0, first=0)
+    rows = Rows({**row, "parity": 0, "first": 0} for row in table(1))
     assert NO_PARITY.judge(rows).verdict == "reproduced"
     assert NO_FIRST.judge(rows).verdict == "reproduced"
     met = Rows({**row, "parity": int(row["symbols"] == 0)} for row in rows)
-    assert NO_PARITY.judge(met).verdict == "undecided"  # the theorem is about long strings
-    assert NO_PARITY.judge(met).measured == 1 / (SYMBOLS * 200_000)
-    # A function that no prior would let so few draws meet is no evidence.
+    assert NO_PARITY.judged(met).verdict == "undecided"  # the theorem is about long strings
+    assert NO_PARITY.judged(met).measured == 1 / sum(row["draws"] for row in rows)
+    # A function that no prior would let so few draws with as many ones meet is no evidence.
     longer = Rows({**row, "length": 5} for row in rows)
     assert NO_PARITY.judge(longer).verdict == "undecided"
     assert "were all functions" in NO_PARITY.judge(longer).quantity
     assert "N = 3" in NO_PARITY.judge(Rows(rows + longer)).quantity
+    one_sided = Rows({**row, "balanced": 0} for row in rows)
+    assert NO_PARITY.judge(one_sided).verdict == "undecided"
 
 
 def test_majority_against_another() -> None:
-    rows = table(by_zero_strings(1))
+    rows = table(1)
     for claim, other in ((OVER_PARITY, "parity"), (OVER_FIRST, "first")):
         for ours, theirs, verdict in ((50, 2, "reproduced"), (2, 50, "contradicted"), (5, 5, "undecided")):
-            judged = claim.judge(Rows({**row, "majority": ours, other: theirs} for row in rows[:1]))
-            assert judged.verdict == verdict
+            noisy = Rows({**row, "majority": ours + row["symbols"] % 2, other: theirs} for row in rows)
+            assert claim.judge(Rows({**row, other: row[other] + row["symbols"] % 2} for row in noisy)
+                               if verdict == "undecided" else noisy).verdict == verdict  # fmt: skip
         assert claim.judge(Rows({**row, "majority": 0, other: 0} for row in rows)).verdict == "undecided"
+        # Ten thousand draws of one drawing of the symbols are one sample, not ten thousand.
+        one = Rows({**row, "majority": 10_000 * (row["symbols"] == 0), other: 1} for row in rows)
+        assert claim.judge(one).verdict == "undecided"
+        # Of an even number of bits Majority has fewer ones, which alone makes it more probable.
+        even = Rows({**row, "length": 4, "majority": 50, other: 1} for row in rows)
+        assert claim.judge(even).quantity.startswith("no functions of an odd number of bits")
+
+
+def test_the_figure_counts_each_function_in_every_drawing() -> None:
+    # The second function is among the most frequent of one drawing only, but was drawn in both.
+    tables = np.arange(1, SHOWN + 41, dtype=np.uint64)
+    many = np.full(len(tables), 1000)
+    often, seldom = many.copy(), many.copy()
+    often[-1], seldom[-1] = 5000, 900
+    samples = [sample(4, number, 10**6, tables, counts) for number, counts in enumerate((often, seldom))]
+    rows = STUDY.summarise(samples)
+    drawn = {row["shown"][0]: row["shown_draws"][0] for row in rows}
+    assert rows[0]["shown"] == rows[1]["shown"]
+    assert [row["shown_draws"][0] for row in rows] == [5000, 900]
+    assert drawn == {int(tables[-1]): 900}
+    (panel,) = STUDY.draw(rows)[0].panels
+    assert panel.series[0].y[0] == 5900 / (2 * 2 * 10**6)
 
 
 def test_complements_are_joined_and_constants_left_out() -> None:
     found, drawn = classes(np.array([0, 1, 6, 9, 15], np.uint64), np.array([50, 3, 4, 5, 60]), 2)
     assert (found.tolist(), drawn.tolist()) == ([1, 6], [3, 9])
-    row = summary(np.array([0, 1, 6, 9, 15], np.uint64), np.array([50, 3, 4, 5, 60]), 2)
+    row = summary(np.array([0, 1, 6, 9, 15], np.uint64), np.array([50, 3, 4, 5, 60]), 2, 0)
     assert (row["parity"], row["first"]) == (9, 0)
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from studies.harness import run
-from studies.trained import check_learned, check_rows, check_spectrum, models, verdict
+from studies.trained import check_learned, check_rows, check_spectrum, models, row, verdict
 
 from flipscope.studies.geometry.sparse_profiles import STUDY
 
@@ -18,13 +18,18 @@ def test_spectrum(relevant: int, own: dict[int, float]) -> None:
 
 def test_sparse_parities_mirror_parity() -> None:
     name = "sparse parities mirror Parity"
-    majorities = [row for m in (5, 20) for row in models("sparse_majority", {0: 0.5, m // 2 + 1: 0.5}, m)]
+    majorities = [each for m in (5, 20) for each in models("sparse_majority", {0: 0.5, m // 2 + 1: 0.5}, m)]
+    majorities.append(row("sparse_majority", 1.0, {0: 0.66, 8: 0.17, 12: 0.17}, 20, 9))  # one is learned
     twenty = models("sparse_parity", {14: 0.9, 30: 0.1}, 20)
     assert verdict(name, *majorities, *twenty, *models("sparse_parity", {0: 0.7, 9: 0.3}, 5)) == "reproduced"
     assert verdict(name, *majorities, *twenty, *models("sparse_parity", {0: 1.0}, 5)) == "contradicted"  # not higher
     assert verdict(name, *majorities, *twenty, *models("sparse_parity", {5: 1.0}, 5)) == "contradicted"  # its own
     assert verdict(name, *majorities, *twenty, *models("sparse_parity", {9: 1.0}, 5, 1)) == "undecided"
     assert verdict(name, *majorities) == verdict(name, *twenty) == "undecided"
+
+
+def test_the_laptop_scale_has_the_languages_of_both_figures() -> None:
+    assert {trial.relevant for trial in STUDY.trials("laptop")} == {5, 10, 20, 50}
 
 
 @pytest.mark.slow

@@ -16,7 +16,24 @@ def test_learned(name: str, language: str) -> None:
 @pytest.mark.parametrize(("accuracy", "expected"), [(0.5, "reproduced"), (0.6, "undecided"), (0.7, "contradicted")])
 def test_not_learned(accuracy: float, expected: str) -> None:
     bad = [row("parity", 0.5, {0: 1}, seed=seed) for seed in (1, 2)]
-    assert verdict("Parity is not learned", *bad, row("parity", accuracy, {0: 1})) == expected
+    first = row("first", 1.0, {1: 1.0})
+    assert verdict("Parity is not learned", first, *bad, row("parity", accuracy, {0: 1})) == expected
+
+
+def test_where_nothing_is_learned_parity_is_not_either() -> None:
+    untrained = [row(language, 0.5, {0: 1}, seed=seed) for language in ("first", "parity") for seed in range(3)]
+    for name in ("Parity is not learned", "Parity: a wrong profile"):
+        found = CLAIMS[name].judged(Rows(untrained))
+        assert (found.verdict, found.note) == ("undecided", "none of 3 models trained alike learns First or Majority")
+
+
+def test_every_model_learns() -> None:
+    name = "every model learns First or Majority"
+    good = [row(language, 1.0, {0: 1}, seed=seed) for language in ("first", "majority") for seed in range(3)]
+    for accuracy, expected in ((1.0, "reproduced"), (0.99, "undecided"), (0.97, "contradicted")):
+        assert verdict(name, *good, row("first", accuracy, {0: 1}, seed=3)) == expected
+    assert verdict(name, *good[:3]) == verdict(name, *good[:5]) == "undecided"  # two models say little of every model
+    assert verdict(name, *good[:3], row("majority", 0.5, {0: 1})) == "contradicted"
 
 
 def test_spectrum() -> None:
@@ -50,7 +67,7 @@ def test_strings_above_0_must_be_there_in_number() -> None:
     ],
 )
 def test_parity_has_a_wrong_profile(spectrum: dict[int, float], expected: str) -> None:
-    good = models("parity", {50: 0.999}, count=2)
+    good = [*models("parity", {50: 0.999}, count=2), row("first", 1.0, {1: 1.0})]
     assert verdict("Parity: a wrong profile", *good, row("parity", 0.5, spectrum, seed=3)) == expected
     assert verdict("Parity: a wrong profile", *good) == "undecided"
 

@@ -43,10 +43,7 @@ def test_the_laptop_scale_has_every_language() -> None:
         ("first", 0, 100): 6,
         ("majority", 0, 100): 6,
         ("parity", 0, 100): 6,
-        ("sparse_majority", 5, 100): 3,
-        ("sparse_majority", 20, 100): 3,
-        ("sparse_parity", 5, 100): 3,
-        ("sparse_parity", 20, 100): 3,
+        **{(f"sparse_{kind}", m, 100): 3 for kind in ("majority", "parity") for m in (5, 10, 20, 50)},
         ("random", 0, 40): 40,
     }
     digests = {recipe_of(trial).digest for trial in trainings("laptop")}

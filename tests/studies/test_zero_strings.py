@@ -6,46 +6,28 @@ from typing import Any
 
 import numpy as np
 import pytest
+from studies.geometry_tables import network, networks
 from studies.harness import run
 
 from flipscope.basics.errors import InputError
 from flipscope.bounds.geometry import Threshold
 from flipscope.cube.sensitivity import profile
-from flipscope.lab import Claim, Result, Rows
+from flipscope.lab import Claim, Rows, share
 from flipscope.models.transformer import Transformer
 from flipscope.probes.sensitivity import truth_table
 from flipscope.studies.geometry import zero_counts
-from flipscope.studies.geometry.zero_counts import MAX_EXACT, OVER, PARTS, Network
+from flipscope.studies.geometry.zero_counts import MAX_EXACT, PARTS, Network, over_threshold
 from flipscope.studies.geometry.zero_strings import SHAPES, STUDY
 
 SHARES, THRESHOLD, LOW, VARIED, GROWTH = STUDY.claims
-LENGTHS = (8, 12, 16, 24, 40, 100)
 
 
 def _ignore(done: int, total: int) -> None:
     pass
 
 
-def _network(seed: int, length: int, share: float, shape: int = 0, rest: float = 1.0, asked: int = 1000) -> Result:
-    """A model with this share of strings of sensitivity 0, the others at a part of N, as if it had been measured."""
-    trial = Network(*SHAPES[shape], seed, length, asked)
-    zeros = round(share * trial.asked)
-    profile = np.zeros(length + 1, int)
-    profile[0] = zeros
-    profile[round(rest * length)] += trial.asked - zeros
-    return Result(trial, {"profile": profile.tolist(), "constant": zeros == trial.asked, "near_ties": 0}, 0.0)
-
-
-def _table(
-    models: int, share: Any, shapes: int = len(SHAPES), lengths: tuple[int, ...] = LENGTHS, rest: float = 1.0
-) -> Rows:
-    """Models whose share of such strings is a function of the length."""
-    numbers = [(shape, seed, length) for shape in range(shapes) for seed in range(models) for length in lengths]
-    return STUDY.summarise([_network(seed, length, share(length), shape, rest) for shape, seed, length in numbers])
-
-
 def _verdict(claim: Claim, table: Rows) -> str:
-    return claim.judge(table).verdict
+    return claim.judged(table).verdict
 
 
 def test_smoke_counts_and_has_honest_verdicts() -> None:
@@ -102,42 +84,42 @@ def test_a_model_is_called_constant_only_if_all_answers_are_the_same(monkeypatch
 
 
 def test_claim_that_the_share_does_not_vanish() -> None:
-    assert _verdict(SHARES, _table(40, lambda n: 0.8)) == "reproduced"
-    assert _verdict(SHARES, _table(80, lambda n: 0.0)) == "contradicted"
-    assert _verdict(SHARES, _table(3, lambda n: 0.8)) == "undecided"
+    assert _verdict(SHARES, networks(40, lambda n: 0.8)) == "reproduced"
+    assert _verdict(SHARES, networks(80, lambda n: 0.0)) == "contradicted"
+    assert _verdict(SHARES, networks(3, lambda n: 0.8)) == "undecided"
     # Still well above the floor, but it falls like 1/N.
-    assert _verdict(SHARES, _table(60, lambda n: 1.0 if n < 24 else 24 / n)) == "contradicted"
-    assert _verdict(SHARES, _table(40, lambda n: 0.8, lengths=(8, 16))) == "undecided"
+    assert _verdict(SHARES, networks(60, lambda n: 1.0 if n < 24 else 24 / n)) == "contradicted"
+    assert _verdict(SHARES, networks(40, lambda n: 0.8, lengths=(8, 16))) == "undecided"
     # One sampled length shows no change, and a shape without models nothing at all.
-    assert _verdict(SHARES, _table(40, lambda n: 0.8, lengths=(8, 24))) == "undecided"
-    assert _verdict(SHARES, _table(40, lambda n: 0.8, shapes=3)) == "undecided"
+    assert _verdict(SHARES, networks(40, lambda n: 0.8, lengths=(8, 24))) == "undecided"
+    assert _verdict(SHARES, networks(40, lambda n: 0.8, shapes=3)) == "undecided"
 
 
 def test_claim_on_models_that_are_not_constant() -> None:
-    assert _verdict(VARIED, _table(40, lambda n: 0.8)) == "reproduced"
-    assert _verdict(VARIED, _table(80, lambda n: 0.001)) == "contradicted"
-    assert _verdict(VARIED, _table(12, lambda n: 0.12)) == "undecided"
+    assert _verdict(VARIED, networks(40, lambda n: 0.8)) == "reproduced"
+    assert _verdict(VARIED, networks(80, lambda n: 0.001)) == "contradicted"
+    assert _verdict(VARIED, networks(12, lambda n: 0.12)) == "undecided"
     # A shape in which too few models vary leaves it open, however the others come out; but it can contradict.
-    good = _table(40, lambda n: 0.8, shapes=3)
-    few = Rows(row for row in _table(9, lambda n: 0.8) if row["preset"] == "encoder")
+    good = networks(40, lambda n: 0.8, shapes=3)
+    few = Rows(row for row in networks(9, lambda n: 0.8) if row["preset"] == "encoder")
     found = VARIED.judge(Rows(good + few))
     assert found.verdict == "undecided"
     assert [part.verdict for part in found.parts].count("reproduced") == 3
     assert any("too few models that vary, encoder" in part.note for part in found.parts)
     assert _verdict(VARIED, good) == "undecided"
-    constant = _table(40, lambda n: 1.0)
+    constant = networks(40, lambda n: 1.0)
     assert _verdict(SHARES, constant) == "reproduced"
     assert _verdict(VARIED, constant) == "undecided"
 
 
 def test_claim_on_the_threshold_judges_the_theorem_s_models_only() -> None:
     bound = Threshold(32, 2)
-    table = _table(40, lambda n: 0.5)
+    table = networks(40, lambda n: 0.5)
     assert _verdict(THRESHOLD, table) == "reproduced"
-    assert THRESHOLD.judge(table).high == 1
-    assert [row["log2_threshold"] for row in table[:2]] == [bound.log2_at(8), bound.log2_at(12)]
+    assert THRESHOLD.judged(table).high == 1
+    assert [row["log2_threshold"] for row in table[:2]] == [bound.log2_at(6), bound.log2_at(8)]
     # No such string in the sample: nothing is known of the number, and an asymptotic theorem is not contradicted.
-    found = THRESHOLD.judge(_table(40, lambda n: 0.0))
+    found = THRESHOLD.judged(networks(40, lambda n: 0.0))
     assert (found.verdict, found.measured) == ("undecided", 0.0)
     assert "longer length" in found.note
     other = table.where(lambda row: "D=16" in row["shape"] or row["eps"] > 0)
@@ -146,43 +128,63 @@ def test_claim_on_the_threshold_judges_the_theorem_s_models_only() -> None:
 
 def test_exactly_one_string_is_one_and_not_none() -> None:
     # N = 4, one string of sensitivity 0: log2 of their number is 0, the threshold 4^2.75 is far above it.
-    (row,) = STUDY.summarise([_network(0, 4, 1 / 16)])
+    (row,) = STUDY.summarise([network(0, 4, 1 / 16)])
     assert row["zeros"] == 1
     assert row["log2_zeros"] == 0
-    assert row["over_threshold"] == pytest.approx(-Threshold(32, 2).log2_at(4))
-    # A number equal to the one promised is enough, and none is not, though both have a difference that is falsy.
-    table = _table(40, lambda n: 0.5)
-    assert _verdict(THRESHOLD, Rows({**row, "over_threshold": 0.0} for row in table)) == "reproduced"
-    assert THRESHOLD.judge(Rows({**row, "over_threshold": None} for row in table)).measured == 0.0
+    assert over_threshold(row, None, 0.95) == pytest.approx(-Threshold(32, 2).log2_at(4))
+    (none,) = STUDY.summarise([network(0, 4, 0.0)])
+    assert over_threshold(none, None, 0.95) is None
+
+
+def test_of_a_sample_the_lower_end_of_its_interval_counts() -> None:
+    (row,) = STUDY.summarise([network(0, 100, 0.5, asked=100)])
+    usual, strict = (over_threshold(row, None, confidence) for confidence in (0.95, 0.999))
+    assert usual == pytest.approx(100 + math.log2(share(50, 100, 0.95).low) - Threshold(32, 2).log2_at(100))
+    assert strict is not None
+    assert strict < usual
 
 
 def test_claim_on_strings_of_low_sensitivity() -> None:
-    (row,) = STUDY.summarise([_network(0, 16, 1 / 4, rest=0.5)])
-    promised = [Threshold(32, 2).log2_at(16, round(part * 16)) for part in PARTS.values()]
+    (row,) = STUDY.summarise([network(0, 16, 1 / 4, rest=0.5)])
+    promised = [Threshold(32, 2).log2_at(16, round(part * 16)) for part in PARTS]
     counts = [2**16, 2**16, 2**14, 2**14]  # of sensitivity at most 12, 8, 4, 0
-    assert [row[name] for name in PARTS] == pytest.approx(
+    assert [over_threshold(row, part, 0.95) for part in PARTS] == pytest.approx(
         [math.log2(count) - bound for count, bound in zip(counts, promised, strict=True)]
     )
-    assert _verdict(LOW, _table(40, lambda n: 0.5)) == "reproduced"
-    assert len(LOW.judge(_table(40, lambda n: 0.5)).parts) == len(OVER) - 1
+    assert _verdict(LOW, networks(40, lambda n: 0.5)) == "reproduced"
+    assert len(LOW.judged(networks(40, lambda n: 0.5)).parts) == len(PARTS)
     # Parity, and a function whose strings all have sensitivity N/2: all k fail, or those from N/2 on.
     for rest, failing in ((1.0, 4), (0.5, 2)):
-        found = LOW.judge(_table(40, lambda n: 0.0, rest=rest))
+        found = LOW.judged(networks(40, lambda n: 0.0, rest=rest))
         assert (found.verdict, found.measured) == ("undecided", 0.0)
         assert "longer length" in found.note
         assert sum(part.measured == 0 for part in found.parts) == failing
-    assert _verdict(LOW, _table(3, lambda n: 0.5)) == "undecided"
+    assert _verdict(LOW, networks(3, lambda n: 0.5)) == "undecided"
 
 
 def test_claim_on_growth() -> None:
-    assert _verdict(GROWTH, _table(20, lambda n: 0.5)) == "reproduced"
+    assert _verdict(GROWTH, networks(20, lambda n: 0.5)) == "reproduced"
     lengths = (6, 8, 10, 12, 14, 16)
-    assert _verdict(GROWTH, _table(20, lambda n: min(1.0, n**2 / 2.0**n), lengths=lengths)) == "contradicted"
-    assert _verdict(GROWTH, _table(1, lambda n: 0.5, shapes=2)) == "undecided"
-    unknown = GROWTH.judge(_table(20, lambda n: 0.5 if n <= MAX_EXACT else 0.0))
-    assert (unknown.verdict, unknown.low, unknown.high) == ("undecided", 0.0, 1.0)
-    assert unknown.note == "80 of 80 models in doubt"
-    assert _verdict(GROWTH, _table(20, lambda n: 1.0)) == "undecided"
+    assert _verdict(GROWTH, networks(20, lambda n: min(1.0, n**2 / 2.0**n), lengths=lengths)) == "contradicted"
+    assert _verdict(GROWTH, networks(1, lambda n: 0.5, shapes=2)) == "undecided"
+    # A sample that saw no such string does not say how many there are: the lengths counted through do.
+    assert _verdict(GROWTH, networks(20, lambda n: 0.5 if n <= MAX_EXACT else 0.0)) == "reproduced"
+    assert _verdict(GROWTH, networks(20, lambda n: 0.0)) == "contradicted"
+    # Constants have 2^N of them: a model that varies at one length only, or at three, says nothing.
+    for varies in ((), (8,), (6, 8, 12)):
+        found = GROWTH.judge(networks(20, lambda n, varies=varies: 0.5 if n in varies else 1.0))
+        assert (found.verdict, found.quantity[:15]) == ("undecided", "no model varies")
+
+
+def test_every_model_a_parity_contradicts_what_can_be_contradicted() -> None:
+    plan = STUDY.scales["laptop"].settings
+    parities = networks(plan["models"], lambda n: 0.0, lengths=plan["lengths"])
+    found = {claim: claim.judged(parities).verdict for claim in STUDY.claims}
+    assert [found[claim] for claim in (SHARES, VARIED, GROWTH)] == ["contradicted"] * 3
+    for claim in (THRESHOLD, LOW):
+        assert found[claim] == "undecided"
+        assert claim.asymptotic
+        assert "which no measured length can contradict" in claim.criterion
 
 
 def test_scales_construct() -> None:

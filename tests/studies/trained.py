@@ -31,7 +31,7 @@ def row(language: str, accuracy: float, sensitivities: dict[int, float], relevan
     return study.row(trial, {**outcome, "stopped": "epochs", "near_ties": 0})
 
 
-def models(language: str, sensitivities: dict[int, float], relevant: int = 0, count: int = 4) -> list[Row]:
+def models(language: str, sensitivities: dict[int, float], relevant: int = 0, count: int = 6) -> list[Row]:
     """Several that failed to learn it."""
     return [row(language, 0.5, {**sensitivities, seed % 2: 0.001}, relevant, seed) for seed in range(count)]
 
@@ -42,11 +42,14 @@ def verdict(name: str, *rows: Row) -> str:
 
 
 def check_learned(name: str, language: str) -> None:
-    """A claim that all models of a language learn it."""
-    good = [row(language, 1.0, {0: 1}, seed=seed) for seed in (1, 2)]
-    for accuracy, expected in ((1.0, "reproduced"), (0.99, "undecided"), (0.97, "contradicted")):
-        assert verdict(name, *good, row(language, accuracy, {0: 1})) == expected
-    assert verdict(name, *good) == "undecided"  # two models say little of every model
+    """A claim that a language is learned: by most of its models, so that one that is stuck says nothing."""
+    good = [row(language, 1.0, {0: 1}, seed=seed) for seed in range(8)]
+    stuck = [row(language, 0.6, {0: 1}, seed=seed) for seed in range(8, 16)]
+    assert verdict(name, *good) == verdict(name, *good, stuck[0]) == "reproduced"
+    found = CLAIMS[name].judged(Rows([*good[:2], stuck[0]]))
+    assert (found.verdict, found.note) == ("undecided", "2 of 3 models")  # shown, and no contradiction
+    assert verdict(name, *good[:5]) == verdict(name, *good, *stuck) == "undecided"
+    assert verdict(name, *stuck) == "contradicted"  # an untrained network too
     assert verdict(name, row("parity", 0.5, {0: 1})) == "undecided"
 
 

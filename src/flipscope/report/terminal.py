@@ -187,7 +187,7 @@ def family_page(verdict: FamilyVerdict) -> RenderableType:
     for example in verdict.examples:
         side = "below" if example.below else "not below"
         table.add_row(f"N = {example.length}", f"K_0 = {number(example.zero_strings)}, {side} the threshold")
-    table.add_row("can bite from", "-" if verdict.from_length is None else f"N = {verdict.from_length}")
+    table.add_row("can bite from", verdict.start_text)
     outcomes = {
         True: Text("ruled out by Cor 4.6 (000)", style="bold red"),
         False: Text("not ruled out", style="bold green"),

@@ -24,7 +24,10 @@ MAX_TEXT = 1000  # characters
 MAX_POWER = 64  # of a sum, of a number whose exponent has N, and k of C(N, k)
 MAX_SHIFT = 10_000  # of c in b^(a N + c)
 MAX_TERMS = 500
+MAX_LENGTH = 10**15  # up to which floats tell a length from the next
 _STEPS = 100_000  # lengths that are tried one by one
+_LOG_INFINITE = 700.0  # of a number that is nearly beyond floats
+_HALVINGS = 60  # of an interval of logarithms: to the last bit of a float
 
 _Key: TypeAlias = tuple[Fraction, Fraction]  # b and p of b^N N^p: their order is that of growth
 
@@ -85,36 +88,47 @@ class Count:
 
     def sign_at(self, length: int) -> int:
         """The sign at one length, by the largest term's share: 0 also stands for what rounding cannot tell."""
-        logs = [(factor, _log_fraction(abs(factor)) + _log(*key, length)) for key, factor in self.terms.items()]
+        log_length = math.log(length)
+        logs = [(factor, _log_fraction(abs(factor)) + _log(*key, log_length)) for key, factor in self.terms.items()]
         top = max((log for _, log in logs), default=0.0)
         parts = [math.copysign(math.exp(log - top), factor) for factor, log in logs]
         total = math.fsum(parts)
         unsure = 1e-12 * (1 + abs(top)) * len(parts)
         return 0 if abs(total) <= unsure else (1 if total > 0 else -1)
 
-    def negative_from(self) -> int | None:
-        """The least N >= 2 from which on the value stays below 0; None if it does not.
+    def log_negative_from(self) -> float | None:
+        """The logarithm of a length from which on the value is sure to stay below 0; None if it does not.
 
-        Beyond a length where every other term falls against the leading one and all together are less, nothing
-        changes; from there down lengths are tried one by one, as many as can be.
+        From there on every other term falls against the leading one, and all together are less. Logarithms, since two
+        powers of N that hardly differ cross at lengths of hundreds of digits.
         """
         if self.sign >= 0:
             return None
         lead = max(self.terms)
         others = [(key, factor / -self.terms[lead]) for key, factor in self.terms.items() if factor > 0]
 
-        def settled(length: int) -> bool:
-            falls = all(_falls(key, lead, length) for key, _ in others)
-            return falls and sum(_ratio(key, lead, factor, length) for key, factor in others) < 1 - 1e-9
+        def settled(log_length: float) -> bool:
+            falls = all(_falls(key, lead, log_length) for key, _ in others)
+            return falls and sum(_ratio(key, lead, factor, log_length) for key, factor in others) < 1 - 1e-9
 
-        high = 2
+        low, high = 0.0, math.log(2)
         while not settled(high):
-            high *= 2
-        low = max(2, high // 2)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if settled(middle) else (middle, high)
-        high = low if settled(low) else high
+            low, high = high, 2 * high
+        if high > math.log(2):
+            for _ in range(_HALVINGS):
+                middle = (low + high) / 2
+                low, high = (low, middle) if settled(middle) else (middle, high)
+        return high
+
+    def negative_from(self) -> int | None:
+        """The least N >= 2 from which on the value stays below 0; None if it does not, or only beyond MAX_LENGTH.
+
+        From `log_negative_from` down lengths are tried one by one, as many as can be.
+        """
+        start = self.log_negative_from()
+        if start is None or start > math.log(MAX_LENGTH):
+            return None
+        high = max(2, math.ceil(math.exp(start) * (1 - 1e-14)))
         for _ in range(_STEPS):
             if high == 2 or self.sign_at(high - 1) >= 0:
                 break
@@ -261,17 +275,25 @@ def _log_fraction(value: Fraction) -> float:
     return math.log(value.numerator) - math.log(value.denominator)
 
 
-def _log(base: Fraction, power: Fraction, length: int) -> float:
-    """The natural logarithm of b^N N^p."""
-    return length * _log_fraction(base) + float(power) * math.log(length)
+def _log(base: Fraction, power: Fraction, log_length: float) -> float:
+    """The natural logarithm of b^N N^p, N by its logarithm."""
+    return _growth(base, log_length) + float(power) * log_length
 
 
-def _falls(key: _Key, lead: _Key, length: int) -> bool:
+def _growth(base: Fraction, log_length: float) -> float:
+    """The natural logarithm of b^N; infinite where N is beyond floats."""
+    if base == 1:
+        return 0.0
+    length = math.exp(log_length) if log_length < _LOG_INFINITE else math.inf
+    return length * _log_fraction(base)
+
+
+def _falls(key: _Key, lead: _Key, log_length: float) -> bool:
     """Whether b^N N^p over the leading term falls from this length on."""
     base, power = key[0] / lead[0], key[1] - lead[1]
-    return power < 0 if base == 1 else -length * _log_fraction(base) >= float(power)
+    return power < 0 if base == 1 else -_growth(base, log_length) >= float(power)
 
 
-def _ratio(key: _Key, lead: _Key, factor: Fraction, length: int) -> float:
-    exponent = _log_fraction(factor) + _log(key[0] / lead[0], key[1] - lead[1], length)
-    return math.exp(min(exponent, 700.0))
+def _ratio(key: _Key, lead: _Key, factor: Fraction, log_length: float) -> float:
+    exponent = _log_fraction(factor) + _log(key[0] / lead[0], key[1] - lead[1], log_length)
+    return math.exp(min(exponent, _LOG_INFINITE))

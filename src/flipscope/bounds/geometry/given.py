@@ -44,9 +44,15 @@ class FamilyVerdict:
     layers: int
     exponent: float
     ruled_out: bool | None
-    from_length: int | None  # from which on K_0(N) is below the threshold and that is below 2^N
+    log_from: float | None  # of the length from which on K_0(N) is below the threshold and that is below 2^N
+    from_length: int | None  # that length, unless it is beyond MAX_LENGTH
     examples: tuple[Example, ...]
     note: str
+
+    @property
+    def start_text(self) -> str:
+        """The length from which on it can bite, as one writes it."""
+        return "-" if self.log_from is None else _length_text(self.from_length, self.log_from)
 
     def as_json(self) -> dict[str, Any]:
         """The JSON document of ``flipscope verdict`` for a family."""
@@ -56,6 +62,7 @@ class FamilyVerdict:
             "theorem": "Cor 4.6 (000)" if self.ruled_out else None,
             "exponent": self.exponent,
             "from_length": self.from_length,
+            "log10_from_length": None if self.log_from is None else self.log_from / math.log(10),
             "examples": [example.as_json() for example in self.examples],
             "note": self.note,
         }
@@ -71,8 +78,9 @@ def zeros_verdict(zeros: str, *, width: int, layers: int) -> FamilyVerdict:
     """
     threshold = Threshold(width, layers)
     count = _possible(parse_count(zeros), zeros)
-    ruled_out, start, said = _judged(count, threshold)
-    return FamilyVerdict(f"K_0(N) = {zeros}", width, layers, threshold.exponent, ruled_out, start, (), " ".join(said))
+    ruled_out, log_start, start, said = _judged(count, threshold)
+    name = f"K_0(N) = {zeros}"
+    return FamilyVerdict(name, width, layers, threshold.exponent, ruled_out, log_start, start, (), said)
 
 
 def examples_verdict(family: str, lengths: Sequence[int], *, width: int, layers: int) -> FamilyVerdict:
@@ -96,19 +104,21 @@ def examples_verdict(family: str, lengths: Sequence[int], *, width: int, layers:
         last = examples[-1].length
         text = family.replace(_PLACE, str(last))
         found = verdict(parse(text), known, family, width=width, layers=layers)
+        log_start = None if found.from_length is None else math.log(found.from_length)
         return FamilyVerdict(
-            family, width, layers, threshold.exponent, found.ruled_out, found.from_length, examples,
+            family, width, layers, threshold.exponent, found.ruled_out, log_start, found.from_length, examples,
             " ".join([found.note, *said]),
         )  # fmt: skip
     said.append("Examples prove nothing of the lengths between and beyond them.")
     polynomial = _polynomial(examples)
     if polynomial is not None:
-        would, start, _ = _judged(polynomial, threshold)
-        outcome = f"ruled out, from N = {start} on" if would else "not ruled out"
+        would, log_start, start, _ = _judged(polynomial, threshold)
+        from_here = "" if log_start is None else f", from {_length_text(start, log_start)} on"
+        outcome = f"ruled out{from_here}" if would else "not ruled out"
         said.append(f"They lie on K_0(N) = {_written(polynomial)}: if that is K_0 at every N, the family is {outcome}.")
     else:
         said.append("They lie on no polynomial of a degree that they could refute.")
-    return FamilyVerdict(family, width, layers, threshold.exponent, None, None, examples, " ".join(said))
+    return FamilyVerdict(family, width, layers, threshold.exponent, None, None, None, examples, " ".join(said))
 
 
 # ---------------------------------------------------------------- an expression
@@ -123,29 +133,37 @@ def _possible(count: Count, text: str) -> Count:
     return count
 
 
-def _judged(count: Count, threshold: Threshold) -> tuple[bool, int | None, list[str]]:
-    """Whether K_0 is below the threshold at all large N, from where on, and a sentence on it."""
+def _judged(count: Count, threshold: Threshold) -> tuple[bool, float | None, int | None, str]:
+    """Whether K_0 is below the threshold at all large N; from where on, as a logarithm and as such; a sentence."""
     exponent = Fraction(threshold.width - 1, 2 * threshold.layers) - 5
     told = f"{float(exponent):.4g}"
     if not threshold.promises_one:
-        return False, None, [
+        return False, None, None, (
             f"With width {threshold.width} and {threshold.layers} layers (D-1)/2L is {float(exponent + 5):.4g}, too "
             "small for the proof to give even one string of sensitivity 0: nothing follows."
-        ]  # fmt: skip
+        )  # fmt: skip
     # A count below 1 is 0, and below N^c for any c that still promises one string.
     below = count - Count.of(1) if exponent <= 0 else count - Count.power(exponent)
-    start = below.negative_from()
-    if start is None:
-        return False, None, [
+    log_start = below.log_negative_from()
+    if log_start is None:
+        return False, None, None, (
             f"K_0(N) is not below the threshold N^{told} at large N, so Cor 4.6 says nothing of the family. That such "
             "a family is learnable does not follow."
-        ]  # fmt: skip
-    start = max(start, threshold.from_length())
-    return True, start, [
+        )  # fmt: skip
+    start, least = below.negative_from(), threshold.from_length()
+    if start is not None:
+        start = max(start, least)
+        log_start = math.log(start)
+    return True, log_start, start, (
         f"K_0(N) is below the threshold N^{told} at large N, so almost every transformer of this shape with eps = 0 "
-        f"fails to recognise the family with any margin once N is large enough; not before N = {start}, and from where "
-        "on is not known."
-    ]  # fmt: skip
+        f"fails to recognise the family with any margin once N is large enough; not before "
+        f"{_length_text(start, log_start)}, and from where on is not known."
+    )  # fmt: skip
+
+
+def _length_text(length: int | None, log_length: float) -> str:
+    """A length, or the power of ten that it is near."""
+    return f"N = 10^{log_length / math.log(10):,.5g}" if length is None else f"N = {length}"
 
 
 # ---------------------------------------------------------------- examples

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 
 import flipscope.lab as lab
+from flipscope.studies.geometry._shared import mean_at_least
 
 FEWEST = 3  # models of both languages
 
@@ -25,7 +26,7 @@ def judge_larger(table: lab.Rows, other: str) -> lab.Judgement:
     for length, rows in reversed(list(_quotients(table, other).by("length"))):
         if len(rows) >= FEWEST:
             name = f"log of the quotient of half radii, Majority over {other.capitalize()}, N = {length}"
-            return lab.at_least(lab.student_mean(rows.column("log")), 0.0, name, unit="pairs of models")
+            return mean_at_least(rows.column("log"), 0.0, name, fewest=FEWEST, unit="pairs of models")
     return lab.Judgement.without("too few models of both languages", f"at least {FEWEST} seeds that learn both")
 
 

@@ -41,6 +41,23 @@ def spectrum_panel(title: str, x: str, y: str, series: Sequence[lab.Series], rul
     return lab.Panel(title, x, y, series, y_log=True, x_range=ends, y_range=(smallest / 2, 1.5), rules=rules)
 
 
+def mean_at_least(
+    values: Sequence[float], limit: float, quantity: str, *, fewest: int, unit: str, confidence: float | None = None
+) -> lab.Judgement:
+    """Whether the mean of independent values is at least a limit, by Student's interval; too few decide nothing.
+
+    Values without any spread leave that interval no width, however few they are: then there must be enough of them for
+    the test of signs to decide.
+    """
+    if len(values) < fewest:
+        return lab.Judgement.without(f"{quantity}: too few {unit}: {len(values)}", f"at least {fewest} {unit}")
+    found = lab.student_mean(values, confidence)
+    judged = lab.at_least(found, limit, quantity, unit=unit)
+    if found.low == found.high and (found.value == limit or 2.0 ** (1 - len(values)) > 1 - found.confidence):
+        return judged.left_open(f"all {unit} are equal, and too few to tell", f"more {unit}")
+    return judged
+
+
 def screen_error(table: lab.Rows) -> tuple[Estimate | None, float]:
     """The rate of wrong guesses of the screen, and by how much averages could be too small because of them."""
     if table.total("skipped") == 0:

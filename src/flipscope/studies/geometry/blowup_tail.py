@@ -74,6 +74,7 @@ class BlowupTail(lab.Study):
     )
     deviations = lab.deviations(
         ("experiment", "silent: a lemma", "random models", "it states what can be counted"),
+        ("shapes, blocks, models (up to laptop)", "silent", "fewer than at scale paper", "minutes"),
         ("constant of Lem 4.2", "in O(.)", "derived (docs/geometry.md)", "no number breaks an O(.)"),
         ("randomness", "last biases", "all parameters, in [-1, 1]", "as § 6 draws them; the case rho = 1"),
     )

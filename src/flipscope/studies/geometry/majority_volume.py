@@ -70,6 +70,7 @@ class MajorityVolume(lab.Study):
     deviations = lab.deviations(
         ("experiment", "silent: a conjecture", "perturbed models", "positive measure cannot be seen"),
         ("lengths", "all at once", "each by itself, and the trend", "no model can be tested on all"),
+        ("lengths, seeds, perturbations, steps (up to laptop)", "silent", "fewer than at scale paper", "minutes"),
         ("margin", "some xi > 0", f"{MARGIN:g}", "silent; logits are trained to the same loss"),
         ("model", "the recogniser, eps = 0", "the same, width 16, 2 layers", "silent on sizes"),
         ("training", "silent", "Adam, rate 1e-3, batches of 32 until a loss of 0.02", "Parity is not learned at 3e-3"),

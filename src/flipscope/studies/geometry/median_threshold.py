@@ -44,8 +44,10 @@ class MedianThreshold(lab.Study):
     )
     deviations = lab.deviations(
         ("experiment", "silent: the threshold is 0", f"the median logit of {MEDIAN} strings", "most are constant at 0"),
-        ("strings per model", "10,000", "4 to 60; paper 1,000", "no flip can be screened near the threshold"),
-        ("models, width (laptop)", "500 per initialisation, up to 1,024", "64, at most 512", "10 minutes"),
+        ("strings per model, seconds", "10,000", "4 to 60 within 0.5 s; paper 1,000", "no flip can be screened here"),
+        ("data sets, models, widest (laptop)", "500 per initialisation, up to 1,024", "64, at most 512", "10 minutes"),
+        ("data sets, models, length, widest (smoke)", "500, N = 100", "2, N = 40, widths up to 64", "seconds"),
+        ("piece: strings of one trial", "silent", "fewer than at scale paper", "trials of seconds"),
     )
     claims = (
         lab.Claim(

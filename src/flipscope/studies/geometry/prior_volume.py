@@ -7,6 +7,7 @@ times, and what is claimed of a probability is judged by its mean over these dra
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,7 +16,6 @@ from flipscope.models.presets import recognizer
 from flipscope.probes.prior import realised
 from flipscope.studies.geometry.volumes import (
     EXPECTED,
-    FEWEST_DRAWS,
     LISTED,
     SHORTEST,
     figures,
@@ -23,10 +23,17 @@ from flipscope.studies.geometry.volumes import (
     majority_more_often,
     mean_at_least,
     never_met,
+    shown_together,
     summary,
 )
 
 WIDTH, LAYERS, MARGIN = 8, 2, 0.1
+# The claims were judged otherwise on the symbols from 0 on, so that those say nothing of the judges of today.
+FIRST_SYMBOLS = 1000
+AMONG = "of functions with as many ones"
+LARGEST = {"largest_share": "share of draws with the largest K_0, beyond chance"}
+RISE = {"rise_zero_strings": "P(larger) - P(smaller) in K_0"}
+GAIN = {"rise_gain": "P(larger) - P(smaller) in K_0, less in average sensitivity"}
 
 
 def _draws(*each: int) -> tuple[tuple[int, int], ...]:
@@ -62,34 +69,42 @@ class PriorVolume(lab.Study):
     deviations = lab.deviations(
         ("Fig 1", "a drawing", "counted draws of theta", "the paper has no data behind it"),
         ("lengths", "sufficiently large", "2 to 6", "every function is met or not only where all can be tabulated"),
+        ("draws, symbols (up to laptop)", "silent: no data", "fewer than at scale paper", "minutes"),
         ("Theta", "a compact set", "the cube [-1, 1]^M", "silent"),
         ("symbols, positions", "fixed", "symbols uniform in [-1, 1], drawn some times; sinusoidal", "silent"),
         ("recognition", "margin xi", "signs", "volumes need no margin; xi is not given"),
         ("eps > 0", "small", "1", "at six bits a small eps is as none"),
         ("function", "f", "f or its complement", "they are as probable: w and omega change signs"),
+        (
+            "compared with",
+            "all functions",
+            "those with as many ones",
+            "few ones make K_0 large in any order of strings",
+        ),
     )
     claims = (
         lab.Claim(
-            "the most probable functions have the most strings of sensitivity 0",
+            "functions with the most strings of sensitivity 0 fill the larger part",
             "Fig 1",
             "functions with many strings of sensitivity 0 fill the larger part of the parameter space",
-            f"of the 2^N most probable functions, constants apart, at least half have the largest K_0, N >= {SHORTEST}",
-            partial(mean_at_least, "largest_first", 0.5, "share of the most probable functions with the largest K_0"),
+            f"share of the draws whose function has the largest K_0 {AMONG} (two to 2^N - 2), scaled so that 0 is "
+            f"chance and 1 is all: at least 0.5 at each N from {SHORTEST} to {LISTED} and each eps",
+            partial(mean_at_least, LARGEST, 0.5, longest=LISTED),
         ),
         lab.Claim(
             "probability rises with K_0",
             "Fig 1",
             "the fewer strings of sensitivity 0 a function has, the smaller its region",
-            f"Spearman's rho of the two, constants apart, is above 0 for N >= {SHORTEST}: over all functions for "
-            f"N <= {LISTED}, else over those met {FEWEST_DRAWS} times",
-            partial(mean_at_least, "rho_zero_strings", 0.0, "rho of probability and K_0"),
+            f"P(larger) - P(smaller) of the K_0 of a draw and of a random function with as many ones, mean over the "
+            f"drawings of the symbols: at least 0 at each N from {SHORTEST} on and each eps",
+            partial(mean_at_least, RISE, 0.0),
         ),
         lab.Claim(
             "K_0 tells probability better than average sensitivity",
             "§7",
             "the bias is not merely one of average sensitivity",
-            "rho with K_0 less rho with minus the average sensitivity is above 0, for the same functions",
-            partial(mean_at_least, "rho_gain", 0.0, "rho of K_0 less that of average sensitivity"),
+            "the same number, and what it is less that of minus the average sensitivity: both at least 0",
+            partial(mean_at_least, {**GAIN, **RISE}, 0.0),
             exploratory=True,
         ),
         *(
@@ -98,8 +113,9 @@ class PriorVolume(lab.Study):
                 source,
                 f"almost no recogniser computes {name.capitalize()} for large N",
                 f"no draw computes it or its complement, at the largest N at which {EXPECTED} would if all functions "
-                "were as probable",
+                "with as many ones were as probable",
                 partial(never_met, name),
+                asymptotic=True,
             )
             for name, source in (("parity", "Cor 5.1"), ("first", "Cor 5.4"))
         ),
@@ -108,7 +124,8 @@ class PriorVolume(lab.Study):
                 f"Majority is more probable than {other.capitalize()}",
                 "Fig 1, Conj 5.5",
                 f"Majority has a region of positive measure where {other.capitalize()} has none",
-                "of the draws that compute either, or its complement, at the largest N, at least half compute Majority",
+                "share of the draws that compute it or its complement, less that of the other function, mean over the "
+                "drawings of the symbols: at least 0 at the largest odd N, where both have as many ones as zeros",
                 partial(majority_more_often, other),
                 exploratory=True,
             )
@@ -119,7 +136,7 @@ class PriorVolume(lab.Study):
     def trials(self, scale: str) -> list[Volume]:
         plan = self.scales[scale].settings
         chosen = itertools.product(plan["draws"], plan["eps"], range(plan["symbols"]))
-        return [Volume(length, eps, symbols, draws) for (length, draws), eps, symbols in chosen]
+        return [Volume(length, eps, FIRST_SYMBOLS + number, draws) for (length, draws), eps, number in chosen]
 
     def measure(self, trial: Volume, progress: lab.Progress) -> lab.Outcome:
         found = realised(
@@ -130,9 +147,21 @@ class PriorVolume(lab.Study):
         return {name: getattr(found, name) for name in names}
 
     def row(self, trial: Volume, outcome: lab.Outcome) -> lab.Row:
-        found = summary(outcome["tables"], outcome["counts"], trial.length)
+        found = summary(outcome["tables"], outcome["counts"], trial.length, trial.symbols)
         counts = {"near_ties": outcome["near_ties"], "asked_again": outcome["asked_again"]}
         return {**trial.content(), **found, **counts}
+
+    def summarise(self, results: Sequence[lab.Result]) -> lab.Rows:
+        """The rows, and what the figures show: chosen from the drawings of the symbols together, not from each."""
+        samples: dict[tuple[int, float], list[int]] = {}
+        rows = super().summarise(results)
+        for place, row in enumerate(rows):
+            samples.setdefault((row["length"], row["eps"]), []).append(place)
+        for (length, _), places in samples.items():
+            found = [(results[place].outcome["tables"], results[place].outcome["counts"]) for place in places]
+            for place, shown in zip(places, shown_together(found, length), strict=True):
+                rows[place] |= shown
+        return rows
 
     def provenance(self, table: lab.Rows) -> list[str]:
         return how_drawn(table)

@@ -23,9 +23,23 @@ SETTING = ("head_size", "ffn_multiple", "batch", "learning_rate", "train", "test
 TINY = dict(zip(SETTING, (8, 2, 64, 3e-3, 2_000, 1_000, 200, 10), strict=True))
 SMALL = dict(zip(SETTING, (16, 2, 128, 1e-2, 10_000, 4_000, 400, 40), strict=True))
 DEVIATIONS = lab.deviations(
-    ("models per language", "10 in the text, 50 under Figs 5 to 7", "10", "the paper contradicts itself"),
-    ("batch, learning rate (up to laptop)", "at random", "128 and 0.01", "small models learn with these"),
-    ("most epochs", "silent", "1,000 at scale paper", "a training must end"),
+    (
+        "models per language",
+        "10 in the text, 50 under Figs 5 to 7",
+        "10 at scale paper",
+        "the paper contradicts itself",
+    ),
+    (
+        "shapes, heads (up to laptop)",
+        "at random, width up to 1,024",
+        "2 layers, widths 16 and 32",
+        "months on two cores",
+    ),
+    ("instances, first seed (up to laptop)", "10 models of one language", "each model another's", "more languages"),
+    ("training: batch, learning rate (up to laptop)", "at random", "128 and 0.01; smoke 64 and 0.003", "these learn"),
+    ("training: epochs (up to laptop)", "until it stops improving", "at most 40, 20 or 10", "minutes in all"),
+    ("training: strings to test, to flip (up to laptop)", "1,000", "4,000 and 400; smoke 1,000 and 200", "0.99 from 1"),
+    ("training: most epochs", "silent", "1,000 at scale paper", "a training must end"),
 )
 
 
@@ -97,13 +111,16 @@ def random_training(language: Name, relevant: int, instance: int, seed: int) -> 
 def trainings(plan: Mapping[str, Any], languages: Sequence[tuple[Name, int]]) -> list[Training]:
     """All trainings of a scale, of languages with so many relevant bits each.
 
-    Where the plan has a setting, small models, each of another instance of its language. Otherwise those of App. F.2:
-    so many `models` of so many `instances`, settings drawn at random from `first_seed` on, another in each study.
+    Where the plan has a setting, small models, each of another instance of its language, numbered from `first_seed` on.
+    Otherwise those of App. F.2: so many `models` of so many `instances`, settings drawn at random from `first_seed` on,
+    another in each study.
     """
-    models = range(plan["models"])
+    first = plan["first_seed"]
     if "training" not in plan:
-        kinds = enumerate(itertools.product(languages, range(plan["instances"]), models), plan["first_seed"])
+        models = range(plan["models"])
+        kinds = enumerate(itertools.product(languages, range(plan["instances"]), models), first)
         return [random_training(*language, instance, seed) for seed, (language, instance, _) in kinds]
+    models = range(first, first + plan["models"])
     return [
         Training(*language, seed, seed, plan["length"], _init(language[0]), 2, heads, **plan["training"])
         for seed, language, heads in itertools.product(models, languages, plan["heads"])

@@ -30,12 +30,9 @@ SHAPES: tuple[tuple[Preset, int, int, float], ...] = (
 NAMES = {shape: "{} D={} L={} eps={:g}".format(*shape) for shape in SHAPES}
 MAX_EXACT = 16  # bits: up to here all strings are asked
 BESIDES = 2e10  # multiply-adds of the half second in which a model is built and its precision checked
-# Columns of the strings found over those promised by Thm 4.5, and the sensitivity that they have: 0 as in Eq 36, and
-# at most N - k, for k as part of N.
-PARTS = {f"over_threshold_k_{part:g}N": part for part in (0.25, 0.5, 0.75, 1.0)}
-OVER = {"over_threshold": "0", **{name: f"at most N - {part:g} N" for name, part in PARTS.items()}}
+PARTS = (0.25, 0.5, 0.75, 1.0)  # k as part of N, for strings of sensitivity at most N - k in Thm 4.5
 KEPT = 0.5  # part of the share at the first sampled length that the longest may have at least
-FEWEST_LENGTHS = 4  # of a model whose growth is fitted
+FEWEST_LENGTHS = 4  # at which a model whose growth is fitted is not constant
 
 
 @dataclass(frozen=True)
@@ -108,29 +105,26 @@ def profile_of(trial: Network, progress: lab.Progress) -> lab.Outcome:
 
 
 def numbers_of(trial: Network, outcome: lab.Outcome) -> lab.Row:
-    """What the strings asked say of all 2^N, against Thm 4.5: logarithms, None where no such string was met.
-
-    The columns of `OVER` are log2 of the number of strings, at the lower end of its interval, less log2 of the number
-    promised.
-    """
-    n, threshold = trial.length, Threshold(trial.width, trial.layers)
-    at_most = np.cumsum(outcome["profile"]).tolist()  # strings of sensitivity 0, of at most 1, ...
-    zeros = at_most[0]
-
-    def over(hits: int, promised: float) -> float | None:
-        least = hits / trial.asked if trial.exact else lab.share(hits, trial.asked).low
-        return n + math.log2(least) - promised if least else None
-
-    ks = {name: math.floor(part * n) for name, part in PARTS.items()}
+    """What the strings asked say of all 2^N, beside Thm 4.5: logarithms, None where no such string was met."""
+    n, threshold, zeros = trial.length, Threshold(trial.width, trial.layers), outcome["profile"][0]
     return {
         "shape": NAMES[trial.preset, trial.width, trial.layers, trial.eps],
         **{"asked": trial.asked, "exact": trial.exact, "exponent": threshold.exponent},
         **{"zeros": zeros, "share": zeros / trial.asked},
         "log2_zeros": n + math.log2(zeros / trial.asked) if zeros else None,
         "log2_threshold": threshold.log2_at(n),
-        "over_threshold": over(zeros, threshold.log2_at(n)),
-        **{name: over(at_most[n - k], threshold.log2_at(n, k)) for name, k in ks.items()},
     }
+
+
+def over_threshold(row: lab.Row, part: float | None, confidence: float) -> float | None:
+    """log2 of a model's strings of low sensitivity, at the lower end of their interval, less that of those promised.
+
+    Of sensitivity 0 as in Eq 36, or at most N - k, for k as `part` of N. None where no such string is sure to exist.
+    """
+    n, k = row["length"], None if part is None else math.floor(part * row["length"])
+    hits = sum(row["profile"][: 1 if k is None else n - k + 1])
+    least = hits / row["asked"] if row["exact"] else lab.share(hits, row["asked"], confidence).low
+    return n + math.log2(least) - Threshold(row["width"], row["layers"]).log2_at(n, k) if least else None
 
 
 def at_longest(rows: lab.Rows) -> lab.Rows:
@@ -142,20 +136,22 @@ def at_longest(rows: lab.Rows) -> lab.Rows:
     return lab.Rows({**last, "kept": last["share"] - KEPT * first["share"]} for first, last in pairs)
 
 
-def as_many_as_promised(*columns: str, almost: float) -> lab.Judge:
-    """A judge of columns of `OVER` in almost all models of the theorem, by the lower end of each one's own interval."""
+def as_many_as_promised(*parts: float | None, almost: float) -> lab.Judge:
+    """A judge of almost all models of the theorem, for these k, by the lower end of each one's own interval."""
 
-    def one(column: str, rows: lab.Rows, confidence: float) -> lab.Judgement:
-        have = lab.share_where(
-            lambda row: row[column] is not None and row[column] >= 0, lab.at_least, almost, "share of models"
-        )
-        return have(f"so many strings of sensitivity {OVER[column]}, N = {rows[0]['length']}", rows, confidence)
+    def one(part: float | None, rows: lab.Rows, confidence: float) -> lab.Judgement:
+        def enough(row: lab.Row) -> bool:
+            over = over_threshold(row, part, lab.confidence())
+            return over is not None and over >= 0
+
+        low = "0" if part is None else f"at most N - {part:g} N"
+        have = lab.share_where(enough, lab.at_least, almost, "share of models")
+        return have(f"so many strings of sensitivity {low}, N = {rows[0]['length']}", rows, confidence)
 
     def judge(table: lab.Rows) -> lab.Judgement:
         last = at_longest(table.where(lambda row: row["exponent"] > 0, preset="recognizer", eps=0))
         missing = "no model of the theorem was sampled at two lengths"
-        found = lab.for_each([(name, last) for name in columns], one, missing=missing, sort=True, what="k")
-        return lab.asymptotic(found)
+        return lab.for_each([(part, last) for part in parts], one, missing=missing, sort=True, what="k")
 
     return judge
 
@@ -166,18 +162,17 @@ def shapes_at_longest(table: lab.Rows) -> list[tuple[str, lab.Rows]]:
     return [(f"{shape}, N = {rows[0]['length']}" if rows else shape, rows) for shape, rows in found]
 
 
-def growths(table: lab.Rows) -> list[tuple[bool | None, float]]:
-    """Of the models with four lengths that are not constant at all of them: whether an exponential fits, its rate.
+def growths(table: lab.Rows) -> list[tuple[bool, float]]:
+    """Whether an exponential of N fits the number of strings of sensitivity 0 better than a power does, and its rate.
 
-    The first is None where a sample saw no such string, and so does not say how many there are.
+    Of each model over the lengths at which all strings were counted and it is not constant, if these are four or
+    more: a constant has 2^N such strings, which says nothing of how they grow.
     """
     found = []
-    for _, rows in table.by("shape", "seed"):
-        if len(rows) >= FEWEST_LENGTHS and not all(rows.column("constant")):
+    for _, rows in table.where(exact=True, constant=False).by("shape", "seed"):
+        if len(rows) >= FEWEST_LENGTHS:
             rows.sort(key=lambda row: int(row["length"]))
-            exponential, rate = lab.growth(rows.column("length"), rows.column("log2_zeros"))
-            unseen = any(row["zeros"] == 0 and not row["exact"] for row in rows)
-            found.append((None if unseen else exponential, rate))
+            found.append(lab.growth(rows.column("length"), rows.column("log2_zeros")))
     return found
 
 
