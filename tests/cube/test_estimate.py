@@ -271,7 +271,7 @@ BAD: list[tuple[str, Callable[[], Any]]] = [
     ("not both", lambda: average_sensitivity(majority, 5, precision=0.1, samples=5)),
     ('needs validity="anytime"', lambda: average_sensitivity(majority, 5, precision=0.1, validity="fixed")),
     ("already takes 6 queries", lambda: profile(majority, 5, precision=0.1, max_queries=5)),
-    ("validity must be", lambda: profile(majority, 5, validity="sometimes")),  # type: ignore[arg-type]
+    ("validity='sometimes' is not one of", lambda: profile(majority, 5, validity="sometimes")),  # type: ignore[arg-type]
     ("max_queries must be", lambda: profile(majority, 5, max_queries=0)),
     ("batch_rows must be", lambda: profile(majority, 5, batch_rows=0)),
     ("seed must be", lambda: average_sensitivity(majority, 5, seed=-1)),

@@ -150,7 +150,7 @@ def test_refuses_bad_strings(bits: Any, labels: Any, message: str) -> None:
     [
         ({"n": 0}, "number of bits"),
         ({"n": 9}, "length of the language"),
-        ({"language": 3}, "language must be a function"),
+        ({"language": 3}, "language must be a BooleanFunction or callable"),
         ({"sizes": {}}, "sizes is empty"),
         ({"sizes": {"train": 0}}, "'train'"),
         ({"sizes": {"train": 1.5}}, "'train'"),

@@ -147,7 +147,7 @@ def test_training_moves_it() -> None:
         ({"mapping": "sum"}, "mapping='sum' is not one of"),
         ({"hidden": [3]}, r"hidden=\[3\] must be a tuple"),
         ({"features": 2}, "features=2 are what an MLP reads"),
-        ({"normalise": 1}, "normalise=1 must be"),
+        ({"normalise": 1}, "normalise must be True or False"),
         ({"heads": 0}, "heads must be a whole number"),
     ],
 )

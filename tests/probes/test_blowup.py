@@ -529,8 +529,8 @@ class CustomLayerNorm(nn.Module):
 @pytest.mark.parametrize(
     ("model", "inputs", "sentence"),
     [
-        (lambda bits: bits, draw(), "read inside an nn.Module"),
-        (Transformer(encoder(8, 1, 2)), [[0, 1]], "inputs must be a torch tensor or a numpy array, not list"),
+        (lambda bits: bits, draw(), "must be an nn.Module"),
+        (Transformer(encoder(8, 1, 2)), [[0, 1]], "inputs must be a torch tensor or a numpy array"),
         (Transformer(encoder(8, 1, 2)), draw(0), r"inputs of shape \(0, 7\) hold no string"),
         (Transformer(encoder(8, 1, 2)), np.array([["a"]]), "must be numbers"),
         (Transformer(encoder(8, 1, 2)), 2 * draw(), "inputs contain 2, but symbols are 0 to 1"),

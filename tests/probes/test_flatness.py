@@ -68,5 +68,5 @@ def test_bad_rescalings_and_data() -> None:
             rescale(one, one, factor)
     with pytest.raises(InputError, match="ReLU has no weight"):
         rescale(nn.ReLU(), one, 2.0)
-    with pytest.raises(InputError, match="one pair"):
+    with pytest.raises(InputError, match="data must be 2 values"):
         flatness(one, "mse", [(BITS, LABELS)])  # type: ignore[arg-type]

@@ -126,7 +126,7 @@ def test_figures_can_be_drawn_and_a_loss_that_is_no_number_is_left_out() -> None
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"dimensions": 3}, "dimensions=3 must be 1 or 2"),
+        ({"dimensions": 3}, "dimensions=3 is not one of 1, 2"),
         ({"points": 4}, "points=4 must be odd"),
         ({"points": 1}, "points must be a whole number of at least 3"),
         ({"reach": 0}, "reach=0 must be"),
@@ -136,7 +136,7 @@ def test_figures_can_be_drawn_and_a_loss_that_is_no_number_is_left_out() -> None
         ({"parameters": "*.bias"}, "only biases and gains"),
         ({"parameters": "no"}, "matches none"),
         ({"targets": np.zeros(3)}, "targets of shape"),
-        ({"targets": None}, "needs targets"),
+        ({"targets": None}, "targets must be a torch tensor"),
     ],
 )
 def test_bad_input_is_one_sentence(changes: dict[str, Any], sentence: str) -> None:

@@ -563,7 +563,7 @@ def test_dropout_left_on_is_noticed() -> None:
 @pytest.mark.parametrize(
     ("model", "sentence"),
     [
-        (3, "must be callable"),
+        (3, "must be an nn.Module or callable"),
         (lambda bits: bits, r"\(4, 3\) are not one per string"),
         (lambda bits: bits.sum(dim=1)[:2], "2 logits for 4 strings"),
         (lambda bits: "yes", "returned str"),

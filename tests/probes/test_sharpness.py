@@ -442,7 +442,7 @@ BAD: list[tuple[Callable[[], nn.Module], dict[str, Any], str]] = [
     (linear, {"parameters": "head.*"}, "parameters='head.\\*' matches none of weight, bias"),
     (linear, {"parameters": ["weight", "b"]}, "parameters='b' matches none"),
     (linear, {"parameters": lambda name: False}, "no parameter is left"),
-    (linear, {"parameters": [3]}, "must be patterns"),
+    (linear, {"parameters": [3]}, "parameters must be a str or a sequence"),
     (nn.ReLU, {}, "ReLU has no parameters"),
     (broken, {}, "NaN or infinite numbers in weight"),
     (lambda: Transformer(encoder(width=8, layers=1), seed=None), {}, "no numbers: build the model with a seed"),

@@ -260,7 +260,7 @@ def test_what_a_measurement_must_not_do(logs: list[Log], message: str) -> None:
     [
         (lambda: measurement("trace"), "'trace' is no measurement: known are validation, norm"),
         (lambda: measurement("norm", every=0), "every must be a whole number"),
-        (lambda: measurement("norm", what=[1]), "must be a number, a word"),
+        (lambda: measurement("norm", what=[1]), "what must be True or False or a number"),
         (lambda: loss_term("norm", math.nan), "strength=nan"),
         (lambda: Log("step", lambda model: 1), "cannot be called 'step'"),
         (

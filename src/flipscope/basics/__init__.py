@@ -2,6 +2,7 @@
 
 errors      InputError: what the caller can fix, in one sentence
 checks      checks of numbers that a caller gives
+arguments   arguments held against annotations, at every public function
 bits        strings and truth tables as arrays
 seeds       generators, seeds from numbers, random strings
 estimates   Estimate, and intervals that hold at every sample size

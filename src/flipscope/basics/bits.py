@@ -6,11 +6,12 @@ least significant bit of the index.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from flipscope.basics.checks import shown
 from flipscope.basics.errors import InputError
 
 Bits: TypeAlias = NDArray[np.uint8]
@@ -52,13 +53,32 @@ def index_bits(start: int, count: int, width: int) -> Bits:
     return np.stack(columns, axis=-1) if columns else np.zeros((count, 0), np.uint8)
 
 
+def as_array(values: Any, name: str) -> NDArray[Any]:
+    """The values, those of a torch tensor too, as a numpy array, or a sentence when they cannot be read as one."""
+    try:
+        # A tensor, without importing torch: without gradients, and from wherever it is.
+        return np.asarray(values.detach().cpu().numpy() if hasattr(values, "detach") else values)
+    except (ValueError, OverflowError):
+        raise InputError(f"{name}: rows of different lengths do not make an array.") from None
+    except (TypeError, RuntimeError):  # a sparse tensor, say, or one of a type that numpy does not have
+        raise InputError(f"{name}: {shown(values)} cannot be read as an array; give plain numbers.") from None
+
+
+def as_numbers(values: Any, name: str) -> NDArray[np.float64]:
+    """The values as float64, or a sentence when they are no numbers."""
+    array = as_array(values, name)
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{name} of type {array.dtype} must be numbers")
+    return array.astype(np.float64)
+
+
 def check_strings(strings: object) -> Bits:
     """The strings as an array of bits, at least one, or a sentence about what is wrong with them."""
-    if hasattr(strings, "detach"):  # a torch tensor, without importing torch
-        strings = strings.detach().cpu().numpy()
+    if hasattr(strings, "detach"):
+        strings = as_array(strings, "strings")
     try:
         array = np.asarray(strings)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         array = np.empty((1,), object)
     if array.dtype.kind not in "biuf":
         raise InputError("strings must be rows of 0 and 1 that all have the same length: measure each length apart")

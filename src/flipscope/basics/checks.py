@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
-from typing import SupportsIndex
+from numbers import Real
+from typing import SupportsIndex, TypeGuard
 
 import numpy as np
 
 from flipscope.basics.errors import InputError
+
+_LONGEST = 80  # characters of a value in a message
+
+
+def shown(value: object) -> str:
+    """A value for an error message, on one short line: arrays by their shape, very long numbers by their length."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"a number of {value.bit_length()} bits"
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and hasattr(value, "dtype") and not isinstance(value, np.generic):
+        return f"{type(value).__name__} of shape {tuple(shape)} and type {value.dtype}"
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # a number inside that is too long for Python to write out
+        text = type(value).__name__
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def is_finite(value: object) -> TypeGuard[float]:
+    """Whether it is a number that a float can hold: neither True nor False, nor NaN, infinity or a larger integer."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def check_confidence(confidence: float | np.floating) -> float:
@@ -24,17 +52,17 @@ def check_count(name: str, value: SupportsIndex, minimum: int = 1) -> int:
     """The value as an int, after making sure that it is a whole number of at least ``minimum``."""
     try:
         whole = operator.index(value)
-    except TypeError:
-        raise InputError(f"{name} must be a whole number, not {value!r}") from None
+    except (TypeError, ValueError, RuntimeError):  # tensors have reasons of their own
+        raise InputError(f"{name} must be a whole number, not {shown(value)}") from None
     if isinstance(value, bool) or whole < minimum:
-        raise InputError(f"{name} must be a whole number of at least {minimum}, not {value!r}")
+        raise InputError(f"{name} must be a whole number of at least {minimum}, not {shown(value)}")
     return whole
 
 
 def check_validity(validity: str) -> None:
     """Refuse anything but the two validities."""
-    if validity not in ("fixed", "anytime"):
-        raise InputError(f'validity must be "fixed" or "anytime", not {validity!r}')
+    if not isinstance(validity, str) or validity not in ("fixed", "anytime"):
+        raise InputError(f'validity must be "fixed" or "anytime", not {shown(validity)}')
 
 
 def check_positions(positions: Sequence[int], n: int) -> tuple[int, ...]:

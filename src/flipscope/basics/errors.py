@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 # Controls of the first and second kind except newline and tab, separators of lines, marks that turn text around, and
@@ -28,6 +30,23 @@ class RunError(InputError):
     """What ended a run whose input was good, such as its results folder being deleted meanwhile."""
 
     exit_code = 1
+
+
+def reason(error: Exception) -> str:
+    """What went wrong, on one line; a traceback inside a long one has the cause at its end."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= 300 else f"{text[:145]} ... {text[-150:]}"
+
+
+@contextmanager
+def blamed_on(what: str) -> Iterator[None]:
+    """Around calls of what the caller gave, such as "the model": an exception in there becomes an InputError."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{what} failed with {reason(error)}") from error
 
 
 def printable(text: str) -> str:

@@ -18,6 +18,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.bits import as_array, as_numbers
 from flipscope.basics.checks import check_confidence, check_count, check_validity
 from flipscope.basics.errors import InputError
 
@@ -89,6 +91,7 @@ class Estimate:
         }
 
 
+@checked_arguments
 def proportions(
     successes: ArrayLike,
     trials: int,
@@ -112,6 +115,7 @@ def proportions(
     ]
 
 
+@checked_arguments
 def profile_from_counts(
     counts: ArrayLike, n: int, confidence: float = 0.95, validity: Validity = "fixed", queries: int = 0
 ) -> list[Estimate]:
@@ -127,6 +131,7 @@ def profile_from_counts(
     return proportions(histogram, sensitivities.size, confidence, validity, queries)
 
 
+@checked_arguments
 def mean_from_samples(
     samples: ArrayLike,
     low: float,
@@ -144,7 +149,7 @@ def mean_from_samples(
     check_validity(validity)
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise InputError(f"the range of the samples must be finite with low < high, got low={low}, high={high}")
-    values = np.asarray(samples, dtype=np.float64).ravel()
+    values = as_numbers(samples, "samples").ravel()
     if values.size == 0:
         raise InputError("samples is empty: give at least one sample")
     if not bool(np.all((values >= low) & (values <= high))):
@@ -174,7 +179,7 @@ def proportion_bounds(
 
 
 def _whole_numbers(name: str, values: ArrayLike, largest: int) -> NDArray[np.int64]:
-    array = np.asarray(values)
+    array = as_array(values, name)
     if array.ndim != 1:
         raise InputError(f"{name} must be one row of whole numbers, not an array of shape {array.shape}")
     whole = array.dtype.kind in "iub" or (array.dtype.kind == "f" and bool(np.all(array == np.rint(array))))

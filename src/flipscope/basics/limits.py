@@ -1,8 +1,8 @@
 """What a machine can hold: a question that is far too large is refused with a sentence before it is tried.
 
 The estimates are lower bounds, so that nothing is refused that could have been answered: what must be in the memory at
-one time, against all that the machine has or its control group allows. How long something takes only commands ask
-(`cli.hours`).
+one time, against all that the machine has or its control group allows, and work that nobody could ever wait for. How
+long something takes in hours only commands ask (`cli.hours`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import os
 from pathlib import Path
 
 from flipscope.basics.errors import InputError
+
+MOST_WORK = 10**20  # multiplications: thirty years of a core that does 10^11 per second
 
 
 @functools.cache
@@ -26,6 +28,12 @@ def check_memory(need: int, what: str, advice: str) -> None:
     if need > machine_memory():
         has = said_bytes(machine_memory())
         raise InputError(f"{what} would take {said_bytes(need)} of memory, and this machine has {has}: {advice}")
+
+
+def check_work(multiplications: int, what: str, advice: str) -> None:
+    """Raise InputError if `what` is more than anyone can wait for."""
+    if multiplications > MOST_WORK:
+        raise InputError(f"{what} would take more than 10^20 multiplications, decades of computing: {advice}")
 
 
 def allowed_memory(groups: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> float:

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.models.fourier_network import FourierNetwork
@@ -21,6 +22,7 @@ from flipscope.models.fourier_network_config import FourierNetworkConfig
 _DEGREE = 2
 
 
+@checked_arguments
 def parity_steps(length: int, *, dtype: torch.dtype = torch.float64) -> FourierNetwork:
     """The network that answers [x_i + r_(i-1) is even] at step i, its weights written down; `write_steps` runs it.
 
@@ -48,6 +50,7 @@ def parity_steps(length: int, *, dtype: torch.dtype = torch.float64) -> FourierN
 
 
 @torch.no_grad()
+@checked_arguments
 def write_steps(network: FourierNetwork, bits: Tensor) -> Int64[Tensor, "string step"]:
     """r_1, ..., r_T as the network writes them by itself: 1 where its answer is below one half."""
     config = network.config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.seeds import Seed, generators, random_strings
 from flipscope.constructions.fourier import fourier_network
@@ -9,6 +10,7 @@ from flipscope.cube.fourier_sums import random_sum
 from flipscope.probes.perturbed import PerturbedLoss, perturbed_loss
 
 
+@checked_arguments
 def class_perturbations(
     sparsity: int,
     degree: int,

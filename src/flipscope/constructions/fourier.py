@@ -23,6 +23,7 @@ import torch
 from jaxtyping import Float64, UInt8
 from torch import Tensor
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import Bits, index_bits
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
@@ -39,6 +40,7 @@ _SLOPES = (1.0, -1.0, -1.0, 1.0)  # in units of 2D
 _BLOCK = 1 << 10
 
 
+@checked_arguments
 def fourier_network(
     target: FourierSum,
     *,
@@ -185,6 +187,7 @@ def _write_second_layer(network: FourierNetwork, target: FourierSum, plan: _Plan
 # ---------------------------------------------------------------- what is known of it
 
 
+@checked_arguments
 def attention_error(length: int, degree: int) -> float:
     """How far the first layer's means can be from k/D: (T+1-D) / (D T^2 + T+1-D), with one-hot positions.
 
@@ -195,6 +198,7 @@ def attention_error(length: int, degree: int) -> float:
     return others / (degree * length**2 + others)
 
 
+@checked_arguments
 def output_error(target: FourierSum, mask: float = 0.0) -> float:
     """How far the output can be from the target, with one-hot positions: sum over heads of Z times the lost share.
 
@@ -212,6 +216,7 @@ def output_error(target: FourierSum, mask: float = 0.0) -> float:
     return total
 
 
+@checked_arguments
 def projection_width(length: int, epsilon: float = 0.1) -> int:
     """d' = min(T, 8 log T / epsilon^2): coordinates that positions need (App. B.2); at T no projection is wanted.
 
@@ -235,6 +240,7 @@ class Check:
     exhaustive: bool
 
 
+@checked_arguments
 def check_network(
     network: FourierNetwork, target: FourierSum, *, strings: int = 2000, seed: Seed = 0, exhaustive: bool | None = None
 ) -> Check:
@@ -271,6 +277,7 @@ def check_network(
 # ---------------------------------------------------------------- App. D: it is not Pareto-optimal
 
 
+@checked_arguments
 def rescaled(network: FourierNetwork, scale: float) -> FourierNetwork:
     """The same function with (U, b, F) -> (scale U, scale b, F / scale) (App. D, 1)."""
     if not (math.isfinite(scale) and scale > 0):
@@ -284,12 +291,14 @@ def rescaled(network: FourierNetwork, scale: float) -> FourierNetwork:
     return other.eval()
 
 
+@checked_arguments
 def norm_scale(network: FourierNetwork) -> float:
     """The scale with which ||Theta|| is smallest: (||F||^2 / (||U||^2 + ||b||^2))^(1/4)."""
     inner = _square(network.up) + _square(network.bias)
     return float((_square(network.down) / inner) ** 0.25)
 
 
+@checked_arguments
 def gradient_scale(network: FourierNetwork, strings: UInt8[np.ndarray, "string position"]) -> float:
     """The scale with which the mean squared gradient of the output is smallest on these strings."""
     found = squared_gradients(network, strings)
@@ -301,6 +310,7 @@ def _square(parameter: Tensor) -> float:
     return float(parameter.detach().double().square().sum())
 
 
+@checked_arguments
 def seen_counts(target: FourierSum, strings: Bits) -> dict[int, tuple[int, ...]]:
     """Which counts of ones occur in the sets of each degree on these strings: a `grid` for `fourier_network`.
 

@@ -18,9 +18,10 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from flipscope.basics.bits import Bits
-from flipscope.basics.checks import check_confidence, check_count, check_positions, check_validity
-from flipscope.basics.errors import InputError
+from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.bits import Bits, as_array
+from flipscope.basics.checks import check_confidence, check_count, check_positions, check_validity, shown
+from flipscope.basics.errors import InputError, blamed_on
 from flipscope.basics.estimates import (
     Estimate,
     Floats,
@@ -30,6 +31,7 @@ from flipscope.basics.estimates import (
     proportion_bounds,
     proportions,
 )
+from flipscope.basics.limits import check_work
 from flipscope.basics.progress import Progress
 from flipscope.basics.seeds import Seed, generators, random_strings
 from flipscope.cube.structure import Oracle
@@ -103,6 +105,7 @@ class Queries:
     Without a ``value_range`` the values must be 0 or 1; with one they are numbers between its ends.
     """
 
+    @checked_arguments
     def __init__(
         self,
         oracle: Oracle,
@@ -164,7 +167,8 @@ class Queries:
         return table[:, 0], table[:, 1:] ^ table[:, :1]
 
     def _ask(self, strings: Bits) -> NDArray[Any]:
-        values = np.asarray(self._oracle(strings))
+        with blamed_on("the oracle"):
+            values = as_array(self._oracle(strings), "the oracle")
         self.asked += len(strings)
         if values.shape != (len(strings),):
             raise InputError(
@@ -202,6 +206,7 @@ class _Plan:
         budget = check_count("max_queries", options.get("max_queries", DEFAULT_MAX_QUERIES))
         if precision is None:
             size = check_count("samples", DEFAULT_SAMPLES if samples is None else samples)
+            check_work(size * each * queries.n, f"{shown(size)} samples", "give fewer, or a precision instead")
         else:
             if samples is not None:
                 raise InputError("give either samples or precision, not both; max_queries limits the latter")
@@ -276,6 +281,7 @@ class _Plan:
         return estimate()
 
 
+@checked_arguments
 def average_sensitivity(
     oracle: Oracle, n: int, *, value_range: Range | None = None, **sampling: Unpack[Sampling]
 ) -> Estimate:
@@ -302,6 +308,7 @@ def average_sensitivity(
     return plan.mean(queries, 0.0, largest, lambda count: n * differences(count) ** 2 / 4)
 
 
+@checked_arguments
 def profile(oracle: Oracle, n: int, **sampling: Unpack[Sampling]) -> list[Estimate]:
     """Estimates of the shares K_0 / 2^n, ..., K_n / 2^n that hold together (n + 1 queries per string)."""
     queries = Queries(oracle, n, None, sampling.get("batch_rows", DEFAULT_BATCH_ROWS))
@@ -315,6 +322,7 @@ def profile(oracle: Oracle, n: int, **sampling: Unpack[Sampling]) -> list[Estima
     return plan.proportions(queries, n + 1, 1.0, histogram)
 
 
+@checked_arguments
 def influences(oracle: Oracle, n: int, **sampling: Unpack[Sampling]) -> list[Estimate]:
     """Estimates of the influence of each position that hold together (n + 1 queries per string)."""
     queries = Queries(oracle, n, None, sampling.get("batch_rows", DEFAULT_BATCH_ROWS))
@@ -329,6 +337,7 @@ def influences(oracle: Oracle, n: int, **sampling: Unpack[Sampling]) -> list[Est
     return plan.proportions(queries, n, 1.0, changed)
 
 
+@checked_arguments
 def noise_stability(
     oracle: Oracle, n: int, rho: float, *, value_range: Range | None = None, **sampling: Unpack[Sampling]
 ) -> Estimate:
@@ -353,6 +362,7 @@ def noise_stability(
     return plan.mean(queries, min(corners), max(corners), products)
 
 
+@checked_arguments
 def noise_sensitivity(oracle: Oracle, n: int, delta: float, **sampling: Unpack[Sampling]) -> Estimate:
     """Estimate of NS_delta(f), the probability that flipping each bit with chance delta changes the value."""
     if isinstance(delta, bool) or not 0 <= delta <= 1:
@@ -363,6 +373,7 @@ def noise_sensitivity(oracle: Oracle, n: int, delta: float, **sampling: Unpack[S
     return noise_stability(oracle, n, 1 - 2 * delta, **sampling).scaled(-0.5, 0.5)
 
 
+@checked_arguments
 def fourier_coefficient(
     oracle: Oracle,
     n: int,
@@ -391,6 +402,7 @@ def fourier_coefficient(
     return plan.mean(queries, -largest, largest, products)
 
 
+@checked_arguments
 def estimate_function(
     oracle: Oracle,
     n: int,

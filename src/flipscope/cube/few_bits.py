@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from flipscope.basics.bits import LOW_PATTERNS
-from flipscope.basics.checks import check_count
+from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.bits import LOW_PATTERNS, as_array
+from flipscope.basics.checks import check_count, shown
 from flipscope.basics.errors import InputError
 from flipscope.native.phrases import count_phrases
 
@@ -32,6 +33,7 @@ class Measures:
     description: NDArray[np.float64]  # bits, after Lempel and Ziv: `description_length`
 
 
+@checked_arguments
 def measures(tables: ArrayLike, n: int) -> Measures:
     """K_0, average sensitivity, degree and description length of each function.
 
@@ -51,6 +53,7 @@ def measures(tables: ArrayLike, n: int) -> Measures:
     return Measures(zeros, flips / 2**n, _degrees(words, n), description_length(words, n))
 
 
+@checked_arguments
 def description_length(tables: ArrayLike, n: int) -> NDArray[np.float64]:
     """Bits that describe each truth table: log2(2^n) times the phrases of Lempel and Ziv, of both directions averaged.
 
@@ -82,7 +85,11 @@ def checked_tables(tables: ArrayLike, n: int) -> Tables:
     """The truth tables as words, after making sure that they are tables of n bits."""
     if check_count("n", n) > MAX_BITS:
         raise InputError(f"n={n} is too large: a truth table of more than {MAX_BITS} bits is no single word")
-    words = np.atleast_1d(np.asarray(tables, np.uint64))
+    given = np.atleast_1d(as_array(tables, "tables"))
+    whole = given.dtype.kind in "iu" or (given.size == 0 and given.dtype.kind == "f")
+    if not whole or (given.size and int(given.min()) < 0):
+        raise InputError(f"tables={shown(tables)} must be whole numbers from 0 to 2^(2^n) - 1")
+    words = given.astype(np.uint64)
     if words.ndim != 1:
         raise InputError(f"tables of shape {words.shape} must be one row of whole numbers")
     if words.size and int(words.max()) > int(full_table(n)):
@@ -103,6 +110,7 @@ def _degrees(words: Tables, n: int) -> NDArray[np.int64]:
     return out
 
 
+@checked_arguments
 def all_tables(n: int) -> Tables:
     """The truth tables of all functions of at most four bits.
 

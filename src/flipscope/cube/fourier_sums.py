@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from flipscope.basics.arguments import check_fields, checked_arguments
 from flipscope.basics.bits import Bits
 from flipscope.basics.checks import check_count, check_positions
 from flipscope.basics.errors import InputError
@@ -43,6 +44,7 @@ class FourierSum:
     coefficients: tuple[float, ...]
 
     def __post_init__(self) -> None:
+        check_fields(self)
         length = check_count("length", self.length)
         if len(self.sets) != len(self.coefficients):
             raise InputError(f"there are {len(self.sets)} sets and {len(self.coefficients)} coefficients: give as many")
@@ -112,6 +114,7 @@ def named(positions: Sequence[int]) -> str:
     return "".join(f"x{position + 1}" for position in positions)
 
 
+@checked_arguments
 def parse_sum(text: str, length: int | None = None) -> FourierSum:
     """The sum that the text means, on strings of so many bits (default: as many as it names).
 
@@ -150,6 +153,7 @@ def parse_sum(text: str, length: int | None = None) -> FourierSum:
     return FourierSum(used if length is None else length, tuple(sets), tuple(weights))
 
 
+@checked_arguments
 def random_sum(length: int, sparsity: int, degree: int, seed: Seed = 0) -> FourierSum:
     """A target as the paper draws it: distinct sets of one size, coefficients |N(0, 1)| divided by their norm.
 

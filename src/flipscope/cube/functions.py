@@ -7,14 +7,16 @@ sensitivity is the same.) Majority is 1 when more than half of the bits are 1.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from flipscope.basics.bits import Bits, Words, pack, unpack
+from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.bits import Bits, Words, as_array, pack, unpack
+from flipscope.basics.checks import shown
 from flipscope.basics.errors import InputError
 from flipscope.basics.progress import Progress
 from flipscope.basics.wording import count_text
@@ -43,6 +45,8 @@ class BooleanFunction:
 
     def __init__(self, n: int, node: Node) -> None:
         self.n = checked_bits(n)
+        if not isinstance(node, Const | Leaf | Gate):
+            raise InputError(f"{shown(node)} is not a node; use parse, from_table, from_callable or symmetric.")
         self.node = node
         self.cache: dict[str, Any] = {}  # exact answers, computed once
         if node.support and node.support[-1] >= n:
@@ -73,7 +77,7 @@ class BooleanFunction:
             if n is not None and n < 3 and len(table) == 1:
                 values = values[: 1 << n]
         else:
-            array = structure.as_array(table, "the truth table")
+            array = as_array(table, "the truth table")
             if array.ndim != 1:
                 raise InputError(f"a truth table must have one axis; this one has shape {array.shape}.")
             values = structure.checked_values(array, len(array), "the truth table")
@@ -88,7 +92,7 @@ class BooleanFunction:
     def from_words(words: Words, n: int) -> BooleanFunction:
         """The function with this packed truth table of n bits (64 values per word, repeated when n < 6)."""
         n = _checked_table_bits(n)
-        given = np.asarray(words)
+        given = as_array(words, "the packed table")
         if given.dtype != np.uint64 or given.shape != (max(1, 1 << n >> 6),):
             raise InputError(
                 f"a packed table of n = {n} bits is an array of {max(1, 1 << n >> 6)} words of type uint64; "
@@ -102,7 +106,7 @@ class BooleanFunction:
     @staticmethod
     def symmetric(values: ArrayLike) -> BooleanFunction:
         """The function of the number of ones: values[w] on strings with w ones, so n = len(values) - 1."""
-        array = structure.as_array(values, "the value vector")
+        array = as_array(values, "the value vector")
         if array.ndim != 1 or len(array) < 2:
             raise InputError("a symmetric function needs a vector of n + 1 >= 2 values, one for each number of ones.")
         vector = structure.checked_values(array, len(array), "the value vector")
@@ -110,6 +114,7 @@ class BooleanFunction:
         return BooleanFunction(n, structure.apply(Symmetric(vector), [structure.variable(i) for i in range(n)]))
 
     @staticmethod
+    @checked_arguments
     def junta(inner: BooleanFunction, positions: Sequence[int], n: int) -> BooleanFunction:
         """``inner`` applied to these positions of a string of n bits."""
         return inner.extend(n, positions)
@@ -133,7 +138,7 @@ class BooleanFunction:
 
     def __call__(self, bits: ArrayLike) -> Bits:
         """Values on an array of strings whose last axis is the position."""
-        array = structure.as_array(bits, "the strings")
+        array = as_array(bits, "the strings")
         if array.ndim == 0 or array.shape[-1] != self.n:
             raise InputError(f"strings of {self.n} bits are needed; the array has shape {array.shape}.")
         if array.dtype == np.uint8:
@@ -141,11 +146,12 @@ class BooleanFunction:
         elif array.dtype == np.bool_:
             wrong = False
         else:
-            wrong = array.dtype == object or not bool(((array == 0) | (array == 1)).all())
+            wrong = array.dtype.kind not in "iuf" or not bool(((array == 0) | (array == 1)).all())
         if wrong:
             raise InputError("strings are arrays of 0 and 1; another value was found.")
         return structure.evaluate(self.node, array.astype(np.uint8, copy=False))
 
+    @checked_arguments
     def table_words(self, progress: Progress | None = None) -> Words:
         """The packed truth table over all n <= 30 bits."""
         words = table_words(self.node, progress, positions=tuple(range(_checked_table_bits(self.n))))
@@ -178,6 +184,7 @@ class BooleanFunction:
             raise InputError(f"functions of {self.n} and {other.n} bits do not combine; extend one of them first.")
         return BooleanFunction(self.n, structure.apply(kernel, [self.node, other.node]))
 
+    @checked_arguments
     def compose(self, inners: Sequence[BooleanFunction]) -> BooleanFunction:
         """This function of the inner functions' values: x -> f(g_1(x), ..., g_n(x))."""
         if not all(isinstance(inner, BooleanFunction) for inner in inners):
@@ -188,6 +195,7 @@ class BooleanFunction:
             raise InputError("inner functions must all have the same number of bits; extend the shorter ones.")
         return BooleanFunction(inners[0].n, structure.substitute(self.node, lambda p: inners[p].node))
 
+    @checked_arguments
     def restrict(self, fixed: Mapping[int, int]) -> BooleanFunction:
         """The function of the remaining bits, in order, after fixing positions (0-based) to bits."""
         what = "a position is fixed to"
@@ -201,6 +209,7 @@ class BooleanFunction:
             structure.substitute(self.node, lambda p: Const(values[p]) if p in values else structure.variable(new[p])),
         )
 
+    @checked_arguments
     def permute(self, order: Sequence[int]) -> BooleanFunction:
         """The function x -> f(x[order[0]], x[order[1]], ...)."""
         where = [checked_index(position, self.n) for position in order]
@@ -208,7 +217,8 @@ class BooleanFunction:
             raise InputError(f"a permutation of {self.n} positions lists each of 0..{self.n - 1} once.")
         return self.extend(self.n, where)
 
-    def extend(self, n: int, positions: Sequence[int] | NDArray[np.integer] | None = None) -> BooleanFunction:
+    @checked_arguments
+    def extend(self, n: int, positions: Iterable[int] | None = None) -> BooleanFunction:
         """The same function inside n bits, reading these positions (the first ones unless given)."""
         n = checked_bits(n)
         where = list(range(self.n)) if positions is None else [checked_index(p, n) for p in positions]
@@ -257,6 +267,7 @@ class BooleanFunction:
             what = type(self.node.kernel if isinstance(self.node, Leaf) else self.node).__name__.lower()
         return f"BooleanFunction(n={self.n}, {what} on {count_text(len(self.support), 'bit')})"
 
+    @checked_arguments
     def save(self, path: str | Path) -> None:
         """Write the function to a file (whole or not at all); a callable is saved as its truth table."""
         from flipscope.cube import storage
@@ -264,6 +275,7 @@ class BooleanFunction:
         storage.save(self, Path(path))
 
     @staticmethod
+    @checked_arguments
     def load(path: str | Path) -> BooleanFunction:
         """Read a function written by ``save``."""
         from flipscope.cube import storage
@@ -271,6 +283,7 @@ class BooleanFunction:
         return storage.load(Path(path))
 
 
+@checked_arguments
 def gate(values: ArrayLike, children: Sequence[BooleanFunction]) -> BooleanFunction:
     """The symmetric function of the children's values: values[w] where w of them are 1."""
     if not children:
@@ -293,9 +306,11 @@ def checked_bits(n: Any) -> int:
 def checked_whole(number: Any, what: str) -> int:
     """The number as an int, or a clear error that names what it is."""
     try:
-        return operator.index(number)
-    except TypeError:
-        raise InputError(f"{what} must be a whole number, not {number!r}.") from None
+        if not isinstance(number, bool):
+            return operator.index(number)
+    except (TypeError, ValueError, RuntimeError):  # tensors have reasons of their own
+        pass
+    raise InputError(f"{what} must be a whole number, not {shown(number)}.")
 
 
 def _checked_table_bits(n: Any) -> int:
@@ -314,8 +329,8 @@ def checked_index(index: Any, n: int) -> int:
 
 
 def _checked_bit(bit: Any, what: str) -> int:
-    if np.ndim(bit) or bit not in (0, 1):
-        raise InputError(f"{what} 0 or 1, not {bit!r}.")
+    if not isinstance(bit, int | float | np.number | np.bool_) or bit not in (0, 1):
+        raise InputError(f"{what} 0 or 1, not {shown(bit)}.")
     return int(bit)
 
 
@@ -324,11 +339,6 @@ def _checked_seed(seed: Any) -> int:
     if number < 0:
         raise InputError("a seed must not be negative.")
     return number
-
-
-def shown(number: int) -> str:
-    """A number for an error message: long ones by their length, which Python refuses to write out."""
-    return str(number) if number.bit_length() <= 128 else f"a number of {number.bit_length()} bits"
 
 
 def _from_integer(table: int, n: int | None) -> BooleanFunction:
@@ -420,12 +430,14 @@ def threshold(k: int, n: int) -> BooleanFunction:
 
 def sparse_parity(m: int, n: int, seed: int = 0) -> BooleanFunction:
     """Parity of m positions chosen at random."""
-    return parity(_checked_part(m, n)).extend(n, _positions(m, n, _stream(seed, m, n)))
+    m = _checked_part(m, n)
+    return parity(m).extend(n, _positions(m, n, _stream(seed, m, n)))
 
 
 def sparse_majority(m: int, n: int, seed: int = 0) -> BooleanFunction:
     """Majority of m positions chosen at random."""
-    return majority(_checked_part(m, n)).extend(n, _positions(m, n, _stream(seed, m, n)))
+    m = _checked_part(m, n)
+    return majority(m).extend(n, _positions(m, n, _stream(seed, m, n)))
 
 
 def tribes(n: int, width: int | None = None) -> BooleanFunction:
@@ -491,7 +503,8 @@ def random_symmetric(n: int, seed: int = 0) -> BooleanFunction:
 
 def random_junta(m: int, n: int, seed: int = 0) -> BooleanFunction:
     """A uniformly random function of m positions chosen at random."""
-    stream = _stream(seed, _checked_part(m, n), n)
+    m = _checked_part(m, n)
+    stream = _stream(seed, m, n)
     positions = _positions(m, n, stream)
     return random(m, int(stream.integers(2**63))).extend(n, positions)
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.cube import functions
 from flipscope.cube.compose import NotExact
@@ -33,6 +34,7 @@ LANGUAGES: dict[str, Language] = {
 }
 
 
+@checked_arguments
 def language_of(text: str, f: BooleanFunction) -> Language:
     """The family that an expression stands for: one of the zoo by its name, or f itself inside more bits."""
     call = re.fullmatch(r"\s*([a-z_]+)\s*\([^()]*\)\s*", text.lower())

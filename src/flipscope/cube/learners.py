@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import Bits, index_bits
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError
@@ -73,6 +74,7 @@ class LowDegreeHypothesis:
         return (self.real(bits) < 0).astype(np.uint8)
 
 
+@checked_arguments
 def goldreich_levin(
     oracle: Oracle,
     n: int,
@@ -123,6 +125,7 @@ def goldreich_levin(
     return HeavyCoefficients(dict(by_size), threshold, confidence, queries.asked)
 
 
+@checked_arguments
 def low_degree_learner(
     oracle: Oracle,
     n: int,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
 from flipscope.basics.progress import Progress
@@ -77,6 +78,7 @@ def _check_rhos(rhos: Sequence[float]) -> None:
             raise InputError(f"a correlation is between -1 and 1; rho = {rho} is not.")
 
 
+@checked_arguments
 def exact_portrait(
     f: BooleanFunction, name: str, rhos: Sequence[float] = RHOS, progress: Progress | None = None
 ) -> Portrait:
@@ -117,6 +119,7 @@ def exact_portrait(
     )
 
 
+@checked_arguments
 def sampled_portrait(
     f: BooleanFunction,
     name: str,
@@ -157,6 +160,7 @@ def sampled_portrait(
     )
 
 
+@checked_arguments
 def describe(
     function: BooleanFunction | str,
     *,

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from flipscope.basics.bits import Bits, Words, unpack
+from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.bits import Bits, Words, as_array, unpack
 from flipscope.basics.progress import Progress
 from flipscope.cube.blocks import table_words
 from flipscope.cube.compose import NotExact, analyse
@@ -162,6 +163,7 @@ def _ways_to_be_sensitive(outer: Bits, parts: Sequence[Facts], i: int) -> int:
     return ways
 
 
+@checked_arguments
 def facts(f: BooleanFunction, progress: Progress | None = None) -> Facts:
     """Everything exact about the sensitivity of f over its relevant bits, computed once per function."""
     if "sensitivity" not in f.cache:
@@ -170,6 +172,7 @@ def facts(f: BooleanFunction, progress: Progress | None = None) -> Facts:
     return found
 
 
+@checked_arguments
 def profile(f: BooleanFunction, progress: Progress | None = None) -> list[int]:
     """K_0..K_n: the number of strings of each sensitivity (Def 2.6), exact integers."""
     known = facts(f, progress)
@@ -206,11 +209,13 @@ def min_sensitivity(f: BooleanFunction) -> int:
     return _reached(f, -1)[0]
 
 
+@checked_arguments
 def argmax_string(f: BooleanFunction) -> Bits:
     """A string of the largest sensitivity."""
     return _as_bits(f.n, _reached(f, 1)[1])
 
 
+@checked_arguments
 def argmin_string(f: BooleanFunction) -> Bits:
     """A string of the smallest sensitivity."""
     return _as_bits(f.n, _reached(f, -1)[1])
@@ -240,9 +245,10 @@ def total_influence(f: BooleanFunction) -> Fraction:
     return sum(influences(f), Fraction(0))
 
 
-def string_sensitivity(f: BooleanFunction, bits: Bits) -> NDArray[np.int64]:
+@checked_arguments
+def string_sensitivity(f: BooleanFunction, bits: ArrayLike) -> NDArray[np.int64]:
     """s(x, f) of each given string by its n flips (Def 2.2), for any n."""
-    strings = np.atleast_2d(np.asarray(bits))
+    strings = np.atleast_2d(as_array(bits, "the strings"))
     values = f(strings)  # says what is wrong with the strings, if anything is
     strings = strings.astype(np.uint8)
     total = np.zeros(values.shape, np.int64)
@@ -253,6 +259,7 @@ def string_sensitivity(f: BooleanFunction, bits: Bits) -> NDArray[np.int64]:
     return total
 
 
+@checked_arguments
 def all_sensitivities(f: BooleanFunction, progress: Progress | None = None) -> NDArray[np.uint8]:
     """The sensitivity of every string, by index (position 1 least significant)."""
     from flipscope.native import tables
@@ -279,6 +286,7 @@ def _small_table(f: BooleanFunction, what: str) -> Bits:
     return unpack(table_words(f.node))[: 1 << width]
 
 
+@checked_arguments
 def block_sensitivity(f: BooleanFunction) -> int:
     """bs(f): the largest number of disjoint blocks whose flips each change the value, over all strings."""
     from flipscope.native import certificates
@@ -286,6 +294,7 @@ def block_sensitivity(f: BooleanFunction) -> int:
     return certificates.block_sensitivity(_small_table(f, "block sensitivity"))
 
 
+@checked_arguments
 def certificate_complexity(f: BooleanFunction) -> int:
     """C(f): the number of bits that prove the value, on the string where that takes most."""
     from flipscope.native import certificates

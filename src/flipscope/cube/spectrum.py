@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import Bits, Words
 from flipscope.basics.errors import InputError
 from flipscope.basics.progress import Progress
@@ -187,6 +188,7 @@ def table_coefficients(words: Words, width: int) -> NDArray[np.int32]:
     return full[: 1 << width] >> (6 - width)
 
 
+@checked_arguments
 def weights(f: BooleanFunction, progress: Progress | None = None) -> Weights:
     """The exact spectrum of f summed by degree, computed once per function."""
     if "spectrum" not in f.cache:
@@ -195,6 +197,7 @@ def weights(f: BooleanFunction, progress: Progress | None = None) -> Weights:
     return found
 
 
+@checked_arguments
 def weight_by_degree(f: BooleanFunction) -> list[Fraction]:
     """W_0..W_n: the sum of f^(S)^2 over sets of each size, exact; they sum to 1."""
     known = weights(f)
@@ -202,6 +205,7 @@ def weight_by_degree(f: BooleanFunction) -> list[Fraction]:
     return [Fraction(known.mean**2, scale)] + [Fraction(known.squares.get(d, 0), scale) for d in range(1, f.n + 1)]
 
 
+@checked_arguments
 def weight_floats(f: BooleanFunction) -> list[float]:
     """W_0..W_n as correctly rounded floats: far faster than fractions when n is in the thousands."""
     known = weights(f)
@@ -209,29 +213,34 @@ def weight_floats(f: BooleanFunction) -> list[float]:
     return [known.mean**2 / scale] + [known.squares.get(d, 0) / scale for d in range(1, f.n + 1)]
 
 
+@checked_arguments
 def degree(f: BooleanFunction) -> int:
     """The size of the largest set with a non-zero coefficient (0 for constants)."""
     return max(weights(f).squares, default=0)
 
 
+@checked_arguments
 def sparsity(f: BooleanFunction) -> int:
     """The number of non-zero coefficients, exact."""
     known = weights(f)
     return known.nonzero + (known.mean != 0)
 
 
+@checked_arguments
 def spectral_norm(f: BooleanFunction) -> Fraction:
     """The sum of |f^(S)|, exact."""
     known = weights(f)
     return Fraction(known.magnitude + abs(known.mean), 1 << known.bits)
 
 
+@checked_arguments
 def noise_stability(f: BooleanFunction, rho: float) -> float:
     """Stab_rho(f) = sum of rho^|S| f^(S)^2: the correlation of f(x) and f(y) for rho-correlated x, y."""
     rho = _checked_rho(rho)
     return math.fsum(rho**d * w for d, w in enumerate(weight_floats(f)) if w)
 
 
+@checked_arguments
 def noise_sensitivity(f: BooleanFunction, delta: float) -> float:
     """NS_delta(f) = P(f(x) != f(y)) when y is x with every bit flipped with probability delta."""
     if not (isinstance(delta, Real) and 0 <= delta <= 1):
@@ -253,6 +262,7 @@ def _checked_rho(rho: float) -> float:
     return float(rho)
 
 
+@checked_arguments
 def coefficient(f: BooleanFunction, positions: Iterable[int]) -> Fraction:
     """f^(S) for one set of positions (0-based), exact."""
     chosen = frozenset(checked_index(p, f.n) for p in positions)
@@ -315,6 +325,7 @@ class _CoefficientAnalysis:
         return _Single(bits, value >> k, factors[0] >> k, sum(part.met for part in parts))
 
 
+@checked_arguments
 def coefficients(f: BooleanFunction) -> dict[tuple[int, ...], Fraction]:
     """Every non-zero f^(S) by its set of positions, for functions of few relevant bits inside any n."""
     width = len(f.support)
@@ -327,6 +338,7 @@ def coefficients(f: BooleanFunction) -> dict[tuple[int, ...], Fraction]:
     }
 
 
+@checked_arguments
 def level_inequality(f: BooleanFunction, k: int) -> tuple[float, float]:
     """The weight of the 0/1-valued f up to degree k, and the level-k bound (2e/k ln(1/a))^k a^2 on it.
 

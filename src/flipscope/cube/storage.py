@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from flipscope.basics import npz
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.cube import functions
 from flipscope.cube.blocks import table_words
@@ -36,6 +37,7 @@ ZOO_CALLS: dict[str, Callable[..., BooleanFunction]] = {"address": functions.add
 _DAMAGE = (*npz.DAMAGE, ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError)
 
 
+@checked_arguments
 def save(f: BooleanFunction, path: Path) -> None:
     """Write f under a temporary name, then rename: a reader never sees half a file."""
     arrays: dict[str, Any] = {}
@@ -58,6 +60,7 @@ def save(f: BooleanFunction, path: Path) -> None:
         raise
 
 
+@checked_arguments
 def load(path: Path) -> BooleanFunction:
     """Read a function, or say in one sentence what is wrong with the file."""
     try:

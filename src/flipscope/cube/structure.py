@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from flipscope.basics.bits import Bits, Words, pack
+from flipscope.basics.bits import Bits, Words, as_array, pack
 from flipscope.basics.errors import InputError
 
 Oracle: TypeAlias = Callable[[Bits], Any]
@@ -109,14 +109,6 @@ class Call:
 Kernel: TypeAlias = Symmetric | Table | Call
 
 
-def as_array(values: Any, name: str) -> NDArray[Any]:
-    """The values as a numpy array, or a sentence when they have no common shape."""
-    try:
-        return np.asarray(values)
-    except (ValueError, OverflowError):
-        raise InputError(f"{name}: rows of different lengths do not make an array.") from None
-
-
 def real_table(values: Any) -> NDArray[Any]:
     """The values as a vector of 2^n finite real numbers, or a sentence about what is wrong with them."""
     array = as_array(values, "the table")
@@ -131,8 +123,6 @@ def real_table(values: Any) -> NDArray[Any]:
 
 def checked_values(values: Any, count: int, name: str) -> Bits:
     """The oracle's answer as uint8 0/1, or a sentence about what is wrong with it."""
-    if hasattr(values, "detach"):  # a torch tensor, without importing torch
-        values = values.detach().cpu().numpy()
     array = as_array(values, name)
     if array.shape != (count,):
         raise InputError(

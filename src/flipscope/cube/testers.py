@@ -16,6 +16,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import Bits, index_bits
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError
@@ -61,6 +62,7 @@ class Sweep:
     note: str
 
 
+@checked_arguments
 def survival_probability(size: int, degree: int, *, frozen: bool = True) -> float:
     """p(D, d): the probability that a character on D positions survives one trial of the test for degree d.
 
@@ -73,6 +75,7 @@ def survival_probability(size: int, degree: int, *, frozen: bool = True) -> floa
     return float(Fraction(total, 2**groups * (groups + still) ** size))
 
 
+@checked_arguments
 def low_degree_test(
     oracle: Oracle,
     n: int,
@@ -119,6 +122,7 @@ def low_degree_test(
     return TestResult(True, largest, queries.asked, epsilon, confidence, note)
 
 
+@checked_arguments
 def degree_mismatches(
     queries: Queries, degree: int, trials: int, rng: np.random.Generator, *, frozen: bool = True
 ) -> Floats:
@@ -141,6 +145,7 @@ def degree_mismatches(
     return means
 
 
+@checked_arguments
 def first_accepted_degree(
     oracle: Oracle,
     n: int,
@@ -188,6 +193,7 @@ def first_accepted_degree(
     return _sweep(results, f"no degree up to {top} was accepted")
 
 
+@checked_arguments
 def fourier_sparsity_test(
     oracle: Oracle,
     n: int,
@@ -217,6 +223,7 @@ def fourier_sparsity_test(
     return _sparsity_result(outside, sparsity, epsilon, confidence, queries.asked)
 
 
+@checked_arguments
 def first_accepted_sparsity(
     oracle: Oracle,
     n: int,
@@ -249,6 +256,7 @@ def first_accepted_sparsity(
     return replace(_sweep(results, note), queries=queries.asked)
 
 
+@checked_arguments
 def linearity_test(
     oracle: Oracle,
     n: int,
@@ -279,6 +287,7 @@ def linearity_test(
     return TestResult(failed == 0, failed / trials, queries.asked, epsilon, confidence, note)
 
 
+@checked_arguments
 def dictator_test(
     oracle: Oracle,
     n: int,
@@ -323,6 +332,7 @@ def dictator_test(
     return TestResult(mean >= (kept + others) / 2, mean, queries.asked, epsilon, confidence, note)
 
 
+@checked_arguments
 def junta_test(
     oracle: Oracle,
     n: int,

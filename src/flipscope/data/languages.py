@@ -11,12 +11,13 @@ import numpy as np
 from jaxtyping import UInt8
 from numpy.typing import ArrayLike
 
-from flipscope.basics.bits import Bits
+from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.bits import Bits, as_array
 from flipscope.basics.checks import check_count
-from flipscope.basics.errors import InputError
+from flipscope.basics.errors import InputError, blamed_on
 from flipscope.basics.seeds import generators, random_strings
 from flipscope.cube.functions import BooleanFunction, checked_bits
-from flipscope.cube.structure import as_array, checked_values
+from flipscope.cube.structure import checked_values
 
 SIZES: Mapping[str, int] = {"train": 10_000, "validation": 1_000, "test": 1_000}  # App. F.2
 
@@ -62,6 +63,7 @@ class LabelledStrings:
         return int(self.labels.sum())
 
 
+@checked_arguments
 def draw(
     language: BooleanFunction | Callable[[Bits], Any],
     n: int,
@@ -88,7 +90,8 @@ def draw(
     _check_room(sum(counts.values()), n)
 
     def label(bits: Bits) -> Bits:
-        return checked_values(language(bits), len(bits), "the language")
+        with blamed_on("the language"):
+            return checked_values(language(bits), len(bits), "the language")
 
     seen: set[bytes] = set()
     streams = generators(seed, len(counts))

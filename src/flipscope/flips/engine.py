@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -17,7 +16,7 @@ from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
 from flipscope.basics.checks import check_count
-from flipscope.basics.errors import InputError
+from flipscope.basics.errors import InputError, reason
 from flipscope.models.copies import converted
 from flipscope.models.deterministic import Ask, check_deterministic, largest_difference, perturbed
 from flipscope.models.hooks import watching
@@ -222,7 +221,7 @@ class GeneralEngine:
     def _in_batches(self, rows: int, length: int, strings: Callable[[NDArray[np.int64]], Bits]) -> Logits:
         self.prepare(strings(np.arange(1)))
         # Batches of equal size: a small rest would waste the overhead of a call.
-        parts = np.array_split(np.arange(rows), math.ceil(rows / self.batch))
+        parts = np.array_split(np.arange(rows), -(-rows // self.batch))
         return np.concatenate([self._forward(strings(part)) for part in parts])
 
     def _forward(self, strings: Bits) -> Logits:
@@ -367,7 +366,7 @@ def check_model(model: object) -> None:
         if is_lazy(tensor):
             raise InputError(f"the model has no {name} yet: call it on some strings once, then measure it")
     for name, parameter in model.named_parameters():
-        if parameter.is_meta:
+        if parameter.is_meta or isinstance(parameter, nn.UninitializedParameter):
             raise InputError("the model has shapes but no numbers: build it with a seed")
         if not bool(parameter.detach().isfinite().all()):
             raise InputError(f"the model has NaN or infinite numbers in {name}: nothing can be measured of it")
@@ -449,11 +448,3 @@ def output_rows(output: Any, strings: int, source: str) -> Float[Tensor, "string
             f"{source} gives numbers of shape {tuple(values.shape)} for {strings} strings: its first axis must be these"
         )
     return values if values.ndim > 1 else values[:, None]
-
-
-def reason(error: Exception) -> str:
-    """What went wrong, on one line."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    return (
-        text if len(text) <= 300 else f"{text[:145]} ... {text[-150:]}"
-    )  # a traceback inside has the cause at its end

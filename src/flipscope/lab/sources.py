@@ -23,6 +23,7 @@ _PLAIN_DECORATORS = {
     "abstractmethod",
     "cache",
     "cached_property",
+    "checked_arguments",
     "classmethod",
     "contextmanager",
     "dataclass",

@@ -36,8 +36,9 @@ from flipscope.lab.study import Study, Trial, digest
 from flipscope.native import ATTENTION_REVISION, REVISION
 
 # How results are stored and where trials run has no say in what they measure.
-# Nor has a short way that is proven to give the model's own numbers (tests/models/test_marker.py).
-_OUTSIDE = ("flipscope.lab", "flipscope.basics.errors", "flipscope.models.marker")
+# Nor has a short way that is proven to give the model's own numbers (tests/models/test_marker.py), nor what holds
+# arguments against annotations, which do not count either.
+_OUTSIDE = ("flipscope.lab", "flipscope.basics.arguments", "flipscope.basics.errors", "flipscope.models.marker")
 # These count by a revision, which has a name.
 _REVISED = {
     "flipscope.native": "engine",

@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.models.attention_network_config import Activation, AttentionNetworkConfig
 from flipscope.models.init import Linear, Scheme, initialise
@@ -139,6 +140,7 @@ class AttentionNetwork(nn.Module):
     torch.Size([2])
     """
 
+    @checked_arguments
     def __init__(
         self,
         config: AttentionNetworkConfig,

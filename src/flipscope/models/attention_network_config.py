@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from jaxtyping import Float64
 
+from flipscope.basics.arguments import check_fields
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.limits import check_memory
@@ -56,6 +57,7 @@ class AttentionNetworkConfig:
     basis_seed: int = 0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("length", "width", "layers", "heads"):
             check_count(name, getattr(self, name))
         check_count("basis_seed", self.basis_seed, 0)

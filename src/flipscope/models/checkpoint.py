@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.basics.files import check_source
 from flipscope.basics.limits import check_memory
@@ -30,6 +31,7 @@ StringModel: TypeAlias = Transformer | AttentionNetwork | FourierNetwork  # one 
 AnyModel: TypeAlias = StringModel | Seq2Seq
 
 
+@checked_arguments
 def save(model: AnyModel, path: str | os.PathLike[str], notes: Mapping[str, str] | None = None) -> None:
     """Write the model to the path, where there is always either the old file or the whole new one.
 
@@ -85,6 +87,7 @@ def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Tensor], meta
         raise InputError(f"{target} cannot be written: {_reason(error)}") from error
 
 
+@checked_arguments
 def load(path: str | os.PathLike[str]) -> StringModel:
     """The model in the file, in evaluation mode, with the number type it was saved in.
 
@@ -103,6 +106,7 @@ def load(path: str | os.PathLike[str]) -> StringModel:
     return model
 
 
+@checked_arguments
 def load_any(path: str | os.PathLike[str]) -> AnyModel:
     """The model in the file, of whatever kind, in evaluation mode."""
     source = Path(path)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from flipscope.basics.checks import is_finite, shown
 from flipscope.basics.errors import InputError
 
 MAX_LAYERS = 10_000  # each is some twenty objects, and takes milliseconds to make
@@ -145,19 +146,19 @@ def _check_types(config: TransformerConfig) -> None:
     for field in dataclasses.fields(config):
         name, value, kind = field.name, getattr(config, field.name), str(field.type)
         if name in _CHOICES:
-            if value not in _CHOICES[name]:
-                raise InputError(f"{name}={value!r} is not one of {', '.join(_CHOICES[name])}")
+            if not isinstance(value, str) or value not in _CHOICES[name]:
+                raise InputError(f"{name}={shown(value)} is not one of {', '.join(_CHOICES[name])}")
         elif kind == "bool":
             if not isinstance(value, bool):
-                raise InputError(f"{name}={value!r} must be True or False")
+                raise InputError(f"{name}={shown(value)} must be True or False")
         elif value is None and "None" in kind:
             continue
         elif kind.startswith("int"):
             smallest = 0 if name == "mlp_layers" else 1
             if not isinstance(value, int) or isinstance(value, bool) or value < smallest:
-                raise InputError(f"{name}={value!r} must be an integer of at least {smallest}")
-        elif not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-            raise InputError(f"{name}={value!r} must be a finite number")
+                raise InputError(f"{name}={shown(value)} must be an integer of at least {smallest}")
+        elif not is_finite(value):
+            raise InputError(f"{name}={shown(value)} must be a finite number")
     if config.eps < 0:
         raise InputError(f"eps={config.eps} must be at least 0")
     if not 0 <= config.dropout < 1:

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.models.fourier_network_config import FourierNetworkConfig
 from flipscope.models.init import Scheme, initialise
@@ -33,6 +34,7 @@ class FourierNetwork(nn.Module):
 
     codes: Tensor  # [position, code]
 
+    @checked_arguments
     def __init__(
         self,
         config: FourierNetworkConfig,

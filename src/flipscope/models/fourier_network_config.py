@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from flipscope.basics.arguments import check_fields
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.limits import check_memory
@@ -41,6 +42,7 @@ class FourierNetworkConfig:
     cyclic: bool = False  # positions have period T, and what was written may follow the string (App. G)
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("length", "neurons", "values", "heads", "read_heads"):
             check_count(name, getattr(self, name))
         if self.code_width is not None:

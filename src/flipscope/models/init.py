@@ -13,6 +13,7 @@ from jaxtyping import Float64
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import seed_number
 from flipscope.models.reset import Drawing, reset_of
@@ -70,6 +71,7 @@ class _Law:
         return stream.uniform(-spread, spread, count) if self.kind == "uniform" else stream.normal(0, spread, count)
 
 
+@checked_arguments
 def initialise(
     model: M,
     scheme: Scheme = "pytorch",

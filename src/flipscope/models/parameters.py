@@ -11,7 +11,7 @@ from typing import TypeAlias
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from flipscope.basics.errors import InputError
+from flipscope.basics.errors import InputError, blamed_on
 from flipscope.models.attention_network import InputVectors
 from flipscope.models.fourier_network import FourierNetwork
 from flipscope.models.transformer import Embedding
@@ -162,7 +162,8 @@ def _names(model: nn.Module, there: list[str], parameters: Choice) -> list[str]:
     if parameters is None:
         return list(usual(model))
     if callable(parameters):
-        return [name for name in there if parameters(name)]
+        with blamed_on("the function parameters"):
+            return [name for name in there if bool(parameters(name))]
     return _matching(there, parameters, "parameters", " or a function of a name")
 
 

@@ -10,10 +10,14 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.checks import check_count, shown
 from flipscope.basics.errors import InputError
+from flipscope.basics.limits import check_memory
 from flipscope.models.config import TransformerConfig
 
 
+@checked_arguments
 def recognizer(width: int = 16, layers: int = 2, heads: int = 1, *, eps: float = 0.0) -> TransformerConfig:
     """The recognizer of the geometry paper (Eqs 7-14): full-rank heads, MLP on their sum, one bare norm.
 
@@ -36,6 +40,7 @@ def recognizer(width: int = 16, layers: int = 2, heads: int = 1, *, eps: float =
     )
 
 
+@checked_arguments
 def encoder(
     width: int = 64, layers: int = 4, heads: int = 4, *, ffn_width: int | None = None, eps: float = 1e-5
 ) -> TransformerConfig:
@@ -49,6 +54,7 @@ def encoder(
     return TransformerConfig(width=width, layers=layers, heads=heads, ffn_width=ffn_width, eps=eps)
 
 
+@checked_arguments
 def hardness(length: int, width: int = 128, layers: int = 2, heads: int = 2) -> TransformerConfig:
     """The encoder of the hardness paper: half the width is for learned positions, no EOS.
 
@@ -70,6 +76,7 @@ def hardness(length: int, width: int = 128, layers: int = 2, heads: int = 2) -> 
     )
 
 
+@checked_arguments
 def fourier(length: int = 20, bit_width: int = 30, *, dropout: float = 0.1) -> TransformerConfig:
     """The model of the sharper-picture paper: two attention layers with one MLP between, no norm.
 
@@ -80,8 +87,9 @@ def fourier(length: int = 20, bit_width: int = 30, *, dropout: float = 0.1) -> T
     51
     """
     if length < 2:
-        raise InputError(f"length={length} must be at least 2, for log T to be positive")
-    width = length + 1 + bit_width
+        raise InputError(f"length={shown(length)} must be at least 2, for log T to be positive")
+    width = length + 1 + check_count("bit_width", bit_width)
+    check_memory(4 * width, "one position of the model", "give a smaller length or bit_width")
     return TransformerConfig(
         width=width,
         layers=2,
@@ -99,6 +107,7 @@ def fourier(length: int = 20, bit_width: int = 30, *, dropout: float = 0.1) -> T
     )
 
 
+@checked_arguments
 def mingpt(
     length: int, width: int = 64, layers: int = 1, heads: int = 16, *, dropout: float = 0.1
 ) -> TransformerConfig:
@@ -126,6 +135,7 @@ def mingpt(
     )
 
 
+@checked_arguments
 def vit_small(
     image_size: int = 32,
     patch_size: int = 4,
@@ -172,6 +182,7 @@ def vit_small(
     )
 
 
+@checked_arguments
 def roberta(
     vocabulary: int = 50265,
     length: int = 128,
@@ -211,6 +222,7 @@ def roberta(
     )
 
 
+@checked_arguments
 def gpt2(
     vocabulary: int = 50257,
     length: int = 128,

@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from flipscope.basics.arguments import check_fields, checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.models.init import Linear, Scheme, initialise
@@ -37,6 +38,7 @@ class ReadableNetworkConfig:
     hidden: int = 32  # neurons of the MLP
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_count("length", self.length, 2)
         check_count("hidden", self.hidden)
 
@@ -59,6 +61,7 @@ class ReadableNetwork(nn.Module):
     (torch.Size([3]), 1108)
     """
 
+    @checked_arguments
     def __init__(
         self, config: ReadableNetworkConfig, *, scheme: Scheme = "pytorch", seed: int | np.random.Generator = 0
     ) -> None:

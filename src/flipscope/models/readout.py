@@ -16,6 +16,7 @@ from jaxtyping import Float, Int64, UInt8
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.models import compiled_attention
 from flipscope.models.known import difference
@@ -175,6 +176,7 @@ def _attend_once(
     return joined
 
 
+@checked_arguments
 def binary_logit(logits: Tensor) -> Float[Tensor, " string"]:
     """One number per string, positive for 1: the logit itself, or of two outputs that of 1 less that of 0."""
     if logits.ndim == 2 and logits.shape[1] == 2:

@@ -20,6 +20,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.models.config import TransformerConfig
 from flipscope.models.init import Linear, Scheme, initialise
@@ -77,6 +78,7 @@ class Seq2Seq(nn.Module):
     torch.Size([1, 3])
     """
 
+    @checked_arguments
     def __init__(
         self, config: Seq2SeqConfig, *, scheme: Scheme = "pytorch", seed: int | np.random.Generator | None = 0
     ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flipscope.basics.arguments import check_fields
 from flipscope.basics.errors import InputError
 from flipscope.models.config import TransformerConfig
 
@@ -35,6 +36,7 @@ class Seq2SeqConfig:
     eps: float = 1e-5
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not isinstance(self.width, int) or self.width % 2:
             raise InputError(f"width={self.width} must be an even number: half of it is for the position")
         if not isinstance(self.length, int) or isinstance(self.length, bool) or self.length < 1:

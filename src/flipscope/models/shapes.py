@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.seeds import seed_number
 from flipscope.models.config import TransformerConfig
 from flipscope.models.presets import encoder
 
 
+@checked_arguments
 def random_shape(seed: int | np.random.Generator) -> TransformerConfig:
     """An encoder from the distribution of App. F.1: layers, heads, head size and FFN multiple at random."""
     stream = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed_number(seed))))

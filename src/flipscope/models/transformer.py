@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.models.config import TransformerConfig
 from flipscope.models.init import Linear, Lookup, Projection, Scheme, initialise
@@ -350,6 +351,7 @@ class Transformer(nn.Module):
     torch.Size([2])
     """
 
+    @checked_arguments
     def __init__(
         self,
         config: TransformerConfig,

@@ -14,8 +14,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from flipscope.basics.checks import check_count
-from flipscope.basics.errors import InputError
+from flipscope.basics.checks import check_count, shown
+from flipscope.basics.errors import InputError, blamed_on
 from flipscope.flips.engine import number_type, output_rows, usual_inputs
 from flipscope.models.modes import eval_mode
 from flipscope.models.readout import logits_for
@@ -41,6 +41,8 @@ def as_inputs(model: nn.Module, inputs: Inputs) -> tuple[Tensor, ...]:
             raise InputError(f"inputs must be a torch tensor or a numpy array, not {type(part).__name__}")
         if part.ndim < 1 or len(part) == 0:
             raise InputError(f"inputs of shape {tuple(part.shape)} hold no string: give one or more")
+        if isinstance(part, Tensor) and (part.layout is not torch.strided or part.is_quantized or part.is_meta):
+            raise InputError(f"inputs={shown(part)} must be a dense tensor that holds its numbers")
         if isinstance(part, np.ndarray):
             if part.dtype.kind not in "biuf":
                 raise InputError(f"inputs of type {part.dtype} must be numbers")
@@ -120,8 +122,9 @@ def asked(
     """The model in evaluation mode without gradients, asked once: its outputs as it is."""
     asking = Asking(model, inputs, forward=forward, batch=batch)
     with eval_mode(model), torch.no_grad():
-        asking.check()
-        before = asking.outputs()
+        with blamed_on("the model"):
+            asking.check()
+            before = asking.outputs()
         if not bool(before.isfinite().all()):
             raise InputError(
                 "the model gives NaN or infinite outputs on these strings: check the weights and the inputs"
@@ -135,8 +138,11 @@ def as_loss(loss: Loss, targets: Tensor | np.ndarray | None, outputs: Float[Tens
         raise InputError(f"loss={loss!r} is not one of {', '.join(LOSSES)}, nor a function of outputs and targets")
     if targets is None:
         raise InputError("a loss needs targets: give one for each string")
-    wanted = targets if isinstance(targets, Tensor) else torch.from_numpy(np.array(targets, order="C"))
-    wanted = wanted.to(outputs.device)
+    with blamed_on("reading the targets"):
+        wanted = targets if isinstance(targets, Tensor) else torch.from_numpy(np.array(targets, order="C"))
+        wanted = wanted.to(outputs.device)
+    if wanted.layout is not torch.strided or wanted.is_quantized or wanted.is_meta:
+        raise InputError(f"targets={shown(wanted)} must be a dense tensor that holds its numbers")
     if wanted.is_floating_point() and not bool(wanted.isfinite().all()):
         raise InputError("targets must be finite numbers: some are not")
     shape = tuple(outputs.shape)
@@ -207,7 +213,8 @@ class Scorer:
     def __call__(self, outputs: Float[Tensor, "string ..."]) -> Float[Tensor, ""]:
         """The mean loss, in float64 for the losses that have a name."""
         if callable(self.loss):
-            found = self.loss(outputs, self.targets)
+            with blamed_on("the loss"):
+                found = self.loss(outputs, self.targets)
             if not isinstance(found, Tensor) or not found.is_floating_point():
                 raise InputError(f"loss must return a tensor of losses or their mean, not a {type(found).__name__}")
             return found.double().mean()

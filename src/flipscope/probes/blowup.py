@@ -25,9 +25,10 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor, nn
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import check_strings
 from flipscope.basics.checks import check_count, check_positions
-from flipscope.basics.errors import InputError
+from flipscope.basics.errors import InputError, blamed_on
 from flipscope.models.hooks import watching
 from flipscope.models.known import own_difference
 from flipscope.models.modes import eval_mode
@@ -120,6 +121,7 @@ class Neighbourhood:
         return _product(self.tau)
 
 
+@checked_arguments
 def blowup(
     model: nn.Module,
     inputs: Inputs,
@@ -148,6 +150,7 @@ def blowup(
     return Blowup(sum(part.strings for part in parts), parts[0].names, parts[0].eps, joined)
 
 
+@checked_arguments
 def neighbourhood(
     model: nn.Module,
     strings: Tensor | np.ndarray,
@@ -176,6 +179,7 @@ def neighbourhood(
     return Neighbourhood(chosen, names, np.concatenate(taus).reshape(len(bits), len(flips), len(names)))
 
 
+@checked_arguments
 def hardness_proxy(
     model: nn.Module,
     inputs: Inputs,
@@ -407,7 +411,7 @@ def _visits(model: nn.Module, strings: tuple[Tensor, ...], statistic: Statistic,
     norms = {name or type(module).__name__: module for name, module in model.named_modules() if _is_norm(module)}
     if not norms and not isinstance(model, Transformer):
         raise InputError(f"the {type(model).__name__} has no nn.LayerNorm or nn.RMSNorm to measure")
-    with eval_mode(model), torch.no_grad(), watching(norms, inputs=visit):
+    with eval_mode(model), torch.no_grad(), watching(norms, inputs=visit), blamed_on("the model"):
         forward(*strings)
     if norms and not visits:
         raise InputError(

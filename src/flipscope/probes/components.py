@@ -16,6 +16,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
+from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.bits import as_numbers
 from flipscope.basics.checks import check_count, check_positions
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import Seed, generators
@@ -37,6 +39,7 @@ class Component:
         return bool(self.rows)
 
 
+@checked_arguments
 def find_components(
     matrix: Float[np.ndarray, "row position"], sets: Sequence[Sequence[int]], *, seed: Seed = 0
 ) -> list[Component]:
@@ -65,6 +68,7 @@ def find_components(
     return found
 
 
+@checked_arguments
 def found_by_chance(
     rows: int, length: int, sets: Sequence[Sequence[int]], *, draws: int = 1_000, seed: Seed = 0
 ) -> NDArray[np.int64]:
@@ -87,19 +91,23 @@ def found_by_chance(
     return counts
 
 
+@checked_arguments
 def chance(rows: int, length: int, size: int) -> float:
     """The probability that one set of this size is found in so many permuted rows: 1 - (1 - 1 / C(T, k))^rows.
 
     >>> round(chance(20, 20, 3), 4)
     0.0174
     """
-    return 1 - (1 - 1 / math.comb(length, size)) ** rows
+    check_count("size", size, 0)
+    share = 1 / math.comb(check_count("length", length, size), size)
+    missed: float = (1 - share) ** float(check_count("rows", rows, 0))
+    return 1 - missed
 
 
 def _checked(
     matrix: Float[np.ndarray, "row position"], sets: Sequence[Sequence[int]]
 ) -> tuple[NDArray[np.float64], list[tuple[int, ...]]]:
-    matrix = np.asarray(matrix, np.float64)
+    matrix = as_numbers(matrix, "the matrix")
     if matrix.ndim != 2 or 0 in matrix.shape or not np.isfinite(matrix).all():
         raise InputError(f"a matrix of shape {matrix.shape} must be finite numbers [row, position]")
     known = [check_positions(each, matrix.shape[1]) for each in sets]

@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from torch import nn
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
@@ -141,6 +142,7 @@ class Curvature:
         }
 
 
+@checked_arguments
 def curvature(
     model: nn.Module,
     loss: Loss,

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
 from flipscope.basics.seeds import Seed, seed_number
@@ -48,6 +49,7 @@ class Flatness:
         return {"name": self.name, "value": value, "rescaled": self.rescaled, "what": self.what}
 
 
+@checked_arguments
 def flatness(
     model: nn.Module,
     loss: Loss,
@@ -126,6 +128,7 @@ def _with_axis(loss: Loss, outputs: tuple[int, ...]) -> Loss:
     return lambda found, targets: loss(found[:, None], targets)
 
 
+@checked_arguments
 def rescale(into: nn.Module, out_of: nn.Module, factor: float) -> None:
     """Multiply weight and bias of a linear map into units with ReLU by a factor, and divide the weight out of them.
 

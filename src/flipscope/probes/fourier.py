@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import Bits, index_bits
 from flipscope.basics.checks import check_confidence, check_count, check_positions
 from flipscope.basics.errors import InputError
@@ -82,6 +83,7 @@ class ModelSpectrum:
         return float(np.abs(self.logits).min())
 
 
+@checked_arguments
 def spectrum(model: Subject, n: int) -> ModelSpectrum:
     """The exact spectra of a model on strings of n <= 20 bits, from one logit for each of the 2^n strings.
 
@@ -109,6 +111,7 @@ def spectrum(model: Subject, n: int) -> ModelSpectrum:
 # ---------------------------------------------------------------- the model as an oracle
 
 
+@checked_arguments
 def oracle(model: Subject, output: Output = "sign") -> Oracle:
     """The model as a function of 0/1 arrays [string, position], for all that asks queries.
 
@@ -139,6 +142,7 @@ def oracle(model: Subject, output: Output = "sign") -> Oracle:
     return ask
 
 
+@checked_arguments
 def logit_range(model: Subject) -> Range:
     """Two numbers between which every logit of our transformer lies, whatever the string.
 
@@ -214,6 +218,7 @@ def _oracle_within(model: Subject, output: Output, value_range: Range | None) ->
 # ---------------------------------------------------------------- from samples
 
 
+@checked_arguments
 def coefficient(
     model: Subject,
     n: int,
@@ -262,6 +267,7 @@ class DegreeWeights:
     rest: Estimate
 
 
+@checked_arguments
 def weight_by_degree(
     model: Subject,
     n: int,
@@ -493,6 +499,7 @@ class SparsityOptions(TypedDict, total=False):
     max_queries: int
 
 
+@checked_arguments
 def degree_test(
     model: Subject,
     n: int,
@@ -513,6 +520,7 @@ def degree_test(
     return low_degree_test(ask, n, degree, value_range=ends, **_tolerant(options, ends))
 
 
+@checked_arguments
 def first_degree(
     model: Subject,
     n: int,
@@ -531,6 +539,7 @@ def first_degree(
     return first_accepted_degree(ask, n, max_degree=max_degree, value_range=ends, **_tolerant(options, ends))
 
 
+@checked_arguments
 def sparsity_test(
     model: Subject,
     n: int,
@@ -549,6 +558,7 @@ def sparsity_test(
     return fourier_sparsity_test(ask, n, sparsity, value_range=ends, **options)
 
 
+@checked_arguments
 def first_sparsity(
     model: Subject,
     n: int,

@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor, nn
 
-from flipscope.basics.errors import InputError
+from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.errors import InputError, blamed_on
 from flipscope.flips.engine import number_type, usual_inputs
 from flipscope.models.modes import eval_mode
 from flipscope.models.parameters import Choice, chosen
@@ -34,6 +35,7 @@ class SquaredGradients:
         return 2 * float(self.total.mean())
 
 
+@checked_arguments
 def squared_gradients(model: nn.Module, inputs: Inputs, *, parameters: Choice = None) -> SquaredGradients:
     """The squared gradients of a model with one output per string, string by string.
 
@@ -48,7 +50,8 @@ def squared_gradients(model: nn.Module, inputs: Inputs, *, parameters: Choice = 
     found = {name: np.zeros(len(given)) for name in moved}
     with eval_mode(model), torch.enable_grad():
         for number, row in enumerate(given):
-            output = model(row[None])
+            with blamed_on("the model"):
+                output = model(row[None])
             if not isinstance(output, Tensor) or output.numel() != 1:
                 raise InputError("the model must give one number per string for its squared gradients")
             gradients = torch.autograd.grad(output.sum(), list(moved.values()), allow_unused=True)

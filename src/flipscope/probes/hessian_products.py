@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from flipscope.basics.checks import check_count
-from flipscope.basics.errors import InputError
+from flipscope.basics.errors import InputError, blamed_on
 from flipscope.basics.limits import machine_memory
 from flipscope.flips.engine import number_type, output_rows, usual_inputs
 from flipscope.models.modes import dense_gradients, eval_mode
@@ -246,7 +246,7 @@ class LossSurface:
         return cut
 
     def _outputs(self, part: _Part) -> Tensor:
-        with sdpa_kernel(SDPBackend.MATH):
+        with sdpa_kernel(SDPBackend.MATH), blamed_on("the model"):
             found = self._forward(*part.positional, **part.keywords)
         own = callable(self._loss) and isinstance(found, Tensor)
         outputs = found if own else output_rows(found, part.strings, "the model")
@@ -261,7 +261,8 @@ class LossSurface:
         if not callable(self._loss):
             scorer = as_loss(self._loss, part.targets, outputs.detach())
             return scorer(outputs) * (len(outputs) if self._reduction == "sum" else 1)
-        found = self._loss(outputs, part.targets)
+        with blamed_on("the loss"):
+            found = self._loss(outputs, part.targets)
         if not isinstance(found, Tensor) or not found.is_floating_point():
             raise InputError(f"loss must return a tensor with one real number, not a {type(found).__name__}")
         if found.numel() != 1:
@@ -441,8 +442,9 @@ def loss_surface(
 
 def _pairs(data: Data) -> list[tuple[Any, Any]]:
     """The batches of the data: one of a pair, those of an iterable of pairs."""
-    pairs = [data] if isinstance(data, tuple) else list(data) if isinstance(data, Iterable) else []
-    if isinstance(data, Tensor | np.ndarray | str | Mapping) or not pairs:
+    single = isinstance(data, Tensor | np.ndarray | str | Mapping) or not isinstance(data, Iterable)
+    pairs = [data] if isinstance(data, tuple) else [] if single else list(data)
+    if not pairs:
         raise InputError("data must be (inputs, targets) or an iterable of such pairs, with one pair at least")
     found = []
     for pair in pairs:

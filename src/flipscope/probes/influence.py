@@ -12,6 +12,7 @@ from jaxtyping import Float, Float64
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import check_strings
 from flipscope.basics.errors import InputError
 from flipscope.basics.limits import check_memory
@@ -51,6 +52,7 @@ def influences(
 ) -> Float64[np.ndarray, "string flip position"]: ...
 
 
+@checked_arguments
 def influences(
     model: Model,
     strings: object,

@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Float32, Float64
 from torch import Tensor, nn
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.limits import check_memory
@@ -54,6 +55,7 @@ class Landscape:
         }
 
 
+@checked_arguments
 def landscape(
     model: nn.Module,
     inputs: Inputs,

@@ -8,11 +8,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.cube.functions import BooleanFunction
 from flipscope.probes.recognition import recognizes
 
 
+@checked_arguments
 def survivors(
     model: nn.Module,
     f: BooleanFunction,
@@ -45,6 +47,7 @@ def survivors(
     return kept
 
 
+@checked_arguments
 def half_radius(radii: Sequence[float], survived: Sequence[int], count: int) -> float | None:
     """The radius at which half of `count` perturbations survive, between two tried ones; None beyond all of them."""
     shares = np.minimum.accumulate(np.array(survived) / count)  # a larger cube holds the smaller one

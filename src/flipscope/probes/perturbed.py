@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import Seed, generators
@@ -47,6 +48,7 @@ class PerturbedLoss:
         return max(0.0, 2 * self.high / self.sigma**2 - self.trace)
 
 
+@checked_arguments
 def perturbed_loss(
     model: nn.Module,
     inputs: Inputs,
@@ -82,6 +84,7 @@ def perturbed_loss(
     return PerturbedLoss(mean, mean - half, mean + half, sigma, draws, trace)
 
 
+@checked_arguments
 def worst_trace_change(
     model: nn.Module,
     trace: Callable[[nn.Module], float],

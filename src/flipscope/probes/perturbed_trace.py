@@ -19,8 +19,9 @@ from jaxtyping import Float64
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
-from flipscope.basics.errors import InputError
+from flipscope.basics.errors import InputError, blamed_on
 from flipscope.basics.seeds import Seed, generators
 from flipscope.flips.engine import number_type, usual_inputs
 from flipscope.models.modes import eval_mode
@@ -59,6 +60,7 @@ class TraceChange:
     error: float  # standard error of the signs, the largest of all draws
 
 
+@checked_arguments
 def split_trace(
     model: nn.Module,
     inputs: Inputs,
@@ -88,6 +90,7 @@ def split_trace(
         return _split(model, chosen(model, parameters), given, wanted, probes, stream)
 
 
+@checked_arguments
 def trace_changes(
     model: nn.Module,
     inputs: Inputs,
@@ -145,7 +148,7 @@ def _given(model: nn.Module, inputs: Inputs) -> Tensor:
 
 def _own_outputs(model: nn.Module, given: Tensor) -> Tensor:
     """The model's outputs, in float64; InputError unless they are one finite number per string."""
-    with torch.no_grad():
+    with torch.no_grad(), blamed_on("the model"):
         outputs = model(given)
     if not isinstance(outputs, Tensor) or outputs.numel() != len(given):
         raise InputError("the model must give one number per string for a split trace")

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from jaxtyping import Float64, Int64, UInt64
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import index_bits
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
@@ -84,6 +85,7 @@ class Realised:
         return int(checked_tables([function], self.length)[0])
 
 
+@checked_arguments
 def realised(
     config: TransformerConfig,
     length: int,
@@ -135,6 +137,7 @@ def realised(
     )
 
 
+@checked_arguments
 def drawn(
     config: TransformerConfig, number: int, seed: int = 0, *, symbols: int = 0, radius: float = 1.0
 ) -> Transformer:

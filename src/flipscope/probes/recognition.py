@@ -11,12 +11,13 @@ from jaxtyping import Float, Int8, UInt8
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from flipscope.basics.bits import index_bits
-from flipscope.basics.checks import check_count
-from flipscope.basics.errors import InputError
+from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.bits import as_array, index_bits
+from flipscope.basics.checks import check_count, shown
+from flipscope.basics.errors import InputError, reason
+from flipscope.basics.limits import check_work
 from flipscope.basics.seeds import generators, random_strings
 from flipscope.cube.functions import BooleanFunction
-from flipscope.flips.engine import reason
 from flipscope.models.deterministic import Ask, check_deterministic
 from flipscope.models.known import difference
 from flipscope.models.modes import eval_mode
@@ -50,10 +51,13 @@ class Recognition:
         return self.correct == self.strings
 
 
+@checked_arguments
 def accept(logits: Tensor | np.ndarray, margin: float) -> Int8[np.ndarray, "*string"]:
     """Eq 15 for each logit: 1 from the margin up, 0 from its negative down, and -1 (undefined) between."""
     check_margin(margin)
-    values = _numbers(logits) if isinstance(logits, Tensor) else np.asarray(logits)
+    values = _numbers(logits) if isinstance(logits, Tensor) else as_array(logits, "logits")
+    if values.dtype.kind not in "biuf":
+        raise InputError(f"logits of type {values.dtype} must be numbers")
     if np.isnan(values).any():
         raise InputError(f"{int(np.isnan(values).sum())} of {values.size} logits are NaN: the model is broken")
     answers = np.full(values.shape, UNDEFINED, dtype=np.int8)
@@ -62,6 +66,7 @@ def accept(logits: Tensor | np.ndarray, margin: float) -> Int8[np.ndarray, "*str
     return answers
 
 
+@checked_arguments
 def recognition(
     model: nn.Module | Callable[[Tensor], Tensor],
     function: BooleanFunction,
@@ -93,6 +98,7 @@ def recognition(
     return Recognition(n, margin, samples is None, correct, total - correct - undefined, undefined)
 
 
+@checked_arguments
 def recognizes(
     model: nn.Module | Callable[[Tensor], Tensor], function: BooleanFunction, margin: float, *, batch: int = 256
 ) -> bool:
@@ -155,6 +161,7 @@ def _strings(
     """Batches of all strings in truth-table order, or of random ones, the same for every batch size."""
     check_count("batch", batch)
     total = 1 << n if samples is None else check_count("samples", samples)
+    check_work(total * n, f"{shown(total)} strings", "give fewer samples")
     [stream] = generators(seed, 1)
     for start in range(0, total, batch):
         count = min(batch, total - start)

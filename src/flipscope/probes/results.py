@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int8, Int64
 
+from flipscope.basics.checks import is_finite, shown
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, Validity, mean_from_samples, profile_from_counts, proportions
 from flipscope.flips.screen import Screening
@@ -128,8 +128,8 @@ class SensitivityProfile(Measured):
 
 def check_margin(margin: float) -> float:
     """The margin of Eq 15, after making sure that it is a positive number."""
-    if not (math.isfinite(margin) and margin > 0):
-        raise InputError(f"margin={margin} must be a positive number")
+    if not (is_finite(margin) and margin > 0):
+        raise InputError(f"margin={shown(margin)} must be a positive number")
     return margin
 
 

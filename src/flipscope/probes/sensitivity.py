@@ -24,6 +24,7 @@ import torch
 from jaxtyping import Float64, Int64
 from numpy.typing import NDArray
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import check_strings, index_bits, pack
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError
@@ -96,6 +97,7 @@ def sensitivity(
 ) -> Float64[np.ndarray, " string"]: ...
 
 
+@checked_arguments
 def sensitivity(
     model: Model, strings: object, *, real: bool = False, **options: Unpack[Options]
 ) -> Int64[np.ndarray, " string"] | Float64[np.ndarray, " string"]:
@@ -119,6 +121,7 @@ def sensitivity(
     return total
 
 
+@checked_arguments
 def sensitivities(model: Model, strings: object, **options: Unpack[Options]) -> Flips:
     """The sensitivity of each string, with an account of how it was measured; the arguments are `sensitivity`'s.
 
@@ -130,6 +133,7 @@ def sensitivities(model: Model, strings: object, **options: Unpack[Options]) -> 
     return _Meter(model, options).flips(bits, _reporter(options, len(bits)))
 
 
+@checked_arguments
 def acceptance_flips(model: Model, strings: object, margin: float, **options: Unpack[Options]) -> AcceptanceFlips:
     """What flips do to acceptance with a margin xi (Eq 15), whose undefined value counts as one.
 
@@ -171,6 +175,7 @@ def acceptance_flips(model: Model, strings: object, margin: float, **options: Un
     )
 
 
+@checked_arguments
 def logit_changes(model: Model, strings: object, **options: Unpack[Options]) -> Logits:
     """f(x with bit i flipped) - f(x) for each string x and position i, [string, position], f being the logit.
 
@@ -210,6 +215,7 @@ def logit_changes(model: Model, strings: object, **options: Unpack[Options]) -> 
 # ---------------------------------------------------------------- the spectrum
 
 
+@checked_arguments
 def sensitivity_profile(
     model: Model,
     n: int,
@@ -261,6 +267,7 @@ def sensitivity_profile(
     return estimated(found, confidence, "anytime")
 
 
+@checked_arguments
 def truth_table(model: Model, n: int, **options: Unpack[Options]) -> BooleanFunction:
     """The Boolean function that the model computes on strings of length n <= 20, each asked once.
 

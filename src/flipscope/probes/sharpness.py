@@ -25,7 +25,8 @@ import torch
 from jaxtyping import Float, Float32, Float64
 from torch import Tensor, nn
 
-from flipscope.basics.checks import check_confidence, check_count
+from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.checks import check_confidence, check_count, is_finite
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, mean_from_samples
 from flipscope.basics.limits import check_memory
@@ -106,6 +107,7 @@ class WorstCase:
     strings: int
 
 
+@checked_arguments
 def sharpness(
     model: nn.Module,
     inputs: Inputs,
@@ -124,6 +126,7 @@ def sharpness(
     return sharpnesses(model, inputs, targets, measures=[measure], **options)[measure]
 
 
+@checked_arguments
 def sharpnesses(
     model: nn.Module,
     inputs: Inputs,
@@ -162,6 +165,8 @@ def sharpnesses(
     count = check_count("draws", draws, 2)
     check_memory(8 * len(wanted) * count, f"what {count:,} draws do", "give fewer")
     check_confidence(confidence)
+    if not is_finite(threshold):
+        raise InputError(f"threshold={threshold} must be a finite number")
     if interval not in ("student", "bootstrap"):
         raise InputError(f"interval={interval!r} is not one of student, bootstrap")
     with asked(model, inputs, forward, batch) as (asking, before), numbers.moving as moving:
@@ -185,6 +190,7 @@ def sharpnesses(
     return found
 
 
+@checked_arguments
 def watch(
     inputs: Inputs,
     targets: Tensor | np.ndarray | None = None,
@@ -207,6 +213,7 @@ def watch(
     return look
 
 
+@checked_arguments
 def worst_case(
     model: nn.Module,
     inputs: Inputs,

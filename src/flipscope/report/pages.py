@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.basics.files import check_target, write_bytes
 from flipscope.basics.progress import Progress
@@ -25,6 +26,7 @@ from flipscope.report.html import StudyPage, write_report
 Missing = list[tuple[str, str]]
 
 
+@checked_arguments
 def write(
     output: str | Path = "report.html",
     studies: Sequence[str] = (),

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flipscope.basics.checks import check_count
+from flipscope.basics.bits import as_array
+from flipscope.basics.checks import check_count, shown
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import generators, random_strings
 from flipscope.models.seal import fingerprint
@@ -155,9 +156,7 @@ class Drawn:
 
 def as_tensors(bits: Any, labels: Any, name: str, inputs: Inputs = "bits") -> tuple[Tensor, Tensor]:
     """Bits in uint8, tokens or numbers as they are, and one finite label each, or one for each of its positions."""
-    strings, wanted = (
-        value if isinstance(value, Tensor) else torch.tensor(np.asarray(value)) for value in (bits, labels)
-    )
+    strings, wanted = _as_tensor(bits, f"bits in {name}"), _as_tensor(labels, f"labels in {name}")
     if len(strings.shape) < 2 or (strings.ndim != 2 and inputs != "numbers") or len(strings) == 0:
         raise InputError(f"bits of shape {tuple(strings.shape)} in {name} must be [string, position], one or more")
     if wanted.ndim not in (1, 2) or len(wanted) != len(strings) or 0 in wanted.shape:
@@ -169,6 +168,18 @@ def as_tensors(bits: Any, labels: Any, name: str, inputs: Inputs = "bits") -> tu
     if not bool(wanted.isfinite().all()):
         raise InputError(f"labels in {name} must be finite numbers: some are not")
     return strings.to(torch.uint8) if inputs == "bits" else strings, wanted
+
+
+def _as_tensor(values: Any, name: str) -> Tensor:
+    """The values as a tensor, or a sentence when they are no numbers."""
+    if isinstance(values, Tensor):
+        if values.layout is not torch.strided or values.is_quantized or values.is_meta:
+            raise InputError(f"{name}: {shown(values)} must be a dense tensor that holds its numbers")
+        return values
+    array = as_array(values, name)
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{name} of type {array.dtype} must be numbers")
+    return torch.tensor(array)
 
 
 def _check_inputs(strings: Tensor, name: str, inputs: Inputs) -> None:

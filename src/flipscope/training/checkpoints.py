@@ -20,6 +20,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.basics.files import check_source
 from flipscope.models.checkpoint import write_tensors
@@ -49,6 +50,7 @@ class Keeper:
     sentence.
     """
 
+    @checked_arguments
     def __init__(
         self,
         path: str | os.PathLike[str],

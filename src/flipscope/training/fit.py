@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, proportions
@@ -142,6 +143,7 @@ class Plateau:
         return decay, self.stop_after is not None and self.stale >= self.stop_after
 
 
+@checked_arguments
 def fit(
     model: nn.Module,
     train: Labelled | Iterable[Batch],
@@ -270,6 +272,7 @@ def _decide(
         run.stopped = "patience" if stop else limits.reached(run)
 
 
+@checked_arguments
 def evaluate(
     model: nn.Module,
     data: Labelled,

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from flipscope.basics.arguments import check_fields
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
@@ -38,6 +39,7 @@ class Log:
     every: int = 100
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_count("every", self.every)
         if not self.name or self.name in ("step", "loss"):
             raise InputError(f"a measurement cannot be called {self.name!r}: give it another name")

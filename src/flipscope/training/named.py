@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.training.batches import Inputs
@@ -63,6 +64,7 @@ class Around:
     draw: Callable[[int, np.random.Generator], Any]  # so many random inputs of that length, like those of the training
 
 
+@checked_arguments
 def measurement(name: str, every: int = 100, **settings: Setting) -> Measurement:
     """A measurement for `Recipe.log`, by its name, such as "blowup" or "my_package.probes:mine".
 
@@ -73,6 +75,7 @@ def measurement(name: str, every: int = 100, **settings: Setting) -> Measurement
     return Measurement(known("measurement", name), int(every), _settings(settings))
 
 
+@checked_arguments
 def loss_term(name: str, strength: float, **settings: Setting) -> LossTerm:
     """A term for `TrainingProtocol.terms`, by its name.
 

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from flipscope.basics.arguments import check_fields
 from flipscope.basics.bits import Bits
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
@@ -85,6 +86,7 @@ class StringData:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         checked_bits(self.length)
         for name in ("train", "validation"):
             if getattr(self, name) is not None:
@@ -149,6 +151,7 @@ class TrainingProtocol:
     goal_loss: float | None = field(default=None, metadata=_LATER)
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("batch", "epoch_steps", "decay_after", "stop_after", "max_epochs", "max_steps"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
@@ -197,6 +200,7 @@ class Recipe:
     equal_layers: bool = field(default=False, metadata=_LATER)
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_count("seed", self.seed, 0)
         if self.equal_layers and not isinstance(self.model, TransformerConfig):
             raise InputError(

@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from flipscope.basics.arguments import check_fields
 from flipscope.basics.errors import InputError
 from flipscope.models.readout import binary_logit
 
@@ -37,6 +38,7 @@ class Aim:
     labels: Labels = "signs"
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name, word, known in (("loss", self.loss, LOSSES), ("labels", self.labels, LABELS)):
             if word not in known:
                 raise InputError(f"{name}={word!r} is not one of {', '.join(known)}")

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.cube.expression import parse
@@ -26,6 +27,7 @@ VALIDATION = 1_000
 _EPOCH = 100  # steps between two looks at the validation set, where strings are fresh
 
 
+@checked_arguments
 def train(
     function: str | BooleanFunction,
     model: str | TransformerConfig = "encoder",
@@ -99,6 +101,7 @@ def train(
     return dataclasses.replace(trained, recipe=None)
 
 
+@checked_arguments
 def recipe_for(
     expression: str,
     model: str | TransformerConfig = "encoder",
@@ -128,7 +131,7 @@ def recipe_for(
     if real and (length is None or loss not in (None, "mse")):
         missing = "give its length" if length is None else f"it takes loss='mse', not {loss!r}"
         raise InputError(f"{expression!r} is a real-valued function: {missing}")
-    length = parse(expression).n if length is None else length
+    length = parse(expression).n if length is None else check_count("length", length)
     kind = RealData if real else StringData
     return Recipe(
         data=kind(

@@ -18,6 +18,7 @@ from typing import Literal
 
 import numpy as np
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.bounds.covering.linear import Logs
 
@@ -25,6 +26,7 @@ SOFTMAX = 2.0  # Cor A.7
 SHARP_SOFTMAX = 1.0
 
 
+@checked_arguments
 def softmax_change(logit_change: float, softmax: float = SOFTMAX) -> float:
     """A.7: what the l1 norm of the change of attention weights cannot exceed, from the largest change of a logit.
 
@@ -34,6 +36,7 @@ def softmax_change(logit_change: float, softmax: float = SOFTMAX) -> float:
     return min(2.0, checked_softmax(softmax) * logit_change)
 
 
+@checked_arguments
 def head_change(
     score_change: float,
     value_change: float,
@@ -54,6 +57,7 @@ def head_change(
     return lipschitz_out * (norm_constant * bound_in * radius * score_change + value_change)
 
 
+@checked_arguments
 def attention_change(
     value_norm: float, score_change: float, value_change: float, *, radius: float = 1.0, softmax: float = SOFTMAX
 ) -> float:
@@ -69,6 +73,7 @@ def attention_change(
     )
 
 
+@checked_arguments
 def input_factor(value_norm: float, score_norm: float, *, radius: float = 1.0, softmax: float = SOFTMAX) -> float:
     """A.14: ||W_V|| (1 + 2 C r^2 ||W_Q W_K'||), by which attention makes a change of its input larger at most.
 
@@ -87,6 +92,7 @@ class LayerChange:
     value: float = 0.0  # of W_V
 
 
+@checked_arguments
 def layer_change(
     change: LayerChange,
     input_change: float,
@@ -108,6 +114,7 @@ def layer_change(
     return change.mix + lipschitz * mix_norm * (inner + carried)
 
 
+@checked_arguments
 def readout_change(readout_norm: float, state_change: float, own_change: float) -> float:
     """A.16: ||w|| times the change of [CLS], and that of w at it.
 
@@ -117,6 +124,7 @@ def readout_change(readout_norm: float, state_change: float, own_change: float) 
     return readout_norm * state_change + own_change
 
 
+@checked_arguments
 def log_amplifications(log_factors: Sequence[float] | Logs, *, as_printed: bool = False) -> Logs:
     """A.17: ln alpha_i of each layer, from ln Lambda_i: the error of layer i passes the layers after it.
 

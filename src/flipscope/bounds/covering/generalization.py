@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.bounds.covering.linear import Logs, expm
@@ -29,6 +30,7 @@ _DEPTH, _STEP = 40.0, 0.02  # ln(A / delta) of the least delta, and the grid of 
 _MOST_LOG_SAMPLES = 5000.0
 
 
+@checked_arguments
 def rademacher_bound(
     capacity: float, samples: int, *, largest: float, chaining: float = DUDLEY, as_printed: bool = False
 ) -> float:
@@ -57,6 +59,7 @@ def deviation(samples: int, *, loss_range: float, delta: float) -> float:
     return _deviation(math.log(check_count("samples", samples)), loss_range, check_delta(delta))
 
 
+@checked_arguments
 def generalization_bound(
     capacity: float,
     samples: int,
@@ -77,6 +80,7 @@ def generalization_bound(
     return 4 * lipschitz * complexity + deviation(samples, loss_range=loss_range, delta=delta)
 
 
+@checked_arguments
 def chained_bound(
     log_cover: Callable[[Logs], Logs],
     log_samples: float,
@@ -108,6 +112,7 @@ def chained_bound(
     return 4 * lipschitz * chaining * expm(least) + _deviation(log_samples, loss_range, log_failures)
 
 
+@checked_arguments
 def log_samples_needed(bound: Callable[[float], float], limit: float) -> float | None:
     """ln of about how many samples bring a bound below a limit, the bound being a function of ln m; None if none do.
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.bounds.covering.changes import SOFTMAX, checked_softmax
 from flipscope.bounds.covering.covers import Cover, Map, log
@@ -19,6 +20,7 @@ Printed = Literal[False, "4.4", "proof of 4.4", "A.11", "A.12"]
 _SHARES = 1 / (1 + np.exp(-np.linspace(-12, 12, 481)))  # of eps, for the scores; each gives a bound
 
 
+@checked_arguments
 def attention_cover(
     score_cover: Callable[[float], float],
     value_cover: Callable[[float], float],
@@ -47,6 +49,7 @@ def attention_cover(
     )
 
 
+@checked_arguments
 def heads_cover(
     heads: Sequence[HeadNorms],
     *,

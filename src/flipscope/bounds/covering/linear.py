@@ -22,6 +22,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.bits import as_numbers
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.bounds.geometry.constants import check_positive
@@ -34,6 +36,7 @@ Logs = NDArray[np.float64]
 _LARGE = 34.0  # from which on ceil(r) is r in floats
 
 
+@checked_arguments
 def linear_cover(norm: float, radius: float, eps: float, count: int, *, as_printed: bool = False) -> float:
     """A.10: ln N of x -> v.x, ||v|| <= norm, at distance eps on ``count`` vectors of length at most ``radius``.
 
@@ -50,6 +53,7 @@ def linear_cover(norm: float, radius: float, eps: float, count: int, *, as_print
     return expm(log_row_cover(log_ratio, log_count).item())
 
 
+@checked_arguments
 def matrix_cover(
     outputs: int,
     radius: float,
@@ -85,6 +89,7 @@ def matrix_cover(
     return expm(log_matrix_cover("sums", outputs, _log_ratio(total, radius, eps), log_count).item())
 
 
+@checked_arguments
 def split_error(alphas: ArrayLike, betas: ArrayLike, total: float) -> tuple[float, Logs]:
     """A.8: the least sum of alpha_i / x_i^2 with sum of beta_i x_i = total, and the x_i it takes; all positive.
 
@@ -92,7 +97,7 @@ def split_error(alphas: ArrayLike, betas: ArrayLike, total: float) -> tuple[floa
     >>> round(least, 9), x.round(9).tolist()
     (3.0, [1.0, 2.0])
     """
-    first, second = (np.asarray(each, np.float64) for each in (alphas, betas))
+    first, second = (as_numbers(each, "alphas and betas") for each in (alphas, betas))
     if not first.size or first.shape != second.shape or not ((first > 0).all() and (second > 0).all()):
         raise InputError("alphas and betas must be as many positive numbers: leave out what is 0")
     log_least, log_parts = log_split(np.log(first), np.log(second), math.log(check_positive("total", total)))

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.bounds.covering.changes import SOFTMAX, input_factor, log_amplifications
 from flipscope.bounds.covering.covers import Cover, Map, Net, log
@@ -33,6 +34,7 @@ from flipscope.bounds.covering.norms import HeadNorms, MatrixNorms, NetworkNorms
 from flipscope.bounds.geometry.constants import check_positive
 
 
+@checked_arguments
 def network_cover(norms: NetworkNorms, *, softmax: float = SOFTMAX, as_printed: bool = False) -> Cover:
     """Thm A.17: the cover of all networks of at most these norms; ``as_printed`` is that of the print.
 
@@ -67,6 +69,7 @@ def network_cover(norms: NetworkNorms, *, softmax: float = SOFTMAX, as_printed: 
     return Cover((*maps, *reads), reads[-1].log_radius + log(norms.readout), net)
 
 
+@checked_arguments
 def layer_factor(
     heads: Sequence[HeadNorms], lipschitz: float = 1.0, radius: float = 1.0, softmax: float = SOFTMAX
 ) -> float:
@@ -82,6 +85,7 @@ def layer_factor(
     )
 
 
+@checked_arguments
 def simple_capacity(
     layers: int,
     width: int,

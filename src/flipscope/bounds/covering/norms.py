@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.bits import as_numbers
 from flipscope.basics.errors import InputError
 
 _NAME = re.compile(r"(?:(?P<layer>\d+)\.)?(?:(?P<head>\d+)\.)?(?P<matrix>W_[QKVC])")
@@ -40,6 +42,7 @@ class MatrixNorms:
                 raise InputError(f"the norm {name}={value} must be a number of at least 0")
 
     @classmethod
+    @checked_arguments
     def of(cls, matrix: ArrayLike) -> MatrixNorms:
         """The norms of this matrix."""
         array = _matrix("a matrix", matrix)
@@ -47,6 +50,7 @@ class MatrixNorms:
         return cls(len(array), float(np.linalg.norm(array, 2)), float(rows.max()), float(rows.sum()))
 
     @classmethod
+    @checked_arguments
     def of_product(cls, left: ArrayLike, right: ArrayLike) -> MatrixNorms:
         """The norms of left @ right', without the product: [d, k] matrices have few columns.
 
@@ -71,6 +75,7 @@ class HeadNorms:
     mix: MatrixNorms | None = None
 
     @classmethod
+    @checked_arguments
     def of(cls, query: ArrayLike, key: ArrayLike, value: ArrayLike, mix: ArrayLike | None = None) -> HeadNorms:
         """From W_Q, W_K, W_V [d, k] and W_C [k, d]."""
         own = None if mix is None else MatrixNorms.of(_matrix("W_C", mix).T)
@@ -105,6 +110,7 @@ class NetworkNorms:
                 raise InputError(f"{name}={value} must be a number of at least 0")
 
     @classmethod
+    @checked_arguments
     def uniform(
         cls, layers: int, width: int, *, spectral: float = 1.0, largest: float = 1.0, heads: int = 1, **other: float
     ) -> NetworkNorms:
@@ -117,6 +123,7 @@ class NetworkNorms:
         return cls(((HeadNorms(one, one, one),) * heads,) * layers, **other)  # type: ignore[arg-type]
 
     @classmethod
+    @checked_arguments
     def from_matrices(cls, matrices: Mapping[str, ArrayLike], *, radius: float = 1.0, **other: float) -> NetworkNorms:
         """From matrices by name: W_Q, W_K, W_V, W_C of the first layer's first head, 2.W_Q of the second layer's,
         2.3.W_Q of its third head, and w; counted from 1.
@@ -125,7 +132,7 @@ class NetworkNorms:
         readout = 1.0
         for name, matrix in matrices.items():
             if name == "w":
-                readout = float(np.linalg.norm(_matrix(name, np.atleast_2d(np.asarray(matrix, np.float64)))))
+                readout = float(np.linalg.norm(_matrix(name, np.atleast_2d(as_numbers(matrix, name)))))
                 continue
             found = _NAME.fullmatch(name)
             if found is None:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.bounds.covering.changes import SOFTMAX
 from flipscope.bounds.covering.covers import Cover
@@ -102,6 +103,7 @@ class Summary:
         }
 
 
+@checked_arguments
 def summary(
     model: AttentionNetwork | Transformer,
     length: int,
@@ -133,6 +135,7 @@ def summary(
     return Summary(length, samples, delta, broken_assumptions(model), norms, bounds)
 
 
+@checked_arguments
 def gap_bound(
     cover: Cover, length: int, samples: int, form: Form, *, log_failures: float, chaining: float = DUDLEY
 ) -> GapBound:

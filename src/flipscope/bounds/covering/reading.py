@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.bounds.covering.norms import HeadNorms, MatrixNorms, NetworkNorms
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from flipscope.models.config import TransformerConfig
 
 
+@checked_arguments
 def norms_of(model: AttentionNetwork | Transformer, length: int) -> NetworkNorms:
     """The norms of this model on strings of this length.
 
@@ -40,6 +42,7 @@ def norms_of(model: AttentionNetwork | Transformer, length: int) -> NetworkNorms
     raise InputError(f"{type(model).__name__} has no norms of attention that are known here: give an AttentionNetwork")
 
 
+@checked_arguments
 def broken_assumptions(model: AttentionNetwork | Transformer) -> tuple[str, ...]:
     """What the model has that the class of Thm A.17 has not; nothing for an `AttentionNetwork`, which is that class.
 

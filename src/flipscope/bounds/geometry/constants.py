@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 
@@ -70,6 +71,7 @@ class Constants:
     parameters: int
 
     @classmethod
+    @checked_arguments
     def of(cls, model: Transformer) -> Constants:
         """The constants of one recogniser."""
         config = _checked(model)
@@ -122,6 +124,7 @@ class Constants:
         return dataclasses.replace(first, layers=tuple(layers), readout=max(part.readout for part in parts))
 
     @classmethod
+    @checked_arguments
     def cube(cls, model: Transformer, radius: float) -> Constants:
         """Constants for all parameters in [-radius, radius]^M, with the model's shape, symbols and positions."""
         own = cls.of(model)

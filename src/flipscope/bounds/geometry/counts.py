@@ -17,6 +17,7 @@ from typing import Any, NoReturn, TypeAlias
 from lark import Lark, Token, Transformer_NonRecursive, UnexpectedInput
 from lark.exceptions import VisitError
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.cube.expression import ExpressionError
 
@@ -136,6 +137,7 @@ class Count:
         return high
 
 
+@checked_arguments
 def parse_count(text: str) -> Count:
     """The number of strings that the text says, as a sum of terms a b^N N^p.
 

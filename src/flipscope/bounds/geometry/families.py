@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from flipscope.basics.arguments import check_fields, checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.cube.compose import NotExact
 from flipscope.cube.functions import BooleanFunction
@@ -32,6 +33,7 @@ class Threshold:
     layers: int
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not 2 <= self.width <= MAX_SHAPE:
             raise InputError(f"the width must be between 2 and {MAX_SHAPE}; {self.width} is not.")
         if not 1 <= self.layers <= MAX_SHAPE:
@@ -115,6 +117,7 @@ class Verdict:
         }
 
 
+@checked_arguments
 def verdict(f: BooleanFunction, language: Language, name: str, *, width: int, layers: int) -> Verdict:
     """Whether Cor 4.6 rules the family out, from which length on it can, and what follows at that of f."""
     threshold = Threshold(width, layers)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.bounds.geometry.counts import Count, parse_count
@@ -68,6 +69,7 @@ class FamilyVerdict:
         }
 
 
+@checked_arguments
 def zeros_verdict(zeros: str, *, width: int, layers: int) -> FamilyVerdict:
     """Whether Cor 4.6 rules out a family with so many strings of sensitivity 0 at each length N (`parse_count`).
 
@@ -83,6 +85,7 @@ def zeros_verdict(zeros: str, *, width: int, layers: int) -> FamilyVerdict:
     return FamilyVerdict(name, width, layers, threshold.exponent, ruled_out, log_start, start, (), said)
 
 
+@checked_arguments
 def examples_verdict(family: str, lengths: Sequence[int], *, width: int, layers: int) -> FamilyVerdict:
     """What Cor 4.6 says of a family of which members are given, ``family`` being an expression with {n} for the length.
 

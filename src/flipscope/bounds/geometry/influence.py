@@ -38,6 +38,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.bits import as_numbers
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.bounds.geometry.constants import Constants, LayerConstants, check_length, check_positive
@@ -45,6 +47,7 @@ from flipscope.bounds.geometry.constants import Constants, LayerConstants, check
 Numbers = NDArray[np.float64] | np.float64  # what has no dimension becomes a scalar on the way
 
 
+@checked_arguments
 def log_influence_constant(constants: Constants) -> float:
     """The natural logarithm of C_infl in Lem 2.9 (derived here); -inf if both bits have the same vector.
 
@@ -54,6 +57,7 @@ def log_influence_constant(constants: Constants) -> float:
     return float(np.logaddexp(kept, spread)) - len(constants.layers) * math.log(4)
 
 
+@checked_arguments
 def influence_bound(
     constants: Constants, length: int, beta: ArrayLike, beta_flipped: ArrayLike, *, same: bool = False
 ) -> Numbers:
@@ -63,11 +67,17 @@ def influence_bound(
     (1 + 1/N) at that one (`same`). The form is the paper's, the constant is derived here.
     """
     place = 1 / check_length(length) + same
-    both = np.log(_blowup("beta", beta)) + np.log(_blowup("beta_flipped", beta_flipped))
+    first, second = _blowup("beta", beta), _blowup("beta_flipped", beta_flipped)
+    try:
+        both = np.log(first) + np.log(second)
+    except ValueError:
+        shapes = f"beta of shape {first.shape} and beta_flipped of shape {second.shape}"
+        raise InputError(f"{shapes} do not go together: give them by string and flip") from None
     with np.errstate(over="ignore"):
         return np.exp(log_influence_constant(constants) + both + math.log(place))
 
 
+@checked_arguments
 def layerwise_influence_bound(
     constants: Constants, length: int, tau: ArrayLike, tau_flipped: ArrayLike, *, same: bool = False
 ) -> Numbers:
@@ -85,6 +95,7 @@ def layerwise_influence_bound(
     return _through_layers(constants, check_length(length), norms, same)
 
 
+@checked_arguments
 def blowup_bound(layers: int, eps: float) -> float:
     """Lem 3.2: (1 + 1/sqrt(eps))^L, which beta cannot exceed; infinite if eps is 0. All of it is the paper's.
 
@@ -99,6 +110,7 @@ def blowup_bound(layers: int, eps: float) -> float:
         return math.inf
 
 
+@checked_arguments
 def uniform_influence_bound(constants: Constants, length: int, *, same: bool = False) -> float:
     """Cor 3.3: what the influence of a bit on an activation y^L cannot exceed on any string of this length.
 
@@ -109,6 +121,7 @@ def uniform_influence_bound(constants: Constants, length: int, *, same: bool = F
     return float(_through_layers(constants, check_length(length), norms, same))
 
 
+@checked_arguments
 def log_uniform_constant(constants: Constants) -> float:
     """The natural logarithm of C(theta, eps) in Eq 46: no flip changes T by more than C/N (derived here).
 
@@ -120,6 +133,7 @@ def log_uniform_constant(constants: Constants) -> float:
     return _log(constants.readout) + spread + len(constants.layers) * math.log(constants.norm_lipschitz)
 
 
+@checked_arguments
 def constant_from(constants: Constants, margin: float) -> float:
     """Cor 3.4: the length from which on a recogniser with this margin computes a constant function.
 
@@ -134,7 +148,7 @@ def constant_from(constants: Constants, margin: float) -> float:
 
 def _blowup(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """The values as floats, after making sure that they can be blowups."""
-    numbers = np.asarray(values, dtype=np.float64)
+    numbers = as_numbers(values, name)
     if not (numbers >= 1).all():
         raise InputError(f"{name} must be at least 1 everywhere, as every blowup is")
     return numbers

@@ -25,6 +25,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.bounds.geometry.constants import Constants, check_positive
 from flipscope.bounds.geometry.families import Threshold
@@ -44,6 +45,7 @@ class TheoremStart:
     failure: float
 
 
+@checked_arguments
 def compact_tail(probability: float, log_share: float) -> float:
     """Lem 4.4 for a compact Theta: what the probability of an event on Theta cannot exceed.
 
@@ -62,6 +64,7 @@ def compact_tail(probability: float, log_share: float) -> float:
     return math.exp(min(0.0, math.log(probability) - log_share))
 
 
+@checked_arguments
 def log_stable_from(constants: Constants, zeta: float, margin: float) -> float:
     """The logarithm of the N_0 in the proof of Thm 4.5, from which on `stable_logit_bound` is below twice the margin.
 
@@ -84,6 +87,7 @@ def log_stable_from(constants: Constants, zeta: float, margin: float) -> float:
     return _least(stable)
 
 
+@checked_arguments
 def theorem_from(constants: Constants, radius: float, margin: float, failure: float = 0.01) -> TheoremStart | None:
     """An explicit N_0 for Thm 4.5 with parameters uniform in [-radius, radius]^M (derived here); None if none follows.
 

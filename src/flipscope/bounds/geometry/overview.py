@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.checks import shown
 from flipscope.basics.errors import InputError
 from flipscope.bounds.geometry.constants import Constants, check_length, check_positive
 from flipscope.bounds.geometry.families import Threshold
@@ -25,6 +27,7 @@ from flipscope.bounds.geometry.influence import (
 from flipscope.bounds.geometry.limits import log_cube_factor, log_stable_from, theorem_from
 from flipscope.bounds.geometry.parameters import cube_diameter, lipschitz_bound, log2_function_count
 from flipscope.bounds.geometry.variance import blowup_level, blowup_tail, stable_logit_bound
+from flipscope.models.config import TransformerConfig
 
 if TYPE_CHECKING:
     from flipscope.flips.engine import Bits
@@ -89,6 +92,7 @@ class Summary:
         }
 
 
+@checked_arguments
 def summary(
     model: Transformer,
     length: int,
@@ -106,7 +110,9 @@ def summary(
     """
     check_length(length)
     check_positive("margin", margin)
-    config = model.config
+    config = getattr(model, "config", None)
+    if not isinstance(config, TransformerConfig):
+        raise InputError(f"model must be a Transformer, not {shown(model)}")
     shape: dict[str, Any] = {
         "length": length,
         "width": config.width,

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import math
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.bounds.geometry.constants import Constants, LayerConstants, check_positive
 
 
+@checked_arguments
 def lipschitz_bound(constants: Constants) -> float:
     """Lem 3.1: C_Lip with |T(theta, x) - T(theta', x)| <= C_Lip ||theta - theta'||, for all strings of all lengths.
 
@@ -38,6 +40,7 @@ def lipschitz_bound(constants: Constants) -> float:
     return math.sqrt(total)
 
 
+@checked_arguments
 def log2_function_count(lipschitz: float, diameter: float, margin: float, parameters: int) -> float:
     """Prop 3.5: log2 of (1 + C_Lip diam(Theta) / margin)^M, which |F_N| cannot exceed at any length.
 
@@ -51,6 +54,7 @@ def log2_function_count(lipschitz: float, diameter: float, margin: float, parame
     return parameters * math.log1p(lipschitz * diameter / check_positive("margin", margin)) / math.log(2)
 
 
+@checked_arguments
 def cube_diameter(radius: float, parameters: int) -> float:
     """diam(Theta) of Eq 26 for Theta = [-radius, radius]^M: 2 radius sqrt(M)."""
     return 2 * check_positive("radius", radius) * math.sqrt(check_count("parameters", parameters))

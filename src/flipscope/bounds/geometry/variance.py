@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 import sys
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.bounds.geometry.constants import Constants, check_length, check_positive
@@ -35,17 +36,20 @@ from flipscope.bounds.geometry.influence import influence_bound
 PAPER_HOLDS_FROM = 5  # the least width at which Lem E.2 holds as printed
 
 
+@checked_arguments
 def low_variance_bound(width: int, eta: float, rho: float) -> float:
     """Lem E.2, corrected: what P(variance(y + Z) < eta^2) cannot exceed, for Z uniform in [-rho, rho]^D and any y."""
     return _probability(_log_low_variance(width, eta, rho))
 
 
+@checked_arguments
 def printed_low_variance_bound(width: int, eta: float, rho: float) -> float:
     """Lem E.2 as the paper prints it (Eq 54): (sqrt(D) eta / rho)^(D-1), no more than 1; false below D = 5."""
     _check(width, eta, rho)
     return _probability((width - 1) * math.log(math.sqrt(width) * eta / rho))
 
 
+@checked_arguments
 def corrected_over_printed(width: int) -> float:
     """sqrt(D) V_(D-1) / 2^(D-1): the corrected bound of Lem E.2 over the printed one, whatever eta and rho.
 
@@ -56,6 +60,7 @@ def corrected_over_printed(width: int) -> float:
     return math.sqrt(width) * math.exp(_log_ball(d) - d * math.log(2))
 
 
+@checked_arguments
 def gaussian_low_variance_bound(width: int, eta: float, sigma: float) -> float:
     """Lem E.2 for Gaussian biases: what P(variance(y + Z) < eta^2) cannot exceed, Z being N(0, sigma^2 I) and y any.
 
@@ -65,6 +70,7 @@ def gaussian_low_variance_bound(width: int, eta: float, sigma: float) -> float:
     return _probability(_log_gaussian(width, eta, sigma))
 
 
+@checked_arguments
 def blowup_tail(width: int, layers: int, length: int, rho: float, level: float, *, neighbours: int = 0) -> float:
     """Lem 4.2: what the probability that some tau^l exceeds 1 + level, on x or one of its flips, cannot exceed.
 
@@ -77,6 +83,7 @@ def blowup_tail(width: int, layers: int, length: int, rho: float, level: float, 
     return _probability(places + _log_low_variance(width, 1 / check_positive("level", level), rho))
 
 
+@checked_arguments
 def gaussian_blowup_tail(
     width: int, layers: int, length: int, sigma: float, level: float, *, neighbours: int = 0
 ) -> float:
@@ -92,6 +99,7 @@ def gaussian_blowup_tail(
     return _probability(places + _log_gaussian(width, 1 / check_positive("level", level), sigma))
 
 
+@checked_arguments
 def blowup_level(length: int, layers: int, zeta: float) -> float:
     """N^(zeta / 2L), the level of Eq 30: below it for every layer, beta <= (1 + level)^L (Eq 94)."""
     if not 0 < zeta < 1:
@@ -99,6 +107,7 @@ def blowup_level(length: int, layers: int, zeta: float) -> float:
     return float(check_length(length) ** (zeta / (2 * check_count("layers", layers))))
 
 
+@checked_arguments
 def stable_logit_bound(constants: Constants, length: int, zeta: float) -> float:
     """Cor 4.3: what |T(x) - T(x')| cannot exceed while every tau of x and x' is at most 1 + N^(zeta / 2L).
 

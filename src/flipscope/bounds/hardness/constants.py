@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 
@@ -96,6 +97,7 @@ class Constants:
         return self.first_bit <= self.read_row < self.first_bit + self.length
 
     @classmethod
+    @checked_arguments
     def of(cls, model: Transformer, length: int) -> Constants:
         """The constants of one model for strings of this length.
 

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.bits import as_numbers
 from flipscope.basics.errors import InputError
 from flipscope.bounds.hardness.constants import Constants, Step
 
@@ -59,6 +61,7 @@ class Bound:
         }
 
 
+@checked_arguments
 def log_constant(constants: Constants, *, every_length: bool = False) -> float:
     """ln C of Eq 5; -inf where both bits have the same vector or nothing is read.
 
@@ -76,17 +79,20 @@ def log_constant(constants: Constants, *, every_length: bool = False) -> float:
     return log
 
 
+@checked_arguments
 def log_places(constants: Constants) -> float:
     """ln J of Eq 6: the sum over i of (1/M + [i is read])^2."""
     n, m = constants.length, constants.positions
     return math.log((n - 1) / m**2 + (1 + 1 / m) ** 2 if constants.reads_bit else n / m**2)
 
 
+@checked_arguments
 def log_trivial(constants: Constants) -> float:
     """ln of n span^2 / 4, which no s(x, T) exceeds, by what the weights let T(x) be."""
     return math.log(constants.length) + 2 * _log(constants.span) - math.log(4)
 
 
+@checked_arguments
 def product_bound(constants: Constants, log_blowup: float) -> Bound:
     """Eq 6: what s(x, T) cannot exceed, from the logarithm of Blowup(x) alone; 0 for a model without norms.
 
@@ -99,6 +105,7 @@ def product_bound(constants: Constants, log_blowup: float) -> Bound:
     return Bound(log, log_trivial(constants))
 
 
+@checked_arguments
 def average_bound(constants: Constants, log_blowups: ArrayLike) -> Bound:
     """Eq 7: what as_n(T) cannot exceed, from the logarithms of the blowups of all strings.
 
@@ -107,12 +114,14 @@ def average_bound(constants: Constants, log_blowups: ArrayLike) -> Bound:
     return product_bound(constants, log_mean_square(log_blowups) / 2)
 
 
+@checked_arguments
 def log_mean_square(log_blowups: ArrayLike) -> float:
     """ln E[Blowup^2] over the strings whose ln Blowup these are."""
     logs = _blowups(log_blowups).ravel()
     return max(0.0, float(np.logaddexp.reduce(2 * logs)) - math.log(len(logs)))  # below 0 by rounding only
 
 
+@checked_arguments
 def log_least_blowup(constants: Constants, sensitivity: float) -> float:
     """The least ln Blowup(x) with which these weights can have s(x, T) = ``sensitivity``, by Eq 6.
 
@@ -151,6 +160,7 @@ class FlipBound:
         return self.log_other >= self.log_span
 
 
+@checked_arguments
 def flip_bound(constants: Constants) -> FlipBound:
     """A4: the O(1/n) bound on |T(x) - T(x^i)| of a model without norms, or with eps > 0; infinite for eps = 0.
 
@@ -174,6 +184,7 @@ def flip_bound(constants: Constants) -> FlipBound:
     return FlipBound(log_other, log_read, readout + limit, _log(constants.span), bound)
 
 
+@checked_arguments
 def head_change(step: Step, head: int, positions: int, own: float, other: float, *, same: bool) -> float:
     """Lemma 9's role: what the output of one head at one row cannot move by more than, when one bit is flipped (Eq 4).
 
@@ -254,7 +265,7 @@ def _log(value: float) -> float:
 
 def _blowups(log_blowups: ArrayLike) -> NDArray[np.float64]:
     """The numbers as floats, after making sure that they can be logarithms of blowups."""
-    logs = np.asarray(log_blowups, dtype=np.float64)
+    logs = as_numbers(log_blowups, "the logarithms of blowups")
     if logs.size == 0 or not (logs >= 0).all():
         raise InputError("the logarithms of blowups must be numbers of at least 0, one or more: a blowup is at least 1")
     return logs

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.bits import as_numbers
 from flipscope.basics.errors import InputError
 
 _HALVINGS = 200
@@ -37,6 +39,7 @@ class Gap:
     degree: int
 
 
+@checked_arguments
 def fourier_gap(f_weights: ArrayLike, as_g: float) -> Gap:
     """Eq 10: what ||f - g||^2 is at least, from the weights W_0..W_n of f and the average sensitivity of g.
 
@@ -54,6 +57,7 @@ def fourier_gap(f_weights: ArrayLike, as_g: float) -> Gap:
     return Gap(float(gaps[best]), best + 1) if gaps[best] else Gap(0.0, 0)
 
 
+@checked_arguments
 def least_distance(f_weights: ArrayLike, as_g: float) -> float:
     """Eq 11: the least ||f - g||^2 of any g with as(g) <= as_g; never below `fourier_gap`, and reached.
 
@@ -84,6 +88,7 @@ def least_distance(f_weights: ArrayLike, as_g: float) -> float:
     return max(0.0, *bounds)
 
 
+@checked_arguments
 def sharpness_lower_bound(f_weights: ArrayLike, as_perturbed: float, *, probability: float = 1.0) -> float:
     """Theorem 6: what the sharpness E ||f - g||^2 of f is at least, g being f with perturbed parameters.
 
@@ -98,6 +103,7 @@ def sharpness_lower_bound(f_weights: ArrayLike, as_perturbed: float, *, probabil
     return probability * least_distance(f_weights, as_perturbed)
 
 
+@checked_arguments
 def asymptotic_sharpness(f_weights: ArrayLike) -> float:
     """as(f) / n, which sharpness tends to no less than where the blowup of the perturbed model grows slowly.
 
@@ -113,7 +119,7 @@ def asymptotic_sharpness(f_weights: ArrayLike) -> float:
 
 def _checked(f_weights: ArrayLike) -> NDArray[np.float64]:
     """The weights as floats, after making sure that they can be weights."""
-    weights = np.asarray(f_weights, dtype=np.float64)
+    weights = as_numbers(f_weights, "f_weights")
     if weights.ndim != 1 or not len(weights) or not (np.isfinite(weights) & (weights >= 0)).all():
         raise InputError("f_weights must be numbers of at least 0, one for each degree from 0 to n")
     return weights

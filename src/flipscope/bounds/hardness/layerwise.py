@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Float64
 from scipy.special import expit, logsumexp
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import check_strings
 from flipscope.basics.errors import InputError
 from flipscope.bounds.hardness.constants import Constants, Head, Step, checked, head_matrices, norm_gain
@@ -55,6 +56,7 @@ class Measured:
         return float(sum(np.log1p(values.max()) for values in self.inverse_std))
 
 
+@checked_arguments
 def measure(model: Transformer, strings: np.ndarray, *, attention: bool = True) -> Iterator[Measured]:
     """The blowups, and if asked for the attention, of each string [string, position], in float64 throughout."""
     import torch
@@ -73,6 +75,7 @@ def measure(model: Transformer, strings: np.ndarray, *, attention: bool = True) 
             yield Measured(tuple(values[i] for values in norms), focus)
 
 
+@checked_arguments
 def flip_changes(constants: Constants, measured: Measured) -> Float64[np.ndarray, " flip"]:
     """What |T(x) - T(x^i)| cannot exceed for each bit i, given what was measured on x; never above the span."""
     bits, positions = constants.length, constants.positions
@@ -98,6 +101,7 @@ def flip_changes(constants: Constants, measured: Measured) -> Float64[np.ndarray
         return np.minimum(constants.readout * change[:, read], constants.span)
 
 
+@checked_arguments
 def layerwise_bound(constants: Constants, measured: Measured) -> Bound:
     """What s(x, T) cannot exceed, given what was measured on x: Eq 6 without the rounding up, and never trivially so.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from jaxtyping import Float64
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.bounds.geometry.overview import Row
 from flipscope.bounds.hardness.constants import Constants
@@ -55,6 +56,7 @@ class Summary:
         }
 
 
+@checked_arguments
 def summary(model: Transformer, length: int, strings: Bits) -> Summary:
     """Every bound of paper 001 for this model at this length, with the blowups and sensitivities of the strings.
 

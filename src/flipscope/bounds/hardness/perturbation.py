@@ -24,6 +24,7 @@ import math
 
 import numpy as np
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.bounds.geometry.constants import check_positive
@@ -34,6 +35,7 @@ from flipscope.bounds.hardness.flips import Bound, log_constant, log_places, log
 _LEVELS = np.exp(np.linspace(-7, 70, 2000))  # of B; Eq 12 holds for each
 
 
+@checked_arguments
 def blowup_tail(width: int, norms: int, positions: int, sigma: float, level: float) -> float:
     """What the probability that some 1 / sqrt(variance + eps) of x exceeds ``level`` cannot exceed.
 
@@ -48,6 +50,7 @@ def blowup_tail(width: int, norms: int, positions: int, sigma: float, level: flo
     return gaussian_blowup_tail(width, check_count("norms", norms), max(positions - 1, 1), sigma, level)
 
 
+@checked_arguments
 def sphere_sigma(radius: float, parameters: int) -> float:
     """rho / sqrt(p): the sigma for perturbations uniform on a sphere of this radius in so many dimensions.
 
@@ -57,6 +60,7 @@ def sphere_sigma(radius: float, parameters: int) -> float:
     return check_positive("radius", radius) / math.sqrt(check_count("parameters", parameters, 2))
 
 
+@checked_arguments
 def sensitivity_exponent(width: int, norms: int) -> float:
     """4 K / (d - 1): E as_n(T) is at most n to this power, but for logarithms, with B = n^(2/(d-1)).
 
@@ -68,6 +72,7 @@ def sensitivity_exponent(width: int, norms: int) -> float:
     return 4 * check_count("norms", norms) / (check_count("width", width, 2) - 1)
 
 
+@checked_arguments
 def best_exponent(width: int, norms: int) -> float:
     """4 K / (d - 1 + 2 K): the power of n in Eq 12 with the best B; below 1 for d > 2 K + 1.
 
@@ -77,6 +82,7 @@ def best_exponent(width: int, norms: int) -> float:
     return 4 * check_count("norms", norms) / (check_count("width", width, 2) - 1 + 2 * norms)
 
 
+@checked_arguments
 def expected_sensitivity(constants: Constants, sigma: float) -> Bound:
     """Eq 12: what E as_n(T) cannot exceed when the biases before the norms are N(m, sigma^2 I), all else being fixed.
 
@@ -98,6 +104,7 @@ def expected_sensitivity(constants: Constants, sigma: float) -> Bound:
     )
 
 
+@checked_arguments
 def expected_bound(log_product: float, log_most: float, width: int, norms: int, positions: int, sigma: float) -> Bound:
     """Eq 12 from its parts: the logarithms of C^2 J / 4 and of n span^2 / 4, and the shape of the model."""
     tails = [_log_tail(width, norms, positions, sigma, level) for level in _LEVELS]

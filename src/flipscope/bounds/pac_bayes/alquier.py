@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from flipscope.basics.arguments import check_fields, checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.bounds.pac_bayes.checks import (
     MOST_SAMPLES,
@@ -43,6 +44,7 @@ class Setting:
     subgaussian: float
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_not_negative("norm", self.norm)
         check_samples(self.samples)
         check_delta(self.delta)
@@ -65,6 +67,7 @@ class Setting:
         return lam * self.subgaussian**2 / (2 * self.samples) + self.complexity(sigma) / lam
 
 
+@checked_arguments
 def closed_sigma(setting: Setting, gradient: float) -> float:
     """sigma* = (Sigma^2 L / 4 m G^2)^(1/6): the best without P and log 1/delta; sharpness is then half the norm term.
 
@@ -76,6 +79,7 @@ def closed_sigma(setting: Setting, gradient: float) -> float:
     return float((setting.subgaussian**2 * setting.norm / (4 * setting.samples * gradient**2)) ** (1 / 6))
 
 
+@checked_arguments
 def closed_bound(setting: Setting, gradient: float) -> float:
     """B* = 3 (G Sigma^2 L / 4m)^(1/3): the bound at sigma*, without P and log 1/delta.
 
@@ -85,12 +89,14 @@ def closed_bound(setting: Setting, gradient: float) -> float:
     return 3 * float(np.cbrt(gradient * setting.subgaussian**2 * setting.norm / (4 * setting.samples)))
 
 
+@checked_arguments
 def bound_at(setting: Setting, sharpness: Sharpness, sigma: float) -> float:
     """The bound at this sigma, with the best lambda."""
     check_sigma("sigma", sigma)
     return sharpness(sigma) + setting.norm_term(sigma)
 
 
+@checked_arguments
 def mesh_sigma(setting: Setting, sharpness: Sharpness, mesh: tuple[float, ...] = MESH) -> float:
     """The best sigma of a mesh, as the semi-analytic bound takes it."""
     if not mesh:
@@ -98,6 +104,7 @@ def mesh_sigma(setting: Setting, sharpness: Sharpness, mesh: tuple[float, ...] =
     return min(mesh, key=lambda sigma: bound_at(setting, sharpness, sigma))
 
 
+@checked_arguments
 def scipy_sigma(setting: Setting, sharpness: Sharpness, low: float = 1e-12, high: float = 10.0) -> float:
     """The best sigma between these, by SciPy's bounded search over log sigma.
 
@@ -112,6 +119,7 @@ def scipy_sigma(setting: Setting, sharpness: Sharpness, low: float = 1e-12, high
     return math.exp(float(found.x))
 
 
+@checked_arguments
 def fewest_samples(bound: Callable[[int], float], level: float = 1.0) -> int | None:
     """The smallest number of samples with which a bound that falls with it is below the level; None beyond 10^100.
 

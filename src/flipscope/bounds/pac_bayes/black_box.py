@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import Seed, generators
 from flipscope.bounds.pac_bayes.forms import PacBayes, class_bound
@@ -29,6 +30,7 @@ class BlackBox:
         return self.bound.as_json() | {"degree": self.degree, "sparsity": self.sparsity, "queries": self.queries}
 
 
+@checked_arguments
 def black_box_bound(
     model: Subject,
     length: int,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.bounds.pac_bayes.checks import check_delta, check_finite_positive, check_not_negative, check_samples
 
 
+@checked_arguments
 def mcallester_bound(loss: float, divergence: float, samples: int, delta: float = 0.05, largest: float = 1.0) -> float:
     """E L <= E L^ + largest sqrt((KL + log(2 sqrt(m) / delta)) / 2m), for all posteriors at once.
 
@@ -22,6 +24,7 @@ def mcallester_bound(loss: float, divergence: float, samples: int, delta: float 
     return _checked_loss(loss, largest) + largest * root
 
 
+@checked_arguments
 def catoni_bound(
     loss: float, divergence: float, samples: int, beta: float, delta: float = 0.05, largest: float = 1.0
 ) -> float:

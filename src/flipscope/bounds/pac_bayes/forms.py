@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.bounds.pac_bayes.alquier import (
     Setting,
@@ -76,6 +77,7 @@ class PacBayes:
         }
 
 
+@checked_arguments
 def class_bound(
     sparsity: int,
     degree: int,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.bounds.pac_bayes.checks import check_class
 
 
+@checked_arguments
 def gradient_bound(sparsity: int, degree: int) -> int:
     """G_u = 4 + 4 omega (2 + D + 32 D^2 + 32 D^3); the trace of the Hessian of the loss is at most 2 G_u (Thm 5).
 
@@ -18,6 +20,7 @@ def gradient_bound(sparsity: int, degree: int) -> int:
     return 4 + 4 * sparsity * (2 + degree + 32 * degree**2 + 32 * degree**3)
 
 
+@checked_arguments
 def gradient_blocks(sparsity: int, degree: int) -> dict[str, int]:
     """The squared gradient of each parameter of `flipscope.models.FourierNetwork`, bounded as its formulas say.
 
@@ -40,6 +43,7 @@ def gradient_blocks(sparsity: int, degree: int) -> dict[str, int]:
     }
 
 
+@checked_arguments
 def gradient_sum(sparsity: int, degree: int) -> int:
     """The same as one number: 2 + 12 omega + 4 omega D + 32 omega D^2 (D+1), tighter than G_u.
 

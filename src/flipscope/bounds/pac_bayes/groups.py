@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from scipy.optimize import minimize_scalar
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.bounds.pac_bayes.alquier import Setting
 from flipscope.bounds.pac_bayes.checks import check_finite_positive, check_not_negative
@@ -35,6 +36,7 @@ class GroupBound:
     bound: float
 
 
+@checked_arguments
 def group_bound(
     norms: Mapping[str, float],
     gradients: Mapping[str, float],

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.bounds.covering import Cover, MatrixNorms, chained_bound, input_factor
 from flipscope.bounds.covering.changes import SOFTMAX
 from flipscope.bounds.covering.covers import Map
@@ -32,6 +33,7 @@ def template_norms(sparsity: int, degree: int, length: int) -> dict[str, float]:
     return {name: math.sqrt(columns.get(name, width) * square) for name, square in blocks.items()}
 
 
+@checked_arguments
 def edelman_template(sparsity: int, degree: int, length: int, samples: int, constant: float = 1.0) -> float:
     """constant sqrt((sum_i beta_i^(2/3))^3 log(m T d) / m), beta_i the (2,1) norms: not the published constant.
 
@@ -53,6 +55,7 @@ def printed_constant() -> float:
     return PRINTED / edelman_template(10, 2, 20, 1_000_000)
 
 
+@checked_arguments
 def edelman_cover(sparsity: int, degree: int, length: int) -> Cover:
     """A cover of all networks of the construction's shape and at most its norms, cut back to the ball of sqrt(2).
 
@@ -85,6 +88,7 @@ def edelman_cover(sparsity: int, degree: int, length: int) -> Cover:
     return Cover(maps, math.log(size["read_value"] * radius))
 
 
+@checked_arguments
 def edelman_bound(sparsity: int, degree: int, length: int, samples: int, delta: float = 0.05) -> float:
     """What the gap of the squared error cannot exceed for the networks of `edelman_cover`, by A.2 and A.4 of paper 003.
 

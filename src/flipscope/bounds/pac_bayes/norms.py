@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.bounds.pac_bayes.checks import check_class
 
 
@@ -20,6 +21,7 @@ class NormBlocks(dict[str, float]):
         self.length = length
 
 
+@checked_arguments
 def norm_blocks(sparsity: int, degree: int, length: int) -> NormBlocks:
     """The squared norm of each parameter of `flipscope.models.FourierNetwork`, bounded.
 
@@ -43,6 +45,7 @@ def norm_blocks(sparsity: int, degree: int, length: int) -> NormBlocks:
     return NormBlocks(norms, degree, length)
 
 
+@checked_arguments
 def norm_bound(sparsity: int, degree: int, length: int) -> float:
     """L(omega, D, T) = 16 D^2 (D+1) + 8 (D+1) + 1 + omega + 4 omega (D+1) log^2 T (Thm 10).
 
@@ -52,6 +55,7 @@ def norm_bound(sparsity: int, degree: int, length: int) -> float:
     return math.fsum(norm_blocks(sparsity, degree, length).values())
 
 
+@checked_arguments
 def steps_norm_bound(length: int) -> float:
     """What ||Theta||^2 of the network with steps (App. G) cannot exceed: 218 + 8 T log^2 T, D being 2.
 
@@ -66,6 +70,7 @@ def steps_norm_bound(length: int) -> float:
     return math.fsum({**blocks, "query_key": same, "read_query_key": same}.values())
 
 
+@checked_arguments
 def older_norm(sparsity: int, degree: int, length: int) -> float:
     """The square root that the authors' plots have in the place of L: of an older construction with an attention sink.
 

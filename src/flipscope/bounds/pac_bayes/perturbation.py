@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.bounds.pac_bayes.checks import check_class, check_delta, check_sigma
 from flipscope.bounds.pac_bayes.gradients import gradient_bound
@@ -28,6 +29,7 @@ class Perturbation:
     value: float  # P
 
 
+@checked_arguments
 def perturbation_term(
     sigma: float,
     sparsity: int,
@@ -99,6 +101,7 @@ def notebook_parameters(width: int, degree: int) -> int:
     return 3 * (width + 1) ** 2 + (width + 1) + (8 * width + 6) * (degree + 1)
 
 
+@checked_arguments
 def flip_threshold(degree: int, length: int, failure: float = 0.01) -> float:
     """The largest sigma for which, but for a chance of `failure`, no neuron flips at a position that stands for a set.
 

@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.bounds.pac_bayes.checks import check_finite_positive, check_not_negative, check_samples, check_sigma
@@ -43,6 +44,7 @@ class ParityFailure:
         return dict(vars(self))
 
 
+@checked_arguments
 def parity_failure(
     way: Way,
     length: int,
@@ -90,6 +92,7 @@ def parity_failure(
     return ParityFailure(way, length, gradient, size, at, log_probability, log_probability >= 0, needed)
 
 
+@checked_arguments
 def strict_log_failure(
     length: int, samples: int, sigma: float, *, way: Way = "steps", subgaussian: float = 0.01, perturbation: float = 0.0
 ) -> float:

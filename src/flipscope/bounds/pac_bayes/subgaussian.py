@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import logsumexp
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.bounds.pac_bayes.checks import check_not_negative
 
@@ -15,6 +16,7 @@ _LARGEST_EXPONENT = math.log(2**32 - 1)  # of t times a loss, as the paper's cod
 _POINTS = 400
 
 
+@checked_arguments
 def estimated_subgaussian(losses: Float[np.ndarray, " sample"]) -> float:
     """The smallest Sigma with exp(Sigma^2 t^2 / 2) >= mean of exp(t (loss - mean loss)) for all t of a grid (App. A).
 
@@ -38,6 +40,7 @@ def estimated_subgaussian(losses: Float[np.ndarray, " sample"]) -> float:
     return math.sqrt(best)
 
 
+@checked_arguments
 def bounded_subgaussian(largest: float, smallest: float = 0.0) -> float:
     """Hoeffding's lemma: a loss between these is sub-Gaussian with Sigma = (largest - smallest) / 2 (Remark 4).
 

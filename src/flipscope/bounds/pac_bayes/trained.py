@@ -17,6 +17,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.bits import as_numbers
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import mean_from_samples
@@ -40,6 +42,7 @@ GUESSED = "Sigma is given, and not proven"
 _BETAS = tuple(float(2.0 ** (k / 2)) for k in range(-40, 11))  # of Catoni's bound
 
 
+@checked_arguments
 def trace_bound(
     norm: float,
     trace: float,
@@ -122,6 +125,7 @@ class PosteriorBound:
         return self.alquier.as_json() | told | self.outside.as_json()
 
 
+@checked_arguments
 def posterior_bound(
     model: nn.Module,
     inputs: Inputs,
@@ -203,7 +207,7 @@ def _perturbed_losses(
     progress: Progress | None,
 ) -> tuple[float, dict[float, Float[np.ndarray, " draw"]]]:
     """The training loss, and for each sigma that of every draw; squared errors are cut off one by one."""
-    wanted = torch.as_tensor(np.asarray(targets, np.float64))
+    wanted = torch.as_tensor(as_numbers(targets, "targets"))
     streams = generators(seed, len(sigmas))
     with asked(model, inputs, None, None) as (asking, before), Moving(moved) as moving:
         if before.shape != wanted.shape:

@@ -34,6 +34,7 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import check_strings
 from flipscope.basics.errors import InputError
 from flipscope.bounds.robustness.steps import Feed, Move, Norm, Step, head_steps, spectral_norm, tail_steps
@@ -47,6 +48,7 @@ SLACK = 1e-9  # of the logits and of the remainder, besides: far more than float
 CHUNK_NUMBERS = 1_000_000  # of the changes of all tokens under some flips computed together
 
 
+@checked_arguments
 def supports(model: object) -> bool:
     """Whether there is a certificate: two layers of softmax attention, on bits, read at one end, on the CPU."""
     return (
@@ -57,6 +59,7 @@ def supports(model: object) -> bool:
     )
 
 
+@checked_arguments
 def flip_intervals(
     model: Transformer, strings: object
 ) -> tuple[
@@ -73,6 +76,7 @@ def logit_bounds(model: Transformer, strings: object) -> Float64[np.ndarray, "st
     return bounds
 
 
+@checked_arguments
 def certified(
     model: Transformer, strings: object, *, threshold: float = 0.0, margin: float = 0.0
 ) -> Bool[np.ndarray, "string position"]:
@@ -81,6 +85,7 @@ def certified(
     return same_side(base, low, high, threshold, margin)
 
 
+@checked_arguments
 def same_side(
     base: Float64[np.ndarray, " string"],
     low: Float64[np.ndarray, "string position"],

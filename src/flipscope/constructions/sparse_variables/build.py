@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor, nn
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import Bits, index_bits
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
@@ -173,6 +174,7 @@ class Construction:
         }
 
 
+@checked_arguments
 def construct(
     function: BooleanFunction | SparseFunction,
     mapping: InputMapping = "deterministic",

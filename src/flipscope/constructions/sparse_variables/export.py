@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.constructions.sparse_variables.build import fill
 from flipscope.models.attention_network import AttentionNetwork
@@ -12,6 +13,7 @@ from flipscope.models.config import TransformerConfig
 from flipscope.models.transformer import Block, Transformer
 
 
+@checked_arguments
 def as_transformer(model: AttentionNetwork) -> Transformer:
     """A `Transformer` with residuals, no layer norm and logits without scale that gives the same logits.
 

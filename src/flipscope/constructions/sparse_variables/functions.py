@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Float64, UInt8
 from numpy.typing import ArrayLike
 
-from flipscope.basics.bits import Bits, index_bits
+from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.bits import Bits, as_numbers, index_bits
 from flipscope.basics.errors import InputError
 from flipscope.cube.functions import BooleanFunction
 from flipscope.cube.sensitivity import influences
@@ -32,6 +33,7 @@ class SparseFunction:
         return len(self.positions)
 
 
+@checked_arguments
 def sparse_function(f: BooleanFunction) -> SparseFunction:
     """The bits that a function depends on, found by its influences, and its values on them.
 
@@ -63,6 +65,7 @@ def patterns(bits: int) -> Bits:
     return index_bits(0, 1 << bits, bits)
 
 
+@checked_arguments
 def is_symmetric(values: ArrayLike) -> bool:
     """Whether values on all patterns, numbers or vectors, depend on the number of ones alone.
 
@@ -74,6 +77,7 @@ def is_symmetric(values: ArrayLike) -> bool:
     return all(bool((abs(same - same[0]) <= _SAME).all()) for same in (table[ones == r] for r in range(ones.max() + 1)))
 
 
+@checked_arguments
 def is_monotone(values: ArrayLike, gamma: float) -> bool:
     """Whether numbers on all patterns are symmetric and grow by gamma at least with each further one.
 
@@ -87,6 +91,7 @@ def is_monotone(values: ArrayLike, gamma: float) -> bool:
     return bool((np.diff(by_ones) >= gamma - _SAME).all())
 
 
+@checked_arguments
 def is_injective(values: ArrayLike, gamma: float) -> bool:
     """Whether the vectors of any two patterns differ by gamma at least in some coordinate.
 
@@ -102,7 +107,7 @@ def is_injective(values: ArrayLike, gamma: float) -> bool:
 
 
 def _table(values: ArrayLike) -> Float64[np.ndarray, "pattern number"]:
-    table = np.asarray(values, np.float64)
+    table = as_numbers(values, "values")
     table = table[:, None] if table.ndim == 1 else table
     if table.ndim != 2 or len(table) < 2 or len(table) & (len(table) - 1):
         raise InputError(f"values of shape {table.shape} must be one number or vector for each of 2^s patterns")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.constructions.sparse_variables.bases import Matrix, fixed_vectors
 from flipscope.constructions.sparse_variables.build import fill
@@ -27,6 +28,7 @@ from flipscope.models.attention_network_config import AttentionNetworkConfig, Fi
 MOST_GATES = 8
 
 
+@checked_arguments
 def compose(
     outer: BooleanFunction, gates: Sequence[BooleanFunction], *, basis: str | Matrix = "orthonormal", seed: int = 0
 ) -> AttentionNetwork:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, RunError
 from flipscope.lab import registry
@@ -155,6 +156,7 @@ def repeat_command(study: Study, scale: str) -> str:
     return shlex.join(["flipscope", "run", registry.address(study), "--scale", scale])
 
 
+@checked_arguments
 def run(
     study: Study | str,
     scale: str = "laptop",
@@ -177,6 +179,8 @@ def run(
     """
     chosen = registry.find(study) if isinstance(study, str) else study
     chosen.checked_trials(scale)
+    if limit is not None:
+        check_count("limit", limit)
     with open_runner(workers) as runner, Store(results) as store:
         command = repeat_command(chosen, scale)
         return run_study(chosen, scale, store, runner, observer=observer, limit=limit, command=command)

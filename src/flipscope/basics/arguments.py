@@ -1,0 +1,307 @@
+"""Arguments held against annotations: a public function refuses what it cannot mean before it begins.
+
+    >>> @checked_arguments
+    ... def stretched(text: str, times: int = 2, *, side: Literal["left", "right"] = "left") -> str:
+    ...     return text * times if side == "left" else text[::-1] * times
+    >>> try:
+    ...     stretched("ab", 2.5)
+    ... except InputError as error:
+    ...     print(error)
+    times must be a whole number, not 2.5.
+
+What an annotation says in the eyes of a caller:
+
+int             a whole number of any kind, numpy's too, but not True or False; the function is given a Python int
+float           a number, neither True nor False nor an integer too large for a float; NaN, too, is a number here
+bool            True or False, numpy's too
+str, a class    an instance of it
+Literal         one of these
+Sequence[X]     a list, a tuple, a set, an array, a tensor of X; neither a str nor a mapping nor a generator
+tuple[X, Y]     the same, of so many
+Iterable[X]     whatever can be gone through; its elements are looked at where that does not use it up
+Mapping[X, Y]   a mapping of X to Y
+Callable        anything that can be called
+X | Y           one of the two
+
+Anything else is the function's own affair: ArrayLike, Any, object, protocols that cannot be asked at run time, and
+names that its module imports for type checkers only.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import functools
+import inspect
+import operator
+import os
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Real
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from flipscope.basics.checks import shown
+from flipscope.basics.errors import InputError
+
+F = TypeVar("F", bound=Callable[..., Any])
+_REFUSED: Any = object()
+_ONE_OF = "one of "
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What a parameter takes: the value as the function is given it, or _REFUSED; and what to call that."""
+
+    taken: Callable[[Any], Any]
+    words: str
+    plain: frozenset[type] = frozenset()  # types whose values are all taken as they are, told without a call
+
+
+def checked_arguments(function: F) -> F:
+    """The function, made to raise InputError for arguments that do not fit its annotations, naming the parameter."""
+    signature = inspect.signature(function)
+    names = [one.name for one in signature.parameters.values() if one.kind <= one.POSITIONAL_OR_KEYWORD]
+    kinds: dict[str, _Kind] = {}
+    others: list[_Kind] = []  # of keywords that the function collects, where they are all of one kind
+    known = False
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        nonlocal known
+        if not known:  # at the first call: annotations name what is defined further below, or costs time to load
+            kinds.update(_kinds(function, others))
+            known = True
+        positional = [_taken(name, value, kinds.get(name)) for name, value in zip(names, arguments, strict=False)]
+        other = others[0] if others else None
+        named = {name: _taken(name, value, kinds.get(name, other)) for name, value in keywords.items()}
+        return function(*positional, *arguments[len(names) :], **named)
+
+    return typing.cast(F, call)
+
+
+def check_fields(record: object) -> None:
+    """Raise InputError unless the fields of a dataclass fit their annotations; whole numbers become Python's."""
+    kind_of_record: type = type(record)
+    for name, kind in _field_kinds(kind_of_record).items():
+        value = getattr(record, name)
+        taken = _taken(name, value, kind)
+        if taken is not value:
+            object.__setattr__(record, name, taken)  # of frozen ones too, which are still being made
+
+
+def _taken(name: str, value: Any, kind: _Kind | None) -> Any:
+    if kind is None or type(value) in kind.plain:
+        return value
+    taken = kind.taken(value)
+    if taken is not _REFUSED:
+        return taken
+    if kind.words.startswith(_ONE_OF):
+        raise InputError(f"{name}={shown(value)} is not {kind.words}.")
+    raise InputError(f"{name} must be {kind.words}, not {shown(value)}.")
+
+
+# ---------------------------------------------------------------- from annotations to kinds
+
+
+def _kinds(function: Callable[..., Any], others: list[_Kind]) -> dict[str, _Kind]:
+    """What each parameter takes, where its annotation says something that can be checked."""
+    hints = _hints(function)
+    found: dict[str, _Kind] = {}
+    for one in inspect.signature(function).parameters.values():
+        hint = hints.get(one.name, Any)
+        if one.kind is one.VAR_KEYWORD:
+            if typing.get_origin(hint) is typing.Unpack:
+                found |= _of_all(typing.get_type_hints(typing.get_args(hint)[0]))
+            elif (kind := _kind(hint)) is not None:
+                others.append(kind)
+        elif one.kind is not one.VAR_POSITIONAL and (kind := _kind(hint)) is not None:
+            found[one.name] = kind
+    return found
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations as they are meant; without those that name what only a type checker imports."""
+    inner = inspect.unwrap(function)
+    found = {}
+    for name, text in inner.__annotations__.items():
+        with contextlib.suppress(NameError, TypeError):
+            found[name] = eval(text, inner.__globals__) if isinstance(text, str) else text
+    return found
+
+
+@functools.cache
+def _field_kinds(record: Any) -> dict[str, _Kind]:
+    return _of_all(typing.get_type_hints(record))
+
+
+def _of_all(hints: dict[str, Any]) -> dict[str, _Kind]:
+    return {name: kind for name, hint in hints.items() if (kind := _kind(hint)) is not None}
+
+
+def _kind(hint: Any) -> _Kind | None:
+    """What an annotation takes; None where it says nothing that can be checked."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if isinstance(hint, TypeVar):
+        return None if hint.__bound__ is None else _kind(hint.__bound__)
+    if hint is None or hint is type(None):
+        return _Kind(lambda value: value if value is None else _REFUSED, "None", plain=frozenset([type(None)]))
+    if hint in _NUMBERS:
+        return _NUMBERS[hint]
+    if origin in (typing.Union, types.UnionType):
+        return _any_of([_kind(each) for each in inner])
+    if origin is Literal:
+        return _Kind(
+            lambda value: value if _is_choice(value, inner) else _REFUSED, _ONE_OF + ", ".join(map(str, inner))
+        )
+    if hint in (Callable, typing.Callable) or origin is collections.abc.Callable:
+        return _Kind(lambda value: value if callable(value) else _REFUSED, "callable")
+    if origin is tuple:
+        return _many(None if inner[-1:] == (...,) else len(inner), [_kind(each) for each in inner if each is not ...])
+    if origin is collections.abc.Sequence:
+        return _many(None, [_kind(each) for each in inner])
+    if origin is collections.abc.Iterable:
+        return _iterable(_kind(inner[0]))
+    if origin in (collections.abc.Mapping, dict):
+        return _mapping(*map(_kind, inner))
+    array = getattr(hint, "array_type", None)  # of jaxtyping: shapes and types of numbers are the function's affair
+    return _instance(array if isinstance(array, type) else origin or hint)
+
+
+def _instance(kind: Any) -> _Kind | None:
+    if not isinstance(kind, type) or kind is object or kind.__module__.startswith(("numpy._typing", "typing")):
+        return None
+    if getattr(kind, "_is_protocol", False) and not getattr(kind, "_is_runtime_protocol", False):
+        return None
+    name = kind.__name__
+    words = (
+        _WORDS.get(kind) or _TORCH.get(f"{kind.__module__}.{name}") or f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
+    )
+    return _Kind(lambda value: value if isinstance(value, kind) else _REFUSED, words, plain=frozenset([kind]))
+
+
+def _any_of(kinds: list[_Kind | None]) -> _Kind | None:
+    """Any of several; nothing is said where one of them takes anything."""
+    known = [kind for kind in kinds if kind is not None]
+    if len(known) < len(kinds):
+        return None
+
+    def taken(value: Any) -> Any:
+        return next((found for kind in known if (found := kind.taken(value)) is not _REFUSED), _REFUSED)
+
+    words = list(dict.fromkeys(kind.words for kind in known))
+    if "a number" in words and "a whole number" in words:
+        words.remove("a whole number")
+    chosen = [word for word in words if word.startswith(_ONE_OF)]
+    rest = [word for word in words if word not in chosen]
+    said = ", nor ".join([*chosen, *rest]) if chosen else " or ".join(rest)
+    return _Kind(taken, said, plain=frozenset().union(*(kind.plain for kind in known)))
+
+
+def _many(count: int | None, kinds: list[_Kind | None]) -> _Kind:
+    """Several values in a row, so many of them; of one kind, or each of its own."""
+    each = kinds[0] if kinds else None
+
+    def taken(value: Any) -> Any:
+        found = _elements(value)
+        if found is None or (count is not None and len(found) != count):
+            return _REFUSED
+        wanted = kinds if count is not None else [each] * len(found)
+        fits = all(kind is None or kind.taken(one) is not _REFUSED for one, kind in zip(found, wanted, strict=True))
+        return value if fits else _REFUSED
+
+    several = "a sequence" if count is None else f"{count} values"
+    return _Kind(taken, several if each is None else f"{several}, each {each.words}")
+
+
+def _iterable(each: _Kind | None) -> _Kind:
+    several = _many(None, [each])
+
+    def taken(value: Any) -> Any:
+        known = isinstance(value, str | collections.abc.Collection) or hasattr(value, "tolist")
+        if not known and isinstance(value, collections.abc.Iterable):
+            return value  # such as a generator: looking would use it up
+        return several.taken(value)
+
+    return _Kind(taken, several.words)
+
+
+def _mapping(of: _Kind | None, to: _Kind | None) -> _Kind:
+    def taken(value: Any) -> Any:
+        if not isinstance(value, collections.abc.Mapping):
+            return _REFUSED
+        pairs = ((kind, one) for pair in value.items() for kind, one in zip((of, to), pair, strict=True))
+        return value if all(kind is None or kind.taken(one) is not _REFUSED for kind, one in pairs) else _REFUSED
+
+    said = [kind.words for kind in (of, to) if kind is not None]
+    return _Kind(taken, "a mapping" + (f" from {' to '.join(said)}" if len(said) == 2 else ""))
+
+
+def _elements(value: Any) -> list[Any] | None:
+    """What is in it; None for what is no collection, such as a str or an array without axes."""
+    single = isinstance(value, str | bytes | collections.abc.Mapping) or getattr(value, "ndim", 1) == 0
+    if single or (not isinstance(value, collections.abc.Collection | np.ndarray) and not hasattr(value, "tolist")):
+        return None
+    try:
+        return list(value)
+    except (TypeError, ValueError, RuntimeError, NotImplementedError):  # a tensor without numbers, say
+        return None
+
+
+# ---------------------------------------------------------------- single values
+
+
+def _whole(value: Any) -> Any:
+    if type(value) is int:
+        return value
+    try:
+        return _REFUSED if isinstance(value, bool) else operator.index(value)
+    except (TypeError, ValueError, RuntimeError, NotImplementedError):  # of tensors, whatever they say
+        return _REFUSED
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return _REFUSED
+    try:
+        return value if isinstance(value, float | np.floating | np.integer) else _as_float(value)
+    except OverflowError:
+        return _REFUSED
+
+
+def _as_float(value: Real) -> Any:
+    """The value, an integer as it is, another kind of number, such as a Fraction, as a float."""
+    near = float(value)
+    return value if isinstance(value, int) else near
+
+
+def _flag(value: Any) -> Any:
+    return value if isinstance(value, bool | np.bool_) else _REFUSED
+
+
+def _is_choice(value: Any, choices: tuple[Any, ...]) -> bool:
+    known = (
+        one for one in choices if isinstance(value, type(one)) and isinstance(value, bool) == isinstance(one, bool)
+    )
+    return any(value == one for one in known)
+
+
+_NUMBERS: dict[Any, _Kind] = {
+    int: _Kind(_whole, "a whole number", plain=frozenset([int])),
+    float: _Kind(_number, "a number", plain=frozenset([float])),
+    bool: _Kind(_flag, "True or False", plain=frozenset([bool])),
+    typing.SupportsIndex: _Kind(_whole, "a whole number", plain=frozenset([int])),
+}
+# torch is not imported here; its classes come with the annotations.
+_TORCH = {"torch.nn.modules.module.Module": "an nn.Module", "torch.Tensor": "a torch tensor"}
+_WORDS: dict[Any, str] = {
+    str: "a str",
+    Path: "a path",
+    os.PathLike: "a path",
+    np.ndarray: "a numpy array",
+    np.random.Generator: "a numpy Generator",
+}
