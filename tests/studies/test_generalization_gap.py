@@ -128,6 +128,10 @@ def test_a_part_of_the_classes_reproduces_nothing() -> None:
     assert GROWS.judge(one).verdict == BY_DEGREE.judge(one).verdict == "undecided"
     assert "too few sparsities with curves: 1" in GROWS.judge(one).note
     assert "too few degrees with curves: 2" in BY_SPARSITY.judge(table.where(lambda row: row["degree"] < 3)).note
+    falling = _table(lambda s, d: -1e-3 * s**2 * d**2)
+    few = Rows({**row, "learned": row["sparsity"] == 1 or row["degree"] < 3} for row in falling)
+    assert GROWS.judge(few).verdict == "undecided"  # nor contradicts it anything
+    assert "too few curves: 3" in GROWS.judge(few).note
     two = table.where(lambda row: row["sparsity"] > 5)
     assert FASTER.judge(two).verdict == ORDER.judge(two).verdict == "undecided"
 

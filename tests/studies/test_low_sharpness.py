@@ -17,12 +17,16 @@ SHARPER, LARGER, TRACE, NORM, DOMINATED, FLATTER, SMALLER = STUDY.claims
 
 
 def _rows(trace: float, norm: float, *, functions: int = 40, penalty: float = 0.0, **more: Any) -> Rows:
-    """Learned networks of these traces and norms, a little spread; those written down have 1000 and 100."""
+    """Learned networks of these traces and norms, a little spread; those written down have 1000 and 100.
+
+    They are of twenty classes in turn.
+    """
     spread = np.random.default_rng(1).uniform(0.9, 1.1, functions)
     return Rows(
         row_of(
-            Flatness(1, 2, seed, 10, 512, 64, 1e-3, 100, 0.0, penalty=penalty),
-            {"sparsity": 1, "degree": 2, "seed": seed, "length": 10, "learned": True, "gap": 0.01 * wide}
+            Flatness(1 + seed % 4, 1 + seed % 5, seed, 10, 512, 64, 1e-3, 100, 0.0, penalty=penalty),
+            {"sparsity": 1 + seed % 4, "degree": 1 + seed % 5, "seed": seed, "length": 10, "learned": True}
+            | {"gap": 0.01 * wide}
             | {"trace": trace * wide, "norm": norm * wide, "made_trace": 1000.0, "made_norm": 100.0}
             | {"trace_low": 0.9 * trace * wide, "trace_high": 1.1 * trace * wide, **more},
         )
@@ -80,6 +84,19 @@ def test_two_orders_of_magnitude() -> None:
     assert NORM.judge(_rows(10.0, 1.0)).verdict == "reproduced"
     assert NORM.judge(_rows(10.0, 30.0)).verdict == "contradicted"
     assert NORM.judge(_rows(10.0, 1.0, functions=2)).verdict == "undecided"
+
+
+@pytest.mark.parametrize("trace", [10.0, 900.0])
+def test_less_than_half_of_the_classes_decide_neither_way(trace: float) -> None:
+    few = Rows({**row, "learned": row["degree"] < 3} for row in _rows(trace, 10.0))
+    judged = TRACE.judge(few)
+    assert (judged.verdict, judged.quantity) == ("undecided", "8 of 20 classes have a function that was learned")
+    assert judged.remedy == "at least 10 classes, or more steps"
+
+
+def test_a_larger_trace_is_told_by_its_interval() -> None:
+    assert SHARPER.judge(_rows(900.0, 10.0, trace_low=0.0, trace_high=1800.0)).verdict == "undecided"
+    assert SHARPER.judge(_rows(1100.0, 10.0, trace_low=0.0, trace_high=2200.0)).verdict == "undecided"
 
 
 def test_an_estimated_trace_below_zero_has_no_order_of_magnitude() -> None:

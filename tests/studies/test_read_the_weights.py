@@ -27,6 +27,7 @@ def _row(seed: int, found: tuple[bool, ...], *, loss: float = 0.01, turns: int =
         "chance": 0.0174,
         "by_attention": list(found),
         "turns": turns,
+        "turns_at_start": 0,
     }
     return STUDY.row(Readable(seed, 20, 3, 3, 8_192, 100), {**outcome, **other})
 
@@ -70,6 +71,10 @@ def test_oscillation() -> None:
     assert OSCILLATES.judge(Rows(_rows(20, *NONE, turns=2))).verdict == "reproduced"
     assert OSCILLATES.judge(Rows(_rows(20, *ALL, turns=1))).verdict == "contradicted"
     assert OSCILLATES.judge(Rows(_rows(5, *ALL, turns=1) + _rows(5, *ALL, turns=2))).verdict == "undecided"
+    before = Rows(_rows(20, *ALL, turns_at_start=3))
+    assert OSCILLATES.judge(before).verdict == "undecided"  # networks that were not trained do it, too
+    mixed = Rows(_rows(20, *ALL, turns_at_start=3) + _rows(12, *ALL))
+    assert OSCILLATES.judge(mixed).verdict == "reproduced"
 
 
 def test_chance() -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         bound_holds,
         bounded_mean,
         compare_groups,
+        exactly,
         for_each,
         for_every,
         larger_mean,
@@ -78,6 +79,7 @@ __all__ = [
     "consistent_with",
     "deviations",
     "estimates",
+    "exactly",
     "for_each",
     "for_every",
     "growth",
@@ -120,7 +122,7 @@ __getattr__, __dir__ = lazily(
         "basics.resampling": "growth",
         "lab.figures": "Figure Note Panel Rule Series histogram",
         "lab.judges": (
-            "GroupJudge Judge Quotient bound_holds bounded_mean compare_groups for_each for_every larger_mean "
+            "GroupJudge Judge Quotient bound_holds bounded_mean compare_groups exactly for_each for_every larger_mean "
             "log_slope mean_of mean_slope more_often mostly never_exceeds of_models rates rates_below share share_of "
             "share_where slopes student_mean tail_exponent unless_few weakest_first with_fewest"
         ),

@@ -107,6 +107,15 @@ def at(confidence: float | None) -> float:
     return looks.confidence() if confidence is None else confidence
 
 
+def exactly(value: float) -> Estimate:
+    """A number that is computed and not sampled: its interval is itself.
+
+    >>> exactly(0.5).low == exactly(0.5).high
+    True
+    """
+    return Estimate(value, value, value, 1.0, 1)
+
+
 def student_mean(samples: Sequence[float], confidence: float | None = None) -> Estimate:
     """The mean with Student's interval: right for normal samples, and nearly so for means of a dozen others.
 
@@ -262,7 +271,13 @@ def more_often(first: str, second: str, quantity: str, *, unit: str = "cases") -
 
 
 def mostly(
-    answers: Sequence[bool | None], limit: float, quantity: str, *, missing: str, unit: str = "models"
+    answers: Sequence[bool | None],
+    limit: float,
+    quantity: str,
+    *,
+    missing: str,
+    unit: str = "models",
+    confidence: float | None = None,
 ) -> Judgement:
     """Whether the share of answers that are yes is at least the limit; None, an answer in doubt, may be either.
 
@@ -276,7 +291,7 @@ def mostly(
     if not answers:
         return Judgement.without(missing)
     yes, doubt = (sum(answer is said for answer in answers) for said in (True, None))
-    least, most = (share(count, len(answers)) for count in (yes, yes + doubt))
+    least, most = (share(count, len(answers), confidence) for count in (yes, yes + doubt))
     note = f"{doubt} of {len(answers)} {unit} in doubt"
     return at_least(replace(least, high=most.high), limit, quantity, note, unit)
 

@@ -21,27 +21,20 @@ NUMBERS = {  # of E.3, and between what a number lies that is printed so
 SEMI = (0.3265, 0.3275)
 NEEDED = (9.0, 9.6)  # log10, of 2e9 but for a factor of 2
 STEEP = 0.01
-CONFIDENCE = 0.95
+MOST_SAMPLES = 100.0  # log10, of a crossover: beyond, there is none
 FEWEST_SEEDS = 3
-
-
-def exact(value: float) -> Estimate:
-    """A number that is computed."""
-    return Estimate(value, value, value, CONFIDENCE, 1)
 
 
 def _formulas(table: lab.Rows, **where: Any) -> lab.Rows:
     return table.where(kind="formulas", **where)
 
 
-def _measured(
-    table: lab.Rows, column: str, samples: int, says: Callable[[Estimate], lab.Judgement], intervals: int = 1
-) -> lab.Judgement:
+def _measured(table: lab.Rows, column: str, samples: int, says: Callable[[Estimate], lab.Judgement]) -> lab.Judgement:
     rows = table.where(kind="measured", length=LENGTH, samples=samples)
     if len(rows) < FEWEST_SEEDS:
         reason = f"too few measurements at T = {LENGTH}, m = {samples:,}: {len(rows)}"
         return lab.Judgement.without(reason, f"at least {FEWEST_SEEDS} seeds")
-    return says(lab.student_mean(rows.column(column), 1 - (1 - CONFIDENCE) / intervals))
+    return says(lab.student_mean(rows.column(column)))
 
 
 def judge_numbers(table: lab.Rows) -> lab.Judgement:
@@ -49,7 +42,9 @@ def judge_numbers(table: lab.Rows) -> lab.Judgement:
     rows = _formulas(table, length=LENGTH, samples=SAMPLES)
     if not rows:
         return lab.Judgement.without("the setting of E.3 was not computed")
-    return lab.all_of([lab.between(exact(rows[0][key]), low, high, name) for key, (name, low, high) in NUMBERS.items()])
+    return lab.all_of(
+        [lab.between(lab.exactly(rows[0][key]), low, high, name) for key, (name, low, high) in NUMBERS.items()]
+    )
 
 
 def judge_semi(table: lab.Rows) -> lab.Judgement:
@@ -68,7 +63,7 @@ def judge_tighter(table: lab.Rows) -> lab.Judgement:
     semi = _measured(
         table, "semi", SAMPLES, lambda found: lab.at_most(found, least, f"semi-analytic bound against {limit}")
     )
-    return lab.all_of([lab.at_most(exact(rows[0]["truncated"]), least, f"truncated bound against {limit}"), semi])
+    return lab.all_of([lab.at_most(lab.exactly(rows[0]["truncated"]), least, f"truncated bound against {limit}"), semi])
 
 
 def judge_crossover(table: lab.Rows) -> lab.Judgement:
@@ -85,14 +80,17 @@ def judge_crossover(table: lab.Rows) -> lab.Judgement:
         )
         if not any("crossover" in row for row in rows):
             return lab.Judgement.without(f"T = {length}: no crossover was looked for", "the trial of a million samples")
-        known = bool(rows.having("crossover"))
-        cross = lab.never(int(not known), 1, f"no crossover, T = {length}")
+        known = rows.having("crossover")
+        at = float(known[0]["crossover"]) if known else math.inf
+        cross = lab.at_most(lab.exactly(at), MOST_SAMPLES, f"log10 of the samples of the crossover, T = {length}")
         return lab.all_of(
             [
                 lab.between(
-                    exact(truncated), -1 / 3 - STEEP, -1 / 3 + STEEP, f"exponent of m, truncated, T = {length}"
+                    lab.exactly(truncated), -1 / 3 - STEEP, -1 / 3 + STEEP, f"exponent of m, truncated, T = {length}"
                 ),
-                lab.at_most(exact(template - truncated), -0.1, f"exponent of m, template less truncated, T = {length}"),
+                lab.at_most(
+                    lab.exactly(template - truncated), -0.1, f"exponent of m, template less truncated, T = {length}"
+                ),
                 cross,
             ]
         )
@@ -122,7 +120,7 @@ def judge_needed(table: lab.Rows) -> lab.Judgement:
     nearest = min(known, key=lambda each: abs(each - sum(NEEDED) / 2))
     both = ", ".join(f"10^{each:.2f}" for each in known)
     note = f"as released and put right: {both}"
-    return lab.between(exact(nearest), *NEEDED, "log10 of the samples that the analytic bound needs", note)
+    return lab.between(lab.exactly(nearest), *NEEDED, "log10 of the samples that the analytic bound needs", note)
 
 
 def judge_below_one(column: str, samples: int, quantity: str) -> lab.Judge:
@@ -132,6 +130,6 @@ def judge_below_one(column: str, samples: int, quantity: str) -> lab.Judge:
         rows = _formulas(table, length=LENGTH, samples=samples)
         if not rows:
             return lab.Judgement.without(f"nothing was computed at T = {LENGTH}, m = {samples:,}")
-        return lab.at_most(exact(rows[0][column]), 1.0, quantity)
+        return lab.at_most(lab.exactly(rows[0][column]), 1.0, quantity)
 
     return judge

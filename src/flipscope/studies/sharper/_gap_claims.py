@@ -2,9 +2,9 @@
 
 A curve is the gap of one function of each class along an axis: functions of different classes are drawn and learned
 independently, so that curves are, and their slopes and bends are averaged with Student's interval. Functions that were
-not learned are on no curve; how many these are is said. What is claimed of curves is reproduced by no less than half of
-all curves, from several places across the axis. Curves are compared with one another only where they are whole: high
-degrees are those that are not learned, and without them a curve is another one.
+not learned are on no curve; how many these are is said. What is claimed of curves is decided, either way, by no less
+than half of all curves, from several places across the axis. Curves are compared with one another only where they are
+whole: high degrees are those that are not learned, and without them a curve is another one.
 """
 
 from __future__ import annotations
@@ -56,10 +56,14 @@ def _possible(table: lab.Rows, axis: str) -> int:
 
 
 def _unless_partial(judged: lab.Judgement, own: lab.Rows, axis: str, possible: int, across: int) -> lab.Judgement:
-    """The same judgement, but reproduced by half of all curves at least, from so many places across the axis."""
-    judged = lab.unless_few(judged, len(own), math.ceil(possible / 2), "curves")
+    """The same judgement, but decided by half of all curves at least, from so many places across the axis."""
     named = {"degree": "degrees", "sparsity": "sparsities"}[AXES[axis]]
-    return lab.unless_few(judged, len(own.values(AXES[axis])) if own else 0, across, f"{named} with curves")
+    places = len(own.values(AXES[axis])) if own else 0
+    counts = ((len(own), math.ceil(possible / 2), "curves"), (places, across, f"{named} with curves"))
+    for count, fewest, what in counts:
+        if count < fewest and judged.verdict != "undecided":
+            return judged.left_open(f"too few {what}: {count}", f"at least {fewest} {what}")
+    return judged
 
 
 def grows(axis: str, arm: str = "classes", *, superlinear: bool = False, across: int = ACROSS) -> lab.Judge:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 
@@ -23,13 +24,16 @@ def _noisy(table: lab.Rows, noise: Noise) -> lab.Rows:
 def _never(rows: lab.Rows, column: str, of: str, part: float, quantity: str) -> lab.Judgement:
     """Whether a column is never above this part of another: one case per function, its worst size of noise.
 
-    All sizes of a function have the same directions. What is within two standard errors of the limit, the signs'
-    alone, neither breaks it nor keeps it.
+    All sizes of a function have the same directions. A limit inside an interval, which is that of random signs, all of
+    them valid together, is neither broken nor kept. A network that no size of noise changes was given none.
     """
+    functions = [own for _, own in rows.by("length", "sparsity", "degree", "seed") if any(own.column("change"))]
+    reach = NormalDist().inv_cdf((1 + lab.confidence(len(functions))) / 2)  # standard errors
     cases, doubtful = lab.Rows(), 0
-    for _, own in rows.by("length", "sparsity", "degree", "seed"):
+    for own in functions:
         each = [
-            {"low": row[column] - 2 * row["error"], "high": row[column] + 2 * row["error"], "limit": part * row[of]}
+            {"low": row[column] - reach * row["error"], "high": row[column] + reach * row["error"]}
+            | {"limit": part * row[of]}
             for row in own
         ]
         cases.append(max(each, key=_worst))
@@ -37,12 +41,15 @@ def _never(rows: lab.Rows, column: str, of: str, part: float, quantity: str) -> 
     judged = lab.never_exceeds("low", "limit", quantity, fewest=FEWEST)(cases)
     if judged.verdict != "reproduced" or not doubtful:
         return judged
-    return judged.left_open(f"{doubtful} of {len(cases)} functions are within two standard errors", "more signs")
+    said = f"{doubtful} of {len(cases)} functions have an interval that holds the limit"
+    return judged.left_open(said, "more signs")
 
 
-def _worst(case: dict[str, float]) -> float:
+def _worst(case: dict[str, float]) -> tuple[bool, bool, float]:
+    """The order of a function's sizes: one that breaks the limit, one that is not a number, then the largest."""
     quotient = case["low"] / case["limit"]
-    return math.inf if math.isnan(quotient) else quotient
+    unknown = math.isnan(quotient)
+    return quotient > 1, unknown, 0.0 if unknown else quotient
 
 
 def judge_theorem(table: lab.Rows) -> lab.Judgement:
@@ -70,9 +77,11 @@ def judge_small(noise: Noise) -> lab.Judge:
 def judge_lengths(table: lab.Rows) -> lab.Judgement:
     """The exponent of T in the change is below that in P, and small: of each class and seed, averaged.
 
-    Rows in which signs leave a quarter of the change or more have no say, nor have those where neurons may flip.
+    Rows in which signs leave a quarter of the change or more have no say, nor have those where neurons may flip. What
+    is left is chosen by its change, so that less than half of all classes and seeds decide nothing.
     """
-    sure = _noisy(table, "std").where(lambda row: row["valid"] and CERTAIN * row["error"] < row["change"])
+    valid = _noisy(table, "std").where(valid=True)
+    sure = valid.where(lambda row: CERTAIN * row["error"] < row["change"])
     less, own = [], []
     for _, rows in sure.by("sparsity", "degree", "seed"):
         pairs = [
@@ -83,13 +92,15 @@ def judge_lengths(table: lab.Rows) -> lab.Judgement:
         if known:  # those of one function's sizes of noise have the same directions: one number of all
             own.append(float(np.mean([measured for measured, _ in known])))
             less.append(float(np.mean([measured - analytic for measured, analytic in known])))
-    if len(own) < FEWEST_LINES:
-        remedy = f"at least {FEWEST_LINES} of them"
-        return lab.Judgement.without(f"too few classes and seeds at 3 lengths: {len(own)}", remedy)
+    possible = len(list(valid.by("sparsity", "degree", "seed")))
+    fewest = max(FEWEST_LINES, math.ceil(possible / 2))
+    if len(own) < fewest:
+        reason = f"too few classes and seeds with a change that is sure at 3 lengths: {len(own)} of {possible}"
+        return lab.Judgement.without(reason, f"at least {fewest} of them, or more signs")
     said = "exponent of T in the change"
     return lab.all_of(
         [
-            lab.at_most(lab.student_mean(found, 0.975), limit, quantity, unit="classes and seeds")
+            lab.at_most(lab.student_mean(found, lab.confidence(2)), limit, quantity, unit="classes and seeds")
             for found, limit, quantity in ((own, GROWTH, said), (less, 0.0, f"{said} minus that in P"))
         ]
     )

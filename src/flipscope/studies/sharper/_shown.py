@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 
 import flipscope.lab as lab
-from flipscope.basics.estimates import mean_from_samples
 from flipscope.cube.fourier_sums import named
 from flipscope.studies.sharper._readable import GOAL, LEARNED
 
@@ -33,11 +32,13 @@ def added(outcome: lab.Outcome, degree: int) -> lab.Row:
         "largest_only": int(found[0] and not found[-1]),
         "smallest_only": int(found[-1] and not found[0]),
         "oscillates": outcome["turns"] >= degree - 1,
+        "oscillates_now_only": int(outcome["turns"] >= degree - 1 > outcome["turns_at_start"]),
+        "oscillated_at_start_only": int(outcome["turns_at_start"] >= degree - 1 > outcome["turns"]),
     }
 
 
 def share_judge(
-    column: str, says: Callable[..., lab.Judgement], limit: float, quantity: str
+    column: str, says: Callable[..., lab.Judgement], limit: float, quantity: str, intervals: int = 1
 ) -> Callable[[lab.Rows], lab.Judgement]:
     """A judge: the share of networks with this column true, among those that were trained to the end."""
 
@@ -45,12 +46,22 @@ def share_judge(
         done = table.where(converged=True)
         if not done:
             return lab.Judgement.without(_NONE, _MORE)
-        found = lab.share_of(done, lambda row: row[column])
+        found = lab.share_of(done, lambda row: row[column], lab.confidence(intervals))
         note = f"{len(done)} of {len(table)} networks came below a loss of {GOAL:g}"
         judged = says(found, limit, quantity, note, unit="networks")
         return lab.with_fewest(judged, found, 1 - limit if says is lab.at_least else limit, "networks")
 
     return judge
+
+
+def judge_oscillation(table: lab.Rows) -> lab.Judgement:
+    """Most MLPs turn often enough, and more of them than before the training."""
+    said = "share of networks whose MLP turns D - 1 times or more"
+    often = share_judge("oscillates", lab.at_least, MOST, said, intervals=2)(table)
+    columns = ("oscillates_now_only", "oscillated_at_start_only")
+    change = lab.more_often(*columns, "share that do so now only", unit="networks")
+    groups = [("of those that do so now or did before the training, not both", table.where(converged=True))]
+    return lab.all_of([often, lab.for_each(groups, change, missing=_NONE, besides=1)])
 
 
 def judge_chance(table: lab.Rows) -> lab.Judgement:
@@ -59,7 +70,7 @@ def judge_chance(table: lab.Rows) -> lab.Judgement:
     if not done:
         return lab.Judgement.without(_NONE, _MORE)
     chance = float(np.mean(done.column("chance")))
-    found = mean_from_samples(done.column("share"), 0, 1)
+    found = lab.bounded_mean(done.column("share"), 0, 1)
     said = "share of a network's parities that have a row, mean"
     return lab.at_least(found, chance, said, f"in permuted rows {chance:.2g}", unit="networks")
 

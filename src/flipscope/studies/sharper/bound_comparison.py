@@ -49,6 +49,7 @@ class BoundComparison(lab.Study):
         ("δ", "lost", "0.05", "changes less than the fifth digit"),
         ("T, m", "20; 10^6", "swept", "to find the crossover"),
         ("McAllester, Catoni", "named", "losses cut off at 1, at the best σ and β", "for bounded losses only"),
+        ("seeds, strings (laptop)", "silent; 10, 1,000 (paper scale)", "5, 100", "minutes"),
         ("a σ per parameter", "future work", "none beyond where neurons may flip", "P is left out"),
     )
     claims = (

@@ -46,6 +46,7 @@ class GeneralizationGap(lab.Study):
         ("strings", "1,000 fresh for the gap", "all 2^T, or 100,000", "no noise, or less"),
         ("P", "largest change of the trace over 10 functions", "largest remainder of Thm 12", "what is used"),
         ("mesh of sigma (laptop)", "20 from 1e-5 to 1e-2", "6 from 3e-3 to 3e-2", "around the best for 512 strings"),
+        ("noise: draws, strings (laptop)", "100, 1,000", "40, 50", "minutes"),
         ("Sigma, delta", "0.01; lost", f"{SIGMA:g}; {DELTA:g}, as in the released notebook", "silent"),
         ("models of Sigma", "of nearly perfect training loss", "those of the gap, which stop below 0.02",
          "one training for all"),
