@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import SupportsIndex
@@ -29,6 +30,16 @@ def check_count(name: str, value: SupportsIndex, minimum: int = 1) -> int:
     if isinstance(value, bool) or whole < minimum:
         raise InputError(f"{name} must be a whole number of at least {minimum}, not {value!r}")
     return whole
+
+
+def is_finite(value: object) -> bool:
+    """Whether this is a number that a float can hold, and no bool."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def check_validity(validity: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from flipscope.basics.checks import is_finite
 from flipscope.basics.errors import InputError
 
 MAX_LAYERS = 10_000  # each is some twenty objects, and takes milliseconds to make
@@ -156,7 +157,7 @@ def _check_types(config: TransformerConfig) -> None:
             smallest = 0 if name == "mlp_layers" else 1
             if not isinstance(value, int) or isinstance(value, bool) or value < smallest:
                 raise InputError(f"{name}={value!r} must be an integer of at least {smallest}")
-        elif not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        elif not is_finite(value):
             raise InputError(f"{name}={value!r} must be a finite number")
     if config.eps < 0:
         raise InputError(f"eps={config.eps} must be at least 0")
