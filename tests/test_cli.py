@@ -471,6 +471,11 @@ def test_figures_with_names_that_are_no_good(
     [
         (MemoryError(), 1, "there is not enough memory for this: ask for less"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 1, "there is not enough memory for this"),
+        (ImportError("libtorch_cpu.so: failed to map segment from shared object"), 1, "there is not enough memory"),
+        (OSError(12, "Cannot allocate memory"), 1, "there is not enough memory for this"),
+        (OSError(24, "Too many open files"), 1, "too many files are open: raise the limit (ulimit -n 1024)"),
+        (OSError(24, "Too many open files", "name"), 1, "too many files are open"),
+        (RuntimeError("can't start new thread"), 1, "no further thread can be started: raise the limits"),
         (PermissionError(13, "Permission denied", "secret"), 2, "secret cannot be used: Permission denied"),
     ],
 )
@@ -486,7 +491,17 @@ def test_what_the_system_refuses_is_no_traceback(
     assert sentence in run.err
 
 
-@pytest.mark.parametrize("error", [RuntimeError("a bug"), OSError("a bug")])
+def test_a_small_limit_of_open_files_is_a_sentence(tmp_path: Path) -> None:
+    command = ["run", "low-variance", "--scale", "smoke", "--limit", "1", "--workers", "2", "--results", "results"]
+    limited = ["sh", "-c", 'ulimit -n 12; exec "$@"', "sh", sys.executable, "-m", "flipscope.cli", *command]
+    run = subprocess.run(limited, capture_output=True, text=True, cwd=tmp_path)
+    assert (run.returncode, run.stdout) == (1, "")
+    assert run.stderr == (
+        "flipscope: too many files are open: raise the limit (ulimit -n 1024), or ask for fewer --workers.\n"
+    )
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), OSError("a bug"), ImportError("a bug")])
 def test_a_bug_is_a_traceback(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:

@@ -122,7 +122,7 @@ def test_a_callable_that_fails_while_saving_leaves_nothing(tmp_path: Path) -> No
 
 
 def test_a_missing_directory_and_a_directory_in_the_way(tmp_path: Path) -> None:
-    with one_sentence("No such file or directory"):
+    with one_sentence("the folder does not exist"):
         functions.first(3).save(tmp_path / "nowhere" / "f.npz")
     (tmp_path / "f.npz").mkdir()
     with one_sentence("cannot be written"):
@@ -144,10 +144,10 @@ def test_a_read_only_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "what", "error"),
     [
-        (storage.os, "replace", PermissionError(errno.EACCES, "Permission denied")),
+        (Path, "replace", PermissionError(errno.EACCES, "Permission denied")),
         (storage.os, "fsync", OSError(errno.EIO, "Input/output error")),
         (storage.np, "savez_compressed", OSError(errno.ENOSPC, "No space left on device")),
-        (storage.tempfile, "mkstemp", PermissionError(errno.EACCES, "Permission denied")),
+        (Path, "touch", PermissionError(errno.EACCES, "Permission denied")),
     ],
 )
 def test_a_failing_disk_is_one_sentence_and_the_old_file_stays(

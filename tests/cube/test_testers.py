@@ -291,6 +291,18 @@ def test_junta_queries_grow_with_the_logarithm_of_n() -> None:
     assert junta_test(parity, 6, 6).queries == 0
 
 
+@pytest.mark.parametrize("confidence", [5e-324, 1e-20])
+def test_the_smallest_confidence_takes_one_trial(confidence: float) -> None:
+    tests = (
+        linearity_test(parity, 5, confidence=confidence),
+        dictator_test(parity, 5, confidence=confidence),
+        low_degree_test(parity, 5, 3, confidence=confidence),
+        fourier_sparsity_test(parity, 5, 1, confidence=confidence),
+        junta_test(parity, 5, 1, confidence=confidence),
+    )
+    assert all(test.queries > 0 for test in tests)
+
+
 BAD: list[tuple[str, Callable[[], Any]]] = [
     ("degree must be", lambda: low_degree_test(parity, 5, -1)),
     ("n must be", lambda: low_degree_test(parity, 0, 1)),

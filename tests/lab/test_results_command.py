@@ -279,6 +279,9 @@ def test_what_is_being_run_is_left_alone(call: Call, folder: Path) -> None:
         ("tosses", {"verify": True, "where": ["size=1"]}, "they take no --where"),
         ("tosses", {"repair": True}, "leave tosses out"),
         ("toses", {"verify": True}, "no results of 'toses'"),
+        ("caf\udce9", {}, r"no results of 'caf\\udce9'"),
+        ("caf\udce9", {"verify": True}, r"no results of 'caf\\udce9'"),
+        ("caf\udce9", {"forget": True}, r"no results of 'caf\\udce9'"),
     ],
 )
 def test_bad_input(call: Call, study: str | None, options: dict[str, Any], words: str) -> None:

@@ -20,7 +20,7 @@ from flipscope.cli import main
 from flipscope.lab import registry
 from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.runner import InProcess
-from flipscope.lab.store import database, schema, tables
+from flipscope.lab.store import database, outcomes, schema, tables
 from flipscope.lab.store.store import DATABASE, Store
 
 pytestmark = pytest.mark.usefixtures("local_disk")
@@ -203,8 +203,39 @@ def test_verify_finds_damaged_arrays_and_says_what_cannot_be_read(
     assert code == 1
     assert "is missing" in " ".join(out.split())
     path.mkdir()  # which root cannot read as a file either
-    (finding,) = json.loads(told(capsys, warned, here, "results", "--verify", "--json")[1])["damaged"]
+    document = json.loads(told(capsys, warned, here, "results", "--verify", "--json")[1])
+    (finding,) = document["unreadable"]
+    assert (document["whole"], document["damaged"], finding["what"]) == (False, [], "arrays")
     assert "cannot be read: Is a directory" in finding["why"]
+    code, out, _ = told(capsys, warned, here, "results", "--verify")
+    assert code == 1
+    assert "0 are damaged; 1 cannot be read here, for the reasons above." in " ".join(out.split())
+    assert "--repair" not in out
+
+
+@pytest.mark.parametrize(
+    ("outcome", "why"),
+    [('{"x":{"!quaternion":[1]}}', "of the kind 'quaternion', unknown to this flipscope"), ("[", "Expecting")],
+)
+def test_rows_that_a_newer_flipscope_wrote_are_not_called_damaged(
+    here: Path, outcome: str, why: str, capsys: pytest.CaptureFixture[str], warned: pytest.LogCaptureFixture
+) -> None:
+    with contextlib.closing(sqlite3.connect(here / DATABASE)) as connection:
+        *row, _ = connection.execute(f"{tables.selected('results')} {ONE}").fetchone()
+        row[tables.COLUMNS["results"].index("outcome")] = outcome
+        connection.execute(tables.inserted("results"), tables.sealed("results", row))
+        connection.commit()
+    code, out, _ = told(capsys, warned, here, "results", "--verify", "--json")
+    document = json.loads(out)
+    (finding,) = document["unreadable"]
+    assert (code, document["whole"], document["damaged"]) == (1, False, [])
+    assert (finding["what"], finding["study"], finding["key"]) == ("result", "deeds", row[0])
+    assert why in finding["why"]
+
+
+def test_names_that_look_like_kinds_come_back_as_they_were() -> None:
+    for value in ({"!new": 1}, {"!": 1}, {"!!": {"!float": "nan"}}, {"!a": 1, "b": 2}):
+        assert outcomes.decode(outcomes.encode(value, "value")) == value
 
 
 @pytest.fixture(scope="module")

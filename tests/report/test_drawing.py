@@ -48,7 +48,10 @@ def test_another_format_is_refused() -> None:
         render(every_kind(), "gif")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("text", ["$\\frac{1", "a $x^2$ b", "\x00\x1b[31m", "漢字 🎲", "<b>&amp;</b>", "x" * 500, ""])
+@pytest.mark.parametrize(
+    "text",
+    ["$\\frac{1", "a $x^2$ b", "\x00\x1b[31m", "漢字 🎲", "a\u2028b\u2029\ufffe\uffff", "<b>&amp;</b>", "x" * 500, ""],
+)
 def test_any_text_can_be_drawn(text: str) -> None:
     drawn = Figure(
         text,

@@ -19,6 +19,7 @@ from flipscope.lab.run.runner import InProcess
 from flipscope.lab.store.store import Store
 from flipscope.lab.study import Study
 from flipscope.lab.version import code_version, trial_key
+from flipscope.report import drawing
 
 
 @pytest.fixture
@@ -129,6 +130,36 @@ def test_a_figure_that_cannot_be_drawn_does_not_hide_the_verdicts(
     measure(results)
     report(results)
     assert "The figures cannot be drawn (InputError: the panel" in text(results)
+    assert "squares are large" in text(results)
+
+
+PanicException = type("PanicException", (BaseException,), {})  # as Rust's bindings have one
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("Conversion failed:\nError: parse error"), "ValueError: Conversion failed: Error: parse error"),
+        (PanicException("Too many open files"), "RuntimeError: Vega gave up: Too many open files"),
+    ],
+)
+def test_a_figure_that_vega_refuses_does_not_take_the_report_with_it(
+    error: BaseException,
+    said: str,
+    results: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def refuse(*_: object, **__: object) -> str:
+        raise error
+
+    measure(results)
+    drawing._svg.cache_clear()
+    monkeypatch.setattr("vl_convert.vegalite_to_svg", refuse)
+    assert report(results, figures=str(results.parent / "figures")) == 0
+    note = f"The figures cannot be drawn ({said})."
+    assert note in text(results)
+    assert capsys.readouterr().err.count(note) == 1
     assert "squares are large" in text(results)
 
 

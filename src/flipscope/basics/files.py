@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,12 +49,10 @@ def replacing(target: Path, what: str) -> Iterator[Path]:
     """A temporary file beside the target, which takes its place at the end; nothing changes where anything fails."""
     check_target(target, what)
     try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=target.name[:80], suffix=target.suffix)
-        os.close(handle)
-        temporary = Path(name)
+        temporary = target.with_name(f".{target.name[:50]}.{secrets.token_hex(8)}{target.suffix}")
+        temporary.touch(exist_ok=False)  # with the rights that the umask leaves, unlike those of the module tempfile
         try:
             yield temporary
-            temporary.chmod(0o644)
             temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import importlib
 import io
 import os
@@ -134,16 +135,32 @@ def _called(arguments: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         _say("interrupted")
         return 130
-    except OSError as error:
-        if error.filename is None:
+    except (OSError, MemoryError, RuntimeError, ImportError) as error:
+        said = _shortage(error)
+        if said is not None:
+            _say(said)
+            return 1
+        if not isinstance(error, OSError) or error.filename is None:
             raise
         _say(f"{error.filename} cannot be used: {error.strerror}")
         return 2
-    except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and "DefaultCPUAllocator" not in str(error):  # which is torch's
-            raise
-        _say("there is not enough memory for this: ask for less")
-        return 1
+
+
+def _shortage(error: BaseException) -> str | None:
+    """What this machine, or a limit that was set, is short of, if that is what an exception or its cause means."""
+    number, text = getattr(error, "errno", None), str(error)
+    if number in (errno.EMFILE, errno.ENFILE):
+        return "too many files are open: raise the limit (ulimit -n 1024), or ask for fewer --workers"
+    if "can't start new thread" in text:
+        return "no further thread can be started: raise the limits of processes and memory (ulimit -u, ulimit -v)"
+    if isinstance(error, MemoryError) or number == errno.ENOMEM or any(sign in text for sign in _NO_MEMORY):
+        return "there is not enough memory for this: ask for less, or raise the limit (ulimit -v)"
+    before = error.__cause__ or error.__context__
+    return None if before is None else _shortage(before)
+
+
+# Of torch, of the loader of shared libraries, and of the system.
+_NO_MEMORY = ("DefaultCPUAllocator", "failed to map segment from shared object", "Cannot allocate memory")
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace | int:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
+from flipscope.basics.files import check_target
 from flipscope.cli import construct_fourier
 from flipscope.cli.common import print_json
 from flipscope.cube.expression import parse
@@ -65,6 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Write a network down and say what is certain of it."""
     if arguments.length is not None:
         check_count("length", arguments.length)
+    if arguments.output is not None:
+        check_target(Path(arguments.output), "model")
     if arguments.fourier is not None or arguments.steps:
         return construct_fourier.run(arguments)
     if arguments.expression is None:

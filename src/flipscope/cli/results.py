@@ -224,7 +224,7 @@ def _current_codes(kept: Sequence[Kept]) -> dict[str, str | None]:
 def _verify(arguments: argparse.Namespace) -> int:
     """Say what is damaged, and what to do."""
     trouble: str | None = None
-    found = salvage.Verified(0, 0, [])
+    found = salvage.Verified(0, 0, [], [])
     try:
         with Store(arguments.results, create=False) as store:
             if arguments.study is not None and store.studies():
@@ -232,7 +232,7 @@ def _verify(arguments: argparse.Namespace) -> int:
             found = salvage.verify(store, arguments.study)
     except schema.Damaged as error:
         trouble = str(error)
-    whole = trouble is None and not found.damaged
+    whole = trouble is None and not found.damaged and not found.unreadable
     if arguments.json:
         print_json({"whole": whole, "database": trouble, **asdict(found)})
     else:
@@ -244,18 +244,23 @@ def _verified_page(found: salvage.Verified, trouble: str | None, folder: str) ->
     if trouble is not None:
         return Text(trouble + ".")
     read = f"{found.rows:,} rows and {found.arrays:,} array files were read"
-    if not found.damaged:
+    findings = [*found.damaged, *found.unreadable]
+    if not findings:
         return Text(f"{read}: all are whole.")
     table = Table(box=box.SIMPLE_HEAD)
     for name in ("what", "study", "key", "why"):
         table.add_column(name, overflow="fold")
-    for finding in found.damaged[:LIMIT]:
+    for finding in findings[:LIMIT]:
         table.add_row(finding.what, Text(finding.study), Text(finding.key[:SHORT]), Text(finding.why))
-    more = len(found.damaged) - LIMIT
+    more = len(findings) - LIMIT
     notes = [f"and {more:,} more; --json lists all."] if more > 0 else []
-    notes.append(f"{read} and are whole; {len(found.damaged):,} are damaged.")
-    notes.append("Run the studies again: damaged results are measured anew, and lost descriptions of machines written.")
-    notes.append(f"Damaged rows that remain are removed by flipscope results --repair --results {folder}.")
+    unread = f"; {len(found.unreadable):,} cannot be read here, for the reasons above" if found.unreadable else ""
+    notes.append(f"{read} and are whole; {len(found.damaged):,} are damaged{unread}.")
+    if found.damaged:
+        notes.append(
+            "Run the studies again: damaged results are measured anew, and lost descriptions of machines written."
+        )
+        notes.append(f"Damaged rows that remain are removed by flipscope results --repair --results {folder}.")
     return Group(table, *(Text(note, style="italic dim") for note in notes))
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from flipscope.basics.arguments import check_fields, checked_arguments
 from flipscope.basics.bits import Bits
-from flipscope.basics.checks import check_count, check_positions
+from flipscope.basics.checks import check_count, check_positions, is_finite
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import Seed, generators
 
@@ -57,7 +57,7 @@ class FourierSum:
             twice = next(each for number, each in enumerate(sets) if each in sets[:number])
             raise InputError(f"the set {named(twice)} is there twice: add up its coefficients")
         for weight in self.coefficients:
-            if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight):
+            if not is_finite(weight):
                 raise InputError(f"the coefficient {weight!r} must be a finite number")
         if not any(self.coefficients):
             raise InputError("the coefficients are all 0, so there is nothing to compute: give one that is not")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 from flipscope.basics import npz
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
+from flipscope.basics.files import replacing
 from flipscope.cube import functions
 from flipscope.cube.blocks import table_words
 from flipscope.cube.functions import BooleanFunction
@@ -43,21 +43,10 @@ def save(f: BooleanFunction, path: Path) -> None:
     arrays: dict[str, Any] = {}
     structure = {"version": VERSION, "n": f.n, "nodes": _node_specs(f.node, arrays)}
     arrays["structure"] = np.frombuffer(json.dumps(structure).encode(), np.uint8)
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    except OSError as error:
-        raise InputError(f"the function cannot be written to {path}: {error.strerror}.") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez_compressed(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException as error:
-        os.unlink(temporary)
-        if isinstance(error, OSError):
-            raise InputError(f"the function cannot be written to {path}: {error.strerror}.") from None
-        raise
+    with replacing(path, "function") as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 @checked_arguments

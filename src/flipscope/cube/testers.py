@@ -314,7 +314,7 @@ def dictator_test(
     others = max(kept * (1 - 2 * min(epsilon, 0.5)), kept**3)
     # Hoeffding for products in [-1, 1]: a deviation of half the gap has probability <= exp(-trials gap^2 /
     # 8).
-    trials = math.ceil(8 * math.log(1 / (1 - confidence)) / (kept - others) ** 2)
+    trials = max(1, math.ceil(8 * math.log(1 / (1 - confidence)) / (kept - others) ** 2))
     (rng,) = generators(seed, 1)
     total = 0.0
     block = max(1, _BLOCK_CELLS // n)
@@ -406,7 +406,7 @@ def _degree_trials(queries: Queries, degree: int, epsilon: float, confidence: fl
 
 def _trials(chance: float, confidence: float) -> int:
     """How many trials see an event of this chance at least once with the stated confidence."""
-    return 1 if chance >= 1 else math.ceil(math.log(1 - confidence) / math.log1p(-chance))
+    return 1 if chance >= 1 else max(1, math.ceil(math.log(1 - confidence) / math.log1p(-chance)))
 
 
 def _finding_trials(finds: int, chance: float, confidence: float) -> int:

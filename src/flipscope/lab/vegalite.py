@@ -42,6 +42,7 @@ PALETTES: dict[Place, tuple[str, ...]] = {
     "dark": ("#4f9fd8", "#f0845f", "#62e8b0", "#ecc63a", "#a06bff", "#cae6ff"),
 }
 PALETTES["light"] = PALETTES["paper"]
+_UNDRAWN = ("Cc", "Cs", "Zl", "Zp")  # categories of Unicode
 _INKS: dict[Place, dict[str, str]] = {
     "paper": {"ink": "#1f2933", "soft": "#52606d", "grid": "#e4e7eb", "ground": "#ffffff"},
     "dark": {"ink": "#e4e8ec", "soft": "#a7b1bb", "grid": "#262d35", "ground": "#14181d"},
@@ -502,8 +503,9 @@ def _cut(text: str, characters: int = 60) -> str:
 
 
 def _clean(text: str) -> str:
-    """The text without control characters, which no file may hold."""
-    return "".join(each if unicodedata.category(each) not in ("Cc", "Cs") else " " for each in text)
+    """The text without what no file may hold, or Vega not draw: controls, separators of lines, what is no character."""
+    drawn = (unicodedata.category(each) not in _UNDRAWN and ord(each) & 0xFFFE != 0xFFFE for each in text)
+    return "".join(each if good else " " for each, good in zip(text, drawn, strict=True))
 
 
 def _quoted(names: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeAlias
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
-from flipscope.basics.files import check_source
+from flipscope.basics.files import check_source, check_target
 from flipscope.basics.limits import check_memory
 from flipscope.models.attention_network import AttentionNetwork
 from flipscope.models.attention_network_config import AttentionNetworkConfig
@@ -68,16 +69,14 @@ def _sealed(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
 def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
     """Write a safetensors file by way of a temporary name: whatever happens, the old file or the whole new one."""
     target = Path(path)
-    try:
-        there = target.parent.is_dir()
-    except OSError as error:
-        raise InputError(f"{target} cannot be written: {_reason(error)}") from error
-    if not there:
-        raise InputError(f"{target} cannot be written: the folder {target.parent} does not exist")
+    check_target(target, "model")
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
     try:
         try:
+            temporary.touch(exist_ok=False)
+            rights = stat.S_IMODE(temporary.stat().st_mode)  # that the umask leaves; safetensors takes less
             save_file(tensors, temporary, metadata=metadata)
+            temporary.chmod(rights)
             _flush(temporary)
             os.replace(temporary, target)
             _flush(target.parent)  # so that the new name survives a power cut too

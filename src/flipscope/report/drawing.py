@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,12 +27,25 @@ def render(figure: Figure, format: Format) -> bytes:
 
     if format not in FORMATS:
         raise InputError(f"format={format!r} is not one of {', '.join(FORMATS)}")
-    drawn = _tidied(vl_convert.vegalite_to_svg(specification(figure), config=theme("paper")))
+    drawn = _svg(json.dumps(specification(figure)))
     if format == "svg":
         return drawn.encode()
     if format == "pdf":
         return bytes(vl_convert.svg_to_pdf(drawn))
     return bytes(vl_convert.svg_to_png(drawn, ppi=PIXELS_PER_INCH))
+
+
+@functools.lru_cache(maxsize=256)
+def _svg(specified: str) -> str:
+    """The drawing that all formats are made of, once for all."""
+    import vl_convert
+
+    try:
+        return _tidied(vl_convert.vegalite_to_svg(specified, config=theme("paper")))
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # of its Rust, such as when no file can be opened: no Exception
+            raise
+        raise RuntimeError(f"Vega gave up: {error}") from None
 
 
 def _tidied(svg: str) -> str:

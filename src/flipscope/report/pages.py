@@ -18,7 +18,6 @@ from flipscope.lab.figures import Figure
 from flipscope.lab.run.driver import Run, judged, repeat_command
 from flipscope.lab.store.store import RunState, Store
 from flipscope.lab.study import Study, Trial
-from flipscope.lab.vegalite import specification
 from flipscope.lab.version import code_version, trial_key
 from flipscope.report.drawing import file_stems, render
 from flipscope.report.html import StudyPage, write_report
@@ -128,10 +127,11 @@ def _drawn(study: Study, run: Run) -> tuple[list[Figure], list[str]]:
     try:
         figures = list(study.draw(run.table))
         for figure in figures:
-            specification(figure)
+            render(figure, "svg")
     except Exception as error:
         part = "" if run.complete else " from part of the trials"
-        return [], [f"The figures cannot be drawn{part} ({type(error).__name__}: {error})."]
+        reason = " ".join(str(error).split())[:200]  # Vega's is several lines
+        return [], [f"The figures cannot be drawn{part} ({type(error).__name__}: {reason})."]
     return figures, []
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import SupportsIndex
 
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, is_finite
 from flipscope.basics.errors import InputError
 
 LONGEST = 10**9  # strings beyond which nothing is computed
@@ -48,7 +47,7 @@ def check_delta(delta: float) -> float:
 
 def check_finite_positive(name: str, value: float) -> float:
     """The value, after making sure that it is a positive number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
+    if not (is_finite(value) and value > 0):
         raise InputError(f"{name}={value!r} must be a positive number")
     return float(value)
 
@@ -62,6 +61,6 @@ def check_sigma(name: str, value: float) -> float:
 
 def check_not_negative(name: str, value: float) -> float:
     """The value, after making sure that it is 0 or a positive number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):
+    if not (is_finite(value) and value >= 0):
         raise InputError(f"{name}={value!r} must be 0 or a positive number")
     return float(value)

@@ -153,6 +153,8 @@ def _untagged(value: Any) -> Any:
             return int(content, 16)
         if tag == "!array":
             return _Elsewhere()
+        if tag.startswith("!") and not tag.startswith("!!"):
+            raise InputError(f"a stored value is of the kind {tag[1:]!r}, unknown to this flipscope: update it")
     return _untagged_pairs(value)
 
 

@@ -126,6 +126,7 @@ def rescue(database: sqlite3.Connection, path: Path) -> Path:
 def _copied(database: sqlite3.Connection, path: Path) -> Path:
     temporary = path.with_name(f".{path.name}.{token_hex(8)}{PART}")
     try:
+        temporary.touch(exist_ok=False)  # with the rights that the umask leaves
         with closing(sqlite3.connect(temporary, isolation_level=None)) as copy:
             copy.execute("PRAGMA synchronous = FULL")
             database.backup(copy)

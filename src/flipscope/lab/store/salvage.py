@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flipscope.basics.errors import InputError
-from flipscope.lab.store import locks, place, schema, tables
+from flipscope.lab.store import locks, outcomes, place, schema, tables
 from flipscope.lab.store.arrays import PART, flush_folder
 from flipscope.lab.store.database import Database
 from flipscope.lab.study import NAME
@@ -21,6 +21,7 @@ from flipscope.lab.study import NAME
 DAMAGED = ".damaged"  # ends the name of a database that another has taken the place of
 _UNREADABLE = (sqlite3.Error, UnicodeDecodeError)  # the second where SQLite's complaint quotes the file
 _PAGE = 4096
+_DOCUMENTS = {"document", "trial", "outcome", "running", "verdicts", "judgement"}  # columns with JSON in them
 _KINDS = {
     "results": "result",
     "failures": "failure",
@@ -34,7 +35,7 @@ _SHARED = ("machines", "plans")  # which belong to no study
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is damaged: a row of some kind, or the arrays of a result."""
+    """Something that is damaged or cannot be read: a row of some kind, or the arrays of a result."""
 
     what: str
     study: str
@@ -44,11 +45,15 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verified:
-    """How many rows and array files were read, and what is wrong with some."""
+    """How many rows and array files were read, and what is wrong with some.
+
+    What cannot be read may be whole: a newer flipscope wrote it, or the disk does not give it out.
+    """
 
     rows: int
     arrays: int
     damaged: list[Finding]
+    unreadable: list[Finding]
 
 
 @dataclass(frozen=True)
@@ -63,31 +68,47 @@ class Repaired:
 def verify(database: Database, study: str | None = None) -> Verified:
     """Read all rows and arrays, of one study if it is named; a damaged row may be of any."""
     rows = arrays = 0
-    findings: list[Finding] = []
+    damaged: list[Finding] = []
+    unreadable: list[Finding] = []
     of_study, of_arrays = (tables.COLUMNS["results"].index(name) for name in ("study", "arrays"))
-    seen: dict[str, str] = {}  # what is wrong with array files that several rows share
+    seen: dict[str, tuple[str, str]] = {}  # what is wrong with array files that several rows share
     for table, kind in _KINDS.items():
         for row, whole in database.checked(table):
             if not whole:
                 name = "" if table in _SHARED else _text(row[of_study])
-                findings.append(Finding(kind, name, _text(row[0]), "its checksum does not fit"))
+                damaged.append(Finding(kind, name, _text(row[0]), "its checksum does not fit"))
             elif study is None or table in _SHARED or row[of_study] == study:
                 rows += 1
+                if why := _unknown(table, row):
+                    unreadable.append(Finding(kind, "" if table in _SHARED else row[of_study], str(row[0]), why))
                 if table == "results" and row[of_arrays] is not None:
                     arrays += row[of_arrays] not in seen
-                    why = seen.setdefault(row[of_arrays], _trouble(database, row[of_arrays]))
-                    if why:
-                        findings.append(Finding("arrays", row[of_study], row[0], why))
-    return Verified(rows, arrays, findings)
+                    wrong, closed = seen.setdefault(row[of_arrays], _trouble(database, row[of_arrays]))
+                    if wrong:
+                        damaged.append(Finding("arrays", row[of_study], row[0], wrong))
+                    if closed:
+                        unreadable.append(Finding("arrays", row[of_study], row[0], closed))
+    return Verified(rows, arrays, damaged, unreadable)
 
 
-def _trouble(database: Database, name: str) -> str:
-    """What is wrong with an array file; nothing if it is as it was written."""
+def _unknown(table: str, row: Sequence[Any]) -> str:
+    """Why this flipscope cannot make sense of a row that is as it was written; nothing if it can."""
+    try:
+        for name, value in zip(tables.COLUMNS[table], row, strict=True):
+            if name in _DOCUMENTS:
+                outcomes.decode(value)
+    except ValueError as error:  # of JSON, or an InputError
+        return str(error)
+    return ""
+
+
+def _trouble(database: Database, name: str) -> tuple[str, str]:
+    """What is wrong with an array file, and why that cannot be told; nothing if it is as it was written."""
     path = database.arrays.path(name)
     try:
-        return "" if database.arrays.intact(name) else f"{path} is {'changed' if path.exists() else 'missing'}"
+        return ("" if database.arrays.intact(name) else f"{path} is {'changed' if path.exists() else 'missing'}"), ""
     except InputError as error:
-        return str(error)
+        return "", str(error)
 
 
 def _text(value: object) -> str:

@@ -188,6 +188,7 @@ def _make(path: Path, create: bool) -> None:
 
 def make_empty(path: Path) -> sqlite3.Connection:
     """A connection to a new database without a row."""
+    path.touch(exist_ok=False)  # with the rights that the umask leaves: SQLite gives its group none to write
     connection = sqlite3.connect(path, isolation_level=None)
     connection.executescript(f"PRAGMA synchronous = FULL; BEGIN; {tables.SCHEMA} COMMIT;")
     return connection

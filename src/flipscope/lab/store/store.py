@@ -365,6 +365,10 @@ class Store(Database):
 
     def holds(self, study: str) -> bool:
         """Whether there is anything of a study."""
+        try:
+            study.encode()
+        except UnicodeEncodeError:  # of a name that was no Unicode on the command line
+            return False
         return any(self._read(f"SELECT 1 FROM {table} WHERE study = ? LIMIT 1", study) for table in _TRIALS)
 
     def studies(self) -> list[str]:
