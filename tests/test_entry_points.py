@@ -56,6 +56,7 @@ ENTRIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "junta": (flipscope.BooleanFunction.junta, {"inner": functions.majority(3), "positions": [0, 2, 4], "n": 5}),
     "BooleanFunction": (flipscope.BooleanFunction, {"n": 4, "node": MAJORITY.node}),
     "call": (MAJORITY, {"bits": BITS}),
+    "from_callable": (flipscope.BooleanFunction.from_callable, {"function": MAJORITY, "n": 4, "name": "f"}),
     "restrict": (MAJORITY.restrict, {"fixed": {0: 1}}),
     "compose": (MAJORITY.compose, {"inners": [functions.parity(2)] * 4}),
     "sparse_parity": (functions.sparse_parity, {"m": 2, "n": 5, "seed": 0}),
@@ -210,6 +211,7 @@ def bad_values(name: str, good: Any) -> Iterator[Any]:
         yield from (3, b"Fast", np.array(["a", "b"]), ["a"])
     elif isinstance(good, np.ndarray):
         yield from (torch.ones(2, 4).to_sparse(), "ab", [[0, 1], [1]], {"a": 1}, np.ones((2, 4), complex))
+        yield np.ma.masked_array(good, mask=np.ones(good.shape))
     elif isinstance(good, list | tuple):
         yield from (3, "ab", [None], [[[0], 1]], {"a": 1})
     elif good is None or callable(good):

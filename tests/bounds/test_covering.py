@@ -60,7 +60,7 @@ def test_the_versions_of_corollary_4_4_in_print():
         assert found == pytest.approx(factor * (1 + second ** (2 / 3)) ** 3)
         assert found < heads_cover([HEAD], radius=radius).order(1.0, COUNT)
     assert heads_cover([HEAD], as_printed=True) == heads_cover([HEAD], as_printed="4.4")
-    with pytest.raises(InputError, match="is not one of 4"):
+    with pytest.raises(InputError, match=r"as_printed='4\.5' is not one of"):
         heads_cover([HEAD], as_printed="4.5")
 
 

@@ -499,7 +499,7 @@ def test_an_exception_leaves_no_hook_behind(call: int) -> None:
         return x
 
     model = Wrapped(step, norm=nn.LayerNorm(4)).train()
-    with pytest.raises(RuntimeError, match="out of luck"):
+    with pytest.raises(InputError, match="the model failed with RuntimeError: out of luck"):
         blowup(model, draw(6), batch=3)
     assert hooks(model) == 0
     assert model.training

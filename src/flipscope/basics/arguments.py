@@ -73,7 +73,7 @@ def checked_arguments(function: F) -> F:
     @functools.wraps(function)
     def call(*arguments: Any, **keywords: Any) -> Any:
         nonlocal known
-        if not known:  # at the first call: annotations name what is defined further below, or costs time to load
+        if not known:  # at the first call: annotations may name what is defined further below
             kinds.update(_kinds(function, others))
             known = True
         positional = [_taken(name, value, kinds.get(name)) for name, value in zip(names, arguments, strict=False)]
@@ -84,7 +84,7 @@ def checked_arguments(function: F) -> F:
     return typing.cast(F, call)
 
 
-def check_fields(record: object) -> None:
+def check_fields(record: Any) -> None:
     """Raise InputError unless the fields of a dataclass fit their annotations; whole numbers become Python's."""
     kind_of_record: type = type(record)
     for name, kind in _field_kinds(kind_of_record).items():

@@ -55,6 +55,8 @@ def index_bits(start: int, count: int, width: int) -> Bits:
 
 def as_array(values: Any, name: str) -> NDArray[Any]:
     """The values, those of a torch tensor too, as a numpy array, or a sentence when they cannot be read as one."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InputError(f"{name}: some values are masked; fill them or leave them out.")
     try:
         # A tensor, without importing torch: without gradients, and from wherever it is.
         return np.asarray(values.detach().cpu().numpy() if hasattr(values, "detach") else values)
@@ -74,7 +76,7 @@ def as_numbers(values: Any, name: str) -> NDArray[np.float64]:
 
 def check_strings(strings: object) -> Bits:
     """The strings as an array of bits, at least one, or a sentence about what is wrong with them."""
-    if hasattr(strings, "detach"):
+    if hasattr(strings, "detach") or isinstance(strings, np.ma.MaskedArray):
         strings = as_array(strings, "strings")
     try:
         array = np.asarray(strings)

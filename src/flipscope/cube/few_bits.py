@@ -86,15 +86,17 @@ def checked_tables(tables: ArrayLike, n: int) -> Tables:
     if check_count("n", n) > MAX_BITS:
         raise InputError(f"n={n} is too large: a truth table of more than {MAX_BITS} bits is no single word")
     given = np.atleast_1d(as_array(tables, "tables"))
-    whole = given.dtype.kind in "iu" or (given.size == 0 and given.dtype.kind == "f")
-    if not whole or (given.size and int(given.min()) < 0):
-        raise InputError(f"tables={shown(tables)} must be whole numbers from 0 to 2^(2^n) - 1")
-    words = given.astype(np.uint64)
-    if words.ndim != 1:
-        raise InputError(f"tables of shape {words.shape} must be one row of whole numbers")
-    if words.size and int(words.max()) > int(full_table(n)):
-        raise InputError(f"tables contain {words.max()}, which has more than the 2^{n} values of n={n} bits")
-    return words
+    if given.ndim != 1:
+        raise InputError(f"tables of shape {given.shape} must be one row of whole numbers")
+    if given.dtype.kind not in "iu":
+        # Of integers on both sides of 2^63 numpy makes floats, which are not exact: they are taken one by one.
+        given = np.array([check_count("a table", one, 0) for one in np.array(tables, object).reshape(-1)], object)
+    ends = (given.min(), given.max()) if given.size else (0, 0)
+    if int(ends[0]) < 0:
+        raise InputError(f"tables contain {ends[0]}, but a truth table is a whole number of at least 0")
+    if int(ends[1]) > int(full_table(n)):
+        raise InputError(f"tables contain {shown(int(ends[1]))}, which has more than the 2^{n} values of n={n} bits")
+    return given.astype(np.uint64)
 
 
 def _degrees(words: Tables, n: int) -> NDArray[np.int64]:

@@ -48,7 +48,7 @@ class FourierSum:
         length = check_count("length", self.length)
         if len(self.sets) != len(self.coefficients):
             raise InputError(f"there are {len(self.sets)} sets and {len(self.coefficients)} coefficients: give as many")
-        if not self.sets:
+        if len(self.sets) == 0:
             raise InputError("a sum of parities needs at least one: give a set and its coefficient")
         sets = tuple(check_positions(each, length) for each in self.sets)
         if any(not each for each in sets):

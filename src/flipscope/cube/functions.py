@@ -55,6 +55,7 @@ class BooleanFunction:
     # ------------------------------------------------------------ building
 
     @staticmethod
+    @checked_arguments
     def from_callable(function: Oracle, n: int, name: str = "the callable") -> BooleanFunction:
         """The function computed by a callable on 0/1 arrays of shape (strings, n), called lazily."""
         if not callable(function):

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from flipscope.basics.bits import as_array
 from flipscope.basics.checks import check_count, shown
 from flipscope.basics.errors import InputError, blamed_on
 from flipscope.flips.engine import number_type, output_rows, usual_inputs
@@ -46,7 +47,8 @@ def as_inputs(model: nn.Module, inputs: Inputs) -> tuple[Tensor, ...]:
         if isinstance(part, np.ndarray):
             if part.dtype.kind not in "biuf":
                 raise InputError(f"inputs of type {part.dtype} must be numbers")
-            part = torch.from_numpy(np.array(part, order="C"))  # a copy: torch warns of arrays that are read-only
+            # A copy: torch warns of arrays that are read-only.
+            part = torch.from_numpy(np.array(as_array(part, "inputs"), order="C"))
         part = part.detach().to(device)
         found.append(part.clone() if part.is_inference() else part)  # what inference mode made has no derivatives
     if len({len(part) for part in found}) != 1:
@@ -139,7 +141,11 @@ def as_loss(loss: Loss, targets: Tensor | np.ndarray | None, outputs: Float[Tens
     if targets is None:
         raise InputError("a loss needs targets: give one for each string")
     with blamed_on("reading the targets"):
-        wanted = targets if isinstance(targets, Tensor) else torch.from_numpy(np.array(targets, order="C"))
+        wanted = (
+            targets
+            if isinstance(targets, Tensor)
+            else torch.from_numpy(np.array(as_array(targets, "targets"), order="C"))
+        )
         wanted = wanted.to(outputs.device)
     if wanted.layout is not torch.strided or wanted.is_quantized or wanted.is_meta:
         raise InputError(f"targets={shown(wanted)} must be a dense tensor that holds its numbers")

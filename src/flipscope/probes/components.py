@@ -100,7 +100,7 @@ def chance(rows: int, length: int, size: int) -> float:
     """
     check_count("size", size, 0)
     share = 1 / math.comb(check_count("length", length, size), size)
-    missed: float = (1 - share) ** float(check_count("rows", rows, 0))
+    missed: float = (1 - share) ** min(check_count("rows", rows, 0), 1 << 1000)  # beyond, no float
     return 1 - missed
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Literal, overload
 
@@ -105,7 +104,7 @@ def _measured(
     out = np.empty((*bits.shape, places), np.float64)
     for row, string in enumerate(bits):
         base = ask(string[None])
-        for positions in np.array_split(np.arange(len(string)), math.ceil(len(string) / engine.batch)):
+        for positions in np.array_split(np.arange(len(string)), -(-len(string) // engine.batch)):
             out[row, positions] = _lengths(ask(_flips(string, positions)) - base)
         if progress is not None:
             progress(row + 1, len(bits))

@@ -103,6 +103,7 @@ def chained_bound(
     """
     if not largest:
         return 0.0
+    check_positive("log_failures", log_failures)
     top = math.log(check_positive("largest", largest))
     grid = np.append(np.arange(top - _DEPTH, top, _STEP), top)
     heights = (log_cover(grid[:-1]) - log_samples) / 2

@@ -187,7 +187,7 @@ class NetworkNorms:
 
 def _matrix(name: str, matrix: ArrayLike) -> NDArray[np.float64]:
     """The matrix as float64, after making sure that it is one."""
-    array = np.asarray(matrix, np.float64)
+    array = as_numbers(matrix, name)
     if array.ndim != 2 or not array.size or not np.isfinite(array).all():
         raise InputError(f"{name} of shape {array.shape} must be a matrix of finite numbers")
     return array

@@ -152,6 +152,6 @@ def gap_bound(
             chaining=chaining,
         )
 
-    value = min(at(math.log(samples)), expm(708.0))
+    value = min(at(math.log(check_count("samples", samples))), expm(708.0))
     capacity = cover.log_size(0.0, math.log(samples), length, form).item()
     return GapBound(form, capacity, value, most, log_samples_needed(at, most))

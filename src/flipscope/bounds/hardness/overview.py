@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.bits import check_strings
 from flipscope.basics.errors import InputError
 from flipscope.bounds.geometry.overview import Row
 from flipscope.bounds.hardness.constants import Constants
@@ -66,6 +67,11 @@ def summary(model: Transformer, length: int, strings: Bits) -> Summary:
         own = Constants.of(model, length)
     except InputError as error:
         return Summary(length, str(error), None, None, None, {}, ())
+    strings = check_strings(strings)
+    if strings.shape[1] != length:
+        raise InputError(
+            f"the strings have {strings.shape[1]} bits and length is {length}: give strings of that length"
+        )
     measured = list(measure(model, strings, attention=own.positions <= MAX_FOCUS))
     seen = string_sensitivities(model, strings)
     forms = _forms(own, measured)
