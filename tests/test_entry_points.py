@@ -255,7 +255,7 @@ def test_an_unknown_keyword_is_pythons_own_error(entry: str) -> None:
         (lambda: flipscope.sharpness(LINEAR, NUMBERS, std="a"), "std must be a number or None, not 'a'."),  # type: ignore[arg-type]
         (lambda: flipscope.report.write("r.html", "low-variance"), "studies must be a sequence, each a str, not 'low-"),
         (lambda: flipscope.train("majority(5)", width="wide"), "width must be a number, not 'wide'."),  # type: ignore[arg-type]
-        (lambda: recognition.recognition(nn.Linear(5, 1), MAJORITY, 0.1), "the model failed with "),
+        (lambda: recognition.recognition(nn.Linear(5, 1), MAJORITY, 0.1), "the model failed on 8 strings of length 4"),
         (lambda: flipscope.sharpness(nn.Linear(5, 1), NUMBERS, std=0.1), "the model failed with RuntimeError"),
         (lambda: estimate.profile(lambda bits: bits.no_such, 4), "the oracle failed with AttributeError"),
         (lambda: estimate.profile(MAJORITY, 4, samples=10**400), "samples would take more than 10"),

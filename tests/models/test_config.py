@@ -52,7 +52,7 @@ PATCHES: dict[str, Any] = {"inputs": "patches", "image_size": 8, "patch_size": 4
         ({"ffn_width": 0}, "ffn_width=0 must be an integer of at least 1"),
         ({"eps": -1e-9}, "eps=-1e-09 must be at least 0"),
         ({"eps": math.nan}, "eps=nan must be a finite number"),
-        ({"dropout": 10**400}, "000 must be a finite number"),
+        ({"dropout": 10**400}, "dropout=a number of 1329 bits must be a finite number"),
         ({"dropout": 1.0}, "dropout=1.0 must be at least 0 and less than 1"),
         ({"logit_scale": 0.0}, "logit_scale=0.0 must be positive"),
         ({"logit_scale": "big"}, "logit_scale='big' must be a finite number"),

@@ -53,7 +53,6 @@ import numpy as np
 from lark import Lark, ParseTree, Token, Transformer_NonRecursive, UnexpectedInput
 from lark.exceptions import VisitError
 
-from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import pack
 from flipscope.basics.errors import InputError
 from flipscope.cube import structure
@@ -535,7 +534,6 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
         return _Operand(function.node, at)
 
 
-@checked_arguments
 def parse(text: str, n: SupportsIndex | None = None) -> BooleanFunction:
     """The function that ``text`` describes, on ``n`` bits or on as many as it needs.
 

@@ -55,7 +55,9 @@ class Recognition:
 def accept(logits: Tensor | np.ndarray, margin: float) -> Int8[np.ndarray, "*string"]:
     """Eq 15 for each logit: 1 from the margin up, 0 from its negative down, and -1 (undefined) between."""
     check_margin(margin)
-    values = _numbers(logits) if isinstance(logits, Tensor) else as_array(logits, "logits")
+    if isinstance(logits, Tensor) and logits.dtype == torch.bfloat16:  # which numpy does not have
+        logits = logits.float()
+    values = as_array(logits, "logits")
     if values.dtype.kind not in "biuf":
         raise InputError(f"logits of type {values.dtype} must be numbers")
     if np.isnan(values).any():
