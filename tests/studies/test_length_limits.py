@@ -4,7 +4,7 @@ import math
 
 import pytest
 from studies.geometry_tables import lasting, longer_strings
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.lab import Rows
 from flipscope.lab.version import code_version
@@ -103,7 +103,7 @@ def test_models_differ_by_language_length_eps_and_seed() -> None:
 
 @pytest.mark.slow
 def test_smoke() -> None:
-    table, judgements, figures = run(STUDY, "smoke")
+    table, judgements, figures = smoke_run(STUDY)
     assert len(table) == 12
     for row in table:
         assert row["tested"][0] == row["length"]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from studies.geometry_tables import blind_prior, prior, sample
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.cube.few_bits import all_tables, measures
 from flipscope.lab import Rows
@@ -120,7 +120,7 @@ def test_complements_are_joined_and_constants_left_out() -> None:
 
 
 def test_smoke() -> None:
-    rows, judgements, figures = run(STUDY, "smoke")
+    rows, judgements, figures = smoke_run(STUDY)
     assert [row["length"] for row in rows] == [2] * 4 + [3] * 4 + [4] * 4
     verdicts = {claim.name: judged.verdict for claim, judged in judgements}
     assert set(verdicts.values()) <= {"undecided", "contradicted", "reproduced"}

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.lab import Claim, Rows
 from flipscope.studies.hardness._relearned import Learned, rows_of
@@ -94,7 +94,7 @@ def test_runs_that_do_not_fit_are_counted_and_say_nothing() -> None:
 
 
 def test_smoke() -> None:
-    table, judgements, figures = run(STUDY, "smoke")
+    table, judgements, figures = smoke_run(STUDY)
     assert len(table) == len(STUDY.checked_trials("smoke")) == 9
     assert len(judgements) == len(STUDY.claims)
     assert len(figures) == 3
