@@ -14,7 +14,7 @@ from flipscope.basics.errors import InputError
 from flipscope.constructions.sparse_variables import as_transformer, compose, construct
 from flipscope.cube.expression import parse
 from flipscope.models import AttentionNetworkConfig, save
-from flipscope.models.known import difference
+from flipscope.models.unmodified import difference
 from flipscope.training.batches import Examples
 from flipscope.training.fit import fit
 

@@ -24,9 +24,9 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, proportions
 from flipscope.basics.seeds import generators
+from flipscope.models.fast_logits import logits_for
 from flipscope.models.marker import MarkerLogits
 from flipscope.models.modes import eval_mode, first_derivatives, modes_kept
-from flipscope.models.readout import logits_for
 from flipscope.training.batches import INPUTS, Batch, Inputs, Labelled, Shuffled, checked
 from flipscope.training.checkpoints import Keeper
 from flipscope.training.logs import Line, Log, Recorder, series

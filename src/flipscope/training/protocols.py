@@ -35,8 +35,8 @@ from flipscope.cube.expression import parse
 from flipscope.data.real import is_real
 from flipscope.models.config import TransformerConfig
 from flipscope.models.modes import eval_mode
+from flipscope.models.outputs import binary_logit
 from flipscope.models.presets import hardness
-from flipscope.models.readout import binary_logit
 from flipscope.models.seq2seq import Seq2Seq
 from flipscope.models.seq2seq_config import Seq2SeqConfig
 from flipscope.training.named import Measurement

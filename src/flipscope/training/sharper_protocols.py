@@ -28,8 +28,8 @@ from flipscope.basics.estimates import Estimate
 from flipscope.basics.resampling import student_mean
 from flipscope.basics.seeds import random_strings, seed_of
 from flipscope.models.modes import eval_mode
+from flipscope.models.outputs import binary_logit
 from flipscope.models.presets import fourier
-from flipscope.models.readout import binary_logit
 from flipscope.training.named import loss_term
 from flipscope.training.protocols import hardness_protocol
 from flipscope.training.recipe import Recipe, Trained
