@@ -15,7 +15,7 @@ from flipscope.constructions.sparse_variables import as_transformer, compose, co
 from flipscope.cube.expression import parse
 from flipscope.data.batches import Examples
 from flipscope.models import AttentionNetworkConfig, save
-from flipscope.models.known import difference
+from flipscope.models.unmodified import difference
 from flipscope.training.fit import fit
 
 BITS = index_bits(0, 256, 8)

@@ -25,9 +25,9 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, proportions
 from flipscope.basics.seeds import generators
 from flipscope.data.batches import INPUTS, Batch, Inputs, Labelled, Shuffled, as_tensors
+from flipscope.models.fast_logits import logits_for
 from flipscope.models.marker import MarkerLogits
 from flipscope.models.modes import eval_mode, first_derivatives, modes_kept
-from flipscope.models.readout import logits_for
 from flipscope.training.checkpoints import Keeper
 from flipscope.training.logs import Line, Log, Recorder, series
 from flipscope.training.memory import Memory

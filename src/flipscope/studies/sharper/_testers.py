@@ -22,7 +22,7 @@ from flipscope.cube.testers import Sweep, degree_mismatches
 from flipscope.data.fourier import FourierData
 from flipscope.flips.engine import Model
 from flipscope.models.modes import eval_mode
-from flipscope.models.readout import binary_logit
+from flipscope.models.outputs import binary_logit
 from flipscope.probes.fourier import degree_test, first_degree, first_sparsity, oracle
 from flipscope.studies.sharper._learned import Learning, recipe_of
 from flipscope.training.recipes.sharper import converged

@@ -39,8 +39,8 @@ from flipscope.data.strings import StringData
 from flipscope.data.tables import TableData
 from flipscope.models.config import TransformerConfig
 from flipscope.models.modes import eval_mode
+from flipscope.models.outputs import binary_logit
 from flipscope.models.presets import hardness
-from flipscope.models.readout import binary_logit
 from flipscope.models.seq2seq import Seq2Seq
 from flipscope.models.seq2seq_config import Seq2SeqConfig
 from flipscope.training.named import Measurement

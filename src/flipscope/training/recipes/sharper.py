@@ -29,8 +29,8 @@ from flipscope.basics.resampling import student_mean
 from flipscope.basics.seeds import random_strings, seed_of
 from flipscope.data.fourier import FourierData
 from flipscope.models.modes import eval_mode
+from flipscope.models.outputs import binary_logit
 from flipscope.models.presets import fourier
-from flipscope.models.readout import binary_logit
 from flipscope.training.named import loss_term
 from flipscope.training.recipe import Recipe, Trained
 from flipscope.training.recipes.hardness import hardness_protocol
