@@ -102,7 +102,7 @@ def test_smoke() -> None:
         labels = TableData(table=row["table"], length=4).values()
         flips = [labels != labels[np.arange(16) ^ (1 << place)] for place in range(4)]
         assert row["sensitivity"] == pytest.approx(np.mean(np.sum(flips, axis=0)))
-        known = rows_of(Learned(**{name: row[name] for name in Learned.__dataclass_fields__}))
+        known = rows_of(Learned(**{field.name: row[field.name] for field in dataclasses.fields(Learned)}))
         assert row["known"] == len(set(known.rows().tolist())) == row["size"]
         assert row["wrong_known"] == (labels != known.values())[known.rows()].sum()
         assert row["fitted"] == (row["wrong_known"] == 0)

@@ -52,6 +52,8 @@ def _check_length(length: int) -> None:
 class Formulas(lab.Trial):
     """All bounds that need no measurement, for the tiling of so many positions by pairs."""
 
+    tag = "formulas"
+
     length: int
     samples: int
 
@@ -62,6 +64,8 @@ class Formulas(lab.Trial):
 @dataclass(frozen=True)
 class Measured(lab.Trial):
     """The tiling's network under noise, and the semi-analytic bounds that follow."""
+
+    tag = "measured"
 
     length: int
     seed: int

@@ -24,12 +24,16 @@ Arm = Literal["classes", "long", "norm", "batch", "heads"]
 class Function(Learning):
     """A function that is learned, for its gap; `arm` is the part of the study that it belongs to."""
 
+    tag = "function"
+
     arm: Arm = "classes"
 
 
 @dataclass(frozen=True)
 class Noise(lab.Trial):
     """What noise adds to the loss of the constructions of a class, at each standard deviation of a mesh."""
+
+    tag = "noise"
 
     sparsity: int
     degree: int

@@ -38,6 +38,8 @@ NOISIEST = 0.1  # of a random slice, in units of a standard deviation of every p
 class Perturbed(lab.Trial):
     """The construction of one random function under noise of several sizes."""
 
+    tag = "perturbed"
+
     length: int
     sparsity: int
     degree: int
@@ -57,6 +59,8 @@ class Perturbed(lab.Trial):
 @dataclass(frozen=True)
 class Slice(lab.Trial):
     """The loss of a construction along a shift of the MLP's input, and along random directions."""
+
+    tag = "slice"
 
     length: int
     sparsity: int

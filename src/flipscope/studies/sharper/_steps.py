@@ -31,6 +31,8 @@ _FRESH = 0x70617269  # sets the strings that are asked apart from those of the t
 class Learned(lab.Trial):
     """One training, one way."""
 
+    tag = "learned"
+
     way: Way
     length: int
     seed: int
@@ -51,6 +53,8 @@ class Learned(lab.Trial):
 class Written(lab.Trial):
     """The network of App. G on all strings, or on so many random ones."""
 
+    tag = "written"
+
     written: int  # bits
     strings: int = 4_000
 
@@ -58,6 +62,8 @@ class Written(lab.Trial):
 @dataclass(frozen=True)
 class Bounded(lab.Trial):
     """The bounds of Thms 7 and 8."""
+
+    tag = "bounded"
 
     bits: int
     samples: int

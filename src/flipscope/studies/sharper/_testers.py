@@ -44,6 +44,8 @@ FREE = 10  # of learned models: each answer is dearer
 class Target(lab.Trial):
     """A random function of a class, asked as it is."""
 
+    tag = "target"
+
     length: int
     sparsity: int
     degree: int
@@ -60,6 +62,8 @@ class Target(lab.Trial):
 class Written(lab.Trial):
     """The network with mask 0 of a random function: nearly of its degree, and of none exactly."""
 
+    tag = "written"
+
     length: int
     sparsity: int
     degree: int
@@ -74,6 +78,8 @@ class Written(lab.Trial):
 @dataclass(frozen=True)
 class Learned(Learning):
     """A model that learned a random function."""
+
+    tag = "learned"
 
     trials: int = 300
 
