@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from studies.golden import CHANGED, FOLDER, Golden, compared, differences
+from studies.golden import CHANGED, EDITED, FOLDER, Golden, compared, differences
 
 from flipscope.lab import registry
+from flipscope.lab.keys import measuring_code
 
 
 def test_every_study_has_golden_numbers() -> None:
@@ -19,6 +20,11 @@ def test_numbers_are_the_golden_ones(name: str) -> None:
     assert golden.revision == study.revision, f"write the golden of {name} anew: its revision was raised"
     found = differences(study, golden)
     assert not found, "\n".join([CHANGED.format(name), *found])
+
+
+@pytest.mark.parametrize("name", sorted(registry.names()))
+def test_the_measuring_code_is_the_golden_one(name: str) -> None:
+    assert Golden.read(name).code == measuring_code(type(registry.find(name))), EDITED.format(name)
 
 
 @pytest.mark.parametrize(
@@ -57,4 +63,6 @@ def test_columns_may_have_tolerances_of_their_own() -> None:
     assert not compared({}, before, {"count": 12, "rate": 1.09, "seconds": 9.0, "rest": 1.0}, 0.005, own)
     found = compared({}, before, {"count": 13, "rate": 1.2, "seconds": 9.0, "rest": 1.1}, 0.005, own)
     assert [line.split()[1] for line in found] == ["count", "rate", "rest"]
+    assert not compared({}, {"loss": [1.0, 2.0, 3.0]}, {"loss": [1.0, 2.001, 9.0]}, 0.005, {"loss": {"first": 2}})
+    assert compared({}, {"loss": [1.0, 2.0, 3.0]}, {"loss": [1.0, 2.1, 3.0]}, 0.005, {"loss": {"first": 2}})
     assert compared({}, before, {"count": 10, "rate": 1.0, "seconds": 3.0}) == ["{}: the column rest is missing"]

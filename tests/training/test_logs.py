@@ -187,10 +187,6 @@ def test_a_recipe_with_measurements_and_terms_is_json() -> None:
     again = Recipe.from_json(json.loads(json.dumps(recipe.as_json())))
     assert again == recipe
     assert again.digest == recipe.digest != LOGGED.digest != RECIPE.digest
-    places = recipe.definitions()
-    assert ("flipscope.training.terms", "norm") in places
-    assert ("flipscope.training.measures", "blowup") in places
-    assert RECIPE.definitions() == []
 
 
 def test_a_named_term_is_its_strength_times_the_function() -> None:
