@@ -162,7 +162,7 @@ def test_the_usual_length_is_the_models_own(document: Document, tmp_path: Path) 
     [
         (["--length", "0"], "length must be a whole number of at least 1"),
         (["--strings", "0"], "strings must be a whole number of at least 1"),
-        (["--precision", "-1"], "precision_target must be a positive number"),
+        (["--precision", "-1"], "precision_target=-1.0 must be a positive number"),
         (["--length", "21", "--exhaustive"], "n=21 bits are too many"),
         (["--confidence", "1"], "confidence must lie strictly between 0 and 1"),
         (["--seed", "-1"], "seed must be a whole number"),

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.checks import check_confidence, check_count
+from flipscope.basics.checks import check_confidence, check_count, check_positive
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import Seed, generators
 from flipscope.models.movable_parameters import MovableParameters
@@ -66,7 +66,7 @@ def perturbed_loss(
     >>> found.low < found.second_order < found.high  # a linear model has no remainder
     True
     """
-    _check_sigma(sigma)
+    check_positive("sigma", sigma)
     draws = check_count("draws", draws, 2)
     z = NormalDist().inv_cdf((1 + check_confidence(confidence)) / 2)
     (stream,) = generators(seed, 1)
@@ -99,7 +99,7 @@ def worst_trace_change(
     `trace` says what the trace of the loss's Hessian is for the model as it stands; the same probes before and after,
     where it is an estimate, leave the difference with little noise.
     """
-    _check_sigma(sigma)
+    check_positive("sigma", sigma)
     draws = check_count("draws", draws)
     (stream,) = generators(seed, 1)
     base = float(trace(model))
@@ -111,8 +111,3 @@ def worst_trace_change(
     if not math.isfinite(worst):
         raise InputError(f"the trace is not finite at sigma={sigma:g}: give a smaller one")
     return worst
-
-
-def _check_sigma(sigma: float) -> None:
-    if not (math.isfinite(sigma) and sigma > 0):
-        raise InputError(f"sigma={sigma} must be a positive number")

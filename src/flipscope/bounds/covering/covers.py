@@ -14,11 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_positive
 from flipscope.basics.errors import InputError
 from flipscope.bounds.covering.linear import FORMS, ROW, SUM, Form, Logs, expm, log_matrix_cover, log_split
 from flipscope.bounds.covering.norms import MatrixNorms
-from flipscope.bounds.geometry.constants import check_positive
 
 NET_SHARE = 0.05  # of eps, for positions that are trained: their part of ln N hardly depends on it
 

@@ -20,10 +20,9 @@ from collections.abc import Callable
 import numpy as np
 
 from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_positive
 from flipscope.basics.errors import InputError
 from flipscope.bounds.covering.linear import Logs, expm
-from flipscope.bounds.geometry.constants import check_positive
 
 DUDLEY = 12.0  # c
 _DEPTH, _STEP = 40.0, 0.02  # ln(A / delta) of the least delta, and the grid of ln eps

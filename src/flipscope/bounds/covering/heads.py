@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
 
 from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.checks import check_positive
 from flipscope.basics.errors import InputError
 from flipscope.bounds.covering.changes import SOFTMAX, checked_softmax
 from flipscope.bounds.covering.covers import Cover, Map, log
 from flipscope.bounds.covering.norms import HeadNorms
-from flipscope.bounds.geometry.constants import check_positive
 
 Printed = Literal[False, "4.4", "proof of 4.4", "A.11", "A.12"]
 
@@ -41,8 +40,7 @@ def attention_cover(
     """
     check_positive("eps", eps)
     pull = norm_constant * lipschitz_out * bound_in * radius
-    if not (math.isfinite(pull) and pull > 0):
-        raise InputError(f"norm_constant * lipschitz_out * bound_in * radius = {pull} must be a positive number")
+    check_positive("norm_constant * lipschitz_out * bound_in * radius", pull)
     return min(
         score_cover(share * eps / pull) + value_cover((1 - share) * eps / lipschitz_out)
         for share in map(float, _SHARES)

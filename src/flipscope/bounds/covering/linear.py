@@ -24,9 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import as_numbers
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_not_negative, check_positive
 from flipscope.basics.errors import InputError
-from flipscope.bounds.geometry.constants import check_positive
 
 Form = Literal["rows", "sums", "best"]  # (4.5), (4.5'), or the least of these and a mixture of both
 FORMS: tuple[Form, ...] = ("rows", "sums", "best")
@@ -146,7 +145,6 @@ def _counted(log_ratio: Logs, factor: float, log_count: ArrayLike) -> Logs:
 def _log_ratio(norm: float, radius: float, eps: float) -> float:
     check_positive("eps", eps)
     for name, value in (("norm", norm), ("radius", radius)):
-        if not (math.isfinite(value) and value >= 0):
-            raise InputError(f"{name}={value} must be a number of at least 0")
+        check_not_negative(name, value)
     product = norm * radius / eps
     return math.log(product) if product else -math.inf

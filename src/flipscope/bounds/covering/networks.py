@@ -26,12 +26,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_positive
 from flipscope.bounds.covering.changes import SOFTMAX, input_factor, log_amplifications
 from flipscope.bounds.covering.covers import Cover, Map, Net, log
 from flipscope.bounds.covering.linear import expm
 from flipscope.bounds.covering.norms import HeadNorms, MatrixNorms, NetworkNorms
-from flipscope.bounds.geometry.constants import check_positive
 
 
 @checked_arguments

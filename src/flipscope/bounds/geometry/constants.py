@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_positive
 from flipscope.basics.errors import InputError
 
 if TYPE_CHECKING:  # torch is not loaded for a verdict
@@ -173,13 +173,6 @@ class Constants:
     def norm_lipschitz(self) -> float:
         """Lipschitz constant of the layer norm, 1/sqrt(eps); infinite if eps is 0."""
         return 1 / math.sqrt(self.eps) if self.eps else math.inf
-
-
-def check_positive(name: str, value: float) -> float:
-    """The value, after making sure that it is a positive number."""
-    if not (math.isfinite(value) and value > 0):
-        raise InputError(f"{name}={value} must be a positive number")
-    return value
 
 
 def check_length(length: int) -> int:

@@ -40,9 +40,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import as_numbers
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_not_negative, check_positive
 from flipscope.basics.errors import InputError
-from flipscope.bounds.geometry.constants import Constants, LayerConstants, check_length, check_positive
+from flipscope.bounds.geometry.constants import Constants, LayerConstants, check_length
 
 Numbers = NDArray[np.float64] | np.float64  # what has no dimension becomes a scalar on the way
 
@@ -101,8 +101,7 @@ def blowup_bound(layers: int, eps: float) -> float:
 
     `probes.blowup.Blowup.bound` is the same for a model as measured, whatever its norms.
     """
-    if not (math.isfinite(eps) and eps >= 0):
-        raise InputError(f"eps={eps} must be a number of at least 0")
+    check_not_negative("eps", eps)
     factor = 1 + (1 / math.sqrt(eps) if eps else math.inf)
     try:
         return factor ** check_count("layers", layers)

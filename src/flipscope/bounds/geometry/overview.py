@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.checks import shown
+from flipscope.basics.checks import check_positive, shown
 from flipscope.basics.errors import InputError
-from flipscope.bounds.geometry.constants import Constants, check_length, check_positive
+from flipscope.bounds.geometry.constants import Constants, check_length
 from flipscope.bounds.geometry.families import Threshold
 from flipscope.bounds.geometry.influence import (
     constant_from,

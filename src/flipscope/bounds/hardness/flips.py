@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import as_numbers
+from flipscope.basics.checks import check_not_negative
 from flipscope.basics.errors import InputError
 from flipscope.bounds.hardness.constants import Constants, Step
 
@@ -134,9 +135,7 @@ def log_least_blowup(constants: Constants, sensitivity: float) -> float:
     >>> round(log_least_blowup(own, bound.value), 6)
     3.0
     """
-    if not (math.isfinite(sensitivity) and sensitivity >= 0):
-        raise InputError(f"sensitivity={sensitivity} must be a number of at least 0")
-    if not sensitivity:
+    if not check_not_negative("sensitivity", sensitivity):
         return -math.inf
     constant = log_constant(constants)
     if constant == -math.inf:

@@ -25,9 +25,8 @@ import math
 import numpy as np
 
 from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_positive
 from flipscope.basics.errors import InputError
-from flipscope.bounds.geometry.constants import check_positive
 from flipscope.bounds.geometry.variance import gaussian_blowup_tail
 from flipscope.bounds.hardness.constants import Constants
 from flipscope.bounds.hardness.flips import Bound, log_constant, log_places, log_trivial

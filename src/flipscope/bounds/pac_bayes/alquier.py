@@ -19,15 +19,9 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from flipscope.basics.arguments import check_fields, checked_arguments
+from flipscope.basics.checks import check_not_negative, check_positive
 from flipscope.basics.errors import InputError
-from flipscope.bounds.pac_bayes.checks import (
-    MOST_SAMPLES,
-    check_delta,
-    check_finite_positive,
-    check_not_negative,
-    check_samples,
-    check_sigma,
-)
+from flipscope.bounds.pac_bayes.checks import MOST_SAMPLES, check_delta, check_samples, check_sigma
 
 MESH = tuple(float(each) for each in np.linspace(0.01, 0.00001, 20))  # of sigma, the paper's
 
@@ -48,7 +42,7 @@ class Setting:
         check_not_negative("norm", self.norm)
         check_samples(self.samples)
         check_delta(self.delta)
-        check_finite_positive("subgaussian", self.subgaussian)
+        check_positive("subgaussian", self.subgaussian)
 
     def complexity(self, sigma: float) -> float:
         """KL + log 1/delta at this sigma."""
@@ -74,8 +68,8 @@ def closed_sigma(setting: Setting, gradient: float) -> float:
     >>> round(closed_sigma(Setting(1303.9294, 1_000_000, 0.05, 0.01), 15524) * 1e3, 4)
     2.2657
     """
-    check_finite_positive("gradient", gradient)
-    check_finite_positive("norm", setting.norm)
+    check_positive("gradient", gradient)
+    check_positive("norm", setting.norm)
     return float((setting.subgaussian**2 * setting.norm / (4 * setting.samples * gradient**2)) ** (1 / 6))
 
 
@@ -112,7 +106,7 @@ def scipy_sigma(setting: Setting, sharpness: Sharpness, low: float = 1e-12, high
     """
     found = minimize_scalar(
         lambda log: math.log(bound_at(setting, sharpness, math.exp(log))),
-        bounds=(math.log(check_finite_positive("low", low)), math.log(check_finite_positive("high", high))),
+        bounds=(math.log(check_positive("low", low)), math.log(check_positive("high", high))),
         method="bounded",
         options={"xatol": 1e-10},
     )
@@ -126,7 +120,7 @@ def fewest_samples(bound: Callable[[int], float], level: float = 1.0) -> int | N
     >>> fewest_samples(lambda m: 10 / m)
     11
     """
-    check_finite_positive("level", level)
+    check_positive("level", level)
     high = 1
     while not bound(high) < level:
         if high >= MOST_SAMPLES:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.checks import check_not_negative, check_positive
 from flipscope.basics.errors import InputError
-from flipscope.bounds.pac_bayes.checks import check_delta, check_finite_positive, check_not_negative, check_samples
+from flipscope.bounds.pac_bayes.checks import check_delta, check_samples
 
 
 @checked_arguments
@@ -34,14 +35,14 @@ def catoni_bound(
     0.0266
     """
     check_samples(samples)
-    check_finite_positive("beta", beta)
+    check_positive("beta", beta)
     share = _checked_loss(loss, largest) / largest
     cost = (check_not_negative("divergence", divergence) + math.log(1 / check_delta(delta))) / samples
     return largest * math.expm1(-beta * share - cost) / math.expm1(-beta)
 
 
 def _checked_loss(loss: float, largest: float) -> float:
-    check_finite_positive("largest", largest)
+    check_positive("largest", largest)
     if not 0 <= loss <= largest:
         raise InputError(f"loss={loss} must lie between 0 and largest={largest}")
     return loss

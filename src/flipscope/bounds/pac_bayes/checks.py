@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import SupportsIndex
 
-from flipscope.basics.checks import check_count, is_finite
+from flipscope.basics.checks import check_count, check_positive
 from flipscope.basics.errors import InputError
 
 LONGEST = 10**9  # strings beyond which nothing is computed
@@ -45,22 +45,8 @@ def check_delta(delta: float) -> float:
     return float(delta)
 
 
-def check_finite_positive(name: str, value: float) -> float:
-    """The value, after making sure that it is a positive number."""
-    if not (is_finite(value) and value > 0):
-        raise InputError(f"{name}={value!r} must be a positive number")
-    return float(value)
-
-
 def check_sigma(name: str, value: float) -> float:
     """The standard deviation of a noise, after making sure that bounds can be computed with it."""
-    if not SMALLEST_SIGMA <= check_finite_positive(name, value) <= LARGEST_SIGMA:
+    if not SMALLEST_SIGMA <= check_positive(name, value) <= LARGEST_SIGMA:
         raise InputError(f"{name}={value!r} must lie between {SMALLEST_SIGMA:g} and {LARGEST_SIGMA:g}")
-    return float(value)
-
-
-def check_not_negative(name: str, value: float) -> float:
-    """The value, after making sure that it is 0 or a positive number."""
-    if not (is_finite(value) and value >= 0):
-        raise InputError(f"{name}={value!r} must be 0 or a positive number")
     return float(value)

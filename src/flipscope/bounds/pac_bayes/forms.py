@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.checks import check_not_negative, check_positive
 from flipscope.basics.errors import InputError
 from flipscope.bounds.pac_bayes.alquier import (
     Setting,
@@ -16,7 +17,7 @@ from flipscope.bounds.pac_bayes.alquier import (
     mesh_sigma,
     scipy_sigma,
 )
-from flipscope.bounds.pac_bayes.checks import check_class, check_finite_positive, check_not_negative
+from flipscope.bounds.pac_bayes.checks import check_class
 from flipscope.bounds.pac_bayes.gradients import gradient_bound, gradient_sum
 from flipscope.bounds.pac_bayes.norms import norm_bound
 from flipscope.bounds.pac_bayes.perturbation import flip_threshold, perturbation_term
@@ -108,7 +109,7 @@ def class_bound(
     (0.2391, False, 13664)
     """
     check_class(sparsity, degree, length)
-    check_finite_positive("level", level)
+    check_positive("level", level)
     if form not in get_args(Form):
         raise InputError(f"form={form!r} is not one of {', '.join(get_args(Form))}")
     if (perturbation is not None) != (form == "semi-analytic"):

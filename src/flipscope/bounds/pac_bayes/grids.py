@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from flipscope.basics.checks import check_positive
 from flipscope.basics.errors import InputError
-from flipscope.bounds.pac_bayes.checks import check_finite_positive, check_sigma
+from flipscope.bounds.pac_bayes.checks import check_sigma
 
 SIGMAS = tuple(float(each) for each in np.geomspace(1e-6, 1.0, 61))
 POSTERIOR_SIGMAS = tuple(float(each) for each in np.geomspace(1e-5, 0.3, 25))  # each of which costs all its draws
@@ -35,7 +36,7 @@ class Grids:
             if not values or len(set(values)) != len(values):
                 raise InputError(f"{name} must be one or more different numbers")
             for value in values:
-                (check_sigma if name == "sigmas" else check_finite_positive)(name, value)
+                (check_sigma if name == "sigmas" else check_positive)(name, value)
 
     @property
     def log_choices(self) -> float:

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from scipy.optimize import minimize_scalar
 
 from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.checks import check_not_negative, check_positive
 from flipscope.basics.errors import InputError
 from flipscope.bounds.pac_bayes.alquier import Setting
-from flipscope.bounds.pac_bayes.checks import check_finite_positive, check_not_negative
 from flipscope.bounds.pac_bayes.norms import NormBlocks
 from flipscope.bounds.pac_bayes.perturbation import flip_threshold
 
@@ -62,7 +62,7 @@ def group_bound(
     for name in norms:
         check_not_negative(f"the norm of {name}", norms[name])
         check_not_negative(f"the gradient of {name}", gradients[name])
-    limit = _flip_limit(norms) if largest_sigma is None else check_finite_positive("largest_sigma", largest_sigma)
+    limit = _flip_limit(norms) if largest_sigma is None else check_positive("largest_sigma", largest_sigma)
     plain = Setting(0.0, samples, delta, subgaussian)  # the divergence is put in below
 
     def sigmas(log: float) -> dict[str, float]:

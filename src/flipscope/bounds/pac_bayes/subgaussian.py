@@ -9,8 +9,8 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 
 from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.checks import check_not_negative
 from flipscope.basics.errors import InputError
-from flipscope.bounds.pac_bayes.checks import check_not_negative
 
 _LARGEST_EXPONENT = math.log(2**32 - 1)  # of t times a loss, as the paper's code has it
 _POINTS = 400

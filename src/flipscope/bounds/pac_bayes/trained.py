@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import as_numbers
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_not_negative, check_positive
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import mean_from_samples
 from flipscope.basics.limits import check_memory
@@ -27,7 +27,7 @@ from flipscope.basics.progress import Progress
 from flipscope.basics.seeds import Seed, generators
 from flipscope.bounds.pac_bayes.alquier import Setting, fewest_samples
 from flipscope.bounds.pac_bayes.bounded import catoni_bound, mcallester_bound
-from flipscope.bounds.pac_bayes.checks import check_delta, check_finite_positive, check_not_negative
+from flipscope.bounds.pac_bayes.checks import check_delta
 from flipscope.bounds.pac_bayes.divergence import Fixed, Outside, counted
 from flipscope.bounds.pac_bayes.forms import SUBGAUSSIAN, PacBayes
 from flipscope.bounds.pac_bayes.grids import POSTERIOR_SIGMAS, Grids
@@ -64,7 +64,7 @@ def trace_bound(
     """
     check_not_negative("trace", trace)
     check_not_negative("loss", loss)
-    check_finite_positive("level", level)
+    check_positive("level", level)
     choices = Grids() if grids is None else grids
     setting = Setting(norm, samples, delta, subgaussian)
     losses = {sigma: loss + sigma**2 * trace / 2 for sigma in choices.sigmas}
@@ -149,12 +149,12 @@ def posterior_bound(
     without a certificate unless they are declared fixed too. Vacuous is what is not below `level`, the largest loss by
     default.
     """
-    check_finite_positive("largest", largest)
+    check_positive("largest", largest)
     check_delta(delta)
     draws = check_count("draws", draws, 2)
     choices = Grids(sigmas=POSTERIOR_SIGMAS) if grids is None else grids
     check_memory(8 * len(choices.sigmas) * draws, f"the losses of {draws:,} draws", "give fewer")
-    limit = largest if level is None else check_finite_positive("level", level)
+    limit = largest if level is None else check_positive("level", level)
     moved, norm, outside = counted(model, fixed)
     own, means = _perturbed_losses(model, inputs, targets, largest, choices.sigmas, draws, moved, seed, progress)
     share = delta / 3 / len(choices.sigmas)
