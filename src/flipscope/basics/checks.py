@@ -50,6 +50,13 @@ def check_confidence(confidence: float | np.floating) -> float:
     return float(confidence)
 
 
+def check_probability(name: str, value: float) -> float:
+    """The value as a float, after making sure that it is a probability that is neither 0 nor 1."""
+    if not (is_finite(value) and 0 < value < 1):
+        raise InputError(f"{name}={shown(value)} must lie strictly between 0 and 1, such as 0.05")
+    return float(value)
+
+
 def check_positive(name: str, value: float) -> float:
     """The value as a float, after making sure that it is a finite number above 0."""
     if not (is_finite(value) and value > 0):

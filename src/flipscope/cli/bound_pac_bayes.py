@@ -15,7 +15,6 @@ from flipscope.basics import npz
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.limits import check_memory
-from flipscope.bounds.pac_bayes.grids import POSTERIOR_SIGMAS
 from flipscope.cli.common import print_json
 from flipscope.cli.model_files import Asked, loaded
 from flipscope.cli.progress import progress
@@ -195,6 +194,8 @@ def _asked(arguments: argparse.Namespace) -> Asked:
     if arguments.trace is not None:
         return Asked(1, options=("the strings of --data",))
     draws = check_count("draws", arguments.draws, 2)
+    from flipscope.bounds.pac_bayes.inequalities import POSTERIOR_SIGMAS
+
     what = f"{draws:,} draws for each of {len(POSTERIOR_SIGMAS)} sigmas"
     return Asked(len(POSTERIOR_SIGMAS) * draws + 1, what, ("--draws", "the strings of --data"), distinct=True)
 

@@ -15,6 +15,7 @@ from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import as_numbers
 from flipscope.basics.checks import check_not_negative
 from flipscope.basics.errors import InputError
+from flipscope.bounds.numerics import spectral_norm
 
 _NAME = re.compile(r"(?:(?P<layer>\d+)\.)?(?:(?P<head>\d+)\.)?(?P<matrix>W_[QKVC])")
 _GRID = 8  # norms that were looked at afterwards are rounded up to powers of 2^(1/8)
@@ -46,7 +47,7 @@ class MatrixNorms:
         """The norms of this matrix."""
         array = _matrix("a matrix", matrix)
         rows = np.linalg.norm(array, axis=1)
-        return cls(len(array), float(np.linalg.norm(array, 2)), float(rows.max()), float(rows.sum()))
+        return cls(len(array), spectral_norm(array), float(rows.max()), float(rows.sum()))
 
     @classmethod
     @checked_arguments

@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 
 from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.checks import check_positive
+from flipscope.basics.checks import check_positive, check_probability
 from flipscope.bounds.covering import Cover, MatrixNorms, chained_bound, input_factor
-from flipscope.bounds.covering.changes import SOFTMAX
+from flipscope.bounds.covering.attention import SOFTMAX
 from flipscope.bounds.covering.covers import Map
-from flipscope.bounds.pac_bayes.checks import check_class, check_delta, check_samples
-from flipscope.bounds.pac_bayes.norms import norm_blocks
+from flipscope.bounds.pac_bayes.construction import check_class, norm_blocks
+from flipscope.bounds.pac_bayes.inequalities import check_samples
 
 PRINTED = 1.01  # what the paper has for (13)
 
@@ -108,5 +108,5 @@ def edelman_bound(sparsity: int, degree: int, length: int, samples: int, delta: 
         largest=cover.largest,
         loss_range=most**2,
         lipschitz=2 * most,
-        log_failures=-math.log(check_delta(delta)),
+        log_failures=-math.log(check_probability("delta", delta)),
     )

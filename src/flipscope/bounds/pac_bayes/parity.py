@@ -18,9 +18,8 @@ from typing import Any, Literal, get_args
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count, check_not_negative, check_positive
 from flipscope.basics.errors import InputError
-from flipscope.bounds.pac_bayes.checks import check_samples, check_sigma
-from flipscope.bounds.pac_bayes.gradients import gradient_bound
-from flipscope.bounds.pac_bayes.norms import norm_bound, steps_norm_bound
+from flipscope.bounds.pac_bayes.construction import gradient_bound, norm_bound, steps_norm_bound
+from flipscope.bounds.pac_bayes.inequalities import check_samples, check_sigma
 
 Way = Literal["steps", "one-pass"]
 Norm = Literal["paper", "construction"]
