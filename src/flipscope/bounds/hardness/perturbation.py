@@ -72,16 +72,6 @@ def sensitivity_exponent(width: int, norms: int) -> float:
 
 
 @checked_arguments
-def best_exponent(width: int, norms: int) -> float:
-    """4 K / (d - 1 + 2 K): the power of n in Eq 12 with the best B; below 1 for d > 2 K + 1.
-
-    >>> round(best_exponent(128, 4), 3)
-    0.119
-    """
-    return 4 * check_count("norms", norms) / (check_count("width", width, 2) - 1 + 2 * norms)
-
-
-@checked_arguments
 def expected_sensitivity(constants: Constants, sigma: float) -> Bound:
     """Eq 12: what E as_n(T) cannot exceed when the biases before the norms are N(m, sigma^2 I), all else being fixed.
 
