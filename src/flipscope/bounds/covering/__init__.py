@@ -64,20 +64,4 @@ if TYPE_CHECKING:
     from flipscope.bounds.covering.overview import GapBound, Summary, gap_bound, summary
     from flipscope.bounds.covering.reading import broken_assumptions, norms_of
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "bounds.covering.changes": (
-            "LayerChange attention_change head_change input_factor layer_change log_amplifications readout_change "
-            "softmax_change"
-        ),
-        "bounds.covering.covers": "Cover",
-        "bounds.covering.generalization": ("chained_bound generalization_bound log_samples_needed rademacher_bound"),
-        "bounds.covering.heads": "attention_cover heads_cover",
-        "bounds.covering.linear": "linear_cover matrix_cover split_error",
-        "bounds.covering.networks": "layer_factor network_cover simple_capacity",
-        "bounds.covering.norms": "HeadNorms MatrixNorms NetworkNorms",
-        "bounds.covering.overview": "GapBound Summary gap_bound summary",
-        "bounds.covering.reading": "broken_assumptions norms_of",
-    },
-)
+__getattr__, __dir__ = lazily(__name__)

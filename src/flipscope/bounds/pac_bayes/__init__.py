@@ -72,24 +72,4 @@ if TYPE_CHECKING:
     from flipscope.bounds.pac_bayes.subgaussian import bounded_subgaussian, estimated_subgaussian
     from flipscope.bounds.pac_bayes.trained import PosteriorBound, posterior_bound, trace_bound
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "bounds.pac_bayes.alquier": (
-            "Setting bound_at closed_bound closed_sigma fewest_samples mesh_sigma scipy_sigma"
-        ),
-        "bounds.pac_bayes.black_box": "BlackBox black_box_bound",
-        "bounds.pac_bayes.bounded": "catoni_bound mcallester_bound",
-        "bounds.pac_bayes.divergence": "Outside counted",
-        "bounds.pac_bayes.forms": "PacBayes class_bound",
-        "bounds.pac_bayes.gradients": "gradient_blocks gradient_bound gradient_sum",
-        "bounds.pac_bayes.grids": "Grids",
-        "bounds.pac_bayes.groups": "GroupBound group_bound",
-        "bounds.pac_bayes.norm_based": "edelman_bound edelman_cover edelman_template",
-        "bounds.pac_bayes.norms": "norm_blocks norm_bound older_norm steps_norm_bound",
-        "bounds.pac_bayes.perturbation": "Perturbation flip_threshold perturbation_term",
-        "bounds.pac_bayes.steps": "ParityFailure parity_failure strict_log_failure",
-        "bounds.pac_bayes.subgaussian": "bounded_subgaussian estimated_subgaussian",
-        "bounds.pac_bayes.trained": "PosteriorBound posterior_bound trace_bound",
-    },
-)
+__getattr__, __dir__ = lazily(__name__)

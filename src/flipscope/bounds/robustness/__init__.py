@@ -11,6 +11,4 @@ __all__ = ["Certificate", "certified", "flip_intervals", "same_side", "supports"
 if TYPE_CHECKING:
     from flipscope.bounds.robustness.certificate import Certificate, certified, flip_intervals, same_side, supports
 
-__getattr__, __dir__ = lazily(
-    __name__, {"bounds.robustness.certificate": "Certificate certified flip_intervals same_side supports"}
-)
+__getattr__, __dir__ = lazily(__name__)
