@@ -8,13 +8,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from models.test_readout import CONFIGS, build, gradients
+from models.test_fast_logits import CONFIGS, build, gradients
 from torch import Tensor
 
 from flipscope.models import Transformer, compiled_attention, encoder
 from flipscope.models.compiled_attention import applies, attend
+from flipscope.models.fast_logits import logits_for
 from flipscope.models.modes import first_derivatives
-from flipscope.models.readout import logits_for
 from flipscope.native.span import TOKENS, VARIABLE
 
 

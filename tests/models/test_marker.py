@@ -15,11 +15,11 @@ from torch.autograd import forward_ad
 
 from flipscope.basics.errors import InputError
 from flipscope.models import Transformer, TransformerConfig, encoder, mingpt, recognizer
+from flipscope.models.fast_logits import logits_for
 from flipscope.models.marker import MarkerLogits, finish, linear, noisy, reads_marker
 from flipscope.models.marker.finish import is_usual
 from flipscope.models.marker.noisy import kept_by_dropout
 from flipscope.models.modes import first_derivatives
-from flipscope.models.readout import logits_for
 from flipscope.models.transformer import Block
 from flipscope.native.activations import KINDS
 from flipscope.native.products import LINE

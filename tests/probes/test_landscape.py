@@ -15,7 +15,7 @@ from flipscope.basics.bits import index_bits
 from flipscope.basics.errors import InputError
 from flipscope.bounds.pac_bayes import posterior_bound
 from flipscope.models import Transformer, hardness, initialise
-from flipscope.models.moving import Moving
+from flipscope.models.movable_parameters import MovableParameters
 from flipscope.models.parameters import chosen
 from flipscope.probes.landscape import Landscape, _direction, landscape
 from flipscope.probes.sharpness import sharpness
@@ -43,7 +43,7 @@ def test_a_linear_map_has_a_parabola() -> None:
 
 def test_rows_have_the_length_of_the_weights_and_vectors_stay() -> None:
     model = network()
-    moving = Moving(chosen(model))
+    moving = MovableParameters(chosen(model))
     parts = _direction(moving, "filter", 3, 0).split([each.numel() for each in moving.parameters])
     for name, part, parameter in zip(moving.names, parts, moving.parameters, strict=True):
         if name.endswith("bias"):
@@ -82,7 +82,7 @@ def test_lines_are_drawn_one_after_the_other(monkeypatch: pytest.MonkeyPatch) ->
     drawn: list[int] = []
     real = _direction
 
-    def count(moving: Moving, normalise: str, seed: int, number: int) -> Tensor:
+    def count(moving: MovableParameters, normalise: str, seed: int, number: int) -> Tensor:
         drawn.append(number)
         return real(moving, normalise, seed, number)
 

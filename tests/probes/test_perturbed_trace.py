@@ -9,7 +9,7 @@ import flipscope
 from flipscope.basics.errors import InputError
 from flipscope.constructions.fourier import fourier_network
 from flipscope.cube.fourier_sums import random_sum
-from flipscope.models.moving import Moving
+from flipscope.models.movable_parameters import MovableParameters
 from flipscope.models.parameters import chosen
 from flipscope.models.presets import encoder
 from flipscope.models.transformer import Transformer
@@ -51,7 +51,7 @@ def test_changes_are_those_of_moved_parameters() -> None:
     stream, _ = np.random.default_rng(3).spawn(2)
     with torch.no_grad():
         own = network(torch.from_numpy(STRINGS)).numpy()
-    with Moving(chosen(network, None)) as moving:
+    with MovableParameters(chosen(network, None)) as moving:
         moving.to(torch.from_numpy(stream.normal(size=moving.count)), 1e-3)
         exact = flipscope.curvature(network, "mse", (STRINGS, own), what="trace", method="exact").trace
     assert exact is not None

@@ -11,7 +11,7 @@ from flipscope.basics.bits import index_bits
 from flipscope.basics.errors import InputError
 from flipscope.cube.functions import first, majority, parity, random
 from flipscope.models import Transformer, encoder, initialise, mingpt
-from flipscope.models.readout import binary_logit
+from flipscope.models.outputs import binary_logit
 from flipscope.probes.recognition import accept, recognition, recognizes
 
 

@@ -22,7 +22,7 @@ from flipscope.basics.bits import index_bits
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
 from flipscope.models import Transformer, encoder, hardness, initialise, mingpt
-from flipscope.models.moving import Moving
+from flipscope.models.movable_parameters import MovableParameters
 from flipscope.models.parameters import chosen, positional, weight_norm
 from flipscope.probes.sharpness import MEASURES, sharpnesses, watch, worst_case
 
@@ -486,7 +486,7 @@ def test_what_is_no_module_and_a_draw_that_overflows() -> None:
 
 def test_moving_keeps_the_order_of_types() -> None:
     model = nn.ModuleDict({"a": nn.Linear(1, 2), "b": nn.Linear(1, 1).double(), "c": nn.Linear(2, 1)})
-    with Moving(chosen(model)) as moving:
+    with MovableParameters(chosen(model)) as moving:
         moving.to(torch.arange(float(moving.count)))
         assert moving.names == ("a.weight", "a.bias", "c.weight", "c.bias", "b.weight", "b.bias")
         assert model["b"].bias.dtype == torch.float64

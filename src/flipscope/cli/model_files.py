@@ -96,7 +96,8 @@ def answering(model: StringModel) -> Callable[[Tensor], Tensor] | None:
     """How to get one logit per string from a model that has two outputs; None where it has one anyway."""
     if not isinstance(model.config, TransformerConfig) or model.config.outputs != 2:
         return None
-    from flipscope.models.readout import binary_logit, logits_for
+    from flipscope.models.fast_logits import logits_for
+    from flipscope.models.outputs import binary_logit
 
     logits = logits_for(model)
     return lambda bits: binary_logit(logits(bits))

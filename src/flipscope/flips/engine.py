@@ -20,10 +20,10 @@ from flipscope.basics.errors import InputError, reason
 from flipscope.models.copies import converted
 from flipscope.models.deterministic import Ask, check_deterministic, largest_difference, perturbed
 from flipscope.models.hooks import watching
-from flipscope.models.known import difference
 from flipscope.models.modes import eval_mode
-from flipscope.models.readout import binary_logit
+from flipscope.models.outputs import binary_logit
 from flipscope.models.transformer import Transformer
+from flipscope.models.unmodified import difference
 
 Bits: TypeAlias = NDArray[np.uint8]
 Logits: TypeAlias = NDArray[np.floating]

@@ -29,8 +29,8 @@ from flipscope.flips.last_layer import LastLayer
 from flipscope.flips.middle_layer import MiddleLayer
 from flipscope.flips.mixed_rows import MixedTables, make_mixed_tables, mixable, mixed_states
 from flipscope.flips.screen import first_order_changes
-from flipscope.models.known import difference, on_cpu
 from flipscope.models.transformer import Block, Transformer
+from flipscope.models.unmodified import difference, on_cpu
 
 CHUNK_NUMBERS = 600_000  # hidden units of an MLP computed together: as many as stay in the cache
 LANES_NUMBERS = 1 << 20  # numbers of token states of strings that are computed together in lanes

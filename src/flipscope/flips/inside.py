@@ -1,6 +1,6 @@
 """Modules that round to float32 inside although their weights are in float64: which, and how far off they may be.
 
-Their logits are float64 numbers that are no better than float32. What `models.inner` cannot watch, such as a detour
+Their logits are float64 numbers that are no better than float32. What `models.rounding` cannot watch, such as a detour
 through numpy, shows in the end: with perturbed weights no logit in float64 would happen to be a number of float32.
 """
 
@@ -14,8 +14,8 @@ import torch
 from flipscope.basics.errors import InputError
 from flipscope.flips.engine import Bits, Engine, GeneralEngine, Logits
 from flipscope.models.deterministic import FACTOR, largest_difference, perturbation_of, some_strings
-from flipscope.models.inner import coarsest_type
-from flipscope.models.known import difference
+from flipscope.models.rounding import coarsest_type
+from flipscope.models.unmodified import difference
 
 ROUNDINGS = 16.0  # of the largest logit, that the error may be at least
 _STRINGS = 4

@@ -48,7 +48,7 @@ _REVISED = {
 # Definitions that were edited without a change to any number that was stored, such as a choice that sends only models
 # elsewhere which no study had: their code, and the code that it counts as. Another edit makes an entry void.
 _SAME: Mapping[str, tuple[str, str]] = {
-    "flipscope.models.readout:logits_for": (
+    "flipscope.models.fast_logits:logits_for": (
         "7b60951b1c5e8de88a57a788f846ae87c8b81d5a64885aeaae554a957b7a5958",
         "a940dbb087150ef6e30a3ddc156c3452526fb1dcf69eb642fa38e73a1e8cde6f",
     ),

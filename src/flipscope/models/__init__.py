@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from flipscope.models.fourier_network import FourierNetwork
     from flipscope.models.fourier_network_config import FourierNetworkConfig
     from flipscope.models.init import SCHEMES, initialise
+    from flipscope.models.outputs import binary_logit
     from flipscope.models.presets import encoder, fourier, gpt2, hardness, mingpt, recognizer, roberta, vit_small
-    from flipscope.models.readout import binary_logit
     from flipscope.models.shapes import random_shape
     from flipscope.models.transformer import Attention, Block, LayerNorm, Transformer
 
@@ -55,8 +55,8 @@ __getattr__, __dir__ = lazily(
         "models.fourier_network": "FourierNetwork",
         "models.fourier_network_config": "FourierNetworkConfig",
         "models.init": "SCHEMES initialise",
+        "models.outputs": "binary_logit",
         "models.presets": "encoder fourier gpt2 hardness mingpt recognizer roberta vit_small",
-        "models.readout": "binary_logit",
         "models.shapes": "random_shape",
         "models.transformer": "Attention Block LayerNorm Transformer",
     },

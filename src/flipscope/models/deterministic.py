@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from flipscope.basics.errors import InputError
 from flipscope.models.copies import converted, copied
-from flipscope.models.inner import coarsest_type
+from flipscope.models.rounding import coarsest_type
 
 Bits: TypeAlias = NDArray[np.uint8]
 Answers: TypeAlias = NDArray[np.floating]  # [string, number]

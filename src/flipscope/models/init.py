@@ -16,7 +16,7 @@ from torch.nn.parameter import is_lazy
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import seed_number
-from flipscope.models.reset import Drawing, reset_of
+from flipscope.models.seeded_reset import SeededReset, reset_method
 
 Scheme = Literal["pytorch", "uniform", "gaussian", "xavier_uniform", "xavier_normal"]
 Scope = Literal["all", "weights"]
@@ -154,7 +154,7 @@ def _draw(law: _Law, name: str, parameter: nn.Parameter, seed: int, scale: float
 def _reset(model: nn.Module, seed: int, scale: float) -> None:
     """Fill every parameter as PyTorch does: each module its own, then those around it what they want otherwise."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    drawing = Drawing(model, lambda name: _stream(seed, name))
+    drawing = SeededReset(model, lambda name: _stream(seed, name))
     # From the last to the first, so that parts come before their whole, and tied parameters start as the first owner's.
     for path, module in reversed(list(model.named_modules())):
         if getattr(type(module), "reset_parameters", None) in _BY_LAW:
@@ -163,7 +163,7 @@ def _reset(model: nn.Module, seed: int, scale: float) -> None:
                 if short in ("weight", "bias") and names[id(parameter)] == name:
                     _draw(_pytorch_law(module, parameter) or _rest(module, short), name, parameter, seed, scale)
                     drawing.filled.add(name)
-        elif reset := reset_of(module):
+        elif reset := reset_method(module):
             drawing.run(path, reset)
     for name, parameter in model.named_parameters():
         if name not in drawing.filled:

@@ -18,8 +18,8 @@ from flipscope.basics.bits import as_array
 from flipscope.basics.checks import check_count, shown
 from flipscope.basics.errors import InputError, blamed_on
 from flipscope.flips.engine import number_type, output_rows, usual_inputs
+from flipscope.models.fast_logits import logits_for
 from flipscope.models.modes import eval_mode
-from flipscope.models.readout import logits_for
 from flipscope.models.transformer import Transformer
 
 Inputs: TypeAlias = Tensor | np.ndarray | tuple[Tensor | np.ndarray, ...]  # the first axis of each is the string

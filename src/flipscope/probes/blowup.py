@@ -30,10 +30,10 @@ from flipscope.basics.bits import check_strings
 from flipscope.basics.checks import check_count, check_positions
 from flipscope.basics.errors import InputError, blamed_on
 from flipscope.models.hooks import watching
-from flipscope.models.known import own_difference
 from flipscope.models.modes import eval_mode
 from flipscope.models.seq2seq import Seq2Seq
 from flipscope.models.transformer import LayerNorm, Transformer
+from flipscope.models.unmodified import own_difference
 from flipscope.probes.asking import Inputs, as_inputs
 
 Forward = Callable[..., object]

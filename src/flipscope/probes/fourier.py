@@ -39,8 +39,8 @@ from flipscope.cube.testers import (
     low_degree_test,
 )
 from flipscope.flips.engine import GeneralEngine, Model, as_general, number_type, refuse_nan
-from flipscope.models.known import difference
 from flipscope.models.transformer import Block, Transformer
+from flipscope.models.unmodified import difference
 
 Subject: TypeAlias = Model | GeneralEngine  # an engine says how its model is asked: inputs, dtype, batch
 Output: TypeAlias = Literal["sign", "logit"]

@@ -7,7 +7,7 @@ With L the loss on the data as a function of the chosen parameters theta, f the 
 Plain double backward throughout: `torch.func` gets second derivatives of an affine `F.layer_norm` wrong without a word.
 Attention runs on the math kernel, since the fused ones have no second derivative on a CPU. The graph of a batch is made
 once and used for every product, as long as the graphs of all batches fit into a quarter of the memory; beyond that they
-are made again, for many vectors at a time. Our transformers go by the quick logits of training (`models.readout`):
+are made again, for many vectors at a time. Our transformers go by the quick logits of training (`models.fast_logits`):
 the first layer from tables and the last one only where it is read.
 """
 
@@ -30,9 +30,9 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, blamed_on
 from flipscope.basics.limits import machine_memory
 from flipscope.flips.engine import number_type, output_rows, usual_inputs
+from flipscope.models.fast_logits import logits_for
 from flipscope.models.modes import dense_gradients, eval_mode
 from flipscope.models.parameters import Choice, check_differentiable, chosen, differentiable
-from flipscope.models.readout import logits_for
 from flipscope.probes.asking import Loss, as_inputs, as_loss, check_paired
 
 Rows: TypeAlias = Float64[np.ndarray, "row number"]

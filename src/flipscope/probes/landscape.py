@@ -24,7 +24,7 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.limits import check_memory
 from flipscope.basics.progress import Progress
 from flipscope.basics.seeds import Seed, seed_number
-from flipscope.models.moving import Moving
+from flipscope.models.movable_parameters import MovableParameters
 from flipscope.models.parameters import Choice, chosen
 from flipscope.probes.asking import Inputs, Loss, as_loss, asked
 
@@ -92,7 +92,7 @@ def landscape(
     count = check_count("points", (41 if dimensions == 1 else 21) if points is None else points, 3)
     if count % 2 == 0:
         raise InputError(f"points={count} must be odd, for the model itself to be one of them")
-    moving = Moving(chosen(model, parameters))
+    moving = MovableParameters(chosen(model, parameters))
     moving.check_size("reach", float(reach))
     number = seed_number(seed)
     many = 2 if dimensions == 2 else check_count("directions", directions)
@@ -123,7 +123,7 @@ def landscape(
     return Landscape(dimensions, offsets, losses, own, moving.count, asking.strings)
 
 
-def _direction(moving: Moving, normalise: str, seed: int, number: int) -> Float32[Tensor, " number"]:
+def _direction(moving: MovableParameters, normalise: str, seed: int, number: int) -> Float32[Tensor, " number"]:
     """A random direction in the order of the moving parameters."""
     stream = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))
     normals = torch.from_numpy(stream.standard_normal(moving.count, dtype=np.float32))

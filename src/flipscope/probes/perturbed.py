@@ -20,7 +20,7 @@ from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import Seed, generators
-from flipscope.models.moving import Moving
+from flipscope.models.movable_parameters import MovableParameters
 from flipscope.models.parameters import Choice, chosen
 from flipscope.probes.asking import Inputs, asked
 from flipscope.probes.gradients import squared_gradients
@@ -71,7 +71,7 @@ def perturbed_loss(
     z = NormalDist().inv_cdf((1 + check_confidence(confidence)) / 2)
     (stream,) = generators(seed, 1)
     losses = np.empty(draws)
-    with asked(model, inputs, None, None) as (asking, before), Moving(chosen(model, parameters)) as moving:
+    with asked(model, inputs, None, None) as (asking, before), MovableParameters(chosen(model, parameters)) as moving:
         moving.check_size("sigma", sigma)
         for number in range(draws):
             moving.to(torch.from_numpy(stream.normal(size=moving.count)), sigma)
@@ -104,7 +104,7 @@ def worst_trace_change(
     (stream,) = generators(seed, 1)
     base = float(trace(model))
     worst = 0.0
-    with Moving(chosen(model, parameters)) as moving:
+    with MovableParameters(chosen(model, parameters)) as moving:
         for _ in range(draws):
             moving.to(torch.from_numpy(stream.normal(size=moving.count)), sigma)
             worst = max(worst, abs(float(trace(model)) - base))

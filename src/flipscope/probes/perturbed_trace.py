@@ -25,7 +25,7 @@ from flipscope.basics.errors import InputError, blamed_on
 from flipscope.basics.seeds import Seed, generators
 from flipscope.flips.engine import number_type, usual_inputs
 from flipscope.models.modes import eval_mode
-from flipscope.models.moving import Moving
+from flipscope.models.movable_parameters import MovableParameters
 from flipscope.models.parameters import Choice, chosen, differentiable
 from flipscope.models.transformer import LayerNorm
 from flipscope.probes.asking import Inputs, as_inputs
@@ -122,7 +122,7 @@ def trace_changes(
     with eval_mode(model):
         own = _own_outputs(model, given)
         base = _split(model, moved, given, own, probes, for_signs).value  # no residual, and so no sign is drawn
-        with Moving(moved) as moving:
+        with MovableParameters(moved) as moving:
             noise = [torch.from_numpy(for_noise.normal(size=moving.count)) for _ in range(count)]
             for sigma in sigmas:
                 traces = []

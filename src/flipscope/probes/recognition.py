@@ -19,9 +19,9 @@ from flipscope.basics.limits import check_work
 from flipscope.basics.seeds import generators, random_strings
 from flipscope.cube.functions import BooleanFunction
 from flipscope.models.deterministic import Ask, check_deterministic
-from flipscope.models.known import difference
 from flipscope.models.modes import eval_mode
-from flipscope.models.readout import binary_logit
+from flipscope.models.outputs import binary_logit
+from flipscope.models.unmodified import difference
 from flipscope.probes.results import ACCEPT, REJECT, UNDEFINED, check_margin
 
 Floats = NDArray[np.floating]

@@ -33,7 +33,7 @@ from flipscope.basics.limits import check_memory
 from flipscope.basics.progress import Progress
 from flipscope.basics.resampling import bootstrap_mean, student_mean
 from flipscope.basics.seeds import Seed, seed_number, seed_of
-from flipscope.models.moving import Moving
+from flipscope.models.movable_parameters import MovableParameters
 from flipscope.models.parameters import Choice, chosen, differentiable
 from flipscope.models.transformer import Transformer
 from flipscope.probes.asking import Inputs, Loss, Scorer, as_loss, asked
@@ -288,7 +288,7 @@ class _Noise:
                 raise InputError(f"{name}={value!r} must be a positive number")
         self.asked = ("std", float(std)) if std is not None else ("rho", float(rho or 0))
         self.seed = seed_number(seed)
-        self.moving = Moving(parameters)
+        self.moving = MovableParameters(parameters)
         if self.moving.count == 0:
             raise InputError("the parameters chosen hold no numbers: choose others")
         self.moving.check_size(*self.asked)

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from flipscope.basics.arguments import check_fields
 from flipscope.basics.errors import InputError
-from flipscope.models.readout import binary_logit
+from flipscope.models.outputs import binary_logit
 
 Loss = Literal["bce", "mse", "ce"]  # binary cross entropy, squared error, cross entropy of classes
 Labels = Literal["signs", "bits"]

@@ -11,8 +11,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
+from flipscope.models.fast_logits import logits_for
 from flipscope.models.parameters import usual
-from flipscope.models.readout import logits_for
 from flipscope.training.fit import Term
 from flipscope.training.named import Around
 

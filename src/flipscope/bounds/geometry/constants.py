@@ -192,8 +192,8 @@ def check_length(length: int) -> int:
 
 def _checked(model: Transformer) -> TransformerConfig:
     """The model's configuration, or InputError if it is not a recogniser of Eqs 7-14."""
-    from flipscope.models.known import difference
     from flipscope.models.presets import recognizer
+    from flipscope.models.unmodified import difference
 
     if (found := difference(model)) is not None:
         raise InputError(

@@ -147,7 +147,7 @@ class _Ball:
 
 def checked(model: Transformer) -> TransformerConfig:
     """The model's configuration, or InputError if the bounds do not cover it."""
-    from flipscope.models.known import difference
+    from flipscope.models.unmodified import difference
 
     if (found := difference(model)) is not None:
         raise InputError(

@@ -32,7 +32,7 @@ from flipscope.bounds.pac_bayes.divergence import Fixed, Outside, counted
 from flipscope.bounds.pac_bayes.forms import SUBGAUSSIAN, PacBayes
 from flipscope.bounds.pac_bayes.grids import POSTERIOR_SIGMAS, Grids
 from flipscope.bounds.pac_bayes.subgaussian import bounded_subgaussian
-from flipscope.models.moving import Moving
+from flipscope.models.movable_parameters import MovableParameters
 from flipscope.probes.asking import Inputs, asked
 
 INDEPENDENT = "the samples are independent draws from one distribution, and all the samples the network saw"
@@ -209,7 +209,7 @@ def _perturbed_losses(
     """The training loss, and for each sigma that of every draw; squared errors are cut off one by one."""
     wanted = torch.as_tensor(as_numbers(targets, "targets"))
     streams = generators(seed, len(sigmas))
-    with asked(model, inputs, None, None) as (asking, before), Moving(moved) as moving:
+    with asked(model, inputs, None, None) as (asking, before), MovableParameters(moved) as moving:
         if before.shape != wanted.shape:
             raise InputError(
                 f"targets of shape {tuple(wanted.shape)} must be one for each of the {len(before)} outputs"

@@ -20,7 +20,7 @@ from flipscope.bounds.pac_bayes.alquier import MESH
 from flipscope.constructions.fourier import fourier_network
 from flipscope.cube.fourier_sums import random_sum
 from flipscope.models.fourier_network import FourierNetwork
-from flipscope.models.moving import Moving
+from flipscope.models.movable_parameters import MovableParameters
 from flipscope.models.parameters import chosen
 from flipscope.probes.asking import asked
 from flipscope.probes.landscape import landscape
@@ -129,7 +129,10 @@ def sliced(trial: Slice) -> dict[str, Any]:
     network, strings, stream = _drawn(trial)
     offsets = np.linspace(-SHIFT, SHIFT, trial.points)
     losses = np.empty(trial.points)
-    with asked(network, strings, None, None) as (asking, before), Moving(chosen(network, ["bias"])) as moving:
+    with (
+        asked(network, strings, None, None) as (asking, before),
+        MovableParameters(chosen(network, ["bias"])) as moving,
+    ):
         for place, offset in enumerate(offsets):
             moving.to(torch.ones(moving.count), float(offset))
             losses[place] = float((asking.outputs() - before).square().mean())

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from flipscope.basics.errors import InputError
 from flipscope.models import Block, Transformer, TransformerConfig, encoder, hardness, mingpt, recognizer
-from flipscope.models.readout import _is_table_small, logits_for
+from flipscope.models.fast_logits import _is_table_small, logits_for
 
 BASE = encoder(width=12, layers=3, heads=2, ffn_width=20)
 CONFIGS = {

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from flipscope.models import Transformer, encoder, fourier, mingpt, recognizer
-from flipscope.models.inner import coarsest_type
+from flipscope.models.rounding import coarsest_type
 
 
 class Net(nn.Module):

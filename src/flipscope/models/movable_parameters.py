@@ -22,7 +22,7 @@ class _Group:
     moved: Float[Tensor, " number"]  # where they are taken, in their own type
 
 
-class Moving:
+class MovableParameters:
     """A context in which parameters stand at ``base + delta``, delta being one vector for all of them.
 
     Each parameter is given a piece of one flat tensor, which costs two passes over the numbers for a move, and gets its
@@ -50,7 +50,7 @@ class Moving:
             self._pieces += [piece.view(each.shape) for piece, (_, each) in zip(pieces, group, strict=True)]
             self.count += len(flat)
 
-    def __enter__(self) -> Moving:
+    def __enter__(self) -> MovableParameters:
         for parameter, piece in zip(self.parameters, self._pieces, strict=True):
             parameter.data = piece
         return self

@@ -16,12 +16,10 @@ from jaxtyping import Float, Int64, UInt8
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.errors import InputError
 from flipscope.models import compiled_attention
-from flipscope.models.known import difference
 from flipscope.models.marker import MarkerLogits, reads_marker
 from flipscope.models.transformer import Attention, Block, Transformer
+from flipscope.models.unmodified import difference
 
 
 def logits_for(model: nn.Module) -> Callable[[Tensor], Tensor]:
@@ -174,16 +172,3 @@ def _attend_once(
         mixed = mixed + attention.value.bias.unflatten(0, (heads, size)) * weights.sum(dim=-1, keepdim=True)
     joined: Tensor = mixed.sum(dim=1) if attention.output is None else attention.output(mixed.flatten(1))
     return joined
-
-
-@checked_arguments
-def binary_logit(logits: Tensor) -> Float[Tensor, " string"]:
-    """One number per string, positive for 1: the logit itself, or of two outputs that of 1 less that of 0."""
-    if logits.ndim == 2 and logits.shape[1] == 2:
-        return logits[:, 1] - logits[:, 0]
-    if logits.ndim == 2 and logits.shape[1] == 1:
-        return logits[:, 0]
-    if logits.ndim != 1:
-        shape = tuple(logits.shape)
-        raise InputError(f"logits of shape {shape} are not one per string, [string], nor two, [string, 2]")
-    return logits

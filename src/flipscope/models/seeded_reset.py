@@ -18,7 +18,7 @@ _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _CONSTANTS = (_ATEN.zero_.default, _ATEN.fill_.Scalar, _ATEN.fill_.Tensor)
 
 
-def reset_of(module: nn.Module) -> Callable[[], object] | None:
+def reset_method(module: nn.Module) -> Callable[[], object] | None:
     """The method that draws the module's parameters, if it has one; those of attention are called privately."""
     method = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
     if not callable(method):
@@ -27,7 +27,7 @@ def reset_of(module: nn.Module) -> Callable[[], object] | None:
     return None if needed else method  # what it asks for, nobody here can know
 
 
-class Drawing(TorchDispatchMode):
+class SeededReset(TorchDispatchMode):
     """Runs methods that fill a model's parameters, and draws the numbers they ask PyTorch for.
 
     It works below PyTorch's functions, at the two operations that all its modules draw by: uniform and normal

@@ -12,7 +12,7 @@ from models.modified import CHANGES
 from torch import Tensor, nn
 
 from flipscope.models import Transformer, encoder, fourier, hardness, mingpt, recognizer, vit_small
-from flipscope.models.known import difference, own_difference
+from flipscope.models.unmodified import difference, own_difference
 
 SHAPE = encoder(width=16, layers=2, heads=2)
 PRESETS = [
