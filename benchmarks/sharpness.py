@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from flipscope import sharpness
 from flipscope.models import Transformer, hardness
-from flipscope.training.protocols import hardness_recipe
+from flipscope.training.recipes.hardness import hardness_recipe
 
 LENGTH, BATCH, STD = 12, 1024, 0.02
 DRAWS = 4  # of one timed run

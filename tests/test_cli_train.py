@@ -16,11 +16,12 @@ from commands import Run
 from flipscope.basics.errors import InputError
 from flipscope.cli import build_parser
 from flipscope.cli import train as command
+from flipscope.data.strings import StringData
 from flipscope.lab.store.artefacts import Models
 from flipscope.lab.store.store import Store
 from flipscope.models import load
 from flipscope.training import artefact, checkpoints, presets
-from flipscope.training.recipe import Recipe, StringData, TrainingProtocol
+from flipscope.training.recipe import Recipe, TrainingProtocol
 
 TINY = ("--width", "4", "--layers", "1", "--heads", "1", "--batch", "8", "--steps", "30")
 

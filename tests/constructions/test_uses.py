@@ -13,9 +13,9 @@ from flipscope.basics.bits import index_bits
 from flipscope.basics.errors import InputError
 from flipscope.constructions.sparse_variables import as_transformer, compose, construct
 from flipscope.cube.expression import parse
+from flipscope.data.batches import Examples
 from flipscope.models import AttentionNetworkConfig, save
 from flipscope.models.unmodified import difference
-from flipscope.training.batches import Examples
 from flipscope.training.fit import fit
 
 BITS = index_bits(0, 256, 8)

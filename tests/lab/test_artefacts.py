@@ -211,7 +211,7 @@ def test_training_reaches_its_loop_and_its_data() -> None:
     assert {"flipscope.training.fit", "flipscope.data.languages", "flipscope.models.transformer"} <= modules
     assert not any(name.startswith(("flipscope.lab", "flipscope.probes")) for name in modules)
     # What a recipe has by name counts only where it is named.
-    assert not modules & {"flipscope.training.measures", "flipscope.training.sets", "flipscope.models.seq2seq"}
+    assert not modules & {"flipscope.training.measures", "flipscope.data.kinds", "flipscope.models.seq2seq"}
 
 
 def test_the_list_has_finished_and_unfinished_models(

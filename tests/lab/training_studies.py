@@ -12,11 +12,12 @@ from lab.example_studies import Example
 
 import flipscope.lab as lab
 from flipscope.basics.progress import Progress
+from flipscope.data.strings import StringData
 from flipscope.lab.study import Outcome, Trial
 from flipscope.models.presets import encoder
 from flipscope.models.seal import fingerprint
 from flipscope.training import checkpoints
-from flipscope.training.recipe import Recipe, StringData, TrainingProtocol
+from flipscope.training.recipe import Recipe, TrainingProtocol
 
 
 def recipe(seed: int = 0) -> Recipe:

@@ -15,11 +15,11 @@ import flipscope
 from flipscope.basics.bits import index_bits
 from flipscope.basics.errors import InputError
 from flipscope.cli import main
+from flipscope.data.batches import Examples
 from flipscope.models import AttentionNetwork, AttentionNetworkConfig, load, save
 from flipscope.models.init import initialise
 from flipscope.probes.fourier import spectrum
 from flipscope.probes.recognition import recognition
-from flipscope.training.batches import Examples
 from flipscope.training.fit import fit
 
 SMALL = [

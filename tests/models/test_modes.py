@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from flipscope.data.batches import Examples
 from flipscope.models import Transformer, hardness
 from flipscope.models.modes import differentiated_once, first_derivatives
-from flipscope.training.batches import Examples
 from flipscope.training.fit import fit
 
 

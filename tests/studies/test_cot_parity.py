@@ -9,6 +9,7 @@ import torch
 from studies.harness import run
 
 from flipscope.basics.bits import index_bits
+from flipscope.data.steps import Way
 from flipscope.lab import Rows
 from flipscope.models.transformer import Transformer
 from flipscope.studies.sharper._steps import (
@@ -21,7 +22,6 @@ from flipscope.studies.sharper._steps import (
     same_place_attention,
 )
 from flipscope.studies.sharper.cot_parity import BOUNDS, STUDY
-from flipscope.training.step_sets import Way
 
 GAP, CHAIN, WRITTEN, HALF, ONE_PASS, LINEAR, WHOLE, SAMPLES, ATTENTION = STUDY.claims
 

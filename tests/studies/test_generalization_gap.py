@@ -11,7 +11,7 @@ from flipscope.studies.sharper._gap import Function, Noise, bounds
 from flipscope.studies.sharper._gap_claims import curves, vacuous
 from flipscope.studies.sharper._learned import LAPTOP, PAPER, recipe_of
 from flipscope.studies.sharper.generalization_gap import STUDY
-from flipscope.training.sharper_protocols import fourier_recipe
+from flipscope.training.recipes.sharper import fourier_recipe
 
 GROWS, BY_DEGREE, BY_SPARSITY, FASTER, ORDER, HOLDS, SIGMA, NORM, BATCH, HEADS = STUDY.claims
 SPARSITIES, DEGREES = (1, 4, 7, 10), (1, 2, 3, 4, 5)

@@ -27,7 +27,7 @@ from flipscope.studies.hardness._norms import (
     recipe_of,
 )
 from flipscope.studies.hardness.norm_essential import STUDY
-from flipscope.training.protocols import hardness_recipe
+from flipscope.training.recipes.hardness import hardness_recipe
 
 LEARNS, ESSENTIAL, BLOWUP, WEIGHTS = STUDY.claims
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from studies.harness import run
 
+from flipscope.data.tables import TableData
 from flipscope.lab import Claim, Rows
 from flipscope.studies.hardness._relearned import Learned, rows_of
 from flipscope.studies.hardness._tables import lower
 from flipscope.studies.hardness.reduced_sensitivity import STUDY
-from flipscope.training.sets import TableData
 
 PLAN: dict[str, Any] = {"again": 0, "length": 10, "width": 64, "batch": 128, "first": 10, "steps": 10, "lr": 1e-3}
 TARGET, RANDOM, FLATTER, KNOWN, DEGREE, FEWER, FEWER_SHARP, FEWER_DEGREE = STUDY.claims

@@ -8,14 +8,14 @@ import torch
 from studies.harness import run
 
 from flipscope.basics.seeds import generators
+from flipscope.data.lengths import LengthsData
 from flipscope.lab import Rows
 from flipscope.models.seq2seq import Seq2Seq
 from flipscope.models.seq2seq_config import Seq2SeqConfig
 from flipscope.studies.hardness._growth import MEASURED
 from flipscope.studies.hardness._shared import slope
 from flipscope.studies.hardness.scratchpad import STUDY, Scratchpad, blowups, recipe_of
-from flipscope.training.protocols import scratchpad_recipe
-from flipscope.training.sets import LengthsData
+from flipscope.training.recipes.hardness import scratchpad_recipe
 
 SHARPNESS, ENCODER, DECODER, ENCODER_ALL, DECODER_ALL, NORM = STUDY.claims
 BLOWUPS = (ENCODER, DECODER, ENCODER_ALL, DECODER_ALL)

@@ -6,11 +6,11 @@ from studies.hardness_rows import rows
 from studies.harness import run
 
 from flipscope.cube.expression import parse
+from flipscope.data.lengths import prefix_values
 from flipscope.lab import Rows
 from flipscope.studies.hardness._lengths import FLAT, LONG_FLAT
 from flipscope.studies.hardness._shared import FUNCTIONS, OTHERS, recipe_of, slope, strings_of
 from flipscope.studies.hardness.sharpness_by_length import LONG, STUDY
-from flipscope.training.sets import prefix_values
 
 ABOVE, RISES, FLAT_OTHERS, ONE, LONG_ONES = STUDY.claims
 

@@ -18,10 +18,10 @@ import flipscope.training.checkpoints as module
 import flipscope.training.fit as loop
 from flipscope.basics.errors import InputError
 from flipscope.cube.functions import majority
+from flipscope.data.batches import Fresh, Shuffled
 from flipscope.data.languages import draw
 from flipscope.models import Transformer, encoder, save
 from flipscope.models.seal import NotWhole, fingerprint
-from flipscope.training.batches import Fresh, Shuffled
 from flipscope.training.checkpoints import Keeper, read
 from flipscope.training.fit import Moment, fit
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 import flipscope.training.fit as loop
 from flipscope.basics.errors import InputError
 from flipscope.cube import functions
+from flipscope.data.batches import Fresh, Shuffled
 from flipscope.models import Transformer, encoder, mingpt
-from flipscope.training.batches import Fresh, Shuffled
 from flipscope.training.fit import Epoch, Moment, evaluate, fit, random_training
 
 

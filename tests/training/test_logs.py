@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
+from flipscope.data.strings import StringData
 from flipscope.models import encoder, hardness
 from flipscope.models.seal import fingerprint
 from flipscope.models.transformer import Transformer
@@ -22,7 +23,7 @@ from flipscope.training.checkpoints import Keeper
 from flipscope.training.fit import Fitted, fit
 from flipscope.training.logs import Log, names_in
 from flipscope.training.named import Around, loss_term, measurement
-from flipscope.training.recipe import Recipe, StringData, Trained, TrainingProtocol
+from flipscope.training.recipe import Recipe, Trained, TrainingProtocol
 from flipscope.training.targets import Aim
 
 PROTOCOL = TrainingProtocol(

@@ -14,13 +14,14 @@ import flipscope
 from flipscope.basics.errors import InputError
 from flipscope.cube.functions import BooleanFunction, majority
 from flipscope.data.languages import draw, random_language
+from flipscope.data.strings import StringData
 from flipscope.models import Transformer, TransformerConfig, encoder, gpt2, hardness, initialise, load, mingpt
 from flipscope.models.seal import NotWhole, fingerprint
 from flipscope.training import artefact
 from flipscope.training.fit import fit
 from flipscope.training.presets import PRESETS, configured
-from flipscope.training.protocols import hardness_recipe, scratchpad_recipe
-from flipscope.training.recipe import Recipe, StringData, Trained, TrainingProtocol
+from flipscope.training.recipe import Recipe, Trained, TrainingProtocol
+from flipscope.training.recipes.hardness import hardness_recipe, scratchpad_recipe
 from flipscope.training.train import recipe_for
 
 RECIPE = Recipe(

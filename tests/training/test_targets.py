@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from flipscope.basics.errors import InputError
+from flipscope.data.batches import Examples
 from flipscope.models import Transformer, TransformerConfig, hardness
 from flipscope.models.seal import fingerprint
-from flipscope.training.batches import Examples
 from flipscope.training.fit import evaluate, fit
 from flipscope.training.targets import SIGN_SCALE, Aim
 

@@ -61,6 +61,30 @@ def straight_line(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:
     return float(slope), float(np.square(ys - start - slope * xs).sum())
 
 
+def regression_slope(
+    y: ArrayLike, x: ArrayLike, others: Sequence[ArrayLike] = (), confidence: float = 0.95
+) -> Estimate | None:
+    """How much y rises with x by least squares, the `others` being equal, with Student's interval.
+
+    None if there are fewer than two points more than coefficients, or if x does not vary by itself.
+
+    >>> found = regression_slope([1.0, 2.1, 2.9, 4.0, 5.1], [1, 2, 3, 4, 5])
+    >>> round(found.value, 3), found.low < 1 < found.high
+    (1.01, True)
+    """
+    values, places = np.asarray(y, np.float64), np.asarray(x, np.float64)
+    columns = np.column_stack([places, np.ones(len(places)), *others]).astype(np.float64)
+    freedom = len(values) - columns.shape[1]
+    if freedom < 2 or np.linalg.matrix_rank(columns / np.abs(columns).max(axis=0)) < columns.shape[1]:
+        return None
+    coefficients = np.linalg.lstsq(columns, values)[0]
+    variance = float(np.square(values - columns @ coefficients).sum()) / freedom
+    error = math.sqrt(variance * float(np.linalg.inv(columns.T @ columns)[0, 0]))
+    reach = float(stats.t.ppf((1 + check_confidence(confidence)) / 2, freedom)) * error
+    value = float(coefficients[0])
+    return Estimate(value, value - reach, value + reach, confidence, len(values))
+
+
 def growth(x: Sequence[float], log2_counts: Sequence[float | None]) -> tuple[bool, float]:
     """Whether counts grow exponentially in x rather than like a power of it, and the rate b of 2^(bx).
 

@@ -22,7 +22,7 @@ from flipscope.cli.hours import anyway, check_hours, training_seconds
 from flipscope.cli.live import BAR, LINE_SECONDS, QUIET_SECONDS
 from flipscope.cube.expression import parse
 from flipscope.cube.functions import BooleanFunction
-from flipscope.data.real import RealFunction, is_real
+from flipscope.data.real_functions import RealFunction, is_real
 from flipscope.lab.context import CHECKPOINT, LOCK
 from flipscope.lab.run.resources import one_thread
 from flipscope.lab.store import locks
@@ -266,7 +266,7 @@ def _tested(function: BooleanFunction | RealFunction, trained: Trained, argument
     import numpy as np
 
     from flipscope.basics.seeds import random_strings
-    from flipscope.training.batches import Examples
+    from flipscope.data.batches import Examples
     from flipscope.training.fit import evaluate
 
     bits = random_strings(np.random.default_rng([arguments.seed, TESTED]), TESTED, function.n)

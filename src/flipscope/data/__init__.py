@@ -1,1 +1,16 @@
-"""What models are trained and measured on; nothing here needs torch."""
+"""What models are trained and measured on: labelled inputs, and batches of them.
+
+languages       strings with the labels of a Boolean function, or of fair coins
+real_functions  real-valued functions of bits, written down as text
+batches         a fixed set shuffled each epoch, or fresh strings
+strings         StringData: strings of one Boolean function; and what training asks of a kind of data
+real            RealData: strings with the values of a real-valued function
+tables          TableData: a truth table, all of its rows or some
+lengths         LengthsData: strings of many lengths, answered at the end, at every position, or on a scratchpad
+sparse          SparseData: a gate of a few hidden bits among many
+fourier         FourierData: random sums of few parities
+steps           StepsData: parity with a chain of thought, or in one pass
+kinds           the kinds that a recipe may name
+
+Only languages and real_functions do without torch.
+"""

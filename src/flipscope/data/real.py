@@ -1,61 +1,73 @@
-"""Real-valued functions of bits, written down as text."""
+"""Strings with the values of a real-valued function of their bits."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float32
 
 from flipscope.basics.bits import Bits
-from flipscope.basics.errors import InputError
-from flipscope.cube.expression import parse
-from flipscope.cube.functions import BooleanFunction, checked_bits
+from flipscope.basics.checks import check_count
+from flipscope.basics.seeds import random_strings
+from flipscope.data.batches import Batch, Drawn, Examples, Inputs, Labelled
+from flipscope.data.languages import draw
+from flipscope.data.real_functions import RealFunction
 
-_WEIGHTED = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*\*\s*(.+?)\s*", re.DOTALL)
-_PLUS = re.compile(r"(?<![eE*+])\+")  # not the sign of an exponent or of a weight
-
-
-def is_real(text: str) -> bool:
-    """Whether the text means a real-valued function, and no Boolean expression."""
-    return text.strip() == "mean" or "*" in text
+_FRESH = 0x66726573  # a stream of its own
 
 
-@dataclass(frozen=True)
-class RealFunction:
-    """A real-valued function of n bits: "mean", or a sum of Boolean expressions with weights.
+@dataclass(frozen=True, kw_only=True)
+class RealData:
+    """Uniformly random strings with the values of a real-valued function (`flipscope.data.real_functions`).
 
-    >>> RealFunction("mean", 4)(np.array([[1, 0, 1, 1]], np.uint8)).tolist()
-    [0.75]
-    >>> RealFunction("0.5 * (x1 ^ x2) + 2 * x3", 3)(np.array([[1, 0, 1], [1, 1, 0]], np.uint8)).tolist()
-    [2.5, 0.0]
+    `train` strings are drawn once, or fresh ones for every batch where it is None.
     """
 
-    text: str
-    n: int
-    _terms: Sequence[tuple[float, BooleanFunction]] = field(init=False, repr=False, compare=False, default=())
+    inputs: ClassVar[Inputs] = "bits"
+    answer: ClassVar[str] = "string"
+    function: str
+    length: int
+    train: int | None = None
+    validation: int = 1_000
+    seed: int = 0
 
     def __post_init__(self) -> None:
-        checked_bits(self.n)
-        if self.text.strip() != "mean":
-            object.__setattr__(self, "_terms", [self._term(part) for part in _PLUS.split(self.text)])
+        RealFunction(self.function, self.length)
+        for name in ("train", "validation"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
+        check_count("seed", self.seed, 0)
 
-    def _term(self, part: str) -> tuple[float, BooleanFunction]:
-        found = _WEIGHTED.fullmatch(part)
-        if found is None:
-            raise InputError(
-                f"{self.text!r} is no real-valued function: "
-                'give "mean" or a weighted sum such as "0.6 * (x1 ^ x2) + 0.8 * x3"'
-            )
-        return float(found[1]), parse(found[2], self.n)
+    def _sets(self) -> dict[str, Labelled]:
+        sizes = {"train": self.train} if self.train is not None else {}
+        blank = draw(
+            lambda bits: np.zeros(len(bits), np.uint8), self.length, {**sizes, "validation": self.validation}, self.seed
+        )
+        return {name: Examples(strings.bits, self.values(strings.bits)) for name, strings in blank.items()}
 
-    def __call__(self, bits: Bits) -> Float32[np.ndarray, " string"]:
-        """Its values on strings [string, position]."""
-        if not self._terms:
-            return np.asarray(bits.mean(axis=1, dtype=np.float64), np.float32)
-        total = np.zeros(len(bits))
-        for weight, f in self._terms:
-            total += weight * f(bits)
-        return np.asarray(total, np.float32)
+    def values(self, bits: Bits) -> Float32[np.ndarray, " string"]:
+        """The function's values on these strings."""
+        return RealFunction(self.function, self.length)(bits)
+
+    def validation_sets(self) -> list[Labelled]:
+        """What is asked after each epoch."""
+        return [self._sets()["validation"]]
+
+    def source(self, batch: int, steps: int, seed: int) -> Labelled | Iterable[Batch]:
+        """A fixed set, or fresh batches."""
+        if self.train is not None:
+            return self._sets()["train"]
+        f = RealFunction(self.function, self.length)
+
+        def fresh(stream: np.random.Generator) -> Batch:
+            bits = random_strings(stream, batch, self.length)
+            return bits, f(bits)
+
+        return Drawn(fresh, steps, np.random.default_rng([self.seed, seed, _FRESH]))
+
+    def draw_inputs(self, count: int, stream: np.random.Generator) -> Bits:
+        """Random inputs like those of the training."""
+        return random_strings(stream, count, self.length)

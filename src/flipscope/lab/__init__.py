@@ -9,6 +9,7 @@ from flipscope.basics.lazy import lazily
 if TYPE_CHECKING:
     from flipscope.basics.progress import Progress
     from flipscope.basics.resampling import growth
+    from flipscope.lab.chart import chart, charts
     from flipscope.lab.figures import Figure, Note, Panel, Rule, Series, histogram
     from flipscope.lab.judges import (
         GroupJudge,
@@ -41,14 +42,18 @@ if TYPE_CHECKING:
         with_fewest,
     )
     from flipscope.lab.looks import confidence, judging
+    from flipscope.lab.quantities import Column, Criterion, Quantity, claim
     from flipscope.lab.rows import Row, Rows, matched
     from flipscope.lab.series import bars, estimates, line, lines, means, points, survival
     from flipscope.lab.store.artefacts import trained
     from flipscope.lab.study import Claim, Outcome, Result, Scale, Study, Trial, deviations, scales
+    from flipscope.lab.trained_trial import TrainedTrial
     from flipscope.lab.verdict import Judgement, all_of, asymptotic, at_least, at_most, between, consistent_with, never
 
 __all__ = [
     "Claim",
+    "Column",
+    "Criterion",
     "Figure",
     "GroupJudge",
     "Judge",
@@ -57,6 +62,7 @@ __all__ = [
     "Outcome",
     "Panel",
     "Progress",
+    "Quantity",
     "Quotient",
     "Result",
     "Row",
@@ -65,6 +71,7 @@ __all__ = [
     "Scale",
     "Series",
     "Study",
+    "TrainedTrial",
     "Trial",
     "all_of",
     "asymptotic",
@@ -74,6 +81,9 @@ __all__ = [
     "between",
     "bound_holds",
     "bounded_mean",
+    "chart",
+    "charts",
+    "claim",
     "compare_groups",
     "confidence",
     "consistent_with",
@@ -115,22 +125,4 @@ __all__ = [
     "with_fewest",
 ]
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "basics.progress": "Progress",
-        "basics.resampling": "growth",
-        "lab.figures": "Figure Note Panel Rule Series histogram",
-        "lab.judges": (
-            "GroupJudge Judge Quotient bound_holds bounded_mean compare_groups exactly for_each for_every larger_mean "
-            "log_slope mean_of mean_slope more_often mostly never_exceeds of_models rates rates_below share share_of "
-            "share_where slopes student_mean tail_exponent unless_few weakest_first with_fewest"
-        ),
-        "lab.looks": "confidence judging",
-        "lab.rows": "Row Rows matched",
-        "lab.series": "bars estimates line lines means points survival",
-        "lab.store.artefacts": "trained",
-        "lab.study": "Claim Outcome Result Scale Study Trial deviations scales",
-        "lab.verdict": "Judgement all_of asymptotic at_least at_most between consistent_with never",
-    },
-)
+__getattr__, __dir__ = lazily(__name__)

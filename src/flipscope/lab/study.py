@@ -1,7 +1,7 @@
 """What an experiment is: trials to measure, one table, claims that judge it, figures that show it.
 
 A study is a class with a handful of attributes and three or four methods; docs/add-a-study.md builds one. Data
-flows one way: `trials` → `measure` (here, on a pool, on a cluster) → `row`, `summarise` → claims and `draw`.
+flows one way: `trials` → `measure` (here, on a pool, on a cluster) → `rows` → claims and `draw`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 import types
 import typing
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
@@ -201,10 +201,17 @@ class Study(ABC):
         """What one trial gives; everything random comes from the trial. `progress(done, total)` may be called."""
 
     def summarise(self, results: Sequence[Result]) -> Rows:
-        """One tidy table of all results: one `row` per trial unless overridden, None in columns it has not."""
-        rows = [self.row(result.trial, result.outcome) for result in results]
+        """One tidy table of all results, with None where a row lacks a column.
+
+        It has the `rows` of each trial; override this only where one row needs the outcomes of several trials.
+        """
+        rows = [row for result in results for row in self.rows(result.trial, result.outcome)]
         names = dict.fromkeys(name for row in rows for name in row)
         return Rows({name: row.get(name) for name in names} for row in rows)
+
+    def rows(self, trial: Any, outcome: Outcome) -> Iterable[Row]:
+        """The rows of one trial: its `row`, unless overridden by a study whose trials give several rows or none."""
+        return [self.row(trial, outcome)]
 
     def row(self, trial: Any, outcome: Outcome) -> Row:
         """What the table holds of one trial: its fields and what it measured, arrays as lists."""

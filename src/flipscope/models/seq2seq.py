@@ -68,7 +68,7 @@ class Seq2Seq(nn.Module):
     """The encoder-decoder of a configuration, its parameters drawn by `initialise(self, scheme, seed)`.
 
     It is called with bits and what was written side by side, [string, 2 * position], as training and probes have it
-    (`flipscope.training.sets.scratchpad_inputs`): of the right half the first is START, and the answer at each position
+    (`flipscope.data.lengths.scratchpad_inputs`): of the right half the first is START, and the answer at each position
     is the bit to be written there, as a number near 0 or 1. `write` writes by itself.
 
     >>> model = Seq2Seq(Seq2SeqConfig(length=3, width=8, ffn_width=8))

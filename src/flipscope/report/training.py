@@ -11,12 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from flipscope.basics.limits import said_bytes
+from flipscope.data.real import RealData
 from flipscope.report.lab import span
 from flipscope.report.models import facts, note, panel
 from flipscope.report.terminal import number
 from flipscope.training.fit import Accuracy
 from flipscope.training.recipe import Trained
-from flipscope.training.sets import RealData
 
 BLOWUP = "How far can its layer norms blow a change up?"
 WORDS = {"steps": "all of them", "goal": "its goal was reached", "diverged": "the loss was no number any more"}

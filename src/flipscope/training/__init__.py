@@ -1,13 +1,11 @@
-"""Training: the loop, its sources of batches, and the quick forward that it uses for our transformer.
+"""Training: the loop, and the quick forward that it uses for our transformer.
 
 train        flipscope.train: a transformer for a function, with choices that work
 presets      which model and how, where the caller does not say; without PyTorch
 recipe       a training written down; the same recipe gives the same model anywhere
-sets         kinds of data beyond one Boolean function: real values, truth tables, many lengths, scratchpads
-protocols    the hardness paper's trainings as recipes, and the rule by which a model is kept
+recipes      the trainings of the papers as recipes, one module per paper
 fit          fit, evaluate, and the random settings of App. F.2
 targets      losses, and the scale of labels
-batches      a fixed set shuffled each epoch, or fresh strings
 logs         what is measured while a model is trained
 named        measurements, loss terms and kinds of data by name, as a recipe has them
 measures     the measurements that have a name; terms are further terms of the loss

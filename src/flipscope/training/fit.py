@@ -24,10 +24,10 @@ from flipscope.basics.checks import check_count, check_not_negative, check_posit
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, proportions
 from flipscope.basics.seeds import generators
+from flipscope.data.batches import INPUTS, Batch, Inputs, Labelled, Shuffled, as_tensors
 from flipscope.models.fast_logits import logits_for
 from flipscope.models.marker import MarkerLogits
 from flipscope.models.modes import eval_mode, first_derivatives, modes_kept
-from flipscope.training.batches import INPUTS, Batch, Inputs, Labelled, Shuffled, checked
 from flipscope.training.checkpoints import Keeper
 from flipscope.training.logs import Line, Log, Recorder, series
 from flipscope.training.memory import Memory
@@ -308,7 +308,8 @@ class _Task:
 
     def checked(self, inputs: Any, labels: Any, name: str) -> tuple[Tensor, Tensor]:
         """Inputs and targets as tensors."""
-        return checked(inputs, labels, name, self.aim, self.inputs)
+        found, wanted = as_tensors(inputs, labels, name, self.inputs)
+        return found, self.aim.targets(wanted, name)
 
 
 @dataclass(frozen=True)

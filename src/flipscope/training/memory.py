@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from flipscope.basics.errors import InputError
+from flipscope.data.batches import Batch, Resumable
 from flipscope.models.seal import fingerprint
-from flipscope.training.batches import Batch, Resumable
 from flipscope.training.checkpoints import Keeper, State
 
 _MODEL, _BEST, _OPTIMISER, _DROPOUT = "model.", "best.", "optimiser.", "dropout"

@@ -20,7 +20,7 @@ from torch import Tensor
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
-from flipscope.training.batches import Inputs
+from flipscope.data.batches import Inputs
 from flipscope.training.targets import Aim
 
 Setting = bool | int | float | str | None  # what a setting may be: what JSON holds as it is
@@ -30,7 +30,7 @@ What = Literal["measurement", "term", "kind of data", "kind of model"]
 HOMES: Mapping[What, str] = {
     "measurement": "flipscope.training.measures",
     "term": "flipscope.training.terms",
-    "kind of data": "flipscope.training.sets",
+    "kind of data": "flipscope.data.kinds",
     "kind of model": "flipscope.models.seq2seq_config",
 }
 

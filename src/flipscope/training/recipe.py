@@ -12,27 +12,24 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from flipscope.basics.arguments import check_fields
-from flipscope.basics.bits import Bits
 from flipscope.basics.checks import check_count, check_positive
 from flipscope.basics.errors import InputError
-from flipscope.basics.seeds import random_strings
-from flipscope.cube.expression import parse
-from flipscope.cube.functions import BooleanFunction, checked_bits
-from flipscope.data.languages import LabelledStrings, draw, random_language
+from flipscope.cube.functions import BooleanFunction
+from flipscope.data.batches import Batch, Fresh, Labelled, as_tensors
+from flipscope.data.strings import Data, StringData
 from flipscope.models.config import TransformerConfig
 from flipscope.models.init import SCHEMES, Scheme, Scope, initialise
 from flipscope.models.seq2seq import Seq2Seq
 from flipscope.models.seq2seq_config import Seq2SeqConfig
 from flipscope.models.transformer import Transformer
 from flipscope.training import named
-from flipscope.training.batches import Batch, Fresh, Inputs, Labelled, as_tensors
 from flipscope.training.checkpoints import Keeper
 from flipscope.training.fit import DecayOn, Epoch, Fitted, Moment, Optimiser, Term, check_settings, fit
 from flipscope.training.logs import Log
@@ -43,84 +40,6 @@ Progress = Callable[[int, int], object]  # (steps done, steps at most)
 _FORMAT = 1  # of what a digest is made of
 _FRESH = 0x66726573  # sets the stream of fresh strings apart from all that come from the same seeds
 _LATER: Any = {"later": True}  # of fields that a recipe mentions only where they are not as they always were
-
-
-@runtime_checkable
-class Data(Protocol):
-    """What training asks of a kind of data: a frozen record of fields that JSON holds."""
-
-    @property
-    def inputs(self) -> Inputs: ...
-    @property
-    def answer(self) -> str:
-        """One answer for each "string", or for each position."""
-
-    @property
-    def function(self) -> str | None: ...
-    @property
-    def length(self) -> int: ...
-    @property
-    def train(self) -> int | None:
-        """Strings of a fixed set, None where batches are drawn."""
-
-    @property
-    def seed(self) -> int: ...
-    def validation_sets(self) -> Sequence[Labelled]: ...
-    def source(self, batch: int, steps: int, seed: int) -> Labelled | Iterable[Batch]: ...
-    def draw_inputs(self, count: int, stream: np.random.Generator) -> Any: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class StringData:
-    """The strings of a training: uniformly random ones of a function, which is given as an expression.
-
-    `train` strings are drawn once, or fresh ones for every batch where it is None; `validation` ones tell when to stop.
-    Without a function the language is random: so many strings with the label of a fair coin each, and these are the
-    validation set as well (App. F.2).
-    """
-
-    function: str | None
-    length: int
-    train: int | None = 10_000
-    validation: int = 1_000
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        checked_bits(self.length)
-        for name in ("train", "validation"):
-            if getattr(self, name) is not None:
-                check_count(name, getattr(self, name))
-        check_count("seed", self.seed, 0)
-        if self.function is None and self.train is None:
-            raise InputError("train=None has no fresh strings for a random language: give their number")
-
-    def language(self) -> BooleanFunction | None:
-        """The function on strings of this length, or None for a random language."""
-        return None if self.function is None else parse(self.function, self.length)
-
-    @property
-    def inputs(self) -> Inputs:
-        """What the model reads."""
-        return "bits"
-
-    @property
-    def answer(self) -> str:
-        """One for each string."""
-        return "string"
-
-    def draw_inputs(self, count: int, stream: np.random.Generator) -> Bits:
-        """Random inputs like those of the training."""
-        return random_strings(stream, count, self.length)
-
-    def draw(self, f: BooleanFunction | None) -> dict[str, LabelledStrings]:
-        """The sets "train", unless strings are fresh, and "validation"."""
-        if f is None:
-            assert self.train is not None
-            both = random_language(self.length, self.train, self.seed)
-            return {"train": both, "validation": both}
-        sizes = {"train": self.train} if self.train is not None else {}
-        return draw(f, self.length, {**sizes, "validation": self.validation}, self.seed)
 
 
 @dataclass(frozen=True, kw_only=True)

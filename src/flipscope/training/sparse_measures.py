@@ -11,11 +11,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from flipscope.basics.errors import InputError
+from flipscope.data.sparse import SparseData
 from flipscope.models.modes import eval_mode
 from flipscope.models.transformer import Block, Transformer
 from flipscope.training.fit import evaluate
 from flipscope.training.named import Around
-from flipscope.training.sparse_sets import SparseData
 
 _STREAM = 0x61747465  # sets these strings apart from all that come from the same seeds
 

@@ -12,15 +12,16 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.cube.expression import parse
 from flipscope.cube.functions import BooleanFunction
-from flipscope.data.real import is_real
+from flipscope.data.real import RealData
+from flipscope.data.real_functions import is_real
+from flipscope.data.strings import StringData
 from flipscope.models.config import TransformerConfig
 from flipscope.models.init import Scheme
 from flipscope.training.checkpoints import Keeper
 from flipscope.training.fit import DecayOn, Epoch, Optimiser
 from flipscope.training.named import Measurement
 from flipscope.training.presets import BATCH, LEARNING_RATE, STEPS, configured
-from flipscope.training.recipe import Recipe, StringData, Trained, TrainingProtocol, train_on
-from flipscope.training.sets import RealData
+from flipscope.training.recipe import Recipe, Trained, TrainingProtocol, train_on
 from flipscope.training.targets import Labels, Loss
 
 VALIDATION = 1_000
@@ -55,13 +56,14 @@ def train(
 ) -> Trained:
     """A transformer trained on a function: the model, and how the training went.
 
-    `function` is an expression, a BooleanFunction, or a real-valued one such as "mean" (`flipscope.data.real`), of
-    `length` bits where that is more than it uses; `model` the name of a preset, whose `sizes` (width, layers, heads,
-    ffn_width, dropout) may be given, or a configuration. Strings are fresh in every batch, or `train_strings` that
-    are drawn once. It takes `steps` steps, or fewer if the validation accuracy reaches the `goal`, and keeps the
-    weights of the smallest validation loss, or the last ones (keep="last"). The loss is the binary cross entropy unless
-    given, for real values the squared error. The learning rate is halved where the loss stays, unless constant_rate.
-    `log` are measurements on the way (`flipscope.training.named.measurement`), found in `trained.fitted.log`.
+    `function` is an expression, a BooleanFunction, or a real-valued one such as "mean"
+    (`flipscope.data.real_functions`), of `length` bits where that is more than it uses; `model` the name of a preset,
+    whose `sizes` (width, layers, heads, ffn_width, dropout) may be given, or a configuration. Strings are fresh in
+    every batch, or `train_strings` that are drawn once. It takes `steps` steps, or fewer if the validation accuracy
+    reaches the `goal`, and keeps the weights of the smallest validation loss, or the last ones (keep="last"). The loss
+    is the binary cross entropy unless given, for real values the squared error. The learning rate is halved where the
+    loss stays, unless constant_rate. `log` are measurements on the way (`flipscope.training.named.measurement`), found
+    in `trained.fitted.log`.
 
     With a `checkpoint`, the name of a file, an interrupted training goes on when it is called again in the same way.
 

@@ -14,6 +14,7 @@ from studies.traps.trap import Trap
 from flipscope.cube.functions import BooleanFunction
 from flipscope.cube.sensitivity import average_sensitivity
 from flipscope.cube.spectrum import weight_floats
+from flipscope.data.tables import TableData, completed_table
 from flipscope.lab import Claim, Rows
 from flipscope.models import Transformer, hardness
 from flipscope.models.parameters import weight_norm
@@ -36,7 +37,6 @@ from flipscope.studies.hardness._norms import BOUNDED, VARIANTS, Variant, Variat
 from flipscope.studies.hardness._relearned import Learned, rows_of
 from flipscope.studies.hardness._shared import OTHERS
 from flipscope.studies.hardness._starts import NORMS, Start
-from flipscope.training.sets import TableData, completed_table
 
 STUDIES = (
     blowup_bound.STUDY,

@@ -67,18 +67,4 @@ if TYPE_CHECKING:
     from flipscope.bounds.covering.norms import HeadNorms, MatrixNorms, NetworkNorms
     from flipscope.bounds.covering.overview import Summary, broken_assumptions, norms_of, summary
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "bounds.covering.attention": (
-            "LayerChange attention_change attention_cover head_change heads_cover input_factor layer_change "
-            "layer_factor log_amplifications network_cover readout_change simple_capacity softmax_change"
-        ),
-        "bounds.covering.covers": ("Cover linear_cover matrix_cover split_error"),
-        "bounds.covering.generalization": (
-            "GapBound chained_bound gap_bound generalization_bound log_samples_needed rademacher_bound"
-        ),
-        "bounds.covering.norms": ("HeadNorms MatrixNorms NetworkNorms"),
-        "bounds.covering.overview": ("Summary broken_assumptions norms_of summary"),
-    },
-)
+__getattr__, __dir__ = lazily(__name__)

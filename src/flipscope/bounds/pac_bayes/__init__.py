@@ -88,22 +88,4 @@ if TYPE_CHECKING:
         trace_bound,
     )
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "bounds.pac_bayes.construction": (
-            "Perturbation flip_threshold gradient_blocks gradient_bound gradient_sum norm_blocks norm_bound "
-            "older_norm perturbation_term steps_norm_bound"
-        ),
-        "bounds.pac_bayes.function_classes": ("GroupBound PacBayes class_bound group_bound"),
-        "bounds.pac_bayes.inequalities": (
-            "Grids Setting bound_at bounded_subgaussian catoni_bound closed_bound closed_sigma "
-            "estimated_subgaussian fewest_samples mcallester_bound mesh_sigma scipy_sigma"
-        ),
-        "bounds.pac_bayes.norm_based": ("edelman_bound edelman_cover edelman_template"),
-        "bounds.pac_bayes.parity": ("ParityFailure parity_failure strict_log_failure"),
-        "bounds.pac_bayes.trained": (
-            "BlackBox Outside PosteriorBound black_box_bound counted posterior_bound trace_bound"
-        ),
-    },
-)
+__getattr__, __dir__ = lazily(__name__)

@@ -16,10 +16,11 @@ from typing import Any, Literal, get_args
 import flipscope.lab as lab
 from flipscope.bounds.geometry import Constants, log_uniform_constant
 from flipscope.cube.expression import parse
+from flipscope.data.strings import StringData
 from flipscope.models.presets import recognizer
 from flipscope.probes.recognition import recognition
 from flipscope.studies.geometry import recognised_lengths as limits
-from flipscope.training.recipe import Recipe, StringData, TrainingProtocol
+from flipscope.training.recipe import Recipe, TrainingProtocol
 
 MARGIN = 0.1  # of recognition (Def 2.8)
 LONGER = (1.0, 1.25, 1.5, 2.0, 4.0)  # lengths to ask, in units of the length trained on

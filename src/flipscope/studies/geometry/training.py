@@ -10,11 +10,12 @@ from typing import Any, Literal
 import flipscope.lab as lab
 from flipscope.cube.expression import parse
 from flipscope.data.languages import LabelledStrings, draw, random_language
+from flipscope.data.strings import StringData
 from flipscope.models.init import Scheme
 from flipscope.models.presets import encoder
 from flipscope.models.shapes import random_shape
 from flipscope.training.fit import random_training as random_setting
-from flipscope.training.recipe import Recipe, StringData, TrainingProtocol
+from flipscope.training.recipe import Recipe, TrainingProtocol
 
 VALIDATION = 1_000  # strings that say when to stop (App. F.2)
 Name = Literal["first", "majority", "parity", "sparse_majority", "sparse_parity", "random"]

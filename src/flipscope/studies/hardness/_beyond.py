@@ -9,7 +9,7 @@ from typing import Literal
 
 import flipscope.lab as lab
 from flipscope.studies.hardness._shared import FUNCTIONS, Name, kept
-from flipscope.training.protocols import Positions, longer_lengths
+from flipscope.training.recipes.hardness import Positions, longer_lengths
 
 Task = Name | Literal["scratchpad"]
 TASKS: tuple[Task, ...] = (*FUNCTIONS, "scratchpad")

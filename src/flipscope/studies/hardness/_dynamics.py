@@ -11,8 +11,8 @@ import numpy as np
 import flipscope.lab as lab
 from flipscope.studies.hardness._shared import above
 from flipscope.training.named import measurement
-from flipscope.training.protocols import hardness_recipe
 from flipscope.training.recipe import Recipe
+from flipscope.training.recipes.hardness import hardness_recipe
 
 MAIN = 0.1  # the weight decay of the paper's main figure
 CONVERGED = 0.01  # loss of labels 0 and 1: training has converged at the first measurement below it

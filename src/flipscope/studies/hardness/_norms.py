@@ -18,8 +18,8 @@ from flipscope.models.presets import hardness
 from flipscope.models.transformer import LayerNorm, Transformer
 from flipscope.probes.blowup import blowup
 from flipscope.studies.hardness._shared import above
-from flipscope.training.protocols import final, hardness_recipe
 from flipscope.training.recipe import Recipe
+from flipscope.training.recipes.hardness import final, hardness_recipe
 
 Variant = Literal["post", "pre", "large eps", "none"]
 LARGE = 1.0  # eps with which a norm blows nothing up: a factor of at most 2

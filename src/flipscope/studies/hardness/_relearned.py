@@ -15,10 +15,10 @@ from flipscope.basics.seeds import seed_of
 from flipscope.cube.functions import BooleanFunction
 from flipscope.cube.sensitivity import average_sensitivity
 from flipscope.cube.spectrum import weight_floats
+from flipscope.data.tables import TableData, completed_table, random_table, table_text
 from flipscope.probes.sharpness import sharpness
 from flipscope.studies.hardness._shared import DRAWS, SIGNS, STD
-from flipscope.training.protocols import final, table_recipe
-from flipscope.training.sets import TableData, completed_table, random_table, table_text
+from flipscope.training.recipes.hardness import final, table_recipe
 
 Kind = Literal["learned", "random"]
 

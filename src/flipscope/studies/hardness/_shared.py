@@ -15,13 +15,13 @@ import flipscope.lab as lab
 from flipscope.basics.bits import Bits, index_bits
 from flipscope.basics.estimates import Estimate
 from flipscope.basics.seeds import generators, random_strings
+from flipscope.data.lengths import prefix_values
 from flipscope.models.parameters import weight_norm
 from flipscope.models.transformer import Transformer
 from flipscope.probes.blowup import blowup, hardness_proxy
 from flipscope.probes.sharpness import sharpnesses
-from flipscope.training.protocols import KEPT_BELOW, final, hardness_recipe
 from flipscope.training.recipe import Recipe
-from flipscope.training.sets import prefix_values
+from flipscope.training.recipes.hardness import KEPT_BELOW, final, hardness_recipe
 
 Name = Literal["parity", "majority", "first", "mean"]
 FUNCTIONS: tuple[Name, ...] = ("parity", "majority", "first", "mean")

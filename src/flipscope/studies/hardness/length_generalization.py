@@ -13,7 +13,8 @@ from flipscope.basics.estimates import Estimate
 from flipscope.models.seq2seq import Seq2Seq
 from flipscope.studies.hardness._beyond import CHANCE, GENERAL, Task, claim, panels_of
 from flipscope.studies.hardness._shared import FUNCTIONS, LAYERS_APART, kept
-from flipscope.training.protocols import (
+from flipscope.training.recipe import Recipe
+from flipscope.training.recipes.hardness import (
     KEPT_ABOVE,
     KEPT_BELOW,
     Positions,
@@ -23,7 +24,6 @@ from flipscope.training.protocols import (
     scratchpad_recipe,
     written,
 )
-from flipscope.training.recipe import Recipe
 
 POSITIONS: tuple[Positions, ...] = ("sinusoidal", "learned")
 FACTORS = (4 / 3, 2.0, 8 / 3)

@@ -8,7 +8,7 @@ import flipscope.lab as lab
 from flipscope.studies.hardness._relearned import Kind, Learned, measured
 from flipscope.studies.hardness._shared import LAYERS_APART
 from flipscope.studies.hardness._tables import below_random, below_target, falls_with_size, grouped, scatter, spectra
-from flipscope.training.protocols import KEPT_BELOW
+from flipscope.training.recipes.hardness import KEPT_BELOW
 
 SIZES, WITH_RANDOM = (128, 256, 512), 256
 PAPER = {"length": 10, "targets": 10, "seeds": 10, "again": 5, "sizes": SIZES, "completed": WITH_RANDOM, "width": 128,

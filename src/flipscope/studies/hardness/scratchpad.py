@@ -11,6 +11,7 @@ from torch import Tensor
 
 import flipscope.lab as lab
 from flipscope.basics.seeds import generators
+from flipscope.data.lengths import LengthsData
 from flipscope.models.parameters import weight_norm
 from flipscope.models.seq2seq import Seq2Seq
 from flipscope.models.seq2seq_config import Seq2SeqConfig
@@ -18,9 +19,8 @@ from flipscope.probes.blowup import hardness_proxy, scratchpad_proxy
 from flipscope.probes.sharpness import sharpness
 from flipscope.studies.hardness._growth import MEASURED, grows, panel, start_of
 from flipscope.studies.hardness._shared import DRAWS, SIGNS, STD, kept
-from flipscope.training.protocols import KEPT_ABOVE, scratchpad_recipe, written
 from flipscope.training.recipe import Recipe
-from flipscope.training.sets import LengthsData
+from flipscope.training.recipes.hardness import KEPT_ABOVE, scratchpad_recipe, written
 
 RISE = 0.1  # of sharpness over all lengths: a tenth of the 1 that PARITY's must reach without a scratchpad
 EXPONENT = 0.1  # of n in a blowup or a norm: without a scratchpad C * blowup is at least 2 sqrt(n), an exponent of 1/2

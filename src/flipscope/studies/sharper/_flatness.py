@@ -13,12 +13,12 @@ from torch import nn
 import flipscope.lab as lab
 from flipscope.bounds.pac_bayes import gradient_bound, norm_bound
 from flipscope.constructions.fourier import fourier_network
+from flipscope.data.fourier import FourierData
 from flipscope.models.parameters import weight_norm
 from flipscope.probes.curvature import Curvature, curvature
 from flipscope.probes.gradients import squared_gradients
 from flipscope.studies.sharper._learned import Learning, recipe_of
-from flipscope.training.sharper_protocols import converged, gap
-from flipscope.training.sharper_sets import FourierData
+from flipscope.training.recipes.sharper import converged, gap
 
 TRACED = 1_000  # training strings on which the trace is taken, as in the paper
 EIGENVALUES = 3  # at either end

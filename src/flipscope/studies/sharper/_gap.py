@@ -12,7 +12,7 @@ import flipscope.lab as lab
 from flipscope.bounds.pac_bayes import class_bound, estimated_subgaussian
 from flipscope.constructions.class_perturbation import class_perturbations
 from flipscope.studies.sharper._learned import Learning, recipe_of
-from flipscope.training.sharper_protocols import converged, gap
+from flipscope.training.recipes.sharper import converged, gap
 
 DELTA, SIGMA = 0.2, 0.01  # the failure probability and the sub-Gaussian constant that the paper puts in (App. A)
 LEVEL = 1.0  # a bound that is not below it is vacuous

@@ -12,7 +12,7 @@ from typing import Any
 
 import flipscope.lab as lab
 from flipscope.training.recipe import Recipe
-from flipscope.training.sharper_protocols import Norm, fourier_recipe
+from flipscope.training.recipes.sharper import Norm, fourier_recipe
 
 # How models are trained, by scale.
 SMOKE: Mapping[str, Any] = {"length": 5, "samples": 24, "batch": 24, "lr": 3e-3, "steps": 12, "dropout": 0.0}

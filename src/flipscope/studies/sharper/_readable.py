@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 import flipscope.lab as lab
 from flipscope.basics.seeds import generators, random_strings
 from flipscope.cube.fourier_sums import FourierSum, random_sum
+from flipscope.data.batches import Examples
 from flipscope.models.readable_network import ReadableNetwork, ReadableNetworkConfig
 from flipscope.probes.components import chance, find_components, found_by_chance
-from flipscope.training.batches import Examples
 from flipscope.training.fit import Epoch, Moment, fit
 
 GOAL = 0.02  # of the mean loss in an epoch: a training ends below it, as in the paper

@@ -14,13 +14,13 @@ from flipscope.basics.bits import Bits, index_bits
 from flipscope.basics.seeds import random_strings
 from flipscope.bounds.pac_bayes.parity import parity_failure
 from flipscope.constructions import chain_of_thought
+from flipscope.data.steps import START, StepsData, Way, write_steps
 from flipscope.models.config import TransformerConfig
 from flipscope.models.modes import eval_mode
 from flipscope.models.presets import hardness
 from flipscope.models.transformer import Block, Transformer
-from flipscope.training.protocols import hardness_protocol
 from flipscope.training.recipe import Recipe
-from flipscope.training.step_sets import START, StepsData, Way, write_steps
+from flipscope.training.recipes.hardness import hardness_protocol
 
 ALL = 12  # bits up to which every string is asked
 ATTENDED = 256  # strings on which attention is measured

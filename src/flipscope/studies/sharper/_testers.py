@@ -19,13 +19,13 @@ from flipscope.constructions.fourier import fourier_network, output_error
 from flipscope.cube.estimate import Queries, Range
 from flipscope.cube.fourier_sums import FourierSum, random_sum
 from flipscope.cube.testers import Sweep, degree_mismatches
+from flipscope.data.fourier import FourierData
 from flipscope.flips.engine import Model
 from flipscope.models.modes import eval_mode
 from flipscope.models.outputs import binary_logit
 from flipscope.probes.fourier import degree_test, first_degree, first_sparsity, oracle
 from flipscope.studies.sharper._learned import Learning, recipe_of
-from flipscope.training.sharper_protocols import converged
-from flipscope.training.sharper_sets import FourierData
+from flipscope.training.recipes.sharper import converged
 
 SAMPLES = 8_192  # of the bound that a tested class has
 ROUNDING = 1e-9  # what an exact target's alternating means may be

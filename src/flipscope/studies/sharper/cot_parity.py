@@ -6,6 +6,7 @@ import itertools
 from typing import get_args
 
 import flipscope.lab as lab
+from flipscope.data.steps import Way
 from flipscope.studies.sharper._steps import Bounded, Learned, Written, bounded, learned, written
 from flipscope.studies.sharper._steps_judges import (
     CHANCE,
@@ -23,7 +24,6 @@ from flipscope.studies.sharper._steps_judges import (
     judge_increments,
     judge_written,
 )
-from flipscope.training.step_sets import Way
 
 BOUNDS = (3, 4, 6, 8, 12, 16, 20, 32, 64)  # lengths: the bounds cost nothing
 

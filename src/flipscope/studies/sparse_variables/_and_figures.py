@@ -10,7 +10,7 @@ import numpy as np
 import flipscope.lab as lab
 from flipscope.studies.sparse_variables._chain import FITTED, floor, halfway
 from flipscope.studies.sparse_variables._critical import growth_of, smallest_above_half
-from flipscope.training.sparse_protocols import SUCCESS
+from flipscope.training.recipes.sparse_variables import SUCCESS
 
 LAWS = {"log": "a + b log T", "power": "power of T", "linear": "a + b T"}
 

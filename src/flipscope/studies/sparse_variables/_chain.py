@@ -15,7 +15,7 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import random_strings, seed_of
 from flipscope.training.logs import series
 from flipscope.training.recipe import Recipe
-from flipscope.training.sparse_protocols import SUCCESS, on_training_set, sparse_recipe
+from flipscope.training.recipes.sparse_variables import SUCCESS, on_training_set, sparse_recipe
 
 FITTED = 1e-4  # training loss below which, with every string right, a training set is fitted
 RELEVANT = 3

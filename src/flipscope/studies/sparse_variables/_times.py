@@ -16,7 +16,7 @@ import flipscope.lab as lab
 from flipscope.basics.estimates import Estimate
 from flipscope.training.logs import series
 from flipscope.training.recipe import Recipe
-from flipscope.training.sparse_protocols import SUCCESS, on_hidden_bits, sparse_recipe
+from flipscope.training.recipes.sparse_variables import SUCCESS, on_hidden_bits, sparse_recipe
 
 CHANCE, NEARLY = 0.6, 0.9  # accuracies between which the transition takes place
 ABRUPT = 0.25  # of the steps until then, at most

@@ -7,11 +7,17 @@ import pytest
 import torch
 
 from flipscope.basics.errors import InputError
+from flipscope.data.sparse import SparseData, balanced_share, gate_function
 from flipscope.models import Transformer, mingpt
 from flipscope.training.recipe import Recipe
+from flipscope.training.recipes.sparse_variables import (
+    just_above,
+    on_hidden_bits,
+    on_training_set,
+    sparse_data,
+    sparse_recipe,
+)
 from flipscope.training.sparse_measures import marker_attention
-from flipscope.training.sparse_protocols import just_above, on_hidden_bits, on_training_set, sparse_data, sparse_recipe
-from flipscope.training.sparse_sets import SparseData, balanced_share, gate_function
 
 SMALL = {"validation": 100, "width": 8, "heads": 2}
 

@@ -13,22 +13,14 @@ import torch
 from flipscope.basics.bits import index_bits
 from flipscope.basics.errors import InputError
 from flipscope.cube.expression import parse
-from flipscope.data.real import RealFunction
+from flipscope.data.batches import Drawn, Examples
+from flipscope.data.lengths import FAMILIES, START, LengthsData, prefix_values
+from flipscope.data.real import RealData
+from flipscope.data.real_functions import RealFunction
+from flipscope.data.tables import TableData, completed_table, random_table, table_text
 from flipscope.models import TransformerConfig, hardness
 from flipscope.models.seq2seq_config import Seq2SeqConfig
-from flipscope.training.batches import Drawn, Examples
 from flipscope.training.recipe import Recipe, TrainingProtocol
-from flipscope.training.sets import (
-    FAMILIES,
-    START,
-    LengthsData,
-    RealData,
-    TableData,
-    completed_table,
-    prefix_values,
-    random_table,
-    table_text,
-)
 
 PROTOCOL = TrainingProtocol(
     batch=16,

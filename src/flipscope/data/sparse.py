@@ -17,7 +17,7 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import random_strings
 from flipscope.cube.expression import parse
 from flipscope.cube.functions import BooleanFunction, checked_bits
-from flipscope.training.batches import Batch, Drawn, Examples, Inputs, Labelled
+from flipscope.data.batches import Batch, Drawn, Examples, Inputs, Labelled
 
 GATES = ("and", "or", "majority", "parity")
 MAX_RELEVANT = 16

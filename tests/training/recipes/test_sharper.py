@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from flipscope.basics.bits import index_bits
 from flipscope.basics.errors import InputError
+from flipscope.data.fourier import FourierData
 from flipscope.models import Transformer, TransformerConfig
-from flipscope.training.protocols import hardness_recipe
 from flipscope.training.recipe import Recipe, Trained
-from flipscope.training.sharper_protocols import converged, fourier_recipe, gap
-from flipscope.training.sharper_sets import FourierData
+from flipscope.training.recipes.hardness import hardness_recipe
+from flipscope.training.recipes.sharper import converged, fourier_recipe, gap
 
 DATA = FourierData(length=8, sparsity=3, degree=2, train=64, seed=1)
 

@@ -14,7 +14,7 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import random_strings
 from flipscope.cube.fourier_sums import FourierSum, random_sum
-from flipscope.training.batches import Batch, Drawn, Examples, Inputs, Labelled
+from flipscope.data.batches import Batch, Drawn, Examples, Inputs, Labelled
 
 _TARGET, _TRAIN, _VALIDATION, _FRESH = 0x74617267, 0x74726169, 0x76616C69, 0x66726573  # streams of their own
 

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from flipscope.basics.errors import InputError
+from flipscope.data.tables import TableData, random_table
 from flipscope.models import hardness
 from flipscope.models.seq2seq_config import Seq2SeqConfig
 from flipscope.models.transformer import Transformer
 from flipscope.training.named import measurement
-from flipscope.training.protocols import (
+from flipscope.training.recipes.hardness import (
     final,
     hardness_protocol,
     hardness_recipe,
@@ -26,7 +27,6 @@ from flipscope.training.protocols import (
     table_recipe,
     written,
 )
-from flipscope.training.sets import TableData, random_table
 
 
 class Known(nn.Module):

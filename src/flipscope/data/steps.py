@@ -25,8 +25,8 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import random_strings
 from flipscope.cube.functions import checked_bits
+from flipscope.data.batches import Batch, Drawn, Examples, Inputs, Labelled
 from flipscope.models.modes import eval_mode
-from flipscope.training.batches import Batch, Drawn, Examples, Inputs, Labelled
 
 Way = Literal["steps", "one-pass"]
 START = 2  # the symbol after the bits; 0 and 1 are bits and what is written

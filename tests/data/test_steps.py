@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from flipscope.basics.errors import InputError
-from flipscope.training.batches import Examples
-from flipscope.training.step_sets import START, StepsData, write_steps
+from flipscope.data.batches import Examples
+from flipscope.data.steps import START, StepsData, write_steps
 
 
 class Perfect(nn.Module):

@@ -32,7 +32,11 @@ from flipscope.basics.estimates import Estimate, mean_from_samples, proportions
 from flipscope.basics.resampling import student_mean
 from flipscope.basics.seeds import random_strings
 from flipscope.cube.expression import parse
-from flipscope.data.real import is_real
+from flipscope.data.lengths import FAMILIES, LengthsData, prefix_values
+from flipscope.data.real import RealData
+from flipscope.data.real_functions import is_real
+from flipscope.data.strings import StringData
+from flipscope.data.tables import TableData
 from flipscope.models.config import TransformerConfig
 from flipscope.models.modes import eval_mode
 from flipscope.models.outputs import binary_logit
@@ -40,8 +44,7 @@ from flipscope.models.presets import hardness
 from flipscope.models.seq2seq import Seq2Seq
 from flipscope.models.seq2seq_config import Seq2SeqConfig
 from flipscope.training.named import Measurement
-from flipscope.training.recipe import AnyData, Recipe, StringData, TrainingProtocol
-from flipscope.training.sets import FAMILIES, LengthsData, RealData, TableData, prefix_values
+from flipscope.training.recipe import AnyData, Recipe, TrainingProtocol
 
 KEPT_BELOW = 0.001  # squared error of 0 and 1
 KEPT_ABOVE = 0.999  # share of the bits that a scratchpad has right
@@ -100,9 +103,10 @@ def hardness_recipe(
 ) -> Recipe:
     """The training of E1, E2 and E3 of one function at one length.
 
-    `function` is "parity", "majority", "first", "mean", any expression, or a weighted sum (`flipscope.data.real`). The
-    model is `hardness(n, width)` unless another is given, such as one with norm="pre". With `equal_layers` its layers
-    start as copies of one, as the authors' `nn.TransformerEncoder` has them; otherwise each is drawn by itself.
+    `function` is "parity", "majority", "first", "mean", any expression, or a weighted sum
+    (`flipscope.data.real_functions`). The model is `hardness(n, width)` unless another is given, such as one with
+    norm="pre". With `equal_layers` its layers start as copies of one, as the authors' `nn.TransformerEncoder` has
+    them; otherwise each is drawn by itself.
 
     >>> hardness_recipe("parity", 10, 0).data.function
     'parity(10)'
@@ -143,7 +147,7 @@ def table_recipe(
 
     `equal_layers` is that of `hardness_recipe`.
 
-    >>> from flipscope.training.sets import random_table
+    >>> from flipscope.data.tables import random_table
     >>> table_recipe(TableData(table=random_table(10, 0), length=10, subset=128, seed=0), 0).data.subset
     128
     """

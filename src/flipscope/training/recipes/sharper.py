@@ -26,13 +26,13 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
 from flipscope.basics.resampling import student_mean
 from flipscope.basics.seeds import random_strings, seed_of
+from flipscope.data.fourier import FourierData
 from flipscope.models.modes import eval_mode
 from flipscope.models.outputs import binary_logit
 from flipscope.models.presets import fourier
 from flipscope.training.named import loss_term
-from flipscope.training.protocols import hardness_protocol
 from flipscope.training.recipe import Recipe, Trained
-from flipscope.training.sharper_sets import FourierData
+from flipscope.training.recipes.hardness import hardness_protocol
 
 GOAL = 0.02  # mean loss of an epoch below which a function counts as learned
 STRINGS = 100_000  # of an evaluation, or all strings where these are fewer; the paper asks 1,000

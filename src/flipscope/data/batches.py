@@ -15,7 +15,6 @@ from flipscope.basics.checks import check_count, shown
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import generators, random_strings
 from flipscope.models.seal import fingerprint
-from flipscope.training.targets import Aim
 
 Inputs = Literal["bits", "tokens", "numbers"]  # 0 and 1; whole numbers from 0 on; anything, such as images
 INPUTS: tuple[Inputs, ...] = ("bits", "tokens", "numbers")
@@ -190,9 +189,3 @@ def _check_inputs(strings: Tensor, name: str, inputs: Inputs) -> None:
         raise InputError(f"tokens in {name} must be whole numbers from 0 on")
     if inputs == "numbers" and not bool(strings.isfinite().all()):
         raise InputError(f"inputs in {name} must be finite numbers: some are not")
-
-
-def checked(bits: Any, labels: Any, name: str, aim: Aim, inputs: Inputs = "bits") -> tuple[Tensor, Tensor]:
-    """Inputs and their targets."""
-    strings, wanted = as_tensors(bits, labels, name, inputs)
-    return strings, aim.targets(wanted, name)

@@ -1,0 +1,97 @@
+"""What training asks of a kind of data, and the usual one: uniformly random strings of one Boolean function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from flipscope.basics.arguments import check_fields
+from flipscope.basics.bits import Bits
+from flipscope.basics.checks import check_count
+from flipscope.basics.errors import InputError
+from flipscope.basics.seeds import random_strings
+from flipscope.cube.expression import parse
+from flipscope.cube.functions import BooleanFunction, checked_bits
+from flipscope.data.batches import Batch, Inputs, Labelled
+from flipscope.data.languages import LabelledStrings, draw, random_language
+
+
+@runtime_checkable
+class Data(Protocol):
+    """What training asks of a kind of data: a frozen record of fields that JSON holds."""
+
+    @property
+    def inputs(self) -> Inputs: ...
+    @property
+    def answer(self) -> str:
+        """One answer for each "string", or for each position."""
+
+    @property
+    def function(self) -> str | None: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def train(self) -> int | None:
+        """Strings of a fixed set, None where batches are drawn."""
+
+    @property
+    def seed(self) -> int: ...
+    def validation_sets(self) -> Sequence[Labelled]: ...
+    def source(self, batch: int, steps: int, seed: int) -> Labelled | Iterable[Batch]: ...
+    def draw_inputs(self, count: int, stream: np.random.Generator) -> Any: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class StringData:
+    """The strings of a training: uniformly random ones of a function, which is given as an expression.
+
+    `train` strings are drawn once, or fresh ones for every batch where it is None; `validation` ones tell when to stop.
+    Without a function the language is random: so many strings with the label of a fair coin each, and these are the
+    validation set as well (App. F.2).
+    """
+
+    function: str | None
+    length: int
+    train: int | None = 10_000
+    validation: int = 1_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        checked_bits(self.length)
+        for name in ("train", "validation"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
+        check_count("seed", self.seed, 0)
+        if self.function is None and self.train is None:
+            raise InputError("train=None has no fresh strings for a random language: give their number")
+
+    def language(self) -> BooleanFunction | None:
+        """The function on strings of this length, or None for a random language."""
+        return None if self.function is None else parse(self.function, self.length)
+
+    @property
+    def inputs(self) -> Inputs:
+        """What the model reads."""
+        return "bits"
+
+    @property
+    def answer(self) -> str:
+        """One for each string."""
+        return "string"
+
+    def draw_inputs(self, count: int, stream: np.random.Generator) -> Bits:
+        """Random inputs like those of the training."""
+        return random_strings(stream, count, self.length)
+
+    def draw(self, f: BooleanFunction | None) -> dict[str, LabelledStrings]:
+        """The sets "train", unless strings are fresh, and "validation"."""
+        if f is None:
+            assert self.train is not None
+            both = random_language(self.length, self.train, self.seed)
+            return {"train": both, "validation": both}
+        sizes = {"train": self.train} if self.train is not None else {}
+        return draw(f, self.length, {**sizes, "validation": self.validation}, self.seed)

@@ -1,0 +1,1 @@
+"""The trainings of the papers as recipes, one module per paper."""

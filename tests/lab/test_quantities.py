@@ -1,0 +1,148 @@
+"""Claims as data: the text and the judge of a criterion are one object, and give what judges by hand give."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import flipscope.lab as lab
+from flipscope.lab import judges, quantities
+from flipscope.lab.looks import judging
+
+
+def table(rise: float, *, seeds: int = 6, noise: float = 0.1, kinds: tuple[str, ...] = ("a", "b")) -> lab.Rows:
+    """Rows whose y rises with n, the seeds of each kind apart."""
+    stream = np.random.default_rng(0)
+    return lab.Rows(
+        {"kind": kind, "seed": seed, "n": n, "y": rise * n + noise * stream.normal(), "kept": seed != 1}
+        for kind in kinds
+        for seed in range(seeds)
+        for n in (4, 8, 16)
+    )
+
+
+def numbers(judged: lab.Judgement) -> list[tuple[Any, ...]]:
+    return [(part.verdict, part.measured, part.low, part.high, part.limit) for part in judged.parts or (judged,)]
+
+
+def test_the_text_says_which_rows_which_groups_and_which_limit() -> None:
+    criterion = quantities.mean("y").where("kept models", kept=True).each("kind", ("a", "b")) >= 0.5
+    assert criterion.text == "mean y of kept models, for each kind of a, b: at least 0.5"
+
+
+@pytest.mark.parametrize(
+    ("made", "rise", "verdict"),
+    [
+        (quantities.slope("y", "n") >= 0.5, 1.0, "reproduced"),
+        (quantities.slope("y", "n") >= 0.5, 0.0, "contradicted"),
+        (quantities.slope("y", "n").between(-0.1, 0.1), 0.0, "reproduced"),
+        (quantities.slope("y", "n", per="seed") <= 0.5, 1.0, "contradicted"),
+        (quantities.slope("y", "n", per="seed") > 0, 1.0, "reproduced"),
+        (quantities.order("n", "y") >= 0.9, 1.0, "reproduced"),
+        (quantities.order("n", "y") >= 0.9, -1.0, "contradicted"),
+        (quantities.mean("y") <= 1.0, 1.0, "contradicted"),
+        (quantities.share("share above 1", lambda row: row["y"] > 1) >= 0.5, 1.0, "reproduced"),
+        (quantities.share("share above 1", lambda row: row["y"] > 1) >= 0.5, 0.0, "contradicted"),
+    ],
+    ids=lambda value: getattr(value, "text", str(value)),
+)
+def test_each_quantity_can_hold_and_can_fail(made: quantities.Criterion, rise: float, verdict: str) -> None:
+    assert made(table(rise)).verdict == verdict
+
+
+def test_groups_share_the_error_and_have_the_numbers_of_a_judge_by_hand() -> None:
+    rows = table(1.0)
+    made = quantities.mean("y").each("kind", ("a", "b")) >= 0.5
+    by_hand = judges.for_each(
+        rows.each("kind", ("a", "b")), judges.mean_of("y", lab.at_least, 0.5, "mean y", within=None), sort=True
+    )
+    assert numbers(made(rows)) == numbers(by_hand)
+
+
+def test_a_look_with_a_smaller_error_has_wider_intervals() -> None:
+    made, rows = quantities.mean("y") >= 0.5, table(1.0)
+    with judging(0.001):
+        later = made(rows)
+    first = made(rows)
+    assert later.low is not None
+    assert first.low is not None
+    assert later.low < first.low
+
+
+def test_joined_comparisons_share_the_error_and_one_can_contradict() -> None:
+    rows = table(1.0)
+    high, low = quantities.mean("y") >= 0.5, quantities.slope("y", "n") <= 0.5
+    both = high & low
+    assert both.text == f"{high.text}; {low.text}"
+    judged = both(rows)
+    assert judged.verdict == "contradicted"
+    assert len(judged.parts) == 2
+    with judging(0.025):
+        alone = high(rows)
+    assert (judged.parts[0].low, judged.parts[0].high) == (alone.low, alone.high)
+
+
+def test_a_group_without_rows_leaves_the_claim_undecided() -> None:
+    made = quantities.mean("y").each("kind", ("a", "b", "missing")) >= 0.5
+    assert made(table(1.0)).verdict == "undecided"
+    assert (quantities.mean("y").where("nobody", kind="nobody") >= 0.5)(table(1.0)).verdict == "undecided"
+
+
+def test_nan_is_evidence_for_nothing() -> None:
+    rows = table(1.0)
+    rows[0]["y"] = math.nan
+    for made in (quantities.mean("y") >= 0, quantities.slope("y", "n", per="seed") >= 0):
+        judged = made(rows)
+        assert judged.verdict == "undecided"
+        assert judged.measured is None
+
+
+def test_a_difference_is_that_of_two_groups_and_can_be_paired() -> None:
+    rows = lab.Rows(
+        {"kind": kind, "seed": seed, "y": 10 * seed + (kind == "a")} for kind in ("a", "b") for seed in range(8)
+    )
+    sides = [(kind, lambda row, kind=kind: row["kind"] == kind) for kind in ("a", "b")]
+    apart = quantities.difference("y", *sides) > 0
+    paired = quantities.difference("y", *sides, paired="seed") > 0
+    assert apart(rows).verdict == "undecided"  # the seeds differ by more than the kinds
+    assert paired(rows).verdict == "reproduced"
+    assert (quantities.difference("y", *reversed(sides), paired="seed") > 0)(rows).verdict == "contradicted"
+
+
+@pytest.mark.parametrize("level", [1.0, 0.0])
+def test_equal_rows_leave_an_interval_no_width_and_decide_nothing(level: float) -> None:
+    rows = lab.Rows({"kind": kind, "y": level * (kind == "a")} for kind in ("a", "b") for _ in range(2))
+    sides = [(kind, lambda row, kind=kind: row["kind"] == kind) for kind in ("a", "b")]
+    assert (quantities.difference("y", *sides) > 0)(rows).verdict == "undecided"
+
+
+def test_all_most_and_some_models_are_three_claims() -> None:
+    rows = lab.Rows({"right": right} for right in [True] * 11 + [False])
+    made = (quantities.all_models, quantities.most_models, quantities.some_model)
+    assert [each("share", lambda row: row["right"])(rows).verdict for each in made] == [
+        "contradicted",
+        "reproduced",
+        "reproduced",
+    ]
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=30), st.floats(0.05, 0.95))
+def test_a_mean_within_ends_is_the_judge_of_bounded_means(values: list[float], limit: float) -> None:
+    rows = lab.Rows({"y": value} for value in values)
+    made = (quantities.mean("y", within=(0, 1)) >= limit)(rows)
+    by_hand = lab.at_least(lab.bounded_mean(values, 0, 1), limit, "mean y")
+    assert numbers(made) == numbers(by_hand)
+
+
+def test_a_claim_has_the_text_of_its_judge() -> None:
+    criterion = quantities.never_exceeds("y", "bound", fewest=2)
+    made = lab.claim("the bound holds", "Thm 1", "y is below its bound", criterion, asymptotic=True)
+    assert made.criterion.startswith("y against bound: never above")
+    assert made.asymptotic
+    assert made.judge(lab.Rows({"y": 1.0, "bound": 2.0} for _ in range(3))).verdict == "reproduced"
+    assert made.judge(lab.Rows({"y": 3.0, "bound": 2.0} for _ in range(3))).verdict == "contradicted"
