@@ -132,15 +132,13 @@ def _of_model(arguments: argparse.Namespace) -> dict[str, Any]:
         raise InputError("--form is for a class of functions: leave it out, or leave out the MODEL")
     if arguments.test is None:
         _refuse(arguments, ("tolerance", "trials"), "is for --test: leave it out")
-    asked = None
+    asked = count = bits = None
     if arguments.data is not None:
         count, bits = data_shape(arguments.data)
-        if arguments.length is None:
-            arguments.length = bits
         if arguments.samples not in (None, count):
             raise InputError(f"--samples {arguments.samples} and the {count} strings of --data differ: give one")
-        arguments.strings, asked = count, _asked(arguments)
-    model, length = loaded(arguments, asked=asked)
+        asked = _asked(arguments)
+    model, length = loaded(arguments, asked=asked, bits=bits, strings=count)
     data = None if arguments.data is None else read_data(arguments.data)
     from flipscope.bounds import pac_bayes
 

@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     f = function_of(arguments)
     options = ("--points", "--strings") if arguments.dimensions == 2 else ("--points", "--directions", "--strings")
     asked = Asked(points * rows + 1, f"{points * rows:,} points", options, distinct=True)
-    model, length = loaded(arguments, asked=asked, function=f)
+    model, length = loaded(arguments, asked=asked, bits=None if f is None else f.n)
     strings, targets = model_strings(arguments, length, f)
     assert targets is not None
 

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
             check_positive(name, value)
     f = function_of(arguments)
     asked = Asked(draws + 1, f"{draws:,} draws", ("--draws", "--strings"), distinct=True)
-    model, length = loaded(arguments, asked=asked, function=f)
+    model, length = loaded(arguments, asked=asked, bits=None if f is None else f.n)
     strings, targets = model_strings(arguments, length, f)
 
     from flipscope.probes.sharpness import Measure, sharpnesses
