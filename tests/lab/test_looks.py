@@ -101,6 +101,15 @@ def test_a_rewording_is_the_same_look_and_a_moved_limit_is_exploratory() -> None
     assert (fresh.seen.standing, fresh.seen.number, fresh.seen.error) == ("look", 2, error_of(2))
 
 
+def test_an_exploratory_judgement_decides_nothing_and_notes_what_it_would_be() -> None:
+    looks: list[Look] = []
+    looked(claim(), drawn(range(8)), looks)
+    for _ in range(2):  # as it is made, and as it is found again
+        moved = looked(claim(-3.0), drawn(range(8)), looks)
+        assert (moved.verdict, moved.note) == ("undecided", "by this rule it would be reproduced")
+        assert [look.judgement["verdict"] for look in looks] == ["undecided", "reproduced"]
+
+
 def test_a_changed_choice_of_rows_is_another_criterion() -> None:
     looks: list[Look] = []
     looked(claim(), drawn(range(8)), looks)

@@ -96,7 +96,7 @@ def look_at(
             found = judged(look.error, table)
             if alike(found.as_json(), look.judgement):
                 reason = "" if not look.exploratory else _why_exploratory(counted, data, judged)
-                return replace(found, seen=_seen(look, reason)), None
+                return _standing(found, look, reason), None
     reason = _why_exploratory(counted, data, judged)
     error = error_of(number, declared)
     if claim.anytime and not reason and all(look.trials < data.trials for look in counted):
@@ -104,7 +104,7 @@ def look_at(
     with judging(error, error_of(number + (not reason), declared)):
         found = claim.judged(table)
     new = Look(claim.name, number, bool(reason), error, data.trials, whole, revision, code, found.as_json())
-    return replace(found, seen=_seen(new, reason)), new
+    return _standing(found, new, reason), new
 
 
 def _why_exploratory(counted: Sequence[Look], data: Data, judged: Callable[[float, Rows], Judgement]) -> str:
@@ -125,8 +125,19 @@ def _why_exploratory(counted: Sequence[Look], data: Data, judged: Callable[[floa
     return ""
 
 
-def _seen(look: Look, reason: str) -> Seen:
-    return Seen("exploratory" if look.exploratory else "look", look.number, look.error, reason)
+def _standing(found: Judgement, look: Look, reason: str) -> Judgement:
+    """The judgement with the look that it is; an exploratory one is undecided, and notes what it would be."""
+    if not look.exploratory:
+        return replace(found, seen=Seen("look", look.number, look.error))
+    seen = Seen("exploratory", look.number, look.error, reason)
+    return _undecided(found, seen, "" if found.verdict == "undecided" else f"by this rule it would be {found.verdict}")
+
+
+def _undecided(found: Judgement, seen: Seen, note: str) -> Judgement:
+    """The judgement and its parts, deciding nothing; the note comes before its own, and no remedy is offered."""
+    parts = tuple(replace(part, verdict="undecided") for part in found.parts)
+    notes = "; ".join(text for text in (note, found.note) if text)
+    return replace(found, verdict="undecided", note=notes, remedy="", parts=parts, seen=seen)
 
 
 def alike(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
@@ -158,7 +169,4 @@ def interim(judgement: Judgement, done: int, of: int) -> Judgement:
     ('undecided', '3 of 10 trials, reproduced so far')
     """
     so_far = "" if judgement.verdict == "undecided" else f", {judgement.verdict} so far"
-    parts = tuple(replace(part, verdict="undecided") for part in judgement.parts)
-    said = f"{done:,} of {of:,} trials{so_far}"
-    note = f"{said}; {judgement.note}" if judgement.note else said
-    return replace(judgement, verdict="undecided", note=note, remedy="", parts=parts, seen=Seen("interim"))
+    return _undecided(judgement, Seen("interim"), f"{done:,} of {of:,} trials{so_far}")

@@ -20,7 +20,7 @@ from flipscope.lab.study import Claim
 from flipscope.lab.vegalite import specification, theme
 from flipscope.lab.verdict import VERDICTS, Judgement
 from flipscope.report.drawing import alt_text, file_stems, page_script, render
-from flipscope.report.lab import look_text, looks_of
+from flipscope.report.lab import look_view, looks_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -171,7 +171,7 @@ def _page(page: StudyPage, number: int) -> dict[str, Any]:
         "claims": [
             _claim(claim, found, f"{name}-{place}", run) for place, (claim, found) in enumerate(run.decided_first)
         ],
-        "gone": [look_text(look, study) for look in run.looks if look.claim not in known],
+        "gone": [look_view(look, study) for look in run.looks if look.claim not in known],
         "figures": _figures(study.name, page.figures),
         "table": _table(run.table),
         "command": page.command,
@@ -227,7 +227,7 @@ def _claim(claim: Claim, found: Judgement, name: str, run: Run) -> dict[str, Any
         "asymptotic": claim.asymptotic,
         **_judgement(found),
         "seen": "" if found.seen is None else found.seen.text,
-        "looks": [look_text(look, run.study) for look in looks_of(run, claim)],
+        "looks": [look_view(look, run.study) for look in looks_of(run, claim)],
         "note": found.note,
         "remedy": found.remedy,
         "bar": wording.interval_places(found.measured, found.low, found.high),

@@ -76,7 +76,11 @@ def _reason(claim: Claim, judgement: Judgement, run: Run) -> str:
     why = judgement.quantity if judgement.measured is None else _open_because(judgement)
     if judgement.measured is None and judgement.note:
         why = f"{judgement.note}: {why}"
-    remedy = ": ".join(text for text in (judgement.remedy, _next_command(claim, run)) if text)
+    exploratory = (
+        judgement.seen is not None and judgement.seen.standing == "exploratory"
+    )  # which says what would decide
+    command = "" if exploratory else _next_command(claim, run)
+    remedy = ": ".join(text for text in (judgement.remedy, command) if text)
     return "; ".join(text for text in (seen, why, f"would decide: {remedy}" if remedy else "") if text)
 
 
@@ -123,15 +127,31 @@ def looks_of(run: Run, claim: Claim) -> list[Look]:
     return looks if len(looks) > 1 else []
 
 
-def look_text(look: Look, study: Study) -> str:
-    """A look that was kept, with its numbers."""
+def look_view(look: Look, study: Study) -> dict[str, Any]:
+    """A look that was kept, with its numbers, in words."""
     found = look.judgement
     measured, low, high = (number_text(found[name], 3, "?") for name in ("measured", "low", "high"))
-    said = f"{measured} [{low}, {high}] {found['limit']}".rstrip() if found["measured"] is not None else "no number"
-    what = "exploratory" if look.exploratory else f"look {look.number}"
-    defect = study.withdrawn.get(look.revision, "")
-    end = f"; withdrawn: {defect}" if defect else ""
-    return f"{what} ({look.made[:10]}, at {100 * (1 - look.error):.3g} %): {said}, {found['verdict']}{end}"
+    known = found["measured"] is not None
+    return {
+        "claim": look.claim,
+        "exploratory": look.exploratory,
+        "what": "exploratory" if look.exploratory else f"look {look.number}",
+        "made": look.made[:10],
+        "confidence": f"{100 * (1 - look.error):.3g} %",
+        "measured": measured if known else "",
+        "interval": f"[{low}, {high}]" if known else "",
+        "limit": found["limit"],
+        "verdict": found["verdict"],
+        "withdrawn": study.withdrawn.get(look.revision, ""),
+    }
+
+
+def look_text(look: Look, study: Study) -> str:
+    """The same on one line."""
+    view = look_view(look, study)
+    said = f"{view['measured']} {view['interval']} {view['limit']}".rstrip() if view["measured"] else "no number"
+    end = f"; withdrawn: {view['withdrawn']}" if view["withdrawn"] else ""
+    return f"{view['what']} ({view['made']}, at {view['confidence']}): {said}, {view['verdict']}{end}"
 
 
 def numbers(judgement: Judgement) -> str:
