@@ -14,6 +14,7 @@ from flipscope.basics.files import check_target, write_bytes
 from flipscope.basics.progress import Progress
 from flipscope.basics.wording import settings_of
 from flipscope.lab import registry
+from flipscope.lab.changes import older_revisions
 from flipscope.lab.figures import Figure
 from flipscope.lab.keys import code_version
 from flipscope.lab.run.driver import Run, judged, repeat_command
@@ -99,7 +100,8 @@ def _page(study: Study, store: Store, scale: str | None) -> StudyPage:
         why = "the stored ones are of code that has changed since" if stale else "none of its trials is done"
         again = repeat_command(study, chosen)
         raise InputError(f"there are no results of {study.name} at scale {chosen}: {why}; run it with {again}")
-    figures, notes = _drawn(study, run)
+    figures, missing = _drawn(study, run)
+    notes = [*missing, *run.notes, *older_revisions(study, store.codes(study.name))]
     machines, finished = _provenance(run.origins)
     return StudyPage(
         run,

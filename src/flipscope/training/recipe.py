@@ -38,8 +38,8 @@ from flipscope.training.targets import Aim, Labels, Loss
 
 Progress = Callable[[int, int], object]  # (steps done, steps at most)
 # Of the training code, and part of the name of every stored model. Raise it when the same recipe gives another model,
-# which tests/training/test_golden.py notices: all stored models are then trained anew. It stays when a faster loop gives
-# the same weights up to rounding.
+# which tests/training/test_golden.py notices: all stored models are then trained anew. It stays where a faster loop
+# gives the same weights up to rounding.
 REVISION = 1
 _FORMAT = 1  # of what a digest is made of
 _FRESH = 0x66726573  # sets the stream of fresh strings apart from all that come from the same seeds
