@@ -117,11 +117,15 @@ def unused(value):
     return value
 
 
+def _inner(value):  # has the name of a method
+    return value - 1
+
+
 class Base(Study):
     shift = 4
 
     def _inner(self, trial):
-        return used(trial.twice, power=1) + self.offset
+        return used(trial.twice, power=1) + self.offset + _inner(0)
 
     def measure(self, trial, progress):
         return {"base": self.shift}
@@ -244,6 +248,7 @@ OTHER = {
     "method of a trial": ("2 * self.seed", "3 * self.seed"),
     "constant of the study": ("offset = 5", "offset = 6"),
     "constant of a base class": ("shift = 4", "shift = 5"),
+    "function with the name of a method": ("value - 1", "value - 2"),
     "use of a constant": ("+ self.offset", "- self.offset"),
     "what is measured": ('"value": self._inner(trial)', '"value": -self._inner(trial)'),
     "name of what is measured": ('"value": self._inner', '"other": self._inner'),

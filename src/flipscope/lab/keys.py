@@ -35,6 +35,7 @@ from flipscope.lab.study import Study, Trial, digest
 FORMER_NAMES: Mapping[str, str] = {}
 
 _PARSING = threading.Lock()  # Python 3.11 cannot parse in two threads of a worker at once
+_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 _NO_CODE = frozenset({"ctx", "kind", "type_comment", "returns"})  # fields of syntax trees that compute nothing
 
 Statements = list[ast.stmt]
@@ -214,7 +215,7 @@ class _Reach:
             if self._locals[name] < 0:
                 self._locals[name] = max(self._locals.values()) + 1
             return ["local", self._locals[name]]
-        if self._own is not None and name in _bound(self._root):
+        if self._own is not None and not isinstance(self._root, _FUNCTIONS) and name in _bound(self._root):
             return self.member(self._own, name)
         value = self.file.values.get(name)
         if isinstance(value, type) and issubclass(value, Trial) and value is not Trial:
@@ -356,7 +357,7 @@ def _bound(node: ast.AST) -> Iterator[str]:
     """The names that a piece of code binds in the scope that it stands in."""
     if (name := _binds(node)) is not None:
         yield name
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+    if isinstance(node, _FUNCTIONS | ast.Lambda | ast.ClassDef):
         return
     # The variable of a comprehension is bound inside it alone.
     inner = [node.iter, *node.ifs] if isinstance(node, ast.comprehension) else ast.iter_child_nodes(node)
