@@ -7,14 +7,9 @@ import pytest
 from studies.harness import run
 
 from flipscope.lab import Rows
-from flipscope.studies.sparse_variables.sparse_constructions import (
-    FEWEST,
-    STUDY,
-    Built,
-    measured,
-    some_function,
-    tilted,
-)
+from flipscope.studies.sparse_variables._constructions import Built, measured, some_function, tilted
+from flipscope.studies.sparse_variables._judged_constructions import FEWEST
+from flipscope.studies.sparse_variables.sparse_constructions import STUDY
 
 CLAIMS = {claim.name: claim for claim in STUDY.claims}
 OURS = {
