@@ -40,7 +40,7 @@ from flipscope.bounds.pac_bayes import (
     perturbation_term,
     scipy_sigma,
 )
-from flipscope.bounds.pac_bayes.alquier import MESH
+from flipscope.bounds.pac_bayes.inequalities import MESH
 from flipscope.bounds.pac_bayes.norm_based import PRINTED, printed_constant
 from flipscope.constructions.fourier import fourier_network
 from flipscope.cube.fourier_sums import FourierSum
