@@ -17,10 +17,10 @@ from lab.example_studies import HOLD, Blinks, environment
 from lab.processes import members
 from waiting import LIMIT, waited_for
 
+from flipscope.lab.keys import trial_key
 from flipscope.lab.run.driver import judged, run_study
 from flipscope.lab.run.runner import InProcess
 from flipscope.lab.store.store import Store
-from flipscope.lab.version import trial_key
 
 KILLS = 20
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from lab.stores import OUTCOME, STUDY, put, refused
 
+from flipscope.lab.keys import trial_key
 from flipscope.lab.machine import machine
 from flipscope.lab.store import store, tables
 from flipscope.lab.store.database import AMONG
 from flipscope.lab.store.store import Store
-from flipscope.lab.version import trial_key
 
 pytestmark = pytest.mark.usefixtures("local_disk")
 

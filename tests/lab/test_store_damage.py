@@ -16,9 +16,9 @@ import pytest
 from lab.stores import STUDY, Toss, files, put, refused, start
 from waiting import LIMIT
 
+from flipscope.lab.keys import trial_key
 from flipscope.lab.store import schema, tables
 from flipscope.lab.store.store import DATABASE, Store
-from flipscope.lab.version import trial_key
 
 pytestmark = pytest.mark.usefixtures("local_disk")
 

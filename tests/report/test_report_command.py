@@ -14,11 +14,11 @@ from flipscope.basics.errors import InputError
 from flipscope.cli.report import run as run_report
 from flipscope.lab import registry
 from flipscope.lab.figures import Figure, Panel, Series
+from flipscope.lab.keys import code_version, trial_key
 from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.runner import InProcess
 from flipscope.lab.store.store import Store
 from flipscope.lab.study import Study
-from flipscope.lab.version import code_version, trial_key
 from flipscope.report import drawing
 
 

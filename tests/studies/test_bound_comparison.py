@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.basics.errors import InputError
 from flipscope.bounds.pac_bayes import class_bound
@@ -121,7 +121,7 @@ def test_bounds_below_one() -> None:
 
 
 def test_smoke() -> None:
-    table, judged, figures = run(STUDY, "smoke")
+    table, judged, figures = smoke_run(STUDY)
     verdicts = {claim.name: judgement.verdict for claim, judgement in judged}
     assert verdicts[NUMBERS.name] == verdicts[CROSSOVER.name] == verdicts[TIGHTER.name] == "reproduced"
     assert verdicts[TRAINED.name] == "contradicted"

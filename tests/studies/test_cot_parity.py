@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.basics.bits import index_bits
 from flipscope.data.steps import Way
@@ -181,7 +181,7 @@ def test_attention_to_the_same_place_by_hand() -> None:
 
 
 def test_smoke() -> None:
-    table, judged, figures = run(STUDY, "smoke")
+    table, judged, figures = smoke_run(STUDY)
     assert len(table) == 4 + 2 + len(BOUNDS)
     verdicts = {claim.name: judgement.verdict for claim, judgement in judged}
     assert verdicts[GAP.name] == verdicts[CHAIN.name] == "undecided"

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.basics.errors import InputError
 from flipscope.bounds.pac_bayes import class_bound
@@ -170,7 +170,7 @@ def test_a_target_of_twenty_bits() -> None:
 
 
 def test_smoke() -> None:
-    table, judged, figures = run(STUDY, "smoke")
+    table, judged, figures = smoke_run(STUDY)
     assert {kind: len(rows) for kind, rows in table.by("kind")} == {"learned": 4, "target": 8, "written": 4}
     assert len(judged) == 8
     assert all(row["found_degree"] == row["degree"] for row in table.where(kind="target"))

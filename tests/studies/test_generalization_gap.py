@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.lab import Judgement, Result, Rows
 from flipscope.studies.sharper.generalization_gap import (
@@ -40,7 +40,7 @@ def _table(gap: Any, seeds: int = 3, **more: Any) -> Rows:
 
 
 def test_smoke_gives_a_row_for_every_function_and_decides_nothing_of_the_gap() -> None:
-    table, judgements, figures = run(STUDY, "smoke")
+    table, judgements, figures = smoke_run(STUDY)
     assert len(table) == 4 + 2 + 1  # classes, layer norms, large batches
     assert all(row["exact"] and row["gap"] == pytest.approx(row["everywhere"] - row["train"]) for row in table)
     assert all(0 < row["truncated"] <= row["semi"] for row in table)

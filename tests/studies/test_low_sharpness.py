@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.lab import Rows
 from flipscope.studies.sharper.generalization_gap import STUDY as GAP
@@ -33,7 +33,7 @@ def _rows(trace: float, norm: float, *, functions: int = 40, penalty: float = 0.
 
 
 def test_smoke_measures_both_networks_of_a_function() -> None:
-    table, judgements, figures = run(STUDY, "smoke")
+    table, judgements, figures = smoke_run(STUDY)
     assert len(table) == 2 + 1
     for row in table:
         assert 0 < row["made_trace"] < row["trace_bound"]  # Thm 13

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.bounds.pac_bayes import flip_threshold, gradient_bound
 from flipscope.lab import Rows, judging
@@ -133,7 +133,7 @@ def test_minima_are_deep() -> None:
 
 
 def test_smoke() -> None:
-    found, judged, figures = run(STUDY, "smoke")
+    found, judged, figures = smoke_run(STUDY)
     verdicts = {claim.name: judgement.verdict for claim, judgement in judged}
     assert verdicts[THEOREM.name] == verdicts[SMALL.name] == "undecided"  # 18 functions are too few
     assert verdicts[FAR.name] in ("contradicted", "undecided")

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.basics.bits import index_bits
 from flipscope.cube.fourier_sums import FourierSum
@@ -138,7 +138,7 @@ def test_weights_written_down_are_read() -> None:
 
 
 def test_smoke() -> None:
-    table, judged, figures = run(STUDY, "smoke")
+    table, judged, figures = smoke_run(STUDY)
     assert len(table) == 2
     assert {judgement.verdict for _, judgement in judged} == {"undecided"}
     assert len(figures) == 2

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from studies.geometry_tables import network, networks
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.basics.errors import InputError
 from flipscope.bounds.geometry import Threshold
@@ -30,7 +30,7 @@ def _verdict(claim: Claim, table: Rows) -> str:
 
 
 def test_smoke_counts_and_has_honest_verdicts() -> None:
-    table, judgements, figures = run(STUDY, "smoke")
+    table, judgements, figures = smoke_run(STUDY)
     plan = STUDY.scales["smoke"].settings
     assert len(table) == len(SHAPES) * plan["models"] * len(plan["lengths"])
     assert len({tuple(row) for row in map(sorted, table)}) == 1  # the same names in every row

@@ -23,10 +23,10 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, printable
 from flipscope.cli.common import print_json, results_folder
 from flipscope.lab import registry
+from flipscope.lab.keys import code_version
 from flipscope.lab.store import listing, salvage, schema, tables
 from flipscope.lab.store.listing import Row, Rows
 from flipscope.lab.store.store import Kept, Store
-from flipscope.lab.version import code_version
 from flipscope.report.terminal import show
 
 SHORT = 10  # characters of a key that a table shows

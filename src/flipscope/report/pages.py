@@ -15,10 +15,10 @@ from flipscope.basics.progress import Progress
 from flipscope.basics.wording import settings_of
 from flipscope.lab import registry
 from flipscope.lab.figures import Figure
+from flipscope.lab.keys import code_version
 from flipscope.lab.run.driver import Run, judged, repeat_command
 from flipscope.lab.store.store import Origin, RunState, Store
 from flipscope.lab.study import Study
-from flipscope.lab.version import code_version
 from flipscope.report.drawing import file_stems, render
 from flipscope.report.html import StudyPage, write_report
 

@@ -17,13 +17,13 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, RunError
 from flipscope.lab import registry
 from flipscope.lab.history import Data, Look, interim, look_at
+from flipscope.lab.keys import code_version, trial_key
 from flipscope.lab.rows import Rows
 from flipscope.lab.run.events import Advanced, Event, Failed, Finished, Idle, Retried, Started
 from flipscope.lab.run.runner import Job, Runner, open_runner
 from flipscope.lab.store.store import Origin, Record, Store, origins
 from flipscope.lab.study import Claim, Result, Study, Trial
 from flipscope.lab.verdict import Judgement
-from flipscope.lab.version import code_version, trial_key
 
 Judgements = list[tuple[Claim, Judgement]]
 

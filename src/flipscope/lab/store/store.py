@@ -21,13 +21,13 @@ from typing import Any
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, RunError
 from flipscope.lab.history import Look
+from flipscope.lab.keys import code_version, trial_key
 from flipscope.lab.machine import born
 from flipscope.lab.machine import machine as this_machine
 from flipscope.lab.store import listing, locks, outcomes, schema, tables
 from flipscope.lab.store.arrays import PART, LostArrays, old_parts
 from flipscope.lab.store.database import AMONG, Database, blocks
 from flipscope.lab.study import Outcome, Result, Study, Trial, digest
-from flipscope.lab.version import code_version, trial_key
 
 DATABASE = schema.DATABASE  # the file that makes a folder a store
 SILENCE = 600.0  # seconds without a beat after which a driver on another machine is taken for dead

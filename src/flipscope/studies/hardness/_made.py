@@ -32,6 +32,8 @@ ROUNDS, STEPS, RATE = 4, 25, 0.02  # of an ascent: the true bound is computed af
 class Made(lab.Trial):
     """A model that is not trained: `scale` multiplies random weights, or says how far attention outweighs a bit."""
 
+    tag = "made"
+
     kind: Literal["random", "constructed", "adversarial"]
     length: int
     width: int

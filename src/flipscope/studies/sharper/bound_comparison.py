@@ -81,6 +81,8 @@ class Formulas(lab.Trial):
 
     tag = "formulas"
 
+    tag = "formulas"
+
     length: int
     samples: int
 
@@ -91,6 +93,8 @@ class Formulas(lab.Trial):
 @dataclass(frozen=True)
 class Measured(lab.Trial):
     """The tiling's network under noise, and the semi-analytic bounds that follow."""
+
+    tag = "measured"
 
     tag = "measured"
 

@@ -72,6 +72,8 @@ class Target(lab.Trial):
 
     tag = "target"
 
+    tag = "target"
+
     length: int
     sparsity: int
     degree: int
@@ -90,6 +92,8 @@ class Written(lab.Trial):
 
     tag = "written"
 
+    tag = "written"
+
     length: int
     sparsity: int
     degree: int
@@ -104,6 +108,8 @@ class Written(lab.Trial):
 @dataclass(frozen=True)
 class Learned(Learning):
     """A model that learned a random function."""
+
+    tag = "learned"
 
     tag = "learned"
 

@@ -66,12 +66,16 @@ class Function(Learning):
 
     tag = "function"
 
+    tag = "function"
+
     arm: Arm = "classes"
 
 
 @dataclass(frozen=True)
 class Noise(lab.Trial):
     """What noise adds to the loss of the constructions of a class, at each standard deviation of a mesh."""
+
+    tag = "noise"
 
     tag = "noise"
 
