@@ -415,6 +415,10 @@ class Judged:
     def __call__(self, table: Rows) -> Judgement:
         return self.judge(table)
 
+    def saying(self, text: str) -> Judged:
+        """The same judge with its criterion in other words."""
+        return replace(self, text=text)
+
 
 def _models(how_many: Literal["all", "most", "some"], words: str, test: Test, rows: Test | None, unit: str) -> Judged:
     says = {"all": "none fails", "most": "at least half pass", "some": "at least one passes"}[how_many]
