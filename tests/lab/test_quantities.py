@@ -108,7 +108,7 @@ def test_rows_that_do_not_count_still_make_up_groups() -> None:
     assert chosen(lost).verdict == "reproduced"
     judged = made(lost)
     assert (judged.verdict, len(judged.parts)) == ("undecided", 2)
-    assert "none of 18 models count" in judged.quantity
+    assert "no models that count" in judged.quantity
 
 
 def test_of_equal_verdicts_the_weakest_is_shown_or_the_first() -> None:
@@ -125,6 +125,15 @@ def test_a_line_needs_its_places_and_names_what_is_equal() -> None:
     assert (quantities.slope("y", "n", others=["seed"]) >= 0).text == "slope of y over n at equal seed: at least 0"
 
 
+@pytest.mark.parametrize("value", [0.0, -1.0])
+def test_what_has_no_logarithm_is_evidence_for_nothing(value: float) -> None:
+    rows = lab.Rows({**row, "y": abs(row["y"])} for row in table(1.0))
+    made = quantities.slope("y", "n", log=True) >= 0.5
+    assert made(rows).verdict == "reproduced"
+    rows[0]["y"] = value
+    assert made(rows).verdict == "undecided"
+
+
 def test_nan_is_evidence_for_nothing() -> None:
     rows = table(1.0)
     rows[0]["y"] = math.nan
@@ -133,6 +142,7 @@ def test_nan_is_evidence_for_nothing() -> None:
         quantities.slope("y", "n", per="seed") >= 0,
         quantities.slope("y", "n") >= 0,
         quantities.slope("n", "seed", others=["y"]) >= 0,
+        quantities.slope("y", "n", log=True) >= 0,
     ):
         judged = made(rows)
         assert judged.verdict == "undecided"

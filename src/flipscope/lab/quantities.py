@@ -180,7 +180,7 @@ class Quantity:
 
         def one(group: Any, group_rows: Rows, confidence: float) -> Judgement:
             name, rows = self.words if group is None else f"{self.words}, {group}", self.counted(group_rows)
-            found = self.estimate(rows, confidence) if rows else f"none of {len(group_rows)} {self.unit} count"
+            found = self.estimate(rows, confidence) if rows else f"no {self.unit} that count"
             if isinstance(found, str):
                 return Judgement.without(f"{name}: {found}", self.remedy or f"more {self.unit}")
             return self.after(fewest(says(found, name, self.note(rows), self.unit), found), found, rows)
@@ -305,12 +305,13 @@ def slope(
 
     def together(rows: Rows, confidence: float) -> Estimate | str:
         x_values, y_values, *further = (np.array(each.of(rows), np.float64) for each in (xs, ys, *rest))
-        if odd := int(np.isnan([x_values, y_values, *further]).any(axis=0).sum()):
+        if log:
+            with np.errstate(divide="ignore", invalid="ignore"):  # what has no logarithm is refused below
+                x_values, y_values = np.log(x_values), np.log(y_values)
+        if odd := int((~np.isfinite([x_values, y_values, *further])).any(axis=0).sum()):
             return f"{odd} of {len(rows)} {unit} have no number"
         if (different := len(set(x_values.tolist()))) < places:
             return f"{len(rows)} {unit} at {different} places, too few for a line"
-        if log:
-            x_values, y_values = np.log(x_values), np.log(y_values)
         found = resampling.regression_slope(y_values, x_values, further, confidence)
         return f"too few {unit}: {len(rows)}" if found is None else found
 
