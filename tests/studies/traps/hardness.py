@@ -30,8 +30,8 @@ from flipscope.studies.hardness import (
     scratchpad,
     sharpness_by_length,
 )
-from flipscope.studies.hardness._norms import BOUNDED, VARIANTS, Variant, Variation
 from flipscope.studies.hardness.blowup_bound import FEWEST, FORMS, KINDS
+from flipscope.studies.hardness.norm_essential import BOUNDED, VARIANTS, Variant, Variation
 from flipscope.studies.hardness.parity_dynamics import Dynamics
 from flipscope.studies.hardness.random_sensitivity import NORMS, Start
 from flipscope.studies.hardness.reduced_sensitivity import Learned, known_rows
