@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from flipscope.lab.keys import trial_key
 from flipscope.lab.run.events import Event, Failed, Finished
 from flipscope.lab.run.runner import Job
 from flipscope.lab.study import Study
-from flipscope.lab.version import trial_key
 
 
 def jobs_of(study: Study) -> list[Job]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import logging
 import os
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 from lab.example_studies import environment
@@ -18,8 +18,8 @@ from waiting import waited_for
 
 import flipscope.lab as lab
 from flipscope.basics.errors import InputError
-from flipscope.lab import version
 from flipscope.lab.context import kept_in, results_folder
+from flipscope.lab.keys import definition_code
 from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.resources import one_thread
 from flipscope.lab.run.runner import InProcess, Job, Pool, measured
@@ -29,7 +29,8 @@ from flipscope.lab.store.store import Store
 from flipscope.models.seal import fingerprint
 from flipscope.training import artefact, checkpoints
 from flipscope.training.checkpoints import Keeper
-from flipscope.training.recipe import Recipe, Trained
+from flipscope.training.named import LossTerm
+from flipscope.training.recipe import Trained
 
 STEPS = 40
 
@@ -155,7 +156,7 @@ def test_a_file_of_other_code_is_not_taken(
     models = Models(folder)
     models.get(recipe())
     old = models.path(recipe())
-    monkeypatch.setattr(artefacts, "definition_version", lambda module, name: "another")
+    monkeypatch.setattr(artefacts, "REVISION", -1)
     old.rename(models.path(recipe()))
     steps: list[int] = []
     with caplog.at_level(logging.WARNING):
@@ -184,34 +185,43 @@ def test_other_recipes_and_other_code_are_other_models(
     models.get(recipe())
     assert models.path(recipe(1)) != models.path(recipe())
     before = models.path(recipe())
-    monkeypatch.setattr(artefacts, "definition_version", lambda module, name: "another")
+    monkeypatch.setattr(artefacts, "REVISION", -1)
     assert models.path(recipe()) != before
     [model], trouble = listed(folder)
     assert not model.current
     assert not trouble
 
 
-def test_other_masks_of_dropout_are_other_models(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one layer with dropout, whose masks are drawn apart; all others are kept."""
-    wanted = [recipe(), *(_with(dropout=0.1, layers=layers) for layers in (1, 2))]
-    before = [Models(folder).path(each) for each in wanted]
-    monkeypatch.setattr(artefacts, "MASKS_REVISION", -1)
-    after = [Models(folder).path(each) for each in wanted]
-    assert [one != other for one, other in zip(before, after, strict=True)] == [False, True, False]
+OWN_TERM = """
+STRENGTH = 2.0
 
 
-def _with(**changes: Any) -> Recipe:
-    return dataclasses.replace(recipe(), model=dataclasses.replace(recipe().model, **changes))
+def pull(around):
+    def term(model, batch, outputs):
+        return STRENGTH * outputs.square().mean()
+
+    return term
+"""
 
 
-def test_training_reaches_its_loop_and_its_data() -> None:
-    reach = version.Reach("flipscope")
-    reach.add("flipscope.training.recipe", "Recipe")
-    modules = {name.partition(":")[0] for name in reach.found()}
-    assert {"flipscope.training.fit", "flipscope.data.languages", "flipscope.models.transformer"} <= modules
-    assert not any(name.startswith(("flipscope.lab", "flipscope.probes")) for name in modules)
-    # What a recipe has by name counts only where it is named.
-    assert not modules & {"flipscope.training.measures", "flipscope.data.kinds", "flipscope.models.seq2seq"}
+def test_a_term_of_ones_own_counts_by_its_code(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    wanted = dataclasses.replace(
+        recipe(), protocol=dataclasses.replace(recipe().protocol, terms=(LossTerm("own_terms:pull", 0.1),))
+    )
+
+    def path(text: str) -> Path:
+        (tmp_path / "own_terms.py").write_text(text)
+        sys.modules.pop("own_terms", None)
+        importlib.invalidate_caches()
+        definition_code.cache_clear()
+        return Models(folder).path(wanted)
+
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    first = path(OWN_TERM)
+    assert path(OWN_TERM.replace("STRENGTH", "FACTOR") + "\n\nUNUSED = 1\n") == first
+    assert path(OWN_TERM.replace("2.0", "3.0")) != first
+    definition_code.cache_clear()
 
 
 def test_the_list_has_finished_and_unfinished_models(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flipscope.lab import catalogue, registry
-from flipscope.lab.version import code_version
+from flipscope.lab.keys import code_version
 
 
 @pytest.fixture(autouse=True)

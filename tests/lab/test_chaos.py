@@ -17,10 +17,10 @@ from lab.example_studies import HOLD, Blinks, environment
 from lab.processes import members
 from waiting import LIMIT, waited_for
 
+from flipscope.lab.keys import trial_key
 from flipscope.lab.run.driver import judged, run_study
 from flipscope.lab.run.runner import InProcess
 from flipscope.lab.store.store import Store
-from flipscope.lab.version import trial_key
 
 KILLS = 20
 
@@ -78,7 +78,7 @@ def test_chaos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         keys = [trial_key(study, trial) for trial in study.trials("smoke")]
         rows = store.rows("blinks")
         assert sorted(row["key"] for row in rows) == sorted(keys)
-        assert store.damaged(keys) == set()
+        assert store.records(keys)[1] == set()
         assert store.failures("blinks") == []
         states = store.runs("blinks", latest=False)
         assert states[-1].state == "done"

@@ -23,6 +23,7 @@ from lab.example_studies import Blinks, Deed, Deeds, Numbers, environment
 from waiting import waited_for
 
 from flipscope.basics.errors import InputError
+from flipscope.lab.keys import trial_key
 from flipscope.lab.run import cluster as module
 from flipscope.lab.run.cluster import Cluster
 from flipscope.lab.run.driver import run_study
@@ -31,7 +32,6 @@ from flipscope.lab.run.runner import InProcess, Job, Pool, open_runner
 from flipscope.lab.run.tls import warn_of_strangers
 from flipscope.lab.run.worker import REPORT_SECONDS
 from flipscope.lab.store.store import Store
-from flipscope.lab.version import trial_key
 
 dask = pytest.importorskip("dask", reason="needs the extra cluster")
 distributed = pytest.importorskip("distributed", reason="needs the extra cluster")
@@ -185,11 +185,14 @@ def test_trials_of_one_worker_share_its_memory() -> None:
     assert all(first[1] <= second[0] for first, second in itertools.pairwise(times))
 
 
-def test_another_version_of_the_code_is_not_trusted(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "code_version", lambda study: "0" * 64)
+@pytest.mark.parametrize("changed", ["code_version", "sources_digest"])
+def test_another_version_of_the_code_is_not_trusted(
+    changed: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, changed, lambda of: "0" * 64)
     (event,) = ends(events_of(address, Deed("nothing")))
     assert isinstance(event, Failed)
-    assert "has another version of the study deeds: update flipscope there" in event.traceback
+    assert "has other code of flipscope or of deeds: install it anew" in event.traceback
 
 
 def test_a_study_that_the_workers_do_not_have(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

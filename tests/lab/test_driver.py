@@ -19,6 +19,7 @@ from lab.example_studies import Blinks, Deed, Deeds, environment
 from waiting import LIMIT, waited_for
 
 from flipscope.basics.errors import InputError, RunError
+from flipscope.lab.keys import code_version, trial_key
 from flipscope.lab.rows import Rows
 from flipscope.lab.run import driver
 from flipscope.lab.run.driver import Judgements, Run, judged, run_study
@@ -26,7 +27,6 @@ from flipscope.lab.run.events import Event, Failed, Finished, Idle, Started
 from flipscope.lab.run.runner import InProcess, Job, Pool
 from flipscope.lab.store.store import Store
 from flipscope.lab.study import Result, Study
-from flipscope.lab.version import code_version, trial_key
 
 
 @pytest.fixture

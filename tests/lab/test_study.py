@@ -33,6 +33,7 @@ class Setting(Trial):
 
 @dataclass(frozen=True)
 class Other(Trial):
+    tag = "other"
     init: Literal["uniform", "gaussian"]
     seed: int
 
@@ -95,7 +96,7 @@ def test_a_field_that_cannot_be_written_down_is_refused() -> None:
 
 
 def test_the_hash_is_the_same_on_every_machine() -> None:
-    assert Setting("uniform", 3).hash == "c9d19e857dc6c28f075ea6abf3f0f52e3da820ec12ac2df09184c41cd6ec047b"
+    assert Setting("uniform", 3).hash == "43d292f79b6af1d398f87a75710d6c2b8309ed12ff90260462c1b2edc1aaadd9"
 
 
 def test_equal_numbers_are_written_alike() -> None:
@@ -103,8 +104,27 @@ def test_equal_numbers_are_written_alike() -> None:
     assert Setting("uniform", 3, rate=-0.0).hash == Setting("uniform", 3, rate=0.0).hash
 
 
-def test_trials_of_another_kind_differ() -> None:
-    assert Other("uniform", 0).hash != Setting("uniform", 0).hash
+def test_classes_of_trials_differ_by_their_tags(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass(frozen=True)
+    class Renamed(Trial):
+        tag = "other"
+        init: Literal["uniform", "gaussian"]
+        seed: int
+
+    trial = Other("uniform", 0)
+    assert trial.hash == Renamed("uniform", 0).hash
+    assert trial.content() == {"init": "uniform", "seed": 0}
+    monkeypatch.setattr(Renamed, "tag", "")
+    assert trial.hash != Renamed("uniform", 0).hash
+
+
+def test_two_classes_with_the_same_tag_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    trials = [Setting("uniform", 0), Other("uniform", 0), Other("uniform", 1)]
+    monkeypatch.setattr(Toy, "trials", lambda self, scale: trials)
+    assert Toy().checked_trials("smoke") == trials
+    monkeypatch.setattr(Other, "tag", "")
+    with pytest.raises(InputError, match=r"Setting and Other of the study toy have the same tag ''.*tag = 'other'"):
+        Toy().checked_trials("smoke")
 
 
 @given(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.basics.bits import index_bits
 from flipscope.basics.errors import InputError
@@ -160,7 +160,7 @@ def test_trials() -> None:
 
 
 def test_smoke() -> None:
-    found, judgements, figures = run(STUDY, "smoke")
+    found, judgements, figures = smoke_run(STUDY)
     assert len(found) == 11
     assert all(row[form] is None or row[form] >= 0 for row in found for form in FORMS)
     assert {judged.verdict for claim, judged in judgements if not claim.exploratory} == {"undecided"}

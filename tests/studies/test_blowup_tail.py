@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.bounds.geometry import blowup_tail
 from flipscope.lab import Result, Rows
@@ -17,7 +17,7 @@ def _tail(width: int, exponent: float, models: int = 10_000, layers: int = 1) ->
 
 
 def test_smoke_has_too_few_models_for_a_tail() -> None:
-    table, judgements, figures = run(STUDY, "smoke")
+    table, judgements, figures = smoke_run(STUDY)
     assert [len(row["largest"]) for row in table] == [50, 50, 50]
     assert [judgement.verdict for _, judgement in judgements] == ["undecided", "undecided"]
     assert [series.label for series in figures[0].panels[0].series] == ["D = 3, L = 1", "D = 3, L = 1, bound"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.lab import Rows
 from flipscope.studies.sparse_variables import _capacities
@@ -195,7 +195,7 @@ def test_norms_of_the_constructions_are_those_of_their_weights(mapping, more: in
 
 
 def test_smoke_run() -> None:
-    table, judged, figures = run(STUDY, "smoke")
+    table, judged, figures = smoke_run(STUDY)
     verdicts = {claim.name: judgement.verdict for claim, judgement in judged}
     assert verdicts["log T at fixed norms"] == "reproduced"
     assert verdicts["log T for the constructions"] == "contradicted"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from studies.geometry_tables import recognised
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.lab import Claim
 from flipscope.studies.geometry.function_count import STUDY, rarefied
@@ -40,7 +40,7 @@ def test_rarefied_is_the_mean_over_subsamples() -> None:
 
 
 def test_smoke() -> None:
-    rows, judgements, figures = run(STUDY, "smoke")
+    rows, judgements, figures = smoke_run(STUDY)
     assert [row["length"] for row in rows] == [2] * 4 + [3] * 4 + [4] * 4
     assert {judged.verdict for _, judged in judgements} == {"undecided"}  # two drawings of the symbols
     assert all(0 < row["share_more"] < 1 and row["rarefied"] <= row["recognised_functions"] for row in rows)

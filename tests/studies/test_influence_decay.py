@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from studies.geometry_tables import influences
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.basics.seeds import generators, random_strings
 from flipscope.lab import Claim, Rows
@@ -66,7 +66,7 @@ def test_without_eps_a_slower_fall_contradicts(claim: Claim) -> None:
 
 
 def test_smoke() -> None:
-    table, judgements, figures = run(STUDY, "smoke")
+    table, judgements, figures = smoke_run(STUDY)
     assert len(table) == len(STUDY.checked_trials("smoke"))
     verdicts = {claim.name: judgement.verdict for claim, judgement in judgements}
     assert [verdicts[claim.name] for claim in (CONSTANT, BLOWUP)] == ["undecided", "reproduced"]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.lab import Claim, Rows
 from flipscope.studies.hardness.length_generalization import STUDY, Lengths, judged_at
@@ -67,7 +67,7 @@ def test_models_that_did_not_learn_are_counted_and_say_nothing() -> None:
 
 
 def test_smoke() -> None:
-    table, judgements, figures = run(STUDY, "smoke")
+    table, judgements, figures = smoke_run(STUDY)
     assert len(table) == len(STUDY.checked_trials("smoke")) == 9
     assert len(judgements) == 7
     assert len(figures[0].panels) == 4

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from studies.geometry_tables import trained_anew
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.studies.geometry import length_limits
 from flipscope.studies.geometry.length_limits import recipe_of
@@ -49,7 +49,7 @@ def test_models_are_those_of_length_limits(scale: str) -> None:
 
 @pytest.mark.slow
 def test_smoke() -> None:
-    table, judgements, figures = run(STUDY, "smoke")
+    table, judgements, figures = smoke_run(STUDY)
     assert len(table) == 12
     assert {row["correct"] + row["wrong"] + row["undefined"] for row in table} == {50}
     assert {row["known"] for row in table.where(language="first")} == {True}  # at 10 and 12 bits

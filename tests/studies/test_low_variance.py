@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.bounds.geometry import corrected_over_printed
 from flipscope.lab import Result, Rows, judging, share
-from flipscope.studies.geometry._cylinder import in_cylinder
-from flipscope.studies.geometry.low_variance import SHOWN, STUDY, Centre, Law, Variance
+from flipscope.studies.geometry.low_variance import SHOWN, STUDY, Centre, Law, Variance, in_cylinder
 
 PRINTED, CORRECTED, GAUSSIAN = STUDY.claims
 
@@ -27,7 +26,7 @@ def _quiet(count: int) -> list[dict[str, Any]]:
 
 
 def test_smoke_breaks_the_printed_lemma_up_to_width_4() -> None:
-    table, judgements, figures = run(STUDY, "smoke")
+    table, judgements, figures = smoke_run(STUDY)
     assert len(table) == len(STUDY.checked_trials("smoke"))
     found = {claim.name: judgement for claim, judgement in judgements}
     assert found[PRINTED.name].verdict == "contradicted"

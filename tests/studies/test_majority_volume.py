@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.lab import Rows
 from flipscope.studies.geometry.majority_volume import RADII, STUDY, Region
@@ -54,7 +54,7 @@ def test_the_longest_length_that_both_learned_counts() -> None:
 
 @pytest.mark.slow
 def test_smoke() -> None:
-    table, judgements, figures = run(STUDY, "smoke")
+    table, judgements, figures = smoke_run(STUDY)
     assert {row["language"] for row in table if row["recognised"]} >= {"majority", "first"}
     for row in table:
         assert len(row["survived"]) == (len(RADII) if row["recognised"] else 0)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from studies.harness import run
+from studies.harness import smoke_run
 
 import flipscope
 from flipscope.basics.seeds import seed_of
@@ -40,7 +40,7 @@ def _verdict(claim: Claim, table: Rows) -> str:
 
 
 def test_smoke_gives_one_row_a_model_and_decides_nothing() -> None:
-    table, judgements, figures = run(STUDY, "smoke")
+    table, judgements, figures = smoke_run(STUDY)
     assert [row["init"] for row in table] == [init for init in INITS for _ in range(2)]
     for row in table:
         assert sum(row["profile"]) == row["strings"] >= 4
@@ -96,4 +96,4 @@ def test_few_models_and_a_missing_initialisation_leave_the_claims_open() -> None
         assert _verdict(claim, few) == "undecided"
         assert claim.judge(few).remedy == f"at least {models} models in each group"
         found = claim.judge(without)
-        assert (found.verdict, found.quantity) == ("undecided", "gaussian: no model is done")
+        assert (found.verdict, found.quantity) == ("undecided", "gaussian: no models")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 from studies.hardness_rows import rows
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.lab import Rows
 from flipscope.studies.hardness.norm_blowup import STILL, STUDY
@@ -58,6 +58,6 @@ def test_search() -> None:
 
 
 def test_smoke() -> None:
-    found, judgements, _ = run(STUDY, "smoke")
+    found, judgements, _ = smoke_run(STUDY)
     assert len(found) == 5
     assert {judged.verdict for _, judged in judgements} == {"undecided"}

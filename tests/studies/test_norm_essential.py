@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.basics.bits import index_bits
 from flipscope.lab import Judgement, Rows
@@ -43,7 +43,7 @@ def _rows(variant: Variant, learned: int, matrices: float = 20.0, *, seeds: int 
 
 
 def test_smoke_gives_one_row_a_model_and_decides_nothing() -> None:
-    table, judgements, figures = run(STUDY, "smoke")
+    table, judgements, figures = smoke_run(STUDY)
     assert len(table) == len(VARIANTS) * 2
     assert set(table.where(variant="none").column("log10_beta")) == {0.0}
     assert all(0 < row["log10_beta"] <= 4 * 0.302 for row in table.where(variant="large eps"))  # at most 2^4

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.lab import Rows
 from flipscope.studies.hardness.parity_dynamics import STUDY, Dynamics, aligned, levels
@@ -143,7 +143,7 @@ def test_the_laptop_recipe() -> None:
 
 
 def test_smoke() -> None:
-    table, judgements, _ = run(STUDY, "smoke")
+    table, judgements, _ = smoke_run(STUDY)
     assert [row["seed"] for row in table] == [0, 1]
     for row in table:
         assert row["step"] == list(range(0, 61, 10))

@@ -4,12 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.bounds.pac_bayes import flip_threshold, gradient_bound
 from flipscope.lab import Rows, judging
-from flipscope.studies.sharper._perturbations import SOME, Perturbed, by_size, minima
-from flipscope.studies.sharper.perturbed_sharpness import STUDY
+from flipscope.studies.sharper.perturbed_sharpness import SOME, STUDY, Perturbed, minima, rows_by_noise
 
 THEOREM, FAR, SMALL, LENGTHS, VARIANCES, SLICES = STUDY.claims
 TWENTY = (20, 30, 40)
@@ -27,7 +26,7 @@ def table(change: Any = 1e-3, *, noise: str = "std", functions: int = 3, lengths
                 own = [each * (1 + 0.01 * seed) for each in own]
                 base = 100.0
                 outcome = {"base": base, "sigma": sigmas, "change": own, "trace": [base + each for each in own]}
-                rows += by_size(trial.content(), {**outcome, "error": [0.0] * len(SOME)})
+                rows += rows_by_noise(trial, {**outcome, "error": [0.0] * len(SOME)})
     return rows
 
 
@@ -134,7 +133,7 @@ def test_minima_are_deep() -> None:
 
 
 def test_smoke() -> None:
-    found, judged, figures = run(STUDY, "smoke")
+    found, judged, figures = smoke_run(STUDY)
     verdicts = {claim.name: judgement.verdict for claim, judgement in judged}
     assert verdicts[THEOREM.name] == verdicts[SMALL.name] == "undecided"  # 18 functions are too few
     assert verdicts[FAR.name] in ("contradicted", "undecided")

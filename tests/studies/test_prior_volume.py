@@ -4,15 +4,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pytest
 from studies.geometry_tables import blind_prior, prior, sample
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.cube.few_bits import all_tables, measures
 from flipscope.lab import Rows
-from flipscope.lab.version import code_version
-from flipscope.studies.geometry.prior_volume import STUDY
-from flipscope.studies.geometry.volumes import SHOWN, classes, summary
+from flipscope.studies.geometry.prior_volume import SHOWN, STUDY, classes, summary
 
 MOST, RANK, BETTER, NO_PARITY, NO_FIRST, OVER_PARITY, OVER_FIRST = STUDY.claims
 
@@ -120,7 +117,7 @@ def test_complements_are_joined_and_constants_left_out() -> None:
 
 
 def test_smoke() -> None:
-    rows, judgements, figures = run(STUDY, "smoke")
+    rows, judgements, figures = smoke_run(STUDY)
     assert [row["length"] for row in rows] == [2] * 4 + [3] * 4 + [4] * 4
     verdicts = {claim.name: judged.verdict for claim, judged in judgements}
     assert set(verdicts.values()) <= {"undecided", "contradicted", "reproduced"}
@@ -147,16 +144,3 @@ def test_every_scale_constructs() -> None:
     }
     assert sum(t.draws for t in STUDY.trials("laptop") if (t.length, t.eps) == (4, 0.0)) == 10**7
     assert sum(t.draws for t in STUDY.trials("paper") if (t.length, t.eps) == (4, 0.0)) == 10**9
-
-
-def test_compiled_loops_count_in_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    from flipscope.lab import version
-
-    before = code_version(STUDY)
-    monkeypatch.setattr(version, "REVISION", version.REVISION + 1)
-    version.clear_caches()
-    try:
-        assert code_version(STUDY) != before
-    finally:
-        monkeypatch.undo()
-        version.clear_caches()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.lab import Result, Rows
 from flipscope.studies.geometry.random_functions import POISSON, STUDY, Functions
@@ -21,7 +21,7 @@ def _table(law: Sequence[float], of: int, bits: int = 16) -> Rows:
 
 
 def test_smoke_draws_functions_too_short_for_the_limit() -> None:
-    table, judgements, figures = run(STUDY, "smoke")
+    table, judgements, figures = smoke_run(STUDY)
     (row,) = table
     assert sum(row["histogram"]) == row["count"] == STUDY.scales["smoke"].settings["functions"]
     ((_, judgement),) = judgements

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from studies.harness import run
+from studies.harness import smoke_run
 
 import flipscope
 from flipscope.basics.errors import InputError
@@ -16,9 +16,9 @@ from flipscope.basics.seeds import seed_of
 from flipscope.lab import Claim, Result, Rows
 from flipscope.models.config import TransformerConfig
 from flipscope.models.transformer import Transformer
-from flipscope.studies.geometry._shared import flip_work
 from flipscope.studies.geometry.random_init import STUDY
 from flipscope.studies.geometry.random_models import INITS, Draw, columns
+from flipscope.studies.geometry.shared import flip_work
 
 STRINGS, AVERAGES, MEAN, SETTINGS, VARIED = STUDY.claims
 NUMBERS = itertools.count()
@@ -57,7 +57,7 @@ def test_the_note_of_a_scale_says_how_many_are_screened(scale: str) -> None:
 
 
 def test_smoke_gives_one_row_a_model_and_honest_verdicts() -> None:
-    table, judgements, figures = run(STUDY, "smoke")
+    table, judgements, figures = smoke_run(STUDY)
     assert [row["init"] for row in table] == [init for init in INITS for _ in range(3)]
     assert len({row["seed"] for row in table}) == len(table)
     for row in table:

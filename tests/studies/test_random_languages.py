@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from studies.harness import run
+from studies.harness import smoke_run
 from studies.trained import CLAIMS, check_rows, models, row, verdict
 
 from flipscope.lab import Rows
@@ -43,7 +43,7 @@ def test_near_0_is_a_part_of_the_length(length: int, sensitivity: int, near: flo
 
 @pytest.mark.slow
 def test_smoke() -> None:
-    table, judgements, figures = run(STUDY, "smoke")
+    table, judgements, figures = smoke_run(STUDY)
     check_rows(table)
     assert [(each["language"], each["own_profile"]) for each in table] == [("random", None)] * 2
     for each in table:

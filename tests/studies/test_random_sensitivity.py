@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.basics.bits import index_bits
 from flipscope.basics.errors import InputError
@@ -37,7 +37,7 @@ def _noisy(column: str, value: float, around: float) -> Rows:
 
 
 def test_smoke_gives_one_row_a_model_and_decides_nothing() -> None:
-    table, judgements, figures = run(STUDY, "smoke")
+    table, judgements, figures = smoke_run(STUDY)
     assert len(table) == 3 * (3 * 3 + 1)
     assert all(row["ratio"] > 0.99 for row in table.where(strings=0))  # the mean degree of what varies is at least 1
     assert all(row["sign"] >= 1 for row in table.where(strings=0))  # the least of a balanced function

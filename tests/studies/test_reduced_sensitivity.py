@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.data.tables import TableData
 from flipscope.lab import Claim, Rows
@@ -92,7 +92,7 @@ def test_runs_that_do_not_fit_are_counted_and_say_nothing() -> None:
 
 
 def test_smoke() -> None:
-    table, judgements, figures = run(STUDY, "smoke")
+    table, judgements, figures = smoke_run(STUDY)
     assert len(table) == len(STUDY.checked_trials("smoke")) == 9
     assert len(judgements) == len(STUDY.claims)
     assert len(figures) == 3
@@ -100,7 +100,7 @@ def test_smoke() -> None:
         labels = TableData(table=row["table"], length=4).values()
         flips = [labels != labels[np.arange(16) ^ (1 << place)] for place in range(4)]
         assert row["sensitivity"] == pytest.approx(np.mean(np.sum(flips, axis=0)))
-        known = known_rows(Learned(**{name: row[name] for name in Learned.__dataclass_fields__}))
+        known = known_rows(Learned(**{field.name: row[field.name] for field in dataclasses.fields(Learned)}))
         assert row["known"] == len(set(known.rows().tolist())) == row["size"]
         assert row["wrong_known"] == (labels != known.values())[known.rows()].sum()
         assert row["fitted"] == (row["wrong_known"] == 0)

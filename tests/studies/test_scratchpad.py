@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.basics.resampling import regression_slope
 from flipscope.basics.seeds import generators
@@ -101,7 +101,7 @@ def test_two_lengths_or_no_kept_model_decide_nothing() -> None:
 
 
 def test_smoke() -> None:
-    table, judgements, figures = run(STUDY, "smoke")
+    table, judgements, figures = smoke_run(STUDY)
     assert len(table) == len(STUDY.checked_trials("smoke"))
     assert all(row["kept"] == (row["tokens"] > 0.999) for row in table)
     assert all(row["sharpness_low"] < row["sharpness"] < row["sharpness_high"] for row in table)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from studies.hardness_rows import rows
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.cube.expression import parse
 from flipscope.data.lengths import prefix_values
@@ -95,7 +95,7 @@ def test_recipes() -> None:
 
 
 def test_smoke() -> None:
-    found, judgements, figures = run(STUDY, "smoke")
+    found, judgements, figures = smoke_run(STUDY)
     assert {judged.verdict for _, judged in judgements} == {"undecided"}
     assert [figure.name for figure in figures] == ["sharpness-by-length", "blowup-by-length", "sharpness-long"]
     for row in found:

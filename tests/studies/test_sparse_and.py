@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.basics.errors import InputError
 from flipscope.lab import Rows
@@ -211,7 +211,7 @@ def test_floor_and_halfway() -> None:
 
 
 def test_smoke() -> None:
-    table, judged, figures = run(STUDY, "smoke")
+    table, judged, figures = smoke_run(STUDY)
     assert {row["kind"] for row in table} == {"training", "curve", "learner"}
     assert {judgement.verdict for _, judgement in judged} == {"undecided"}
     assert [figure.name for figure in figures] == ["sparse-and-success", "sparse-and-critical", "sparse-and-curves"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.lab import Rows
 from flipscope.studies.sparse_variables._constructions import Built, measured, some_function, tilted
@@ -79,7 +79,7 @@ def test_each_slip_must_show() -> None:
 
 
 def test_smoke() -> None:
-    table, judged, figures = run(STUDY, "smoke")
+    table, judged, figures = smoke_run(STUDY)
     verdicts = {claim.name: found.verdict for claim, found in judged}
     assert all(verdicts[name] == "reproduced" for name in OURS)
     assert verdicts[PRINTED] == "undecided"  # one tilted basis with s >= 3 is too few

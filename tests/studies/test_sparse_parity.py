@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from scipy import stats
-from studies.harness import run
+from studies.harness import smoke_run
 
 from flipscope.lab import Rows
 from flipscope.studies.sparse_variables._times import Online, kaplan_meier, recipe_of, told, trend
@@ -103,7 +103,7 @@ def test_the_recipe_is_the_papers() -> None:
 
 
 def test_smoke() -> None:
-    table, judged, figures = run(STUDY, "smoke")
+    table, judged, figures = smoke_run(STUDY)
     assert len(table) == 4
     assert {judgement.verdict for _, judgement in judged} == {"undecided"}
     assert [len(figure.panels) for figure in figures] == [2, 2, 1]

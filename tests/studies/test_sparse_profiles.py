@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from studies.harness import run
+from studies.harness import smoke_run
 from studies.trained import check_learned, check_rows, check_spectrum, models, row, verdict
 
 from flipscope.studies.geometry.sparse_profiles import STUDY
@@ -34,7 +34,7 @@ def test_the_laptop_scale_has_the_languages_of_both_figures() -> None:
 
 @pytest.mark.slow
 def test_smoke() -> None:
-    table, judgements, figures = run(STUDY, "smoke")
+    table, judgements, figures = smoke_run(STUDY)
     check_rows(table)
     assert [(row["language"], row["relevant"]) for row in table] == [("sparse_majority", 5), ("sparse_parity", 5)]
     own = table[0]["own_profile"]

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from studies.harness import run
+from studies.harness import smoke_run
 from studies.trained import CLAIMS, check_learned, check_rows, check_spectrum, models, row, verdict
 
 from flipscope.lab import Rows
@@ -95,7 +95,7 @@ def test_shapes_are_shown_where_they_differ() -> None:
 
 @pytest.mark.slow
 def test_smoke() -> None:
-    table, judgements, figures = run(STUDY, "smoke")
+    table, judgements, figures = smoke_run(STUDY)
     check_rows(table)
     assert table.column("language") == ["first", "majority", "parity"]
     assert table[0]["accuracy"] == 1.0  # First, at 16 bits

@@ -23,10 +23,10 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, printable
 from flipscope.cli.common import print_json, results_folder
 from flipscope.lab import registry
+from flipscope.lab.keys import code_version
 from flipscope.lab.store import listing, salvage, schema, tables
 from flipscope.lab.store.listing import Row, Rows
 from flipscope.lab.store.store import Kept, Store
-from flipscope.lab.version import code_version
 from flipscope.report.terminal import show
 
 SHORT = 10  # characters of a key that a table shows
@@ -166,13 +166,14 @@ def _export(rows: Rows, arguments: argparse.Namespace) -> int:
 
 
 def _prune(store: Store, arguments: argparse.Namespace) -> int:
-    current = _current_codes(store.kept())
+    stored = store.kept()
+    current = _current_codes(stored)
 
     def stale(study: str, code: str) -> bool:
         chosen = arguments.study is None or study == arguments.study
         return chosen and current[study] is not None and code != current[study]
 
-    affected = {kept.study for kept in store.kept() if stale(kept.study, kept.code)}
+    affected = {kept.study for kept in stored if stale(kept.study, kept.code)}
     with contextlib.ExitStack() as held:
         if not arguments.dry_run:
             for study in sorted(affected):  # a driver may be at work with the code of before

@@ -10,9 +10,9 @@ from typing import Any
 from flipscope.cli.common import print_json, results_folder
 from flipscope.cli.progress import progress
 from flipscope.lab import catalogue, registry
+from flipscope.lab.keys import code_version
 from flipscope.lab.store.store import RunState, Store
 from flipscope.lab.study import Study
-from flipscope.lab.version import code_version
 
 EXAMPLES = """
   flipscope studies

@@ -53,7 +53,7 @@ def entries(report: Callable[[int, int], None] | None = None) -> list[Entry]:
 
 def _read(name: str) -> Entry:
     """What the code of a study says; one that cannot be loaded does not hide the others."""
-    from flipscope.lab.version import code_version
+    from flipscope.lab.keys import code_version
 
     try:
         study = registry.find(name)

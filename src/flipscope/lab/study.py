@@ -36,8 +36,11 @@ class Trial:
     """One setting to measure: a frozen dataclass of plain values, checked when made, and hashed by its content.
 
     Fields are int, float, str, bool, None, Literal, tuples and unions of these: what can be written down exactly.
-    A field left at its default is part of the content too, so a changed default is a changed trial.
+    A field left at its default is part of the content too, so a changed default is a changed trial. Where a study has
+    trials of several classes, each class declares a `tag` of its own, which stays when the class is renamed.
     """
+
+    tag: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         for name, kind in _fields(type(self)).items():
@@ -58,7 +61,7 @@ class Trial:
     @property
     def hash(self) -> str:
         """The same for equal trials on every machine, and for no others."""
-        return digest({"trial": type(self).__name__, **self.content()})
+        return digest({"tag": self.tag, "content": self.content()})
 
     @property
     def memory(self) -> int:
@@ -231,6 +234,13 @@ class Study(ABC):
         if scale not in self.scales:
             raise InputError(f"the study {self.name} has no scale {scale!r}; it has {', '.join(self.scales)}")
         trials = list(self.trials(scale))
+        tagged: dict[str, type[Trial]] = {}
+        for kind in {type(trial): None for trial in trials}:
+            if (other := tagged.setdefault(kind.tag, kind)) is not kind:
+                raise InputError(
+                    f"the trials {other.__name__} and {kind.__name__} of the study {self.name} have the same tag "
+                    f"{kind.tag!r}: declare another in one of them, such as tag = {kind.__name__.lower()!r}"
+                )
         if len({trial.hash for trial in trials}) != len(trials):
             raise InputError(f"the study {self.name} has the same trial twice at scale {scale}")
         return trials

@@ -11,11 +11,3 @@ products, activations            what several of these share: products of matric
 random_words                     random words by their number, and coins
 small_models, phrases            random recognisers of few bits and what they compute; phrases of Lempel and Ziv
 """
-
-# Raised when the numbers of the compiled loops or of the engine of flips change, which tests/flips/test_golden.py sees:
-# results that rest on them are then measured again.
-REVISION = 1
-# The same of attention in trainings: trained weights rest on its roundings.
-ATTENTION_REVISION = 1
-# The same of masks of dropout: models that were trained with those of `models.marker.noisy` rest on them.
-MASKS_REVISION = 2

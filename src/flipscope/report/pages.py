@@ -15,10 +15,10 @@ from flipscope.basics.progress import Progress
 from flipscope.basics.wording import settings_of
 from flipscope.lab import registry
 from flipscope.lab.figures import Figure
+from flipscope.lab.keys import code_version
 from flipscope.lab.run.driver import Run, judged, repeat_command
-from flipscope.lab.store.store import RunState, Store
-from flipscope.lab.study import Study, Trial
-from flipscope.lab.version import code_version, trial_key
+from flipscope.lab.store.store import Origin, RunState, Store
+from flipscope.lab.study import Study
 from flipscope.report.drawing import file_stems, render
 from flipscope.report.html import StudyPage, write_report
 
@@ -100,12 +100,11 @@ def _page(study: Study, store: Store, scale: str | None) -> StudyPage:
         again = repeat_command(study, chosen)
         raise InputError(f"there are no results of {study.name} at scale {chosen}: {why}; run it with {again}")
     figures, notes = _drawn(study, run)
-    trials = study.checked_trials(chosen)
-    machines, finished = _provenance(study, trials, store)
+    machines, finished = _provenance(run.origins)
     return StudyPage(
         run,
         figures,
-        settings_of([trial.content() for trial in trials]),
+        settings_of([trial.content() for trial in run.planned]),
         machines,
         code_version(study),
         (latest.command if latest is not None else "") or repeat_command(study, chosen),
@@ -135,10 +134,8 @@ def _drawn(study: Study, run: Run) -> tuple[list[Figure], list[str]]:
     return figures, []
 
 
-def _provenance(study: Study, trials: Sequence[Trial], store: Store) -> tuple[list[str], str]:
+def _provenance(origins: Sequence[Origin]) -> tuple[list[str], str]:
     """What the trials were measured on, in words, and when the last was done."""
-    code = code_version(study)
-    origins = store.machines(trial_key(study, trial, code) for trial in trials)
     machines: Counter[str] = Counter()
     for origin in origins:  # several may read the same
         machines[_machine_text(origin.machine)] += origin.trials

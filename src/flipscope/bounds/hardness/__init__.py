@@ -15,7 +15,6 @@ __all__ = [
     "Summary",
     "asymptotic_sharpness",
     "average_bound",
-    "best_exponent",
     "blowup_tail",
     "expected_bound",
     "expected_sensitivity",
@@ -63,7 +62,6 @@ if TYPE_CHECKING:
     from flipscope.bounds.hardness.layerwise import Measured, flip_changes, layerwise_bound, measure
     from flipscope.bounds.hardness.overview import Summary, summary
     from flipscope.bounds.hardness.perturbation import (
-        best_exponent,
         blowup_tail,
         expected_bound,
         expected_sensitivity,

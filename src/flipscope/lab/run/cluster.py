@@ -27,6 +27,7 @@ from typing import Any, Literal
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.extra import imported
+from flipscope.lab.keys import code_version, sources_digest
 from flipscope.lab.machine import machine
 from flipscope.lab.run.events import Advanced, Event, Failed, Finished, Idle, Retried, Started
 from flipscope.lab.run.pool import ATTEMPTS, IDLE_SECONDS, too_large
@@ -35,7 +36,7 @@ from flipscope.lab.run.runner import Job, measured
 from flipscope.lab.run.slurm import FETCH_SECONDS, Slurm, SlurmJobs, slurm_cluster
 from flipscope.lab.run.tls import Tls, security_for, warn_of_strangers, why_refused
 from flipscope.lab.run.worker import reporter
-from flipscope.lab.version import code_version
+from flipscope.lab.study import Study
 
 CONNECT_SECONDS = 5
 AHEAD = 2  # trials that Dask holds for each thread of its workers
@@ -179,7 +180,7 @@ class _Flight:
             future = self._client.submit(
                 _measure,
                 _packed(job),
-                code_version(job.study),
+                _code(job.study),
                 self._topic,
                 self._folder,
                 key=f"{key}-{again}" if again else key,
@@ -280,6 +281,12 @@ def _packed(job: Job) -> bytes:
         ) from error
 
 
+def _code(study: Study) -> tuple[str, ...]:
+    """The study's code, and the sources of flipscope and of the study's package: a worker must have the same."""
+    own = type(study).__module__.partition(".")[0]
+    return code_version(study), *map(sources_digest, sorted({"flipscope", own}))
+
+
 def _here() -> str | None:
     """The current folder, if modules are looked for in it: workers that share it find a study there, too."""
     return os.getcwd() if os.getcwd() in sys.path else None
@@ -321,20 +328,20 @@ class _Room:
 _room = _Room()
 
 
-def _measure(packed: bytes, code: str, topic: str, folder: str | None) -> Reply:
+def _measure(packed: bytes, code: tuple[str, ...], topic: str, folder: str | None) -> Reply:
     """What one trial gives, or why it gives nothing."""
     worker = imported("distributed").get_worker()
     if folder is not None and folder not in sys.path:
         sys.path.append(folder)  # the last: no file there stands in for a module of Python or of a package
     try:
         job: Job = pickle.loads(packed)
-        ours = code_version(job.study)
+        ours = _code(job.study)
     except BaseException as error:
         reason = f"{type(error).__name__}: {error}"
         said = f"the worker {worker.address} cannot load the study ({reason}): install it there too"
         return Reply("unloadable", said, 0.0, machine())
     if ours != code:
-        said = f"the worker {worker.address} has another version of the study {job.study.name}: update flipscope there."
+        said = f"the worker {worker.address} has other code of flipscope or of {job.study.name}: install it anew."
         return Reply("failed", said, 0.0, machine())
     limit = worker.memory_manager.memory_limit
     if limit and job.trial.memory > limit:

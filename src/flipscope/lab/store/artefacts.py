@@ -3,9 +3,8 @@
     results/models/3f9c….safetensors              the model, with its recipe and how its training went
     results/models/3f9c….safetensors.checkpoint   of a training that is under way, or was interrupted
 
-A model's name is made of its recipe and of the versions of the code that training reaches, of what the recipe refers to
-by name, and of the masks of dropout that it may be trained with. All of these are in the file too: one that was renamed
-is not taken for another.
+A model's name is made of its recipe, of the revision of the training code, and of the code of what the recipe refers to
+by "module:name" outside flipscope. All of these are in the file too: one that was renamed is not taken for another.
 """
 
 from __future__ import annotations
@@ -20,20 +19,18 @@ from pathlib import Path
 from flipscope.basics.errors import InputError
 from flipscope.basics.progress import Progress
 from flipscope.lab.context import CHECKPOINT, LOCK, results_folder
+from flipscope.lab.keys import definition_code
 from flipscope.lab.machine import machine
 from flipscope.lab.store import locks
 from flipscope.lab.study import digest
-from flipscope.lab.version import definition_version
-from flipscope.models import TransformerConfig
 from flipscope.models.seal import NotWhole
-from flipscope.native import MASKS_REVISION
 from flipscope.training import artefact, checkpoints
 from flipscope.training.checkpoints import Keeper, difference
-from flipscope.training.recipe import Recipe, Trained
+from flipscope.training.recipe import REVISION, Recipe, Trained
 
 LETTERS = 32  # of a name: 128 bits, and a path that fits on a line
 FOLDER, SUFFIX = "models", ".safetensors"
-CODE = ("code", "named", "masks")  # notes in a file: the versions that, with its recipe, make its name
+CODE = ("revision", "named")  # notes in a file: the code that, with its recipe, makes its name
 
 _log = logging.getLogger("flipscope")
 
@@ -46,11 +43,6 @@ def trained(recipe: Recipe, progress: Progress | None = None) -> Trained:
     """
     folder = results_folder()
     return recipe.train(progress=progress) if folder is None else Models(folder).get(recipe, progress)
-
-
-def training_code() -> str:
-    """The version of the code that decides what a recipe's weights become."""
-    return definition_version("flipscope.training.recipe", "Recipe")
 
 
 class Models:
@@ -149,14 +141,20 @@ class Misplaced(NotWhole):
 
 
 def _code(recipe: Recipe) -> dict[str, str]:
-    """The versions of the code that a recipe's weights depend on."""
-    found = {"code": training_code()}
-    # What a recipe refers to by name is no part of the code that all of them reach.
-    if named := recipe.definitions():
-        found["named"] = digest({":".join(each): definition_version(*each) for each in named})
-    if isinstance(recipe.model, TransformerConfig) and recipe.model.dropout and recipe.model.layers == 1:
-        found["masks"] = str(MASKS_REVISION)
+    """The revision of the training code, and a digest of the definitions of one's own that the recipe names."""
+    found = {"revision": str(REVISION)}
+    if own := sorted(_own_definitions(recipe)):
+        found["named"] = digest({name: definition_code(*name.split(":")) for name in own})
     return found
+
+
+def _own_definitions(recipe: Recipe) -> set[str]:
+    """The names "module:definition" in a recipe that are not of flipscope, whose code no revision stands for."""
+    document = recipe.as_json()
+    parts = [document["data"], document["model"]]
+    named = [*document["protocol"].get("terms", ()), *document.get("log", ())]
+    names = [part.get("kind", "") for part in parts] + [each["name"] for each in named]
+    return {name for name in names if ":" in name and not name.startswith("flipscope.")}
 
 
 def _lock(path: Path) -> Path:
@@ -210,7 +208,10 @@ def _listed(path: Path, models: Models) -> Listed:
     size = path.stat().st_size
     if path.name.endswith(CHECKPOINT):
         about, values = checkpoints.about(path)
-        recipe = Recipe.from_json({name: about[name] for name in about if name in Recipe.__dataclass_fields__})
+        try:
+            recipe = Recipe.from_json({name: about[name] for name in about if name in Recipe.__dataclass_fields__})
+        except InputError as error:
+            raise NotWhole(f"{path} cannot be listed: {error}") from error
         current = models.path(recipe).name + CHECKPOINT == path.name
         return Listed(path, recipe, values["steps"], None, None, None, values["seconds"], size, current)
     told = artefact.describe(path)

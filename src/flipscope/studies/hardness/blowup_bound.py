@@ -74,6 +74,8 @@ TIGHT = 0.5  # of the sharpness measured
 class Made(lab.Trial):
     """A model that is not trained: `scale` multiplies random weights, or says how far attention outweighs a bit."""
 
+    tag = "made"
+
     kind: Literal["random", "constructed", "adversarial"]
     length: int
     width: int

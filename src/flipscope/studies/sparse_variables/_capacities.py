@@ -49,6 +49,8 @@ LONGEST_BUILT = 256  # bits, beyond which norms of constructions are known witho
 class Formula(lab.Trial):
     """A result at norms of 1, for strings of a length and networks of a depth."""
 
+    tag = "formula"
+
     result: Result
     length: int
     layers: int = 1
@@ -57,6 +59,8 @@ class Formula(lab.Trial):
 @dataclass(frozen=True)
 class Constructed(lab.Trial):
     """The head that App. B writes down for so many relevant bits, in an orthonormal basis."""
+
+    tag = "constructed"
 
     mapping: Mapping
     length: int
@@ -67,6 +71,8 @@ class Constructed(lab.Trial):
 class Limit(lab.Trial):
     """The same head at lengths beyond all bounds, T = 2^256 and 2^512."""
 
+    tag = "limit"
+
     mapping: Mapping
     relevant: int
 
@@ -75,6 +81,8 @@ class Limit(lab.Trial):
 class Perturbed(lab.Trial):
     """Pairs of networks of two layers."""
 
+    tag = "perturbed"
+
     seed: int
     pairs: int
 
@@ -82,6 +90,8 @@ class Perturbed(lab.Trial):
 @dataclass(frozen=True)
 class Trained(lab.Trial):
     """A network of § 4.3 trained on an AND of three bits."""
+
+    tag = "trained"
 
     length: int
     samples: int

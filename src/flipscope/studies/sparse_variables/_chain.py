@@ -29,6 +29,8 @@ class Chain(lab.Trial):
     With ratio 1 all have the same number. Without `stop` a training goes on after its success, and its curves are kept.
     """
 
+    tag = "chain"
+
     length: int
     start: int
     chain: int
@@ -57,6 +59,8 @@ class Chain(lab.Trial):
 @dataclass(frozen=True)
 class Learner(lab.Trial):
     """Draws of m strings for each of some m: how often do they leave one triple only?"""
+
+    tag = "learner"
 
     length: int
     samples: tuple[int, ...]
