@@ -93,10 +93,57 @@ def test_a_group_without_rows_leaves_the_claim_undecided() -> None:
     assert (quantities.mean("y").where("nobody", kind="nobody") >= 0.5)(table(1.0)).verdict == "undecided"
 
 
+def test_rows_that_do_not_count_still_make_up_groups() -> None:
+    """Where no row of a group counts, that group is undecided; rows left out by `where` leave no group."""
+    rows = table(1.0)
+
+    def counted(of_group: lab.Rows) -> lab.Rows:
+        return of_group.where(kept=True)
+
+    made = quantities.mean("y").counting("kept models", counted).each("kind") >= 0.5
+    chosen = quantities.mean("y").where("kept models", kept=True).each("kind") >= 0.5
+    assert made.text == chosen.text
+    assert numbers(made(rows)) == numbers(chosen(rows))
+    lost = lab.Rows({**row, "kept": row["kept"] and row["kind"] == "a"} for row in rows)
+    assert chosen(lost).verdict == "reproduced"
+    judged = made(lost)
+    assert (judged.verdict, len(judged.parts)) == ("undecided", 2)
+    assert "no models that count" in judged.quantity
+
+
+def test_of_equal_verdicts_the_weakest_is_shown_or_the_first() -> None:
+    rows = lab.Rows({"kind": kind, "y": level + y} for kind, level in (("a", 5), ("b", 2)) for y in (0.1, 0.2, 0.3))
+    assert (quantities.mean("y").each("kind") >= 0)(rows).quantity == "mean y, b"
+    assert (quantities.mean("y").each("kind", weakest_first=False) >= 0)(rows).quantity == "mean y, a"
+
+
+def test_a_line_needs_its_places_and_names_what_is_equal() -> None:
+    rows = table(1.0).where(lambda row: row["n"] < 16)
+    assert (quantities.slope("y", "n") >= 0.5)(rows).verdict == "reproduced"
+    assert (quantities.slope("y", "n", places=3) >= 0.5)(rows).verdict == "undecided"
+    assert (quantities.slope("y", "n", places=3) >= 0.5)(table(1.0)).verdict == "reproduced"
+    assert (quantities.slope("y", "n", others=["seed"]) >= 0).text == "slope of y over n at equal seed: at least 0"
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0])
+def test_what_has_no_logarithm_is_evidence_for_nothing(value: float) -> None:
+    rows = lab.Rows({**row, "y": abs(row["y"])} for row in table(1.0))
+    made = quantities.slope("y", "n", log=True) >= 0.5
+    assert made(rows).verdict == "reproduced"
+    rows[0]["y"] = value
+    assert made(rows).verdict == "undecided"
+
+
 def test_nan_is_evidence_for_nothing() -> None:
     rows = table(1.0)
     rows[0]["y"] = math.nan
-    for made in (quantities.mean("y") >= 0, quantities.slope("y", "n", per="seed") >= 0):
+    for made in (
+        quantities.mean("y") >= 0,
+        quantities.slope("y", "n", per="seed") >= 0,
+        quantities.slope("y", "n") >= 0,
+        quantities.slope("n", "seed", others=["y"]) >= 0,
+        quantities.slope("y", "n", log=True) >= 0,
+    ):
         judged = made(rows)
         assert judged.verdict == "undecided"
         assert judged.measured is None
