@@ -301,22 +301,6 @@ def test_a_faster_engine_keeps_results_until_its_revision_is_raised(monkeypatch:
     }
 
 
-def test_attention_in_trainings_has_a_revision_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = versions_after(monkeypatch, lambda path, text: text)
-
-    def edited(path: Path, text: str) -> str:
-        return text.replace(" + ", " - ") if path.name in ("attention.py", "compiled_attention.py") else text
-
-    assert versions_after(monkeypatch, edited) == plain
-    monkeypatch.setattr(version, "ATTENTION_REVISION", version.ATTENTION_REVISION + 1)
-    version.clear_caches()
-    changed = {study.name for study in STUDIES if version.code_version(study) != plain[study.name]}
-    monkeypatch.undo()
-    version.clear_caches()
-    assert {"trained-profiles", "sharpness-by-length", "generalization-gap", "sparse-and"} <= changed
-    assert not changed & {"random-functions", "zero-strings", "low-variance", "sparse-constructions"}
-
-
 def test_what_all_models_are_made_of_counts_wherever_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = versions_after(monkeypatch, lambda path, text: text)
 

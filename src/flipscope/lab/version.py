@@ -7,8 +7,7 @@ summaries, claims and figures, which are made anew from stored results. What no 
 file) is not seen: raise the study's `revision` for that.
 
 Compiled loops and the engine of flips are proven to give the right signs however fast they are. They count by one
-number, `native.REVISION`, which is raised when what they give changes, so that a faster loop keeps stored results; the
-attention of trainings by another, for trained models cost more.
+number, `native.REVISION`, which is raised when what they give changes, so that a faster loop keeps stored results.
 The few definitions in `_SAME` count as the code that they were, for their edit changed no stored number.
 """
 
@@ -33,18 +32,14 @@ from flipscope.lab.sources import (
     without_annotations,
 )
 from flipscope.lab.study import Study, Trial, digest
-from flipscope.native import ATTENTION_REVISION, REVISION
+from flipscope.native import REVISION
 
 # How results are stored and where trials run has no say in what they measure.
 # Nor has a short way that is proven to give the model's own numbers (tests/models/test_marker.py), nor what holds
 # arguments against annotations, which do not count either.
 _OUTSIDE = ("flipscope.lab", "flipscope.basics.arguments", "flipscope.basics.errors", "flipscope.models.marker")
-# These count by a revision, which has a name.
-_REVISED = {
-    "flipscope.native": "engine",
-    "flipscope.flips": "engine",
-    "flipscope.models.compiled_attention": "attention",
-}
+# These count by `native.REVISION`.
+_REVISED = ("flipscope.native", "flipscope.flips")
 # Definitions that were edited without a change to any number that was stored, such as a choice that sends only models
 # elsewhere which no study had: their code, and the code that it counts as. Another edit makes an entry void.
 _SAME: Mapping[str, tuple[str, str]] = {
@@ -148,9 +143,8 @@ class Reach:
         if (module, name) in self._seen or not self._counts(module):
             return
         self._seen.add((module, name))
-        if _within(module, tuple(_REVISED)):
-            kind = next(kind for room, kind in _REVISED.items() if _within(module, (room,)))
-            self._code[kind] = str({"engine": REVISION, "attention": ATTENTION_REVISION}[kind])
+        if _within(module, _REVISED):
+            self._code["engine"] = str(REVISION)
             return
         node = definitions(module).get(name)
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -188,7 +182,7 @@ class Reach:
 
     def _load(self, module: str) -> None:
         """Add what a module does when it is loaded."""
-        if module in self._loaded or not self._counts(module) or _within(module, tuple(_REVISED)):
+        if module in self._loaded or not self._counts(module) or _within(module, _REVISED):
             return
         self._loaded.add(module)
         for node in effects(module):

@@ -4,7 +4,6 @@ tables, walsh, certificates      of truth tables, for `cube`
 simd, powers, span               vectors of 8 or 16 numbers, their powers of two, and the width the processor prefers
 lanes, first_lanes               of narrow models: one flip per lane
 wide, rectified                  of the others: attention, norms, units that are on
-attention                        softmax attention and its derivatives, for training
 noisy_marker                     attention at a marker, with dropout, and its derivatives
 bit_sums, marker_finish          the same without dropout, and what follows it, of very many strings
 products, activations            what several of these share: products of matrices in the cache; ReLU and GELU
@@ -15,7 +14,5 @@ small_models, phrases            random recognisers of few bits and what they co
 # Raised when the numbers of the compiled loops or of the engine of flips change, which tests/flips/test_golden.py sees:
 # results that rest on them are then measured again.
 REVISION = 1
-# The same of attention in trainings: trained weights rest on its roundings.
-ATTENTION_REVISION = 1
 # The same of masks of dropout: models that were trained with those of `models.marker.noisy` rest on them.
 MASKS_REVISION = 2

@@ -517,22 +517,16 @@ def columns_of(_typing: Any, kind: Any) -> Any:
     return types.UniTuple(column, kind.columns)(kind), generate
 
 
-def _with_column(one: Callable[..., Any]) -> Any:
-    """A tile that has every column changed by the same other one: ``one`` of a builder and two vectors."""
+@intrinsic  # type: ignore[untyped-decorator]
+def times_column(_typing: Any, kind: Any, column: Any) -> Any:
+    """A tile, every column of which is multiplied by the same other one."""
 
-    def typed(_typing: Any, kind: Any, column: Any) -> Any:
-        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            others = vectors_of(builder, column, arguments[1])
-            vectors = enumerate(vectors_of(builder, kind, arguments[0]))
-            return joined(builder, kind, [one(builder, vector, others[k // kind.columns]) for k, vector in vectors])
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        factors = vectors_of(builder, column, arguments[1])
+        vectors = enumerate(vectors_of(builder, kind, arguments[0]))
+        return joined(builder, kind, [builder.fmul(vector, factors[k // kind.columns]) for k, vector in vectors])
 
-        return kind(kind, column), generate
-
-    return intrinsic(typed)
-
-
-times_column: Any = _with_column(lambda builder, a, b: builder.fmul(a, b))
-less_column: Any = _with_column(lambda builder, a, b: builder.fsub(a, b))
+    return kind(kind, column), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
