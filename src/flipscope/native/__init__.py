@@ -5,8 +5,7 @@ simd, powers, span               vectors of 8 or 16 numbers, their powers of two
 lanes, first_lanes               of narrow models: one flip per lane
 wide, rectified                  of the others: attention, norms, units that are on
 noisy_marker                     attention at a marker, with dropout, and its derivatives
-bit_sums, marker_finish          the same without dropout, and what follows it, of very many strings
-products, activations            what several of these share: products of matrices in the cache; ReLU and GELU
+products                         what several of these share: products of matrices in the cache
 random_words                     random words by their number, and coins
 small_models, phrases            random recognisers of few bits and what they compute; phrases of Lempel and Ziv
 """

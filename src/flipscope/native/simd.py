@@ -226,10 +226,6 @@ def _is_nonzero(builder: Any, lanes: int, a: Any) -> Any:
     return builder.fcmp_unordered("!=", a, ir.Constant(floats(lanes), [0.0] * lanes))
 
 
-def _is_positive(builder: Any, lanes: int, a: Any) -> Any:
-    return builder.fcmp_ordered(">", a, ir.Constant(floats(lanes), [0.0] * lanes))
-
-
 add: Any = each(2, lambda builder, _lanes, a, b: builder.fadd(a, b))
 subtract: Any = each(2, lambda builder, _lanes, a, b: builder.fsub(a, b))
 multiply: Any = each(2, lambda builder, _lanes, a, b: builder.fmul(a, b))
@@ -240,8 +236,6 @@ square_root: Any = each(1, lambda builder, lanes, a: call(builder, "sqrt", lanes
 # a where a > b, or a < b, else b: also where one of them is NaN.
 larger: Any = each(2, lambda builder, _lanes, a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b))
 smaller: Any = each(2, lambda builder, _lanes, a, b: builder.select(builder.fcmp_ordered("<", a, b), a, b))
-# b where a > 0, else c.
-positive: Any = each(3, lambda builder, lanes, a, b, c: builder.select(_is_positive(builder, lanes, a), b, c))
 # b where a is not 0, else c.
 chosen: Any = each(3, lambda builder, lanes, a, b, c: builder.select(_is_nonzero(builder, lanes, a), b, c))
 
