@@ -50,6 +50,8 @@ class StudyPage:
     command: str  # which repeats it
     finished: str = ""  # when the last trial was
     notes: Sequence[str] = ()  # what a reader must know first
+    version: str = f"flipscope {__version__}"  # and revision of the study, that measured it
+    older: bool = False  # whether it was measured by code that has changed since
 
 
 def html_report(

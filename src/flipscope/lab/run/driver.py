@@ -186,9 +186,11 @@ def run(
         return run_study(chosen, scale, store, runner, observer=observer, limit=limit, command=command)
 
 
-def judged(study: Study, scale: str, store: Store) -> Run:
-    """What the store says of a study at a scale."""
-    drive = _Drive(study, scale, store, None)
+def judged(
+    study: Study, scale: str, store: Store, *, code: str | None = None, trials: Sequence[Trial] | None = None
+) -> Run:
+    """What the store says of a study at a scale: of its present code and plan, unless others are given."""
+    drive = _Drive(study, scale, store, None, code=code, trials=trials)
     drive.tell_of_damage("and left out: run it again to measure them anew")
     return drive.run()
 
@@ -196,12 +198,20 @@ def judged(study: Study, scale: str, store: Store) -> Run:
 class _Drive:
     """A study on its way: which of its trials are done, failed, running."""
 
-    def __init__(self, study: Study, scale: str, store: Store, observer: Observer | None) -> None:
+    def __init__(
+        self,
+        study: Study,
+        scale: str,
+        store: Store,
+        observer: Observer | None,
+        *,
+        code: str | None = None,
+        trials: Sequence[Trial] | None = None,
+    ) -> None:
         self.study, self.scale, self.store, self.observer = study, scale, store, observer
-        self.code = code_version(study)
-        self.trials: dict[str, Trial] = {
-            trial_key(study, trial, self.code): trial for trial in study.checked_trials(scale)
-        }
+        self.code = code_version(study) if code is None else code
+        plan = study.checked_trials(scale) if trials is None else trials
+        self.trials: dict[str, Trial] = {trial_key(study, trial, self.code): trial for trial in plan}
         self.damaged = store.damaged(self.trials)
         self.done = store.done(self.trials) - self.damaged
         self.failed = {failure.key for failure in store.failures(study.name, self.trials)} - self.done
@@ -333,7 +343,7 @@ class _Drive:
         A study need not make sense of a part of its trials: what it raises then leaves its claims undecided.
         """
         done = [trial for key, trial in self.trials.items() if key in self.done]
-        results = self.store.results(self.study, done, check=False)
+        results = self.store.results(self.study, done, check=False, code=self.code)
         spent = sum(result.seconds for result in results)
         try:
             table = Rows.of(self.study.summarise(results)) if results else Rows()
