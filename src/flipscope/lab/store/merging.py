@@ -295,7 +295,8 @@ def _difference(first: Any, second: Any) -> tuple[str, str, float]:
         return first, second, float(size.reshape(-1)[worst])
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         return largest_difference(first, second)[1:]
-    return (str(first)[:60], str(second)[:60], 0.0 if first == second else math.inf)
+    same = type(first) is type(second) and not isinstance(first, np.ndarray) and first == second
+    return str(first)[:60], str(second)[:60], 0.0 if same else math.inf
 
 
 def _numbers(value: Any) -> np.ndarray | None:

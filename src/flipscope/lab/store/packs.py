@@ -200,7 +200,9 @@ def _rows(
     plans = {row[_place("looks", "plan")] for row in found["looks"]}
     found["plans"] = [row for row in store.stored("plans") if row[0] in plans]
     last = {(row[1], row[2]): row for row in store.stored("runs") if row[1] in studies and scale in (None, row[2])}
-    found["runs"] = [_told(number, row) for number, (_, row) in enumerate(sorted(last.items()))]
+    found["runs"] = [
+        _told(number, row) for number, row in enumerate(sorted(last.values()))
+    ]  # in the order of their ids
     return found
 
 
