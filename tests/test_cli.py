@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 import os
@@ -16,8 +17,9 @@ import pytest
 
 from flipscope import __version__
 from flipscope.bounds.geometry import parse_count
-from flipscope.cli import main, zoo
+from flipscope.cli import main, portraits, zoo
 from flipscope.cube.expression import parse
+from flipscope.cube.portrait import Portrait, describe
 from flipscope.cube.zoo import ZOO
 
 ESTIMATE_KEYS = {"value", "low", "high", "confidence", "samples"}
@@ -209,6 +211,38 @@ def test_sampled_intervals_hold_the_exact_values(capsys: pytest.CaptureFixture[s
         estimate = sampled["noise_stability"][rho]
         assert estimate["low"] <= truth <= estimate["high"]
         assert estimate["confidence"] == 0.9999
+
+
+def test_a_function_is_described_as_in_python(capsys: pytest.CaptureFixture[str]) -> None:
+    for options, given in (((), {}), (("--samples", "50", "--seed", "3"), {"strings": 50, "seed": 3})):
+        found = Run(capsys, "function", "majority(5)", "--json", *options).document
+        assert found == json.loads(json.dumps(describe("majority(5)", **given).as_json()))
+
+
+def test_commands_leave_the_portraits_to_describe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described: list[str] = []
+
+    def noted(*given: Any, name: str, **options: Any) -> Portrait:
+        described.append(name)
+        return describe(*given, name=name, **options)
+
+    monkeypatch.setattr(portraits, "describe", noted)
+    assert Run(capsys, "function", "x1 & x2", "--json").code == 0
+    assert Run(capsys, "compare", "x1 | x2", "x1 ^ x2", "--json").code == 0
+    assert described == ["x1 & x2", "x1 | x2", "x1 ^ x2"]
+
+
+@pytest.mark.parametrize("file", sorted(Path(portraits.__file__).parent.glob("*.py")), ids=lambda file: file.stem)
+def test_no_command_writes_into_its_arguments(file: Path) -> None:
+    """A check before the work and the work itself have to see the same arguments."""
+    nodes = list(ast.walk(ast.parse(file.read_text("utf-8"))))
+    parameters = [each for node in nodes if isinstance(node, ast.FunctionDef) for each in node.args.args]
+    parsed = {each.arg for each in parameters if each.annotation and "Namespace" in ast.unparse(each.annotation)}
+    stored = [node for node in nodes if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)]
+    assert [ast.unparse(node) for node in stored if ast.unparse(node.value) in parsed] == []
+    assert not {"setattr", "delattr"} & {node.id for node in nodes if isinstance(node, ast.Name)}
 
 
 def test_exact_or_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,7 +54,7 @@ def test_anything_else_has_a_score(tmp_path: Path, capsys: pytest.CaptureFixture
     ("arguments", "sentence"),
     [
         (["covering", "MODEL", "--samples", "0"], "samples must be a whole number of at least 1"),
-        (["covering", "MODEL", "--delta", "1"], "delta=1 must lie strictly between 0 and 1"),
+        (["covering", "MODEL", "--delta", "1"], "delta=1.0 must lie strictly between 0 and 1"),
         (["covering", "MODEL", "--delta", "nan"], "delta=nan must lie"),
         (["covering", "MODEL", "--length", "9"], "length"),
         (["covering", "nowhere.safetensors"], "nowhere.safetensors is not a file"),

@@ -31,6 +31,7 @@ from flipscope.models import (
     fourier,
     gpt2,
     hardness,
+    header,
     mingpt,
     random_shape,
     recognizer,
@@ -162,7 +163,7 @@ def test_the_usual_length_is_the_models_own(document: Document, tmp_path: Path) 
     [
         (["--length", "0"], "length must be a whole number of at least 1"),
         (["--strings", "0"], "strings must be a whole number of at least 1"),
-        (["--precision", "-1"], "precision_target must be a positive number"),
+        (["--precision", "-1"], "precision_target=-1.0 must be a positive number"),
         (["--length", "21", "--exhaustive"], "n=21 bits are too many"),
         (["--confidence", "1"], "confidence must lie strictly between 0 and 1"),
         (["--seed", "-1"], "seed must be a whole number"),
@@ -175,6 +176,21 @@ def test_wrong_options(run: Run, model: tuple[Transformer, str], arguments: list
     assert (code, out) == (2, "")
     assert sentence in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [["sensitivity"], ["blowup"], ["sharpness", "--draws", "2"], ["bound", "covering"]])
+def test_the_header_of_a_file_is_read_once(
+    run: Run, model: tuple[Transformer, str], command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, original = [], header.read_config
+
+    def counted(*given: Any) -> Any:
+        read.append(given)
+        return original(*given)
+
+    monkeypatch.setattr(header, "read_config", counted)
+    assert run(*command, model[1], *([] if command[0] == "bound" else ["--strings", "4"]))[0] == 0
+    assert len(read) == 1
 
 
 def test_wrong_files(run: Run, tmp_path: Path) -> None:

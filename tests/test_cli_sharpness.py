@@ -87,8 +87,8 @@ def test_help_has_examples(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--std", "0"], "std=0 must be a positive number"),
-        (["--std", "-1"], "std=-1 must be a positive number"),
+        (["--std", "0"], "std=0.0 must be a positive number"),
+        (["--std", "-1"], "std=-1.0 must be a positive number"),
         (["--rho", "nan"], "rho=nan must be a positive number"),
         (["--std", "1", "--rho", "1"], "not allowed with"),
         (["--std", "1e-300"], "std=1e-300 is lost in rounding"),
@@ -170,7 +170,7 @@ def test_landscape_as_json(run: Run, model: tuple[Transformer, str]) -> None:
         (["-o", "picture.gif"], "must end in .json, .svg, .png or .pdf"),
         (["-o", "/no/such/folder/x.svg"], "cannot be written"),
         (["--points", "4"], "must be odd"),
-        (["--reach", "-1"], "reach=-1 must be"),
+        (["--reach", "-1"], "reach=-1.0 must be"),
         (["--reach", "1e-300"], "reach=1e-300 is lost in rounding"),
         (["--reach", "1e300", "--dimensions", "2"], "reach=1e+300 is beyond float32"),
         (["--dimensions", "3"], "invalid choice"),

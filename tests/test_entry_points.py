@@ -62,7 +62,17 @@ ENTRIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "sparse_parity": (functions.sparse_parity, {"m": 2, "n": 5, "seed": 0}),
     "describe": (
         flipscope.describe,
-        {"function": MAJORITY, "strings": 20, "seed": 0, "confidence": 0.9, "rhos": [0.5], "progress": None},
+        {
+            "function": MAJORITY,
+            "strings": 20,
+            "seed": 0,
+            "confidence": 0.9,
+            "rhos": [0.5],
+            "name": "f",
+            "exact": False,
+            "notice": None,
+            "progress": None,
+        },
     ),
     "profile": (sensitivity.profile, {"f": MAJORITY, "progress": None}),
     "block_sensitivity": (sensitivity.block_sensitivity, {"f": MAJORITY}),

@@ -45,16 +45,49 @@ def test_every_public_name_resolves_to_its_home() -> None:
         assert getattr(flipscope, name) is not None
 
 
-@pytest.mark.parametrize(
-    "package", ["bounds.geometry", "bounds.hardness", "bounds.pac_bayes", "bounds.robustness", "lab", "models"]
+LAZY = sorted(
+    ".".join(path.parent.relative_to(ROOT / "src").parts)
+    for path in (ROOT / "src").rglob("__init__.py")
+    if "lazily(" in path.read_text(encoding="utf-8")
 )
-def test_names_stay_what_they_are_when_all_modules_are_loaded(package: str) -> None:
-    """A module becomes an attribute of its package when it is loaded: in the place of a function of the same name."""
+
+
+def test_importing_a_package_reads_no_source() -> None:
+    assert len(LAZY) == 9
+    assert run_python(f"import sys, {', '.join(LAZY)}; print('ast' in sys.modules)") == "False"
+
+
+def test_every_name_is_what_a_type_checker_takes_it_for() -> None:
+    """Each package is executed again with TYPE_CHECKING set, which imports all its names at once."""
     code = f"""
-import importlib, pkgutil, types, flipscope.{package} as room
-for found in pkgutil.iter_modules(room.__path__):
-    importlib.import_module(room.__name__ + "." + found.name)
-print([name for name in room.__all__ if isinstance(getattr(room, name), types.ModuleType)])
+import typing, {", ".join(LAZY)}
+wrong = []
+for room in [{", ".join(LAZY)}]:
+    lazy = {{name: getattr(room, name) for name in room.__all__}}
+    assert set(room.__all__) <= set(dir(room))
+    for name in room.__all__:
+        del room.__dict__[name]
+    typing.TYPE_CHECKING = True
+    with open(room.__file__, encoding="utf-8") as file:
+        exec(compile(file.read(), room.__file__, "exec"), room.__dict__)
+    typing.TYPE_CHECKING = False
+    wrong += [f"{{room.__name__}}.{{name}}" for name in room.__all__ if room.__dict__[name] != lazy[name]]
+print(wrong)
+"""
+    assert run_python(code) == "[]"
+
+
+def test_names_stay_what_they_are_when_all_modules_are_loaded() -> None:
+    """A module becomes an attribute of its package when it is loaded: in the place of a function of the same name."""
+    rooms = LAZY[1:]  # names of flipscope itself may be modules
+    code = f"""
+import importlib, pkgutil, types, {", ".join(rooms)}
+wrong = []
+for room in [{", ".join(rooms)}]:
+    for found in pkgutil.iter_modules(room.__path__):
+        importlib.import_module(f"{{room.__name__}}.{{found.name}}")
+    wrong += [name for name in room.__all__ if isinstance(getattr(room, name), types.ModuleType)]
+print(wrong)
 """
     assert run_python(code) == "[]"
 

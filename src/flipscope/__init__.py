@@ -48,24 +48,4 @@ if TYPE_CHECKING:
     from flipscope.probes.sharpness import sharpness
     from flipscope.training.train import train
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "basics.errors": "InputError",
-        "cube.expression": "parse",
-        "cube.functions": "BooleanFunction",
-        "cube.portrait": "describe",
-        "lab.run.driver": "run",
-        "models.checkpoint": "load",
-        "models.presets": "presets",
-        "models.transformer": "Transformer",
-        "probes.blowup": "blowup",
-        "probes.curvature": "curvature",
-        "probes.fourier": "fourier",
-        "probes.influence": "influences",
-        "probes.sensitivity": "sensitivities sensitivity sensitivity_profile",
-        "probes.sharpness": "sharpness",
-        "report": "report",
-        "training.train": "train",
-    },
-)
+__getattr__, __dir__ = lazily(__name__)

@@ -28,6 +28,7 @@ from flipscope.lab import registry
 from flipscope.lab.run.driver import Run
 from flipscope.lab.run.runner import open_runner
 from flipscope.lab.store.store import Store
+from flipscope.lab.study import Study, Trial
 from flipscope.lab.verdict import VERDICTS
 from flipscope.report.lab import MARKS, claims_table
 from flipscope.report.terminal import number, show
@@ -120,11 +121,13 @@ def tour(stops: Sequence[Stop], scale: str = "demo", workers: int | None = None)
     RESULTS.mkdir(parents=True, exist_ok=True)
     _head(1, steps, "Four Boolean functions, exactly")
     _functions()
-    _compile(stops, scale)
+    studies = [registry.find(stop.study) for stop in stops]
+    plans = [(study, study.checked_trials(scale)) for study in studies]
+    _compile(*plans[0])
     with open_runner(workers) as runner, Store(RESULTS) as store:
-        for place, stop in enumerate(stops):
+        for place, (stop, (study, trials)) in enumerate(zip(stops, plans, strict=True)):
             _head(2 + place, steps, stop.question, stop.lead)
-            runs.append(watched(registry.find(stop.study), scale, store, runner))
+            runs.append(watched(study, scale, trials, store, runner))
             show(stop_page(runs[-1]))
     _head(steps, steps, "What was decided")
     if code := cli.main(["report", *(s.study for s in stops), "--results", str(RESULTS), "-o", str(REPORT)]):
@@ -139,12 +142,11 @@ def _head(place: int, of: int, text: str, lead: str = "") -> None:
     sys.stdout.flush()
 
 
-def _compile(stops: Sequence[Stop], scale: str) -> None:
-    """Measure two trials of the first study: they compile the loops, which each worker would do by itself, unseen."""
-    study = registry.find(stops[0].study)
-    trials = sorted(study.checked_trials(scale), key=lambda trial: trial.cost)
+def _compile(study: Study, trials: Sequence[Trial]) -> None:
+    """Measure two trials of a study: they compile the loops, which each worker would do by itself, unseen."""
+    by_cost = sorted(trials, key=lambda trial: trial.cost)
     print("\nCompiling, which takes half a minute after an installation ...", file=sys.stderr, flush=True)
-    for trial in (trials[0], trials[-1]):
+    for trial in (by_cost[0], by_cost[-1]):
         study.measure(trial, lambda done, total: None)
 
 

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from flipscope.basics.errors import InputError
 from flipscope.bounds.covering import (
+    HeadNorms,
     LayerChange,
+    MatrixNorms,
     attention_change,
     attention_cover,
     head_change,
@@ -27,7 +29,6 @@ from flipscope.bounds.covering import (
     softmax_change,
     split_error,
 )
-from flipscope.bounds.covering.norms import HeadNorms, MatrixNorms
 
 ROUNDING = 1 + 1e-9
 SEEDS = st.integers(0, 2**32 - 1)

@@ -88,9 +88,9 @@ def test_where_the_mean_says_something() -> None:
         found = bounds.expected_bound(math.log(0.25), math.log(n), width, norms, n, sigma)
         assert not found.vacuous
         logs.append(found.log)
-    assert (logs[1] - logs[0]) / math.log(10) == pytest.approx(bounds.best_exponent(width, norms), abs=0.005)
-    assert bounds.best_exponent(width, norms) < bounds.sensitivity_exponent(width, norms) == 8 / 199
-    assert bounds.best_exponent(6, 2) < 1 == bounds.best_exponent(5, 2)
+    best = 4 * norms / (width - 1 + 2 * norms)  # the power of n in Eq 12 with the best B
+    assert (logs[1] - logs[0]) / math.log(10) == pytest.approx(best, abs=0.005)
+    assert best < bounds.sensitivity_exponent(width, norms) == 8 / 199
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_bad_input_is_refused() -> None:
         (lambda: bounds.blowup_tail(8, 1, 4, 1.0, -2.0), "level="),
         (lambda: bounds.sphere_sigma(0.0, 10), "radius=0.0"),
         (lambda: bounds.sensitivity_exponent(1, 2), "width"),
-        (lambda: bounds.best_exponent(4, 0), "norms"),
+        (lambda: bounds.sensitivity_exponent(4, 0), "norms"),
     ):
         with pytest.raises(InputError, match=match):
             call()

@@ -266,8 +266,8 @@ BAD: list[tuple[str, Callable[[], Any]]] = [
     *[("rho is", lambda r=r: noise_stability(majority, 5, r)) for r in (1.1, -1.1, math.nan)],  # type: ignore[misc]
     ("rho is", lambda: estimate_function(majority, 5, rhos=[2.0])),
     *[("delta is", lambda d=d: noise_sensitivity(majority, 5, d)) for d in (1.1, -0.1, math.nan)],  # type: ignore[misc]
-    ("precision must", lambda: average_sensitivity(majority, 5, precision=0)),
-    ("precision must", lambda: average_sensitivity(majority, 5, precision=math.nan)),
+    ("precision=0 must", lambda: average_sensitivity(majority, 5, precision=0)),
+    ("precision=nan must", lambda: average_sensitivity(majority, 5, precision=math.nan)),
     ("not both", lambda: average_sensitivity(majority, 5, precision=0.1, samples=5)),
     ('needs validity="anytime"', lambda: average_sensitivity(majority, 5, precision=0.1, validity="fixed")),
     ("already takes 6 queries", lambda: profile(majority, 5, precision=0.1, max_queries=5)),

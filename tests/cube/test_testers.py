@@ -312,7 +312,7 @@ BAD: list[tuple[str, Callable[[], Any]]] = [
     ("confidence must", lambda: junta_test(parity, 5, 1, confidence=1.5)),
     ("confidence must", lambda: fourier_sparsity_test(parity, 5, 1, confidence=1)),
     ("trials must be", lambda: low_degree_test(parity, 5, 1, trials=0)),
-    ("tolerance must be", lambda: low_degree_test(parity, 5, 1, tolerance=-1)),
+    ("tolerance=-1 must be", lambda: low_degree_test(parity, 5, 1, tolerance=-1)),
     ("tolerance 1 hides", lambda: low_degree_test(parity, 5, 1, tolerance=1)),
     ("raise max_queries", lambda: low_degree_test(parity, 100, 12)),
     ("takes 2^91 queries per trial", lambda: low_degree_test(parity, 100, 90)),

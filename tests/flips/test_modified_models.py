@@ -11,7 +11,6 @@ import torch
 from models.modified import CHANGES, Turned
 
 from flipscope.basics.errors import InputError
-from flipscope.bounds.robustness.certificate import Certificate
 from flipscope.flips.engine import GeneralEngine, neighbours
 from flipscope.flips.fast import FastEngine
 from flipscope.models import Transformer, encoder
@@ -48,8 +47,6 @@ def test_a_changed_model_is_measured_as_it_is(name: str) -> None:
             sensitivity(model, STRINGS, path="fast")
         with pytest.raises(InputError, match="the fast path needs"):
             FastEngine(model)
-        with pytest.raises(InputError, match=r"no certificate.*, but "):
-            Certificate(model)
         with pytest.raises(InputError, match=r"the range of the logits is known of .* give value_range"):
             fourier.logit_range(model)
 

@@ -78,7 +78,7 @@ def test_chaos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         keys = [trial_key(study, trial) for trial in study.trials("smoke")]
         rows = store.rows("blinks")
         assert sorted(row["key"] for row in rows) == sorted(keys)
-        assert store.damaged(keys) == set()
+        assert store.records(keys)[1] == set()
         assert store.failures("blinks") == []
         states = store.runs("blinks", latest=False)
         assert states[-1].state == "done"

@@ -232,7 +232,7 @@ def test_prune(call: Call, folder: Path) -> None:
     with Store(folder) as store:
         assert [row["trial.size"] for row in store.rows("tosses")] == [0, 1, 2]
         assert len(store.rows("gone")) == 1
-        assert store.damaged(row["key"] for row in store.rows()) == set()
+        assert store.records(row["key"] for row in store.rows())[1] == set()
 
 
 def test_prune_of_another_study_leaves_stale_rows(call: Call) -> None:

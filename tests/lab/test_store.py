@@ -39,14 +39,13 @@ def test_another_machine_can_be_named(kept: Store) -> None:
     assert found.machine == {"host": "node7"}
 
 
-def test_machines_are_counted_without_reading_what_was_measured(kept: Store) -> None:
-    assert kept.machines("abcd") == []
+def test_the_machines_of_trials_are_counted(kept: Store) -> None:
+    assert store.origins([]) == []
     for key, host in (("a", "one"), ("b", "two"), ("c", "two"), ("d", "two")):
         put(kept, key, machine={"host": host, "cores": 2})
-    for name in kept.arrays.names():
-        kept.arrays.path(name).unlink()
     last = {row["key"]: row["finished"] for row in kept.rows()}
-    assert kept.machines(["a", "b", "c", "nothing"]) == [
+    records, _ = kept.records(["a", "b", "c", "nothing"])
+    assert store.origins(records.values()) == [
         store.Origin({"host": "two", "cores": 2}, 2, max(last["b"], last["c"])),
         store.Origin({"host": "one", "cores": 2}, 1, last["a"]),
     ]

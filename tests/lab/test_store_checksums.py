@@ -21,7 +21,7 @@ from flipscope.lab import registry
 from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.runner import InProcess
 from flipscope.lab.store import database, outcomes, schema, tables
-from flipscope.lab.store.store import DATABASE, Store
+from flipscope.lab.store.store import DATABASE, Store, origins
 
 pytestmark = pytest.mark.usefixtures("local_disk")
 
@@ -177,7 +177,7 @@ def test_damaged_failures_runs_and_machines_are_told_of(
         record = store.get("a" * 64)
         assert record is not None
         assert record.machine == {}
-        assert [origin.machine for origin in store.machines(["a" * 64])] == [{}]
+        assert [origin.machine for origin in origins([record])] == [{}]
         put(store, "new", {"x": 1})  # on this machine: its description is there again
         record = store.get("a" * 64)
         assert record is not None
@@ -266,7 +266,7 @@ def test_what_can_be_read_around_a_damaged_page_is_kept(large: Path, folder: Pat
     with Store(folder) as store:
         found = store.done(KEYS)
         assert len(found) == 0 if page == 2 else 80 <= len(found) <= 100  # 2 is the root of all results
-        assert store.damaged(KEYS) == set()
+        assert store.records(KEYS)[1] == set()
 
 
 def test_nothing_is_made_of_what_cannot_be_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -134,7 +134,8 @@ def test_damaged_arrays(kept: Store, harm: str) -> None:
     else:
         content = path.read_bytes()
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 4]))
-    assert kept.damaged([key, "other", "nothing"]) == {key}
+    found, damaged = kept.records([key, "other", "nothing"])
+    assert (set(found), damaged) == ({"other"}, {key})
     for call in (lambda: kept.get(key), lambda: kept.results(STUDY, [trial])):
         said = refused("run tosses again to measure it anew", call)
         assert str(path) in said
@@ -142,7 +143,7 @@ def test_damaged_arrays(kept: Store, harm: str) -> None:
     kept.put(key, "tosses", trial.content(), "c", {"size": 6, "bits": np.arange(9)}, 1.0)
     (found,) = kept.results(STUDY, [trial])
     assert found.outcome["size"] == 6
-    assert kept.damaged([key]) == set()
+    assert kept.records([key])[1] == set()
     assert len(kept.rows()) == 2
 
 
@@ -163,7 +164,7 @@ def test_a_full_disk(kept: Store, folder: Path, call: str, code: int, monkeypatc
     assert kept.done(["old", "new"]) == {"old"}
     assert list(folder.rglob("*.part")) == []
     put(kept, "new", {"x": np.arange(9)})
-    assert kept.damaged(kept.done(["old", "new"])) == set()
+    assert set(kept.records(["old", "new"])[0]) == {"old", "new"}
 
 
 def test_arrays_that_cannot_be_read_are_not_taken_for_damaged(kept: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +175,7 @@ def test_arrays_that_cannot_be_read_are_not_taken_for_damaged(kept: Store, monke
 
     monkeypatch.setattr(Path, "open", locked)
     monkeypatch.setattr(Path, "read_bytes", locked)
-    for call in (kept.damaged, lambda keys: kept.get("k"), lambda keys: put(kept, "k", {"x": np.arange(4)})):
+    for call in (kept.records, lambda keys: kept.get("k"), lambda keys: put(kept, "k", {"x": np.arange(4)})):
         assert "arrays" in refused("cannot be read: Permission denied; see to that", call, ["k"])
 
 
@@ -221,7 +222,7 @@ def test_a_full_database(kept: Store, folder: Path) -> None:
     kept._database.execute("PRAGMA max_page_count = 1000000")
     put(kept, "new")
     with Store(folder) as again:
-        assert again.damaged(again.done(["old", "new"])) == set()
+        assert set(again.records(["old", "new"])[0]) == {"old", "new"}
         assert len(again.rows()) == 2
 
 

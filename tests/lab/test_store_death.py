@@ -82,7 +82,7 @@ def test_death_before_the_commit(folder: Path, point: str) -> None:
     assert died(DYING, folder, point)
     with Store(folder) as found:
         assert found.done(["old", "new"]) == {"old"}
-        assert found.damaged(["old"]) == set()
+        assert found.records(["old"])[1] == set()
         assert len(found.rows()) == 1
         for path in folder.rglob("*.part"):
             os.utime(path, (0, 0))
@@ -98,7 +98,7 @@ def test_death_after_the_commit(folder: Path) -> None:
     assert died(DYING, folder, "after COMMIT")
     with Store(folder) as found:
         assert found.done(["new"]) == {"new"}
-        assert found.damaged(["new"]) == set()
+        assert found.records(["new"])[1] == set()
         assert found.prune().files == 0
 
 
@@ -152,7 +152,7 @@ def test_killed_at_random_moments(folder: Path) -> None:
         with Store(folder) as found:
             keys = [row["key"] for row in found.rows()]
             assert len(set(keys)) == len(keys)
-            assert found.damaged(keys) == set()
+            assert found.records(keys)[1] == set()
             assert {f"k{number}" for number in said - {"ready", "end"}} <= set(keys)
     with start(WRITER, folder, 0, 40) as child:
         assert child.wait(LIMIT) == 0

@@ -94,7 +94,7 @@ def test_a_moved_folder_takes_its_results_along(
     assert not folder.exists()
     with Store(there) as found:
         assert found.done("ab") == {"a", "b"}
-        assert found.damaged("ab") == set()
+        assert found.records("ab")[1] == set()
 
 
 @pytest.mark.parametrize("harm", [deleted, database_deleted, database_moved, database_replaced])
@@ -152,7 +152,7 @@ def test_arrays_that_are_left_stay_with_the_saved_rows(folder: Path, local_disk:
     (folder / (DATABASE + place.RESCUED)).rename(folder / DATABASE)
     with Store(folder) as found:
         assert found.done("ab") == {"a", "b"}
-        assert found.damaged("ab") == {"a"}
+        assert found.records("ab")[1] == {"a"}
 
 
 def test_saved_files_do_not_replace_each_other(folder: Path, local_disk: None) -> None:
@@ -187,7 +187,7 @@ def test_a_changed_working_folder_is_no_loss(tmp_path: Path, local_disk: None, m
         (tmp_path / "inside").mkdir()
         monkeypatch.chdir(tmp_path / "inside")
         put(store, "b")
-        assert store.damaged("ab") == set()
+        assert store.records("ab")[1] == set()
     with Store(tmp_path / "results") as found:
-        assert found.damaged("ab") == set()
+        assert found.records("ab")[1] == set()
         assert found.done("ab") == {"a", "b"}

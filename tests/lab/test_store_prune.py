@@ -29,7 +29,7 @@ def test_forget_and_prune(kept: Store, folder: Path) -> None:
     assert kept.prune() == would
     assert would.size > 0
     assert kept.done("abcd") == {"b"}
-    assert kept.damaged("b") == set()
+    assert kept.records("b")[1] == set()
 
 
 def test_prune_removes_stale_rows(kept: Store) -> None:
@@ -45,7 +45,7 @@ def test_prune_removes_stale_rows(kept: Store) -> None:
     assert (would.results, would.failures, would.files) == (2, 1, 2)
     assert kept.prune(stale=stale) == would
     assert kept.done("abcd") == {"b", "c"}
-    assert kept.damaged("abcd") == set()
+    assert kept.records("abcd")[1] == set()
     assert kept.failures() == []
     assert len(list(kept.arrays.names())) == 2
 
@@ -63,4 +63,4 @@ def test_a_file_pruned_just_before_the_row_is_written_again(kept: Store, folder:
     kept.arrays.write = write_and_lose  # type: ignore[method-assign]
     put(kept)
     assert kept.done("k") == {"k"}
-    assert kept.damaged("k") == set()
+    assert kept.records("k")[1] == set()

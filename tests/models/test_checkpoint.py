@@ -28,7 +28,7 @@ from flipscope.models import (
     save,
     vit_small,
 )
-from flipscope.models.header import peek
+from flipscope.models.header import read_header
 from flipscope.training import artefact, checkpoints
 
 SMALL = [
@@ -148,7 +148,7 @@ def test_a_file_without_a_checksum_is_taken(path: Path) -> None:
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "model.safetensors"
     os.mkfifo(pipe)
-    for call in (load, peek, artefact.read, artefact.describe, checkpoints.read, checkpoints.about):
+    for call in (load, read_header, artefact.read, artefact.describe, checkpoints.read, checkpoints.about):
         found = answered(lambda call=call: call(pipe))
         assert isinstance(found, InputError)
         assert str(found) == f"{pipe} is not a file but a pipe or a device: give the name of a file."

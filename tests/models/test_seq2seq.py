@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from flipscope.basics.errors import InputError
 from flipscope.models.checkpoint import load, load_any, save
-from flipscope.models.header import peek
+from flipscope.models.header import read_header, string_config
 from flipscope.models.init import initialise
 from flipscope.models.seq2seq import START, Seq2Seq
 from flipscope.models.seq2seq_config import Seq2SeqConfig
@@ -198,7 +198,7 @@ def test_a_file_holds_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is an encoder-decoder"):
         load(path)
     with pytest.raises(InputError, match="is an encoder-decoder"):
-        peek(str(path))
+        string_config(read_header(path))
 
 
 @pytest.mark.parametrize(

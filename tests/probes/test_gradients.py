@@ -13,7 +13,7 @@ from flipscope.constructions.fourier import fourier_network
 from flipscope.cube.fourier_sums import random_sum
 from flipscope.models import Transformer, encoder
 from flipscope.probes.gradients import squared_gradients
-from flipscope.probes.perturbed import perturbed_loss, worst_trace_change
+from flipscope.probes.perturbed import perturbed_loss
 
 STRINGS = index_bits(0, 64, 6)
 
@@ -87,17 +87,3 @@ def test_the_interval_covers_the_truth_remainder_and_all() -> None:
         hits += found.low <= truth <= found.high
         assert found.second_order == pytest.approx(0.34 * 0.25)
     assert hits >= 24  # of 28 expected, where a mean of so many is nearly normal
-
-
-def test_the_change_of_the_trace_is_the_largest_of_its_draws() -> None:
-    model = Product()
-
-    def trace(moved: nn.Module) -> float:
-        assert isinstance(moved, Product)
-        return 2 * float(moved.a.detach().square() + moved.b.detach().square())
-
-    found = worst_trace_change(model, trace, 0.1, draws=5, seed=1)
-    assert found >= worst_trace_change(model, trace, 0.1, draws=1, seed=1) > 0
-    assert trace(model) == pytest.approx(0.68)
-    with pytest.raises(InputError, match="sigma"):
-        worst_trace_change(model, trace, 0.0)

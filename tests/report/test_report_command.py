@@ -95,14 +95,13 @@ def test_the_latest_scale_is_shown_unless_another_is_asked_for(results: Path) ->
     assert "<code>flipscope run tiny --scale laptop</code>" in text(results)
 
 
-def test_every_machine_is_told_and_nothing_is_read_twice(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_machine_is_told_without_its_name(results: Path) -> None:
     measure(results, limit=60)
     code = code_version(STUDY)
     with Store(results) as store:
         for trial in STUDY.trials("laptop")[60:]:
             machine = {"host": f"host-{trial.hash}", "cpu": "An abacus", "cores": 9}  # a name tells a reader nothing
             store.put(trial_key(STUDY, trial, code), "tiny", trial.content(), code, {"square": 1}, 0.1, machine=machine)
-    monkeypatch.setattr(Store, "get", None)
     report(results)
     assert "(60 trials); An abacus, 9 cores (40 trials)<" in text(results)
     assert "host-" not in text(results)

@@ -21,7 +21,7 @@ from flipscope.models.transformer import Transformer
 from flipscope.training import artefact, measures, terms
 from flipscope.training.checkpoints import Keeper
 from flipscope.training.fit import Fitted, fit
-from flipscope.training.logs import Log, finite_rows, first_below, names_in
+from flipscope.training.logs import Log, names_in
 from flipscope.training.named import Around, loss_term, measurement
 from flipscope.training.recipe import Recipe, Trained, TrainingProtocol
 from flipscope.training.targets import Aim
@@ -230,11 +230,6 @@ def test_numbers_estimates_and_mappings() -> None:
         "many.b": math.inf,
     }
     assert fitted.log[1] == {"step": 1, "loss": fitted.log[1]["loss"], "many.a": 1.0, "many.b": math.inf}
-    rows = list(finite_rows(fitted.log))
-    assert {"step": 1, "quantity": "many.a", "value": 1.0} in rows
-    assert all(row["quantity"] != "many.b" for row in rows)
-    assert first_below(fitted.log, "one", 3.5) == 0
-    assert first_below(fitted.log, "one", 2.5) is None
 
 
 def spoil(model: nn.Module) -> float:

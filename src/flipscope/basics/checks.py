@@ -22,6 +22,8 @@ def shown(value: object) -> str:
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple) and hasattr(value, "dtype") and not isinstance(value, np.generic):
         return f"{type(value).__name__} of shape {tuple(shape)} and type {value.dtype}"
+    if isinstance(value, np.generic):
+        value = value.item()
     try:
         text = " ".join(repr(value).split())
     except ValueError:  # a number inside that is too long for Python to write out
@@ -46,6 +48,27 @@ def check_confidence(confidence: float | np.floating) -> float:
     if not 0 < confidence < 1:
         raise InputError(f"confidence must lie strictly between 0 and 1, such as 0.95, not {confidence}")
     return float(confidence)
+
+
+def check_probability(name: str, value: float) -> float:
+    """The value as a float, after making sure that it is a probability that is neither 0 nor 1."""
+    if not (is_finite(value) and 0 < value < 1):
+        raise InputError(f"{name}={shown(value)} must lie strictly between 0 and 1, such as 0.05")
+    return float(value)
+
+
+def check_positive(name: str, value: float) -> float:
+    """The value as a float, after making sure that it is a finite number above 0."""
+    if not (is_finite(value) and value > 0):
+        raise InputError(f"{name}={shown(value)} must be a positive number")
+    return float(value)
+
+
+def check_not_negative(name: str, value: float) -> float:
+    """The value as a float, after making sure that it is a finite number of at least 0."""
+    if not (is_finite(value) and value >= 0):
+        raise InputError(f"{name}={shown(value)} must be a number of at least 0")
+    return float(value)
 
 
 def check_count(name: str, value: SupportsIndex, minimum: int = 1) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_probability
 from flipscope.basics.errors import InputError
 from flipscope.cli import bound_pac_bayes
 from flipscope.cli.common import print_json
@@ -47,8 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Say what the theory bounds, and where it is vacuous."""
-    if not 0 < arguments.delta < 1:
-        raise InputError(f"delta={arguments.delta:g} must lie strictly between 0 and 1, such as 0.05")
+    check_probability("delta", arguments.delta)
     if arguments.samples is not None:
         check_count("samples", arguments.samples)
     return _covering(arguments) if arguments.theory == "covering" else bound_pac_bayes.run(arguments)

@@ -15,7 +15,6 @@ from flipscope.basics import npz
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.limits import check_memory
-from flipscope.bounds.pac_bayes.grids import POSTERIOR_SIGMAS
 from flipscope.cli.common import print_json
 from flipscope.cli.model_files import Asked, loaded
 from flipscope.cli.progress import progress
@@ -133,15 +132,13 @@ def _of_model(arguments: argparse.Namespace) -> dict[str, Any]:
         raise InputError("--form is for a class of functions: leave it out, or leave out the MODEL")
     if arguments.test is None:
         _refuse(arguments, ("tolerance", "trials"), "is for --test: leave it out")
-    asked = None
+    asked = count = bits = None
     if arguments.data is not None:
         count, bits = data_shape(arguments.data)
-        if arguments.length is None:
-            arguments.length = bits
         if arguments.samples not in (None, count):
             raise InputError(f"--samples {arguments.samples} and the {count} strings of --data differ: give one")
-        arguments.strings, asked = count, _asked(arguments)
-    model, length = loaded(arguments, asked=asked)
+        asked = _asked(arguments)
+    model, length = loaded(arguments, asked=asked, bits=bits, strings=count)
     data = None if arguments.data is None else read_data(arguments.data)
     from flipscope.bounds import pac_bayes
 
@@ -195,6 +192,8 @@ def _asked(arguments: argparse.Namespace) -> Asked:
     if arguments.trace is not None:
         return Asked(1, options=("the strings of --data",))
     draws = check_count("draws", arguments.draws, 2)
+    from flipscope.bounds.pac_bayes.inequalities import POSTERIOR_SIGMAS
+
     what = f"{draws:,} draws for each of {len(POSTERIOR_SIGMAS)} sigmas"
     return Asked(len(POSTERIOR_SIGMAS) * draws + 1, what, ("--draws", "the strings of --data"), distinct=True)
 

@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         for part in PARTS[arguments.what]
     )
     asked = Asked(PASSES * products, f"{products:,} products", ("--probes", "--eigenvalues", "--strings"))
-    model, length = loaded(arguments, asked=asked, function=f)
+    model, length = loaded(arguments, asked=asked, bits=None if f is None else f.n)
     strings, targets = model_strings(arguments, length, f)
 
     import torch

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_positive
 from flipscope.basics.errors import InputError
 from flipscope.basics.files import check_target, write_bytes
 from flipscope.cli.common import print_json
@@ -58,13 +58,12 @@ def run(arguments: argparse.Namespace) -> int:
     points = POINTS[arguments.dimensions] if arguments.points is None else check_count("points", arguments.points, 3)
     rows = points if arguments.dimensions == 2 else check_count("directions", arguments.directions)
     check_count("seed", arguments.seed, 0)
-    if not 0 < arguments.reach < float("inf"):
-        raise InputError(f"reach={arguments.reach:g} must be a positive number")
+    check_positive("reach", arguments.reach)
     target = _target(arguments.output)
     f = function_of(arguments)
     options = ("--points", "--strings") if arguments.dimensions == 2 else ("--points", "--directions", "--strings")
     asked = Asked(points * rows + 1, f"{points * rows:,} points", options, distinct=True)
-    model, length = loaded(arguments, asked=asked, function=f)
+    model, length = loaded(arguments, asked=asked, bits=None if f is None else f.n)
     strings, targets = model_strings(arguments, length, f)
     assert targets is not None
 

@@ -17,7 +17,7 @@ from flipscope.basics.estimates import mean_from_samples
 from flipscope.basics.seeds import check_strings_fit, generators, random_strings
 from flipscope.cli.hours import anyway, asking_seconds, check_hours, flipping_seconds
 from flipscope.models.config import TransformerConfig
-from flipscope.models.header import StringConfig, peek
+from flipscope.models.header import StringConfig, read_header, string_config
 from flipscope.models.size import check_attention
 
 # PyTorch and the compiled loops are loaded after the sizes have been checked: what is too large is refused at once.
@@ -128,30 +128,33 @@ class Asked:
 
 
 def loaded(
-    arguments: argparse.Namespace, *, asked: Asked | None = None, function: BooleanFunction | None = None
+    arguments: argparse.Namespace,
+    *,
+    asked: Asked | None = None,
+    bits: int | None = None,
+    strings: int | None = None,
 ) -> tuple[StringModel, int]:
     """The model of a file, and the length of the strings it is to be asked; what is too much is refused before.
 
-    `asked`: how often each string is asked, where that is not once for it and each of its flips. Strings are as long
-    as the `function` has bits, where there is one.
+    `asked`: how often each string is asked, where that is not once for it and each of its flips. `bits` are those of
+    the function or the data that the model is compared with, whose strings are of this length unless --length says
+    otherwise; `strings` is the number of strings where no option says it.
     """
-    if function is not None and arguments.length is None:
-        arguments.length = function.n
-    config = peek(arguments.model)
-    if config is not None:
-        _checked_length(config, arguments, asked)
+    header = read_header(arguments.model)
+    length = _checked_length(string_config(header), arguments, asked, bits, strings)
 
     from flipscope.models.checkpoint import load
 
-    model = load(arguments.model)
-    return model, _checked_length(model.config, arguments, asked)
+    return load(header), length
 
 
-def _checked_length(config: StringConfig, arguments: argparse.Namespace, asked: Asked | None) -> int:
+def _checked_length(
+    config: StringConfig, arguments: argparse.Namespace, asked: Asked | None, bits: int | None, strings: int | None
+) -> int:
     """The length of the strings that the model is to be asked, after making sure that they can be."""
     if isinstance(config, TransformerConfig) and config.inputs == "patches":
         raise InputError(f"{arguments.model} reads patches of images, which have no bits to flip")
-    length = arguments.length
+    length = bits if arguments.length is None else arguments.length
     if length is None:
         length = config.max_length or DEFAULT_LENGTH
     length = check_count("length", length)
@@ -162,19 +165,22 @@ def _checked_length(config: StringConfig, arguments: argparse.Namespace, asked: 
     if asked is not None and getattr(arguments, "exhaustive", False):
         if length > MOST_BITS:
             raise InputError(f"all strings of {length} bits are too many: give --strings, or at most {MOST_BITS} bits")
-        arguments.strings = 1 << length
-    if arguments.strings is not None:
+        strings = 1 << length
+    elif strings is None and arguments.strings is not None:
         strings = check_count("strings", arguments.strings)
+    if strings is not None:
         check_strings_fit(strings, length)
-        _check_hours(config, arguments, length, asked)
+        _check_hours(config, arguments, length, strings, asked)
     if getattr(arguments, "precision", None) is not None:
         _check_precision(arguments.precision, length, check_confidence(arguments.confidence))
     return length
 
 
-def _check_hours(config: StringConfig, arguments: argparse.Namespace, length: int, asked: Asked | None) -> None:
+def _check_hours(
+    config: StringConfig, arguments: argparse.Namespace, length: int, strings: int, asked: Asked | None
+) -> None:
     """Raise InputError if what is asked of the model takes too long."""
-    strings, options = arguments.strings, ["--strings", "--length"]
+    options = ["--strings", "--length"]
     what = f"{strings:,} strings of {length:,} bits"
     if asked is None:
         what += " with all their flips"

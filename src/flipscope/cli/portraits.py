@@ -10,9 +10,8 @@ from flipscope.basics.limits import check_memory
 from flipscope.cli.common import sampling
 from flipscope.cli.hours import anyway, check_hours, querying_seconds
 from flipscope.cli.progress import progress
-from flipscope.cube.compose import NotExact
 from flipscope.cube.functions import BooleanFunction
-from flipscope.cube.portrait import RHOS, Portrait, default_strings, exact_portrait, sampled_portrait
+from flipscope.cube.portrait import RHOS, Portrait, describe
 
 
 def portrait_options(parser: argparse.ArgumentParser) -> None:
@@ -43,27 +42,19 @@ def check_options(arguments: argparse.Namespace) -> None:
 
 def portrait(f: BooleanFunction, name: str, arguments: argparse.Namespace) -> Portrait:
     """All numbers of a function, exact if they can be."""
-    rhos = tuple(arguments.rho) if arguments.rho else RHOS
-    strings = default_strings(f.n) if arguments.samples is None else arguments.samples
     if arguments.samples is not None:
-        what = f"{strings:,} strings of {f.n:,} bits with all their flips"
-        check_hours(arguments, querying_seconds(f, strings * (f.n + 1)), what, ("--samples",))
+        what = f"{arguments.samples:,} strings of {f.n:,} bits with all their flips"
+        check_hours(arguments, querying_seconds(f, arguments.samples * (f.n + 1)), what, ("--samples",))
     with progress(name[:40]) as report:
-        if arguments.samples is None:
-            try:
-                return exact_portrait(f, name, rhos, report)
-            except NotExact as error:
-                if arguments.exact:
-                    raise
-                reason = str(error).partition(";")[0]
-                print(f"{reason}: sampling {strings:,} strings instead.", file=sys.stderr)
-        return sampled_portrait(
+        return describe(
             f,
-            name,
-            strings,
+            strings=arguments.samples,
             seed=arguments.seed,
             confidence=arguments.confidence,
-            rhos=rhos,
+            rhos=tuple(arguments.rho) if arguments.rho else RHOS,
+            name=name,
+            exact=arguments.exact,
+            notice=lambda sentence: print(sentence, file=sys.stderr),
             progress=report,
         )
 

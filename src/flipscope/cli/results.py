@@ -176,13 +176,14 @@ def _export(rows: Rows, arguments: argparse.Namespace) -> int:
 
 
 def _prune(store: Store, arguments: argparse.Namespace) -> int:
-    current = _current_codes(store.kept())
+    stored = store.kept()
+    current = _current_codes(stored)
 
     def stale(study: str, code: str) -> bool:
         chosen = arguments.study is None or study == arguments.study
         return chosen and current[study] is not None and code != current[study]
 
-    affected = {kept.study for kept in store.kept() if stale(kept.study, kept.code)}
+    affected = {kept.study for kept in stored if stale(kept.study, kept.code)}
     with contextlib.ExitStack() as held:
         if not arguments.dry_run:
             for study in sorted(affected):  # a driver may be at work with the code of before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from flipscope.basics.checks import check_count
@@ -15,7 +16,7 @@ from flipscope.lab import registry
 from flipscope.lab.run.driver import Run, repeat_command, run_study
 from flipscope.lab.run.runner import Runner, open_runner
 from flipscope.lab.store.store import Store
-from flipscope.lab.study import Study
+from flipscope.lab.study import Study, Trial
 
 EXAMPLES = """
   flipscope run random-init --scale smoke
@@ -68,15 +69,14 @@ def run(arguments: argparse.Namespace) -> int:
     slurm = _slurm(arguments)
     tls = {name: path for name in ("ca", "cert", "key") if (path := getattr(arguments, f"tls_{name}")) is not None}
     studies = [registry.find(name) for name in arguments.study]
-    for study in studies:
-        study.checked_trials(arguments.scale)
+    plans = [(study, study.checked_trials(arguments.scale)) for study in studies]  # refused before anything is started
     runs = []
     with (
         open_runner(arguments.workers, arguments.cluster, slurm, tls) as runner,
         Store(arguments.results) as store,
     ):
-        for study in studies:
-            run = watched(study, arguments.scale, store, runner, arguments.limit)
+        for study, trials in plans:
+            run = watched(study, arguments.scale, trials, store, runner, arguments.limit)
             runs.append(run)
             if not arguments.json:
                 from flipscope.report.lab import run_page
@@ -90,12 +90,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if "contradicted" in verdicts or any(run.failed for run in runs) else 0
 
 
-def watched(study: Study, scale: str, store: Store, runner: Runner, limit: int | None = None) -> Run:
-    """Run a study, with a view of how far it is on standard error."""
+def watched(
+    study: Study, scale: str, trials: Sequence[Trial], store: Store, runner: Runner, limit: int | None = None
+) -> Run:
+    """Run a study whose trials are made already, with a view of how far it is on standard error."""
     # What trials print in this process must not get into the one document on standard output.
     with contextlib.redirect_stdout(sys.stderr), Live(sys.stderr) as live:
         command = repeat_command(study, scale)
-        return run_study(study, scale, store, runner, observer=live, limit=limit, command=command)
+        return run_study(study, scale, store, runner, observer=live, limit=limit, command=command, trials=trials)
 
 
 def _slurm(arguments: argparse.Namespace) -> dict[str, Any] | None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from flipscope.basics.checks import check_confidence, check_count
-from flipscope.basics.errors import InputError
+from flipscope.basics.checks import check_confidence, check_count, check_positive
 from flipscope.cli.common import print_json, sampling
 from flipscope.cli.model_files import (
     Asked,
@@ -59,11 +58,11 @@ def run(arguments: argparse.Namespace) -> int:
     check_count("seed", arguments.seed, 0)
     for name in ("std", "rho"):
         value = getattr(arguments, name)
-        if value is not None and not 0 < value < float("inf"):
-            raise InputError(f"{name}={value:g} must be a positive number")
+        if value is not None:
+            check_positive(name, value)
     f = function_of(arguments)
     asked = Asked(draws + 1, f"{draws:,} draws", ("--draws", "--strings"), distinct=True)
-    model, length = loaded(arguments, asked=asked, function=f)
+    model, length = loaded(arguments, asked=asked, bits=None if f is None else f.n)
     strings, targets = model_strings(arguments, length, f)
 
     from flipscope.probes.sharpness import Measure, sharpnesses

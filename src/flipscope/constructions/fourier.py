@@ -25,7 +25,7 @@ from torch import Tensor
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import Bits, index_bits
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_not_negative, check_positive
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import Seed, generators, random_strings
 from flipscope.cube.fourier_sums import FourierSum
@@ -64,8 +64,7 @@ def fourier_network(
     [1.4, 0.8]
     """
     plan = _plan(target, grid)
-    if not (math.isfinite(mask) and mask >= 0):
-        raise InputError(f"mask={mask} must be 0 (the paper's network) or a positive number, such as 40")
+    check_not_negative("mask", mask)
     linear = readout == "linear"
     if linear and mask:
         raise InputError(f"mask={mask:g} is for the second layer's logits, which readout='linear' has none of")
@@ -280,8 +279,7 @@ def check_network(
 @checked_arguments
 def rescaled(network: FourierNetwork, scale: float) -> FourierNetwork:
     """The same function with (U, b, F) -> (scale U, scale b, F / scale) (App. D, 1)."""
-    if not (math.isfinite(scale) and scale > 0):
-        raise InputError(f"scale={scale} must be a positive number")
+    check_positive("scale", scale)
     other = FourierNetwork(network.config, dtype=network.codes.dtype)
     other.load_state_dict(network.state_dict())
     with torch.no_grad():

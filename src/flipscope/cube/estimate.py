@@ -20,7 +20,14 @@ from numpy.typing import NDArray
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import Bits, as_array
-from flipscope.basics.checks import check_confidence, check_count, check_positions, check_validity, shown
+from flipscope.basics.checks import (
+    check_confidence,
+    check_count,
+    check_positions,
+    check_positive,
+    check_validity,
+    shown,
+)
 from flipscope.basics.errors import InputError, blamed_on
 from flipscope.basics.estimates import (
     Estimate,
@@ -212,8 +219,7 @@ class _Plan:
                 raise InputError("give either samples or precision, not both; max_queries limits the latter")
             if validity == "fixed":
                 raise InputError('stopping at a precision needs validity="anytime"')
-            if isinstance(precision, bool) or not (0 < precision < math.inf):
-                raise InputError(f"precision must be a positive number, not {precision}")
+            check_positive("precision", precision)
             size = budget // each
             if size == 0:
                 raise InputError(f"max_queries is {budget} but one sample already takes {each} queries")

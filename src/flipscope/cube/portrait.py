@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -168,22 +168,34 @@ def describe(
     seed: int = 0,
     confidence: float = 0.95,
     rhos: Sequence[float] = RHOS,
+    name: str | None = None,
+    exact: bool = False,
+    notice: Callable[[str], None] | None = None,
     progress: Progress | None = None,
 ) -> Portrait:
     """All the numbers of a function, or of an expression: exact where they can be, else estimated with intervals.
 
     With ``strings`` they are estimated from so many random strings in any case, by ``seed`` and with ``confidence``;
-    ``rhos`` are those of the noise stability. The portrait has a field for each number; `as_json()` gives them all.
+    with ``exact`` they are never estimated, and InputError says why they would have to be. ``notice`` is called with a
+    sentence when exact numbers are out of reach. ``rhos`` are those of the noise stability, ``name`` is what the
+    portrait calls the function. The portrait has a field for each number; `as_json()` gives them all.
 
     >>> portrait = describe("majority(5)")
     >>> portrait.average_sensitivity, portrait.degree
     (1.875, 5)
     """
+    if exact and strings is not None:
+        raise InputError(f"exact=True and strings={strings} exclude each other: leave one of them out")
     f = parse(function) if isinstance(function, str) else function
-    name = function if isinstance(function, str) else repr(function)
+    if name is None:
+        name = function if isinstance(function, str) else repr(function)
     if strings is None:
         try:
             return exact_portrait(f, name, rhos, progress)
-        except NotExact:
-            pass
+        except NotExact as error:
+            if exact:
+                raise
+            strings = default_strings(f.n)
+            if notice is not None:
+                notice(f"{str(error).partition(';')[0]}: sampling {strings:,} strings instead.")
     return sampled_portrait(f, name, strings, seed=seed, confidence=confidence, rhos=rhos, progress=progress)

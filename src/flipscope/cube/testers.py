@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import Bits, index_bits
-from flipscope.basics.checks import check_confidence, check_count
+from flipscope.basics.checks import check_confidence, check_count, check_not_negative
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Floats
 from flipscope.basics.seeds import Seed, generators, random_strings
@@ -99,8 +99,7 @@ def low_degree_test(
     queries = Queries(oracle, n, value_range, batch_rows)
     degree = check_count("degree", degree, 0)
     epsilon, confidence = _check_epsilon(epsilon), check_confidence(confidence)
-    if not 0 <= tolerance < math.inf:
-        raise InputError(f"tolerance must be zero or a small positive number, not {tolerance}")
+    check_not_negative("tolerance", tolerance)
     if degree >= n:
         return TestResult(True, 0.0, 0, epsilon, confidence, f"every function of {n} bits has degree at most {n}")
     if 1 << (degree + 1) > check_count("max_queries", max_queries):  # before any sum over so many groups

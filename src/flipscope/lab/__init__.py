@@ -125,25 +125,4 @@ __all__ = [
     "with_fewest",
 ]
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "basics.progress": "Progress",
-        "basics.resampling": "growth",
-        "lab.chart": "chart charts",
-        "lab.figures": "Figure Note Panel Rule Series histogram",
-        "lab.judges": (
-            "GroupJudge Judge Quotient bound_holds bounded_mean compare_groups exactly for_each for_every larger_mean "
-            "log_slope mean_of mean_slope more_often mostly never_exceeds of_models rates rates_below share share_of "
-            "share_where slopes student_mean tail_exponent unless_few weakest_first with_fewest"
-        ),
-        "lab.looks": "confidence judging",
-        "lab.quantities": "Column Criterion Quantity claim",
-        "lab.rows": "Row Rows matched",
-        "lab.series": "bars estimates line lines means points survival",
-        "lab.store.artefacts": "trained",
-        "lab.study": "Claim Outcome Result Scale Study Trial deviations scales",
-        "lab.trained_trial": "TrainedTrial",
-        "lab.verdict": "Judgement all_of asymptotic at_least at_most between consistent_with never",
-    },
-)
+__getattr__, __dir__ = lazily(__name__)

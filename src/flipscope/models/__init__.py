@@ -45,19 +45,4 @@ if TYPE_CHECKING:
     from flipscope.models.shapes import random_shape
     from flipscope.models.transformer import Attention, Block, LayerNorm, Transformer
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "models.attention_network": "AttentionNetwork",
-        "models.attention_network_config": "AttentionNetworkConfig",
-        "models.checkpoint": "load save",
-        "models.config": "TransformerConfig",
-        "models.fourier_network": "FourierNetwork",
-        "models.fourier_network_config": "FourierNetworkConfig",
-        "models.init": "SCHEMES initialise",
-        "models.outputs": "binary_logit",
-        "models.presets": "encoder fourier gpt2 hardness mingpt recognizer roberta vit_small",
-        "models.shapes": "random_shape",
-        "models.transformer": "Attention Block LayerNorm Transformer",
-    },
-)
+__getattr__, __dir__ = lazily(__name__)

@@ -17,13 +17,13 @@ from torch import Tensor, nn
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
-from flipscope.basics.files import check_source, check_target
+from flipscope.basics.files import check_target
 from flipscope.basics.limits import check_memory
 from flipscope.models.attention_network import AttentionNetwork
 from flipscope.models.attention_network_config import AttentionNetworkConfig
 from flipscope.models.config import TransformerConfig
 from flipscope.models.fourier_network import FourierNetwork
-from flipscope.models.header import KEY, VERSION, AnyConfig, read_any
+from flipscope.models.header import KEY, VERSION, AnyConfig, Header, read_header
 from flipscope.models.seal import SEAL, NotWhole, seal
 from flipscope.models.seq2seq import Seq2Seq
 from flipscope.models.transformer import Block, Transformer
@@ -87,10 +87,11 @@ def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Tensor], meta
 
 
 @checked_arguments
-def load(path: str | os.PathLike[str]) -> StringModel:
+def load(path: str | os.PathLike[str] | Header) -> StringModel:
     """The model in the file, in evaluation mode, with the number type it was saved in.
 
-    A file whose checksum does not fit its content is refused; one without a checksum is taken as it is.
+    A file whose checksum does not fit its content is refused; one without a checksum is taken as it is. Whoever has
+    read the file's header already may give that instead of the path.
 
     >>> import tempfile
     >>> from flipscope.models import encoder
@@ -99,25 +100,22 @@ def load(path: str | os.PathLike[str]) -> StringModel:
     ...     load(f"{folder}/model.safetensors").config.width
     16
     """
-    model = load_any(path)
+    header = path if isinstance(path, Header) else read_header(path)
+    model = load_any(header)
     if isinstance(model, Seq2Seq):
-        raise InputError(f"{path} is an encoder-decoder, and a transformer is wanted here: give another file")
+        raise InputError(f"{header.path} is an encoder-decoder, and a transformer is wanted here: give another file")
     return model
 
 
 @checked_arguments
-def load_any(path: str | os.PathLike[str]) -> AnyModel:
+def load_any(path: str | os.PathLike[str] | Header) -> AnyModel:
     """The model in the file, of whatever kind, in evaluation mode."""
-    source = Path(path)
+    header = path if isinstance(path, Header) else read_header(path)
+    source, metadata = header.path, header.metadata
     try:
-        check_source(source)
-        if not source.exists():
-            raise InputError(f"{source} is not a file")
         with safe_open(source, framework="pt") as file:
-            metadata = file.metadata() or {}
-            config = read_any(source, metadata)
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-            model = _blank(source, config, len(shapes))
+            model = _blank(source, header.config, len(shapes))
             _check_shapes(source, model, shapes)
             check_memory(source.stat().st_size, str(source), "load it on a larger one")
             # Copies, for the file may change under a memory map.

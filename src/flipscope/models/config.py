@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from flipscope.basics.checks import is_finite, shown
+from flipscope.basics.checks import check_not_negative, check_positive, is_finite, shown
 from flipscope.basics.errors import InputError
 
 MAX_LAYERS = 10_000  # each is some twenty objects, and takes milliseconds to make
@@ -159,12 +159,11 @@ def _check_types(config: TransformerConfig) -> None:
                 raise InputError(f"{name}={shown(value)} must be an integer of at least {smallest}")
         elif not is_finite(value):
             raise InputError(f"{name}={shown(value)} must be a finite number")
-    if config.eps < 0:
-        raise InputError(f"eps={config.eps} must be at least 0")
+    check_not_negative("eps", config.eps)
     if not 0 <= config.dropout < 1:
         raise InputError(f"dropout={config.dropout} must be at least 0 and less than 1")
-    if config.logit_scale is not None and config.logit_scale <= 0:
-        raise InputError(f"logit_scale={config.logit_scale} must be positive")
+    if config.logit_scale is not None:
+        check_positive("logit_scale", config.logit_scale)
 
 
 def _check_inputs(config: TransformerConfig) -> None:

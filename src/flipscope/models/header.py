@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -24,26 +26,48 @@ AnyConfig: TypeAlias = StringConfig | Seq2SeqConfig
 LARGEST = 100_000_000  # bytes of a header, as safetensors has it
 
 
-def peek(path: str) -> StringConfig | None:
-    """The configuration in a file's header, refused if the model is too large for the file or for this machine.
+@dataclass(frozen=True)
+class Header:
+    """What stands in a model's file before its numbers."""
 
-    None where the header cannot be read: `load` then says why.
-    """
+    path: Path
+    config: AnyConfig
+    metadata: Mapping[str, str]  # all entries, also that of the configuration
+    tensors: int  # how many there are
+
+
+def read_header(path: str | os.PathLike[str]) -> Header:
+    """The header of a model's file, of whatever kind; InputError where it has none that can be read."""
     source = Path(path)
     try:
         check_source(source)
+        if not source.exists():
+            raise InputError(f"{source} is not a file")
         with source.open("rb") as file:
             (size,) = struct.unpack("<Q", file.read(8))
-            header: Any = json.loads(file.read(size)) if size <= LARGEST else None
-        tensors = len(header) - 1
-        metadata = header["__metadata__"]
-        config = read_config(source, metadata)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, struct.error) as error:
-        if isinstance(error, InputError):
-            raise
-        return None
-    if config.layers > 2 * tensors:
-        raise InputError(f"{source} is far too small for the sizes in its configuration")
+            if size > LARGEST:
+                raise ValueError
+            header: Any = json.loads(file.read(size))
+        metadata = dict(header.pop("__metadata__", {}))
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(f"{source} cannot be read as safetensors: {error.strerror or error}") from error
+    except (ValueError, TypeError, AttributeError, RecursionError, struct.error) as error:
+        raise InputError(f"{source} cannot be read as safetensors: it does not begin with a header") from error
+    return Header(source, read_config(source, metadata), metadata, len(header))
+
+
+def string_config(header: Header) -> StringConfig:
+    """The configuration of a model that answers each string once.
+
+    InputError if it is another model, or too large for its file or for this machine.
+    """
+    config = header.config
+    if isinstance(config, Seq2SeqConfig):
+        raise InputError(f"{header.path} is an encoder-decoder, and a transformer is wanted here: give another file")
+    if config.layers > 2 * header.tensors:
+        raise InputError(f"{header.path} is far too small for the sizes in its configuration")
     if isinstance(config, TransformerConfig):
         check_model(config, number=2)  # half precision at the least
     else:
@@ -51,15 +75,7 @@ def peek(path: str) -> StringConfig | None:
     return config
 
 
-def read_config(source: Path, metadata: Mapping[str, str]) -> StringConfig:
-    """The configuration in the metadata of the file of a model that answers each string once."""
-    config = read_any(source, metadata)
-    if isinstance(config, Seq2SeqConfig):
-        raise InputError(f"{source} is an encoder-decoder, and a transformer is wanted here: give another file")
-    return config
-
-
-def read_any(source: Path, metadata: Mapping[str, str]) -> AnyConfig:
+def read_config(source: Path, metadata: Mapping[str, str]) -> AnyConfig:
     """The configuration in a file's metadata."""
     if KEY not in metadata:
         raise InputError(f"{source} is not a flipscope model: its metadata has no entry {KEY!r}")

@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.checks import check_positive
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import seed_number
 from flipscope.models.seeded_reset import SeededReset, reset_method
@@ -105,8 +106,7 @@ def initialise(
         raise InputError(f"scheme={scheme!r} is not one of {', '.join(SCHEMES)}")
     if scope not in ("all", "weights"):
         raise InputError(f"scope={scope!r} is not one of all, weights")
-    if not (math.isfinite(scale) and scale > 0):
-        raise InputError(f"scale={scale} must be a positive number")
+    check_positive("scale", scale)
     number = seed_number(seed)
     for name, parameter in model.named_parameters():
         if parameter.is_meta or is_lazy(parameter):

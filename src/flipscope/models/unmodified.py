@@ -1,6 +1,6 @@
 """Whether a transformer computes what our code knows: exactly what its configuration says, and nothing else.
 
-The fast path, the certificate, the bounds and the quick logits of training read weights instead of calling the model.
+The fast path, the bounds and the quick logits of training read weights instead of calling the model.
 What they say holds for the module that `Transformer(config)` builds. A hook, a subclass, a parametrisation or a module
 put in another's place would pass unseen, so that everything which reads weights asks here first.
 """

@@ -7,7 +7,6 @@ weights are written down, not only about the function; `rescale` makes the chang
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.checks import check_positive
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
 from flipscope.basics.seeds import Seed, seed_number
@@ -138,8 +138,7 @@ def rescale(into: nn.Module, out_of: nn.Module, factor: float) -> None:
     >>> torch.allclose(model(torch.eye(2)), before)
     True
     """
-    if not 0 < factor < math.inf:
-        raise InputError(f"factor={factor} must be a positive number, for ReLU(ax) is a ReLU(x) only then")
+    check_positive("factor", factor)  # ReLU(ax) = a ReLU(x) only then
     for module in (into, out_of):
         if not isinstance(getattr(module, "weight", None), Tensor):
             raise InputError(f"a {type(module).__name__} has no weight to rescale: give linear maps")

@@ -19,7 +19,7 @@ from jaxtyping import Float32, Float64
 from torch import Tensor, nn
 
 from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_positive
 from flipscope.basics.errors import InputError
 from flipscope.basics.limits import check_memory
 from flipscope.basics.progress import Progress
@@ -87,8 +87,7 @@ def landscape(
         raise InputError(f"dimensions={dimensions!r} must be 1 or 2")
     if normalise not in ("filter", "none"):
         raise InputError(f"normalise={normalise!r} is not one of filter, none")
-    if isinstance(reach, bool) or not isinstance(reach, int | float) or not 0 < reach < math.inf:
-        raise InputError(f"reach={reach!r} must be a positive number")
+    check_positive("reach", reach)
     count = check_count("points", (41 if dimensions == 1 else 21) if points is None else points, 3)
     if count % 2 == 0:
         raise InputError(f"points={count} must be odd, for the model itself to be one of them")

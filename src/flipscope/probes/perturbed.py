@@ -1,4 +1,4 @@
-"""What a perturbation really adds: the expected perturbed loss (Thms 6 and 12) and the change of the trace, measured.
+"""What a perturbation really adds to the loss: the expected perturbed loss (Thms 6 and 12), measured.
 
 Around a network that interpolates, E L^(Theta + e) = sigma^2 Tr / 2 + remainder, exactly. The loss is mean squared
 error against the outputs of the network itself, so that it interpolates by definition: with mask=0 it is not quite its
@@ -8,7 +8,6 @@ target.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -17,7 +16,7 @@ import torch
 from torch import nn
 
 from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.checks import check_confidence, check_count
+from flipscope.basics.checks import check_confidence, check_count, check_positive
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import Seed, generators
 from flipscope.models.movable_parameters import MovableParameters
@@ -66,7 +65,7 @@ def perturbed_loss(
     >>> found.low < found.second_order < found.high  # a linear model has no remainder
     True
     """
-    _check_sigma(sigma)
+    check_positive("sigma", sigma)
     draws = check_count("draws", draws, 2)
     z = NormalDist().inv_cdf((1 + check_confidence(confidence)) / 2)
     (stream,) = generators(seed, 1)
@@ -82,37 +81,3 @@ def perturbed_loss(
         raise InputError(f"sigma={sigma:g} makes the outputs NaN or infinite: take a smaller one")
     trace = squared_gradients(model, inputs, parameters=parameters).gauss_newton_trace
     return PerturbedLoss(mean, mean - half, mean + half, sigma, draws, trace)
-
-
-@checked_arguments
-def worst_trace_change(
-    model: nn.Module,
-    trace: Callable[[nn.Module], float],
-    sigma: float,
-    *,
-    draws: int = 10,
-    parameters: Choice = None,
-    seed: Seed = 0,
-) -> float:
-    """The largest |Tr(Theta + e) - Tr(Theta)| over so many draws: the empirical P of § 2.3.
-
-    `trace` says what the trace of the loss's Hessian is for the model as it stands; the same probes before and after,
-    where it is an estimate, leave the difference with little noise.
-    """
-    _check_sigma(sigma)
-    draws = check_count("draws", draws)
-    (stream,) = generators(seed, 1)
-    base = float(trace(model))
-    worst = 0.0
-    with MovableParameters(chosen(model, parameters)) as moving:
-        for _ in range(draws):
-            moving.to(torch.from_numpy(stream.normal(size=moving.count)), sigma)
-            worst = max(worst, abs(float(trace(model)) - base))
-    if not math.isfinite(worst):
-        raise InputError(f"the trace is not finite at sigma={sigma:g}: give a smaller one")
-    return worst
-
-
-def _check_sigma(sigma: float) -> None:
-    if not (math.isfinite(sigma) and sigma > 0):
-        raise InputError(f"sigma={sigma} must be a positive number")

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_positive
 from flipscope.basics.errors import InputError, blamed_on
 from flipscope.basics.seeds import Seed, generators
 from flipscope.flips.engine import number_type, usual_inputs
@@ -113,8 +113,7 @@ def trace_changes(
     """
     count = check_count("draws", draws)
     for sigma in sigmas:
-        if not 0 < sigma < np.inf:
-            raise InputError(f"sigma={sigma} must be a positive number")
+        check_positive("sigma", sigma)
     for_noise, for_signs = generators(seed, 2)
     given = _given(model, inputs)
     moved = chosen(model, None)

@@ -8,7 +8,6 @@ draw. Functions that a draw gives with a margin make up F_N (Eq 25), of which wh
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +16,7 @@ from jaxtyping import Float64, Int64, UInt64
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import index_bits
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_not_negative, check_positive
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, proportions
 from flipscope.basics.progress import Progress
@@ -184,10 +183,8 @@ def _check(config: TransformerConfig, length: int, radius: float, margin: float)
         raise InputError(f"config must be a recognizer(...) preset; it differs in {', '.join(differing)}")
     if not 2 <= config.width <= MAX_WIDTH:
         raise InputError(f"width={config.width} must be from 2 to {MAX_WIDTH}")
-    if not (math.isfinite(radius) and radius > 0):
-        raise InputError(f"radius={radius} must be a positive number")
-    if not (math.isfinite(margin) and margin >= 0):
-        raise InputError(f"margin={margin} must be a number of at least 0")
+    check_positive("radius", radius)
+    check_not_negative("margin", margin)
 
 
 def _key(seed: int) -> np.uint64:

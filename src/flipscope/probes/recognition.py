@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import as_array, index_bits
-from flipscope.basics.checks import check_count, shown
+from flipscope.basics.checks import check_count, check_positive, shown
 from flipscope.basics.errors import InputError, reason
 from flipscope.basics.limits import check_work
 from flipscope.basics.seeds import generators, random_strings
@@ -22,7 +22,7 @@ from flipscope.models.deterministic import Ask, check_deterministic
 from flipscope.models.modes import eval_mode
 from flipscope.models.outputs import binary_logit
 from flipscope.models.unmodified import difference
-from flipscope.probes.results import ACCEPT, REJECT, UNDEFINED, check_margin
+from flipscope.probes.results import ACCEPT, REJECT, UNDEFINED
 
 Floats = NDArray[np.floating]
 
@@ -54,7 +54,7 @@ class Recognition:
 @checked_arguments
 def accept(logits: Tensor | np.ndarray, margin: float) -> Int8[np.ndarray, "*string"]:
     """Eq 15 for each logit: 1 from the margin up, 0 from its negative down, and -1 (undefined) between."""
-    check_margin(margin)
+    check_positive("margin", margin)
     if isinstance(logits, Tensor) and logits.dtype == torch.bfloat16:  # which numpy does not have
         logits = logits.float()
     values = as_array(logits, "logits")
@@ -84,7 +84,7 @@ def recognition(
     uint8 to logits [string] or [string, 2], each string's its own whatever strings it is asked with; a module is in
     evaluation mode meanwhile, and left as it was.
     """
-    check_margin(margin)
+    check_positive("margin", margin)
     n = function.n
     if samples is None and n > MAX_EXHAUSTIVE:
         raise InputError(f"all strings of length {n} are too many (most: {MAX_EXHAUSTIVE}): give samples")
@@ -110,7 +110,7 @@ def recognizes(
     >>> [recognizes(lambda bits: bits[:, 0] - 0.5, f, 0.1) for f in (first(5), majority(5))]
     [True, False]
     """
-    check_margin(margin)
+    check_positive("margin", margin)
     if function.n > MAX_EXHAUSTIVE:
         raise InputError(f"all strings of length {function.n} are too many (most: {MAX_EXHAUSTIVE})")
     with eval_mode(model, own=True):

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int8, Int64
 
-from flipscope.basics.checks import is_finite, shown
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, Validity, mean_from_samples, profile_from_counts, proportions
 from flipscope.flips.screen import Screening
@@ -124,13 +123,6 @@ class SensitivityProfile(Measured):
             "smallest_seen": self.smallest_seen,
             **self.how(),
         }
-
-
-def check_margin(margin: float) -> float:
-    """The margin of Eq 15, after making sure that it is a positive number."""
-    if not (is_finite(margin) and margin > 0):
-        raise InputError(f"margin={shown(margin)} must be a positive number")
-    return margin
 
 
 def plain(value: float | Estimate) -> Any:

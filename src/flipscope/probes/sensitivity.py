@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import check_strings, index_bits, pack
-from flipscope.basics.checks import check_confidence, check_count
+from flipscope.basics.checks import check_confidence, check_count, check_positive
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import mean_from_samples
 from flipscope.basics.progress import Progress
@@ -55,7 +55,6 @@ from flipscope.probes.results import (
     Measured,
     SensitivityProfile,
     account,
-    check_margin,
     estimated,
 )
 
@@ -145,7 +144,7 @@ def acceptance_flips(model: Model, strings: object, margin: float, **options: Un
     >>> found.answers, found.changed, found.crossed  # logits of flips: all -0.5; then -1.5 and twice 0.5
     (array([ 0, -1], dtype=int8), array([3, 1]), array([0, 0]))
     """
-    xi = float(check_margin(margin))
+    xi = check_positive("margin", margin)
     for name in ("threshold", "heuristic"):
         if name in options:
             raise InputError(f"{name} has no meaning for acceptance with a margin: leave it out")
@@ -255,8 +254,7 @@ def sensitivity_profile(
         size = check_count("strings", DEFAULT_STRINGS if strings is None else strings)
         found = meter.flips(random_strings(stream, size, n), _reporter(options, size))
         return estimated(found, confidence)
-    if isinstance(precision_target, bool) or not 0 < precision_target < math.inf:
-        raise InputError(f"precision_target must be a positive number, not {precision_target}")
+    check_positive("precision_target", precision_target)
     size = check_count("max_strings", max_strings)
     report = _reporter(options, size)
     for total in _looks(size):

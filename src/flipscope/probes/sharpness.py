@@ -26,7 +26,7 @@ from jaxtyping import Float, Float32, Float64
 from torch import Tensor, nn
 
 from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.checks import check_confidence, check_count, is_finite
+from flipscope.basics.checks import check_confidence, check_count, check_positive, is_finite
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, mean_from_samples
 from flipscope.basics.limits import check_memory
@@ -283,9 +283,8 @@ class _Noise:
         if (rho is None) == (std is None):
             raise InputError(f"give either rho (a sphere) or std (Gaussian), not rho={rho} and std={std}")
         for name, value in (("rho", rho), ("std", std)):
-            number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-            if value is not None and not (number and 0 < value < math.inf):
-                raise InputError(f"{name}={value!r} must be a positive number")
+            if value is not None:
+                check_positive(name, value)
         self.asked = ("std", float(std)) if std is not None else ("rho", float(rho or 0))
         self.seed = seed_number(seed)
         self.moving = MovableParameters(parameters)

@@ -18,6 +18,7 @@ from jaxtyping import Float64
 from scipy.optimize import brentq
 from scipy.special import betainc, betaincc
 
+from flipscope.basics.checks import check_positive
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
 from flipscope.basics.resampling import student_mean
@@ -65,8 +66,7 @@ class Density:
 
     def at(self, points: Float64[np.ndarray, " point"], width: float) -> Float64[np.ndarray, " point"]:
         """The density at some eigenvalues, every node being a Gaussian of this standard deviation."""
-        if not 0 < width < math.inf:
-            raise InputError(f"width={width} of the Gaussians must be a positive number")
+        check_positive("width", width)
         away = (np.asarray(points, np.float64)[:, None] - self.nodes) / width
         out: Float64[np.ndarray, " point"] = (
             np.exp(-np.square(away) / 2) @ self.weights / (width * math.sqrt(2 * math.pi))

@@ -11,4 +11,4 @@ __all__ = ["write"]
 if TYPE_CHECKING:
     from flipscope.report.pages import write
 
-__getattr__, __dir__ = lazily(__name__, {"report.pages": "write"})
+__getattr__, __dir__ = lazily(__name__)

@@ -21,9 +21,9 @@ from flipscope.lab.figures import Figure
 from flipscope.lab.history import Look
 from flipscope.lab.rows import Rows
 from flipscope.lab.run.driver import Run, judged, repeat_command
-from flipscope.lab.store import outcomes, packs, tables
+from flipscope.lab.store import packs
 from flipscope.lab.store.merging import merge, variants
-from flipscope.lab.store.store import RunState, Store
+from flipscope.lab.store.store import Origin, RunState, Store, origins
 from flipscope.lab.study import Study, Trial
 from flipscope.lab.verdict import Judgement, Seen
 from flipscope.lab.version import code_version, trial_key
@@ -124,7 +124,7 @@ def _page(study: Study, store: Store, scale: str | None, older: bool) -> StudyPa
     command = (latest.command if latest is not None else "") or repeat_command(study, chosen)
     run = judged(study, chosen, store)
     if run.done or run.failed:
-        return _shown(study, store, run, study.checked_trials(chosen), code_version(study), command)
+        return _shown(study, store, run, code_version(study), command)
     codes = {kept.code for kept in store.kept() if kept.study == study.name}
     stale = bool(codes) and code_version(study) not in codes
     if stale and older and latest is not None:
@@ -134,14 +134,12 @@ def _page(study: Study, store: Store, scale: str | None, older: bool) -> StudyPa
     raise InputError(f"there are no results of {study.name} at scale {chosen}: {why}; run it with {again}")
 
 
-def _shown(
-    study: Study, store: Store, run: Run, trials: Sequence[Trial], code: str, command: str, older: str = ""
-) -> StudyPage:
-    """The page of a run of these trials by this code."""
+def _shown(study: Study, store: Store, run: Run, code: str, command: str, older: str = "") -> StudyPage:
+    """The page of a run by this code."""
     figures, notes = _drawn(study, run)
-    keys = [trial_key(study, trial, code) for trial in trials]
-    machines, finished = _provenance(keys, store)
-    settings = settings_of([trial.content() for trial in trials])
+    keys = [trial_key(study, trial, code) for trial in run.planned]
+    machines, finished = _provenance(run.origins)
+    settings = settings_of([trial.content() for trial in run.planned])
     notes = [*_variant_notes(store, keys), *notes]
     return StudyPage(run, figures, settings, machines, code, command, finished, notes, older)
 
@@ -174,11 +172,11 @@ def _older_page(study: Study, store: Store, latest: RunState, command: str) -> S
     if run is None:
         run = _recorded(study, store, latest, looks)
     revision = f"revision {looks[-1].revision} of the study, " if looks else ""
-    said = f"{revision}code {code[:12]}"
-    page = _shown(study, store, run, chosen, code, command, f"{_versions(store, study, code)}{said}")
-    how = "judged by today's rules" if chosen and run.table else "as it was judged then"
+    older = f"{_versions(run.origins)}{revision}code {code[:12]}"
+    page = _shown(study, store, run, code, command, older)
+    how = "judged by today's rules" if run.table else "as it was judged then"
     note = (
-        f"Measured by older code ({page.older}), and {how}: what today's code would give is not known; "
+        f"Measured by older code ({older}), and {how}: what today's code would give is not known; "
         f"{repeat_command(study, scale)} measures it anew."
     )
     return replace(page, notes=[note, *page.notes])
@@ -215,19 +213,26 @@ def _recorded(study: Study, store: Store, latest: RunState, looks: Sequence[Look
             judgements.append((claim, replace(Judgement.from_json(own[-1].judgement), seen=seen)))
         else:
             judgements.append((claim, Judgement.without("it was not judged then")))
-    kept = [each for each in store.kept() if (each.study, each.code) == (study.name, latest.code)]
-    seconds = sum(each.seconds for each in kept)
-    every = [look for _, look in store.looks(study.name, latest.scale)]
-    counts = (latest.total, latest.done, latest.failed, latest.done)
-    return Run(study, latest.scale, *counts, seconds, Rows(), judgements, every)
+    keys = [row[0] for row in store.stored("results") if row[1:3] == (study.name, latest.code)]
+    records = store.records(keys)[0].values()
+    return Run(
+        study,
+        latest.scale,
+        latest.total,
+        latest.done,
+        latest.failed,
+        latest.done,
+        sum(record.seconds for record in records),
+        Rows(),
+        judgements,
+        [look for _, look in store.looks(study.name, latest.scale)],
+        origins=origins(records),
+    )
 
 
-def _versions(store: Store, study: Study, code: str) -> str:
-    """The versions of flipscope that some code of a study ran with."""
-    rows = [dict(zip(tables.COLUMNS["results"], row, strict=True)) for row in store.stored("results")]
-    used = {row["machine"] for row in rows if (row["study"], row["code"]) == (study.name, code)}
-    machines = [outcomes.decode(document) for id, document in store.stored("machines") if id in used]
-    versions = sorted({str(machine["flipscope"]) for machine in machines if "flipscope" in machine})
+def _versions(origins: Sequence[Origin]) -> str:
+    """The versions of flipscope that ran on some machines."""
+    versions = sorted({str(origin.machine["flipscope"]) for origin in origins if "flipscope" in origin.machine})
     return f"flipscope {', '.join(versions)}, " if versions else ""
 
 
@@ -252,9 +257,8 @@ def _drawn(study: Study, run: Run) -> tuple[list[Figure], list[str]]:
     return figures, []
 
 
-def _provenance(keys: Sequence[str], store: Store) -> tuple[list[str], str]:
-    """What trials were measured on, in words, and when the last was done."""
-    origins = store.machines(keys)
+def _provenance(origins: Sequence[Origin]) -> tuple[list[str], str]:
+    """What the trials were measured on, in words, and when the last was done."""
     machines: Counter[str] = Counter()
     for origin in origins:  # several may read the same
         machines[_machine_text(origin.machine)] += origin.trials

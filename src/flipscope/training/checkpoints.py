@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import math
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.checks import check_not_negative
 from flipscope.basics.errors import InputError
 from flipscope.basics.files import check_source
 from flipscope.models.checkpoint import write_tensors
@@ -60,9 +60,7 @@ class Keeper:
         lenient: bool = False,
         advice: str = "remove it to begin anew",
     ) -> None:
-        seconds = SECONDS if seconds is None else seconds
-        if not (math.isfinite(seconds) and seconds >= 0):
-            raise InputError(f"seconds={seconds} between checkpoints must be a number of at least 0")
+        seconds = SECONDS if seconds is None else check_not_negative("seconds between checkpoints", seconds)
         self.path = Path(path)
         self.about = dict(about or {})
         self.resumed_at: int | None = None  # the step that a training went on from

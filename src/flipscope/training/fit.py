@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_not_negative, check_positive
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, proportions
 from flipscope.basics.seeds import generators
@@ -555,16 +555,14 @@ def check_settings(
     decay_on: str = "all",
 ) -> None:
     """Raise InputError unless every number is in its range and every word is known."""
-    if not (math.isfinite(learning_rate) and learning_rate > 0):
-        raise InputError(f"learning_rate={learning_rate} must be a positive number")
-    if not (math.isfinite(weight_decay) and weight_decay >= 0):
-        raise InputError(f"weight_decay={weight_decay} must be a number of at least 0")
+    check_positive("learning_rate", learning_rate)
+    check_not_negative("weight_decay", weight_decay)
     if not 0 < decay_factor <= 1:
         raise InputError(f"decay_factor={decay_factor} must be above 0 and at most 1")
     if max_seconds is not None and not max_seconds > 0:
         raise InputError(f"max_seconds={max_seconds} must be positive")
-    if clip is not None and not (math.isfinite(clip) and clip > 0):
-        raise InputError(f"clip={clip} must be a positive number, the largest norm of the gradient")
+    if clip is not None:
+        check_positive("clip", clip)
     for name, word, known in (
         ("optimiser", optimiser, tuple(_OPTIMISERS)),
         ("restore", restore, ("best", "last")),

@@ -7,8 +7,7 @@ interrupted ends with the same log.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -108,17 +107,3 @@ def series(lines: Sequence[Line], name: str) -> tuple[list[int], list[float]]:
         known = ", ".join(names_in(lines)) or "nothing"
         raise InputError(f"{name!r} was not logged: the log has {known}")
     return [step for step, _ in rows], [value for _, value in rows]
-
-
-def first_below(lines: Sequence[Line], name: str, limit: float) -> int | None:
-    """The first step at which a logged quantity was below the limit, None if it never was."""
-    steps, values = series(lines, name)
-    return next((step for step, value in zip(steps, values, strict=True) if value < limit), None)
-
-
-def finite_rows(lines: Sequence[Line]) -> Iterator[dict[str, Any]]:
-    """The log as rows of one number each, for a figure: step, quantity, value; without what is not finite."""
-    for line in lines:
-        for name, value in line.items():
-            if name != "step" and math.isfinite(value):
-                yield {"step": int(line["step"]), "quantity": name, "value": value}

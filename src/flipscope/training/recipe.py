@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from flipscope.basics.arguments import check_fields
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_positive
 from flipscope.basics.errors import InputError
 from flipscope.cube.functions import BooleanFunction
 from flipscope.data.batches import Batch, Fresh, Labelled, as_tensors
@@ -77,8 +77,8 @@ class TrainingProtocol:
         numbers = (self.learning_rate, self.weight_decay, self.decay_factor, None)
         check_settings(*numbers, self.optimiser, self.restore, self.clip, self.decay_on)
         Aim(self.loss, self.labels)
-        if self.goal_loss is not None and not self.goal_loss > 0:
-            raise InputError(f"goal_loss={self.goal_loss} must be a positive number")
+        if self.goal_loss is not None:
+            check_positive("goal_loss", self.goal_loss)
         if self.goal is not None and not 0 < self.goal <= 1:
             raise InputError(f"goal={self.goal} must be an accuracy above 0 and at most 1")
 
@@ -127,8 +127,7 @@ class Recipe:
             )
         if self.init not in SCHEMES:
             raise InputError(f"init={self.init!r} is not one of {', '.join(SCHEMES)}")
-        if not (math.isfinite(self.init_scale) and self.init_scale > 0):
-            raise InputError(f"init_scale={self.init_scale} must be a positive number")
+        check_positive("init_scale", self.init_scale)
         check_fits(self.model, self.data.length, self.data, self.protocol.loss)
 
     def as_json(self) -> dict[str, Any]:

@@ -57,12 +57,13 @@ def train(
     """A transformer trained on a function: the model, and how the training went.
 
     `function` is an expression, a BooleanFunction, or a real-valued one such as "mean"
-    (`flipscope.data.real_functions`), of `length` bits where that is more than it uses; `model` the name of a preset, whose
-    `sizes` (width, layers, heads, ffn_width, dropout) may be given, or a configuration. Strings are fresh in every batch, or `train_strings` that
-    are drawn once. It takes `steps` steps, or fewer if the validation accuracy reaches the `goal`, and keeps the
-    weights of the smallest validation loss, or the last ones (keep="last"). The loss is the binary cross entropy unless
-    given, for real values the squared error. The learning rate is halved where the loss stays, unless constant_rate.
-    `log` are measurements on the way (`flipscope.training.named.measurement`), found in `trained.fitted.log`.
+    (`flipscope.data.real_functions`), of `length` bits where that is more than it uses; `model` the name of a preset,
+    whose `sizes` (width, layers, heads, ffn_width, dropout) may be given, or a configuration. Strings are fresh in
+    every batch, or `train_strings` that are drawn once. It takes `steps` steps, or fewer if the validation accuracy
+    reaches the `goal`, and keeps the weights of the smallest validation loss, or the last ones (keep="last"). The loss
+    is the binary cross entropy unless given, for real values the squared error. The learning rate is halved where the
+    loss stays, unless constant_rate. `log` are measurements on the way (`flipscope.training.named.measurement`), found
+    in `trained.fitted.log`.
 
     With a `checkpoint`, the name of a file, an interrupted training goes on when it is called again in the same way.
 

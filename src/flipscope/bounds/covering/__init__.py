@@ -40,44 +40,31 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from flipscope.bounds.covering.changes import (
+    from flipscope.bounds.covering.attention import (
         LayerChange,
         attention_change,
+        attention_cover,
         head_change,
+        heads_cover,
         input_factor,
         layer_change,
+        layer_factor,
         log_amplifications,
+        network_cover,
         readout_change,
+        simple_capacity,
         softmax_change,
     )
-    from flipscope.bounds.covering.covers import Cover
+    from flipscope.bounds.covering.covers import Cover, linear_cover, matrix_cover, split_error
     from flipscope.bounds.covering.generalization import (
+        GapBound,
         chained_bound,
+        gap_bound,
         generalization_bound,
         log_samples_needed,
         rademacher_bound,
     )
-    from flipscope.bounds.covering.heads import attention_cover, heads_cover
-    from flipscope.bounds.covering.linear import linear_cover, matrix_cover, split_error
-    from flipscope.bounds.covering.networks import layer_factor, network_cover, simple_capacity
     from flipscope.bounds.covering.norms import HeadNorms, MatrixNorms, NetworkNorms
-    from flipscope.bounds.covering.overview import GapBound, Summary, gap_bound, summary
-    from flipscope.bounds.covering.reading import broken_assumptions, norms_of
+    from flipscope.bounds.covering.overview import Summary, broken_assumptions, norms_of, summary
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "bounds.covering.changes": (
-            "LayerChange attention_change head_change input_factor layer_change log_amplifications readout_change "
-            "softmax_change"
-        ),
-        "bounds.covering.covers": "Cover",
-        "bounds.covering.generalization": ("chained_bound generalization_bound log_samples_needed rademacher_bound"),
-        "bounds.covering.heads": "attention_cover heads_cover",
-        "bounds.covering.linear": "linear_cover matrix_cover split_error",
-        "bounds.covering.networks": "layer_factor network_cover simple_capacity",
-        "bounds.covering.norms": "HeadNorms MatrixNorms NetworkNorms",
-        "bounds.covering.overview": "GapBound Summary gap_bound summary",
-        "bounds.covering.reading": "broken_assumptions norms_of",
-    },
-)
+__getattr__, __dir__ = lazily(__name__)

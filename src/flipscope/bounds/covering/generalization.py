@@ -8,26 +8,33 @@
 A is the largest value of |f|, b that of the loss, L its Lipschitz constant. c = 12 is a constant that holds; 1 is not
 known to. For K > e A the printed formula is negative: there delta = A is the best choice, which gives c A.
 
-The covers of `covers` have ln(1/eps) beside 1/eps^2, which the paper's "<~" hides and A.3 does not allow; so
-`chained_bound` takes the integral of A.2 itself, from above.
+The covers of `covers` and `attention` have ln(1/eps) beside 1/eps^2, which the paper's "<~" hides and A.3 does not
+allow; so `chained_bound` takes the integral of A.2 itself, from above.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_positive, check_probability
 from flipscope.basics.errors import InputError
-from flipscope.bounds.covering.linear import Logs, expm
-from flipscope.bounds.geometry.constants import check_positive
+from flipscope.bounds.covering.covers import Cover, Form, Logs
+from flipscope.bounds.numerics import safe_exp
 
 DUDLEY = 12.0  # c
 _DEPTH, _STEP = 40.0, 0.02  # ln(A / delta) of the least delta, and the grid of ln eps
 _MOST_LOG_SAMPLES = 5000.0
+FORM_NAMES: dict[Form, str] = {
+    "rows": "Thm A.17 by Lem 4.5, largest norm of a row",
+    "sums": "Thm A.17 by Lem 4.5, sum of the norms of rows",
+    "best": "Thm A.17, the least of both and of the better one for each matrix",
+}
 
 
 @checked_arguments
@@ -56,7 +63,9 @@ def deviation(samples: int, *, loss_range: float, delta: float) -> float:
     >>> round(deviation(10_000, loss_range=1.0, delta=0.05), 6)
     0.024477
     """
-    return _deviation(math.log(check_count("samples", samples)), loss_range, check_delta(delta))
+    return _deviation(
+        math.log(check_count("samples", samples)), loss_range, -math.log(check_probability("delta", delta))
+    )
 
 
 @checked_arguments
@@ -110,7 +119,7 @@ def chained_bound(
     widths = grid[:-1] + np.log(np.expm1(np.diff(grid)))
     integrals = np.logaddexp.accumulate((heights + widths)[::-1])[::-1]
     least = min(float(np.logaddexp(grid[:-1], integrals).min()), top)
-    return 4 * lipschitz * chaining * expm(least) + _deviation(log_samples, loss_range, log_failures)
+    return 4 * lipschitz * chaining * safe_exp(least) + _deviation(log_samples, loss_range, log_failures)
 
 
 @checked_arguments
@@ -131,12 +140,59 @@ def log_samples_needed(bound: Callable[[float], float], limit: float) -> float |
     return high
 
 
-def check_delta(delta: float) -> float:
-    """ln(1 / delta), after making sure that delta is a probability strictly between 0 and 1."""
-    if not 0 < delta < 1:
-        raise InputError(f"delta={delta} must lie strictly between 0 and 1, such as 0.05")
-    return -math.log(delta)
-
-
 def _deviation(log_samples: float, loss_range: float, log_failures: float) -> float:
     return 2 * loss_range * math.sqrt(log_failures / 2) * math.exp(-log_samples / 2)
+
+
+# ---------------------------------------------------------------- for one class of networks and the logistic loss
+
+
+@dataclass(frozen=True)
+class GapBound:
+    """What the gap between test and training loss cannot exceed with probability 1 - delta, by one form."""
+
+    form: Form
+    log_capacity: float  # ln ln N at eps = 1
+    value: float  # what the gap cannot exceed
+    trivial: float  # what it cannot exceed anyway: the range of the loss
+    log_samples_needed: float | None  # ln of how many samples it takes to say something
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether it says no more than the range of the loss."""
+        return self.value >= self.trivial
+
+    def as_json(self) -> dict[str, Any]:
+        """Its numbers for a JSON document."""
+        needed = self.log_samples_needed
+        return {
+            "form": self.form,
+            "what": FORM_NAMES[self.form],
+            "log10_capacity": self.log_capacity / math.log(10) if math.isfinite(self.log_capacity) else None,
+            "gap": self.value,
+            "trivial": self.trivial,
+            "vacuous": self.vacuous,
+            "log10_samples_needed": None if needed is None else needed / math.log(10),
+        }
+
+
+@checked_arguments
+def gap_bound(
+    cover: Cover, length: int, samples: int, form: Form, *, log_failures: float, chaining: float = DUDLEY
+) -> GapBound:
+    """The bound for the logistic loss, which is 1-Lipschitz and, where |f| <= A, in a range of length A."""
+    most = cover.largest
+
+    def at(log_samples: float) -> float:
+        return chained_bound(
+            lambda log_eps: cover.log_size(log_eps, log_samples, length, form),
+            log_samples,
+            largest=most,
+            loss_range=most,
+            log_failures=log_failures,
+            chaining=chaining,
+        )
+
+    value = min(at(math.log(check_count("samples", samples))), safe_exp(708.0))
+    capacity = cover.log_size(0.0, math.log(samples), length, form).item()
+    return GapBound(form, capacity, value, most, log_samples_needed(at, most))

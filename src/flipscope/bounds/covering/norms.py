@@ -13,7 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import as_numbers
+from flipscope.basics.checks import check_not_negative
 from flipscope.basics.errors import InputError
+from flipscope.bounds.numerics import spectral_norm
 
 _NAME = re.compile(r"(?:(?P<layer>\d+)\.)?(?:(?P<head>\d+)\.)?(?P<matrix>W_[QKVC])")
 _GRID = 8  # norms that were looked at afterwards are rounded up to powers of 2^(1/8)
@@ -37,9 +39,7 @@ class MatrixNorms:
         if self.outputs < 1:
             raise InputError(f"outputs={self.outputs} must be at least 1")
         for name in ("spectral", "largest", "total"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise InputError(f"the norm {name}={value} must be a number of at least 0")
+            check_not_negative(f"the norm {name}", getattr(self, name))
 
     @classmethod
     @checked_arguments
@@ -47,7 +47,7 @@ class MatrixNorms:
         """The norms of this matrix."""
         array = _matrix("a matrix", matrix)
         rows = np.linalg.norm(array, axis=1)
-        return cls(len(array), float(np.linalg.norm(array, 2)), float(rows.max()), float(rows.sum()))
+        return cls(len(array), spectral_norm(array), float(rows.max()), float(rows.sum()))
 
     @classmethod
     @checked_arguments
@@ -105,9 +105,7 @@ class NetworkNorms:
         if not self.layers or not all(self.layers):
             raise InputError("a network has at least one layer, and each layer at least one head: give their norms")
         for name in ("readout", "radius", "lipschitz"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise InputError(f"{name}={value} must be a number of at least 0")
+            check_not_negative(name, getattr(self, name))
 
     @classmethod
     @checked_arguments

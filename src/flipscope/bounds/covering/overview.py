@@ -3,56 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
 from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.checks import check_count
-from flipscope.bounds.covering.changes import SOFTMAX
-from flipscope.bounds.covering.covers import Cover
-from flipscope.bounds.covering.generalization import DUDLEY, chained_bound, check_delta, log_samples_needed
-from flipscope.bounds.covering.linear import Form, expm
-from flipscope.bounds.covering.networks import network_cover
-from flipscope.bounds.covering.norms import NetworkNorms
+from flipscope.basics.checks import check_count, check_probability
+from flipscope.basics.errors import InputError
+from flipscope.bounds.covering.attention import SOFTMAX, network_cover
+from flipscope.bounds.covering.generalization import DUDLEY, FORM_NAMES, GapBound, gap_bound
+from flipscope.bounds.covering.norms import HeadNorms, MatrixNorms, NetworkNorms
+from flipscope.bounds.numerics import weights
+from flipscope.models.attention_network import AttentionNetwork
+from flipscope.models.transformer import Block, Transformer
 
 if TYPE_CHECKING:
-    from flipscope.models.attention_network import AttentionNetwork
-    from flipscope.models.transformer import Transformer
-
-_FORMS: dict[Form, str] = {
-    "rows": "Thm A.17 by Lem 4.5, largest norm of a row",
-    "sums": "Thm A.17 by Lem 4.5, sum of the norms of rows",
-    "best": "Thm A.17, the least of both and of the better one for each matrix",
-}
-
-
-@dataclass(frozen=True)
-class GapBound:
-    """What the gap between test and training loss cannot exceed with probability 1 - delta, by one form."""
-
-    form: Form
-    log_capacity: float  # ln ln N at eps = 1
-    value: float  # what the gap cannot exceed
-    trivial: float  # what it cannot exceed anyway: the range of the loss
-    log_samples_needed: float | None  # ln of how many samples it takes to say something
-
-    @property
-    def vacuous(self) -> bool:
-        """Whether it says no more than the range of the loss."""
-        return self.value >= self.trivial
-
-    def as_json(self) -> dict[str, Any]:
-        """Its numbers for a JSON document."""
-        needed = self.log_samples_needed
-        return {
-            "form": self.form,
-            "what": _FORMS[self.form],
-            "log10_capacity": self.log_capacity / math.log(10) if math.isfinite(self.log_capacity) else None,
-            "gap": self.value,
-            "trivial": self.trivial,
-            "vacuous": self.vacuous,
-            "log10_samples_needed": None if needed is None else needed / math.log(10),
-        }
+    from flipscope.models.config import TransformerConfig
 
 
 @dataclass(frozen=True)
@@ -122,36 +92,123 @@ def summary(
     >>> found.kind, found.bounds[0].vacuous
     ('norm-based score, not a bound', True)
     """
-    from flipscope.bounds.covering.reading import broken_assumptions, norms_of
-
     check_count("samples", samples)
-    failures = check_delta(delta)
+    failures = -math.log(check_probability("delta", delta))
     norms = norms_of(model, length)
     rounded, price = norms.rounded_up()
     cover = network_cover(rounded, softmax=softmax)
     bounds = tuple(
-        gap_bound(cover, length, samples, form, log_failures=failures + price, chaining=chaining) for form in _FORMS
+        gap_bound(cover, length, samples, form, log_failures=failures + price, chaining=chaining) for form in FORM_NAMES
     )
     return Summary(length, samples, delta, broken_assumptions(model), norms, bounds)
 
 
+# ---------------------------------------------------------------- reading a model
+
+
 @checked_arguments
-def gap_bound(
-    cover: Cover, length: int, samples: int, form: Form, *, log_failures: float, chaining: float = DUDLEY
-) -> GapBound:
-    """The bound for the logistic loss, which is 1-Lipschitz and, where |f| <= A, in a range of length A."""
-    most = cover.largest
+def norms_of(model: AttentionNetwork | Transformer, length: int) -> NetworkNorms:
+    """The norms of this model on strings of this length.
 
-    def at(log_samples: float) -> float:
-        return chained_bound(
-            lambda log_eps: cover.log_size(log_eps, log_samples, length, form),
-            log_samples,
-            largest=most,
-            loss_range=most,
-            log_failures=log_failures,
-            chaining=chaining,
-        )
+    Those of a `Transformer` are of its attention, its inputs and its read-out, as if it had nothing else: what
+    `broken_assumptions` lists is left out.
 
-    value = min(at(math.log(check_count("samples", samples))), expm(708.0))
-    capacity = cover.log_size(0.0, math.log(samples), length, form).item()
-    return GapBound(form, capacity, value, most, log_samples_needed(at, most))
+    >>> from flipscope.models import Transformer, encoder
+    >>> len(norms_of(Transformer(encoder(width=16, layers=2)), 10).layers)
+    2
+    """
+    check_count("length", length)
+    if isinstance(model, AttentionNetwork):
+        return _of_network(model, length)
+    if isinstance(model, Transformer):
+        return _of_transformer(model, length)
+    raise InputError(f"{type(model).__name__} has no norms of attention that are known here: give an AttentionNetwork")
+
+
+@checked_arguments
+def broken_assumptions(model: AttentionNetwork | Transformer) -> tuple[str, ...]:
+    """What the model has that the class of Thm A.17 has not; nothing for an `AttentionNetwork`, which is that class.
+
+    >>> from flipscope.models import Transformer, encoder
+    >>> broken_assumptions(Transformer(encoder(width=16, layers=2)))[0]
+    'a residual connection around every sub-layer'
+    """
+    if isinstance(model, AttentionNetwork):
+        return ()
+    return tuple(text for text, broken in _ASSUMPTIONS.items() if broken(model.config))
+
+
+_ASSUMPTIONS: dict[str, Callable[[TransformerConfig], bool]] = {
+    "a residual connection around every sub-layer": lambda config: True,
+    "layer norm instead of the projection on the unit ball": lambda config: config.norm != "none",
+    "no projection on the unit ball": lambda config: config.norm == "none",
+    "an MLP in its layers": lambda config: config.mlp_count > 0,
+    "biases in its attention": lambda config: config.qkv_bias or config.combine == "project",
+    "attention without softmax": lambda config: config.attention != "softmax",
+    "vectors of symbols that are trained": lambda config: True,
+    "vectors of positions that are trained": lambda config: config.positions == "learned",
+    "a read-out that is no linear map of one row": lambda config: config.readout == "mean" or config.head == "tanh",
+    "a bias at its read-out": lambda config: config.head_bias,
+}
+
+
+def _of_network(model: AttentionNetwork, length: int) -> NetworkNorms:
+    config = model.config
+    if length > config.length:
+        raise InputError(f"length={length} is longer than the network's {config.length} positions: give no more")
+    symbols, marker, positions = (
+        weights(part, "inputs") for part in (model.inputs.symbols, model.inputs.marker, model.inputs.positions[:length])
+    )
+    rows = [positions] if config.mapping == "bag" else [positions + symbol for symbol in symbols]
+    trained = (length, config.width, _longest(positions)) if config.mapping == "trainable" else None
+    linears = [(weights(each.weight, "mlp"), weights(each.bias, "mlp")) for each in model.mlp]  # type: ignore[arg-type]
+    return NetworkNorms(
+        tuple(
+            tuple(
+                HeadNorms.of(
+                    *(weights(part, f"layers.{layer}") for part in (head.query, head.key, head.value, head.mix))
+                )
+                for head in model.heads(layer)
+            )
+            for layer in range(config.layers)
+        ),
+        readout=float(np.linalg.norm(weights(model.readout.weight, "readout"))),
+        radius=max(_longest(np.concatenate(rows)), _longest(marker[None])),
+        normalised=config.normalise,
+        mlp=tuple(MatrixNorms.of(np.column_stack(pair)) for pair in linears),
+        trained_positions=trained,
+    )
+
+
+def _of_transformer(model: Transformer, length: int) -> NetworkNorms:
+    config = model.config
+    if config.inputs != "bits":
+        raise InputError(f"the model reads {config.inputs}, and norms are read from models of bits: give one of these")
+    with torch.no_grad():
+        both = torch.arange(2, device=model.head.weight.device)[:, None].expand(2, length)
+        radius = _longest(weights(model.embed(both), "embedding").reshape(-1, config.width))
+    weight = weights(model.head.weight, "head")
+    readout = weight[1] - weight[0] if config.outputs == 2 else weight
+    return NetworkNorms(
+        tuple(_heads(block) for block in model.blocks if isinstance(block, Block)),
+        readout=float(np.linalg.norm(readout)),
+        radius=radius,
+    )
+
+
+def _heads(block: Block) -> tuple[HeadNorms, ...]:
+    """The heads of a standard layer, the scale of its logits with W_Q."""
+    attention, config = block.attention, block.config
+    scale = config.scale * (1.0 if attention.log_gain is None else math.exp(float(attention.log_gain.detach())))
+    query, key, value = (
+        [weights(part, "attention").T for part in projection.weight.split(config.key_width)]
+        for projection in (attention.query, attention.key, attention.value)
+    )
+    mix: list[NDArray[np.float64]] = [np.eye(config.width)] * config.heads
+    if attention.output is not None:
+        mix = [weights(part, "attention").T for part in attention.output.weight.split(config.key_width, dim=1)]
+    return tuple(HeadNorms.of(scale * q, *rest) for q, *rest in zip(query, key, value, mix, strict=True))
+
+
+def _longest(rows: NDArray[np.float64]) -> float:
+    return float(np.linalg.norm(rows, axis=1).max())

@@ -75,23 +75,4 @@ if TYPE_CHECKING:
         stable_logit_bound,
     )
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "bounds.geometry.constants": "Constants LayerConstants",
-        "bounds.geometry.counts": "Count parse_count",
-        "bounds.geometry.families": "MAX_SHAPE ONE_STRING_NEEDS Threshold Verdict verdict",
-        "bounds.geometry.given": "FamilyVerdict examples_verdict zeros_verdict",
-        "bounds.geometry.influence": (
-            "blowup_bound constant_from influence_bound layerwise_influence_bound log_influence_constant "
-            "log_uniform_constant uniform_influence_bound"
-        ),
-        "bounds.geometry.limits": "TheoremStart compact_tail log_stable_from theorem_from",
-        "bounds.geometry.parameters": "cube_diameter lipschitz_bound log2_function_count",
-        "bounds.geometry.overview": "Summary summary",
-        "bounds.geometry.variance": (
-            "PAPER_HOLDS_FROM blowup_level blowup_tail corrected_over_printed gaussian_blowup_tail "
-            "gaussian_low_variance_bound low_variance_bound printed_low_variance_bound stable_logit_bound"
-        ),
-    },
-)
+__getattr__, __dir__ = lazily(__name__)

@@ -14,19 +14,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_positive
 from flipscope.basics.errors import InputError
+from flipscope.bounds.numerics import Matrix, spectral_norm, weights
 
 if TYPE_CHECKING:  # torch is not loaded for a verdict
-    from torch import Tensor
-
     from flipscope.models.config import TransformerConfig
     from flipscope.models.transformer import Block, Embedding, Transformer
 
-Matrix = NDArray[np.float64]
 
 # What may differ from the preset of Eqs 7-14 without any change to the bounds.
 _FREE = ("width", "layers", "heads", "head_size", "ffn_width", "eps", "logit_scale", "dropout")
@@ -78,11 +75,11 @@ class Constants:
         scale = config.scale
         embedding = model.embedding
         assert embedding.symbol is not None
-        symbols = _array(embedding.symbol.weight, "embedding.symbol")
+        symbols = weights(embedding.symbol.weight, "embedding.symbol")
         layers = tuple(
             _layer(cast("Block", block), f"blocks.{i}", scale, i > 0) for i, block in enumerate(model.blocks)
         )
-        head = _array(model.head.weight, "head")
+        head = weights(model.head.weight, "head")
         return cls(
             width=config.width,
             hidden=config.hidden_width,
@@ -91,7 +88,7 @@ class Constants:
             gap=float(np.linalg.norm(symbols[0] - symbols[1])),
             entry=_entry(embedding, symbols),
             layers=layers,
-            readout=_norm(_centred_rows(head)),
+            readout=spectral_norm(_centred_rows(head)),
             parameters=sum(p.numel() for name, p in model.named_parameters() if not name.startswith("embedding.")),
         )
 
@@ -175,13 +172,6 @@ class Constants:
         return 1 / math.sqrt(self.eps) if self.eps else math.inf
 
 
-def check_positive(name: str, value: float) -> float:
-    """The value, after making sure that it is a positive number."""
-    if not (math.isfinite(value) and value > 0):
-        raise InputError(f"{name}={value} must be a positive number")
-    return value
-
-
 def check_length(length: int) -> int:
     """The length, after making sure that there is a bit to flip."""
     return check_count("length", length)
@@ -210,18 +200,6 @@ def _checked(model: Transformer) -> TransformerConfig:
     return config
 
 
-def _array(tensor: Tensor, name: str) -> Matrix:
-    """The weights in float64, or InputError if they are not all finite."""
-    values: Matrix = tensor.detach().double().cpu().numpy()
-    if not np.isfinite(values).all():
-        raise InputError(f"the weights of {name} contain NaN or infinity: the model is broken")
-    return values
-
-
-def _norm(matrix: Matrix) -> float:
-    return float(np.linalg.norm(matrix, 2))
-
-
 def _centred_rows(matrix: Matrix) -> Matrix:
     """matrix P: what the matrix does to mean-zero vectors."""
     centred: Matrix = matrix - matrix.mean(axis=-1, keepdims=True)
@@ -234,21 +212,21 @@ def _layer(block: Block, name: str, scale: float, centred: bool) -> LayerConstan
     assert mlp is not None
     heads = attention.config.heads
     keys, queries, values = (
-        np.split(_array(projection.weight, f"{name}.attention"), heads)  # of each head [width, width]
+        np.split(weights(projection.weight, f"{name}.attention"), heads)  # of each head [width, width]
         for projection in (attention.key, attention.query, attention.value)
     )
     if centred:
         keys, queries, values = ([_centred_rows(m) for m in each] for each in (keys, queries, values))
-    down = _array(mlp.down.weight, f"{name}.mlp")  # [width, hidden]
-    down_bias = _array(mlp.down.bias, f"{name}.mlp")
+    down = weights(mlp.down.weight, f"{name}.mlp")  # [width, hidden]
+    down_bias = weights(mlp.down.bias, f"{name}.mlp")
     return LayerConstants(
-        key=tuple(map(_norm, keys)),
-        query=tuple(map(_norm, queries)),
-        value=tuple(map(_norm, values)),
-        score=tuple(scale * _norm(k.T @ q) for k, q in zip(keys, queries, strict=True)),
-        up=_norm(_array(mlp.up.weight, f"{name}.mlp")),
-        down=_norm(down - down.mean(axis=0)),
-        up_bias=float(np.linalg.norm(_array(mlp.up.bias, f"{name}.mlp"))),
+        key=tuple(map(spectral_norm, keys)),
+        query=tuple(map(spectral_norm, queries)),
+        value=tuple(map(spectral_norm, values)),
+        score=tuple(scale * spectral_norm(k.T @ q) for k, q in zip(keys, queries, strict=True)),
+        up=spectral_norm(weights(mlp.up.weight, f"{name}.mlp")),
+        down=spectral_norm(down - down.mean(axis=0)),
+        up_bias=float(np.linalg.norm(weights(mlp.up.bias, f"{name}.mlp"))),
         down_bias=float(np.linalg.norm(down_bias - down_bias.mean())),
     )
 
@@ -264,5 +242,5 @@ def _entry(embedding: Embedding, symbols: Matrix) -> float:
     if config.positions == "none":
         return float(np.linalg.norm(symbols, axis=1).max())
     places = config.period or (config.max_length or 0) + 1
-    positions = _array(embedding.positions(places), "embedding.position")  # [position, width]
+    positions = weights(embedding.positions(places), "embedding.position")  # [position, width]
     return float(np.linalg.norm(symbols[:, None] + positions, axis=2).max())

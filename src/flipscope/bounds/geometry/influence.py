@@ -40,9 +40,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import as_numbers
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_not_negative, check_positive
 from flipscope.basics.errors import InputError
-from flipscope.bounds.geometry.constants import Constants, LayerConstants, check_length, check_positive
+from flipscope.bounds.geometry.constants import Constants, LayerConstants, check_length
+from flipscope.bounds.numerics import safe_log
 
 Numbers = NDArray[np.float64] | np.float64  # what has no dimension becomes a scalar on the way
 
@@ -101,8 +102,7 @@ def blowup_bound(layers: int, eps: float) -> float:
 
     `probes.blowup.Blowup.bound` is the same for a model as measured, whatever its norms.
     """
-    if not (math.isfinite(eps) and eps >= 0):
-        raise InputError(f"eps={eps} must be a number of at least 0")
+    check_not_negative("eps", eps)
     factor = 1 + (1 / math.sqrt(eps) if eps else math.inf)
     try:
         return factor ** check_count("layers", layers)
@@ -130,7 +130,7 @@ def log_uniform_constant(constants: Constants) -> float:
     if not constants.eps:
         return math.inf
     _, spread = _log_limits(constants)
-    return _log(constants.readout) + spread + len(constants.layers) * math.log(constants.norm_lipschitz)
+    return safe_log(constants.readout) + spread + len(constants.layers) * math.log(constants.norm_lipschitz)
 
 
 @checked_arguments
@@ -182,16 +182,12 @@ def _product(factor: Numbers, change: Numbers) -> Numbers:
 
 def _log_limits(constants: Constants) -> tuple[float, float]:
     """Logarithms of t and u after the last layer, with q* for q and 1 for every h."""
-    kept, spread = _log(constants.gap), -math.inf
+    kept, spread = safe_log(constants.gap), -math.inf
     for layer, radius in zip(constants.layers, constants.radii[:-1], strict=True):
         heads = _heads(layer, radius)
         stay = math.log1p(sum(weight * reach / 2 for weight, reach in heads))
         # In logarithms from here on: exp(r) is beyond floats for weights of ordinary size.
-        q = float(np.logaddexp.reduce([_log(weight * (1 + reach)) + reach for weight, reach in heads]))
+        q = float(np.logaddexp.reduce([safe_log(weight * (1 + reach)) + reach for weight, reach in heads]))
         spread = float(np.logaddexp(np.logaddexp(stay, q) + spread, q + kept))
         kept += stay
     return kept, spread
-
-
-def _log(value: float) -> float:
-    return math.log(value) if value else -math.inf

@@ -26,8 +26,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.checks import check_positive
 from flipscope.basics.errors import InputError
-from flipscope.bounds.geometry.constants import Constants, check_positive
+from flipscope.bounds.geometry.constants import Constants
 from flipscope.bounds.geometry.families import Threshold
 from flipscope.bounds.geometry.influence import log_influence_constant
 from flipscope.bounds.geometry.variance import _log_low_variance

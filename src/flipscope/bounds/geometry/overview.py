@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.checks import shown
+from flipscope.basics.checks import check_positive, shown
 from flipscope.basics.errors import InputError
-from flipscope.bounds.geometry.constants import Constants, check_length, check_positive
+from flipscope.bounds.geometry.constants import Constants, check_length
 from flipscope.bounds.geometry.families import Threshold
 from flipscope.bounds.geometry.influence import (
     constant_from,
@@ -27,6 +27,7 @@ from flipscope.bounds.geometry.influence import (
 from flipscope.bounds.geometry.limits import log_cube_factor, log_stable_from, theorem_from
 from flipscope.bounds.geometry.parameters import cube_diameter, lipschitz_bound, log2_function_count
 from flipscope.bounds.geometry.variance import blowup_level, blowup_tail, stable_logit_bound
+from flipscope.bounds.numerics import safe_exp
 from flipscope.models.config import TransformerConfig
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def _row(
 def _blowup(own: Constants) -> Row:
     layers = len(own.layers)
     log = layers * math.log1p(own.norm_lipschitz) if own.eps else math.inf
-    value = math.exp(log) if log < 709 else math.inf
+    value = safe_exp(log)
     note = "at every length" if own.eps else "eps = 0: nothing bounds the blowup of all strings, only that of most"
     return _row("Lem 3.2", "blowup beta of any string", value, bool(own.eps), 0.0 if own.eps else None, note, log)
 
@@ -174,14 +175,14 @@ def _influences(model: Transformer, own: Constants, length: int, strings: Bits) 
     start = constant + blowups - math.log(own.diameter)
     seen = f"blowups of {len(strings)} strings and {len(places)} flips of each; must be below {own.diameter:.4g}"
     log = constant + blowups - math.log(length)
-    product, inside = _exp(log), log < math.log(own.diameter)
+    product, inside = safe_exp(log), log < math.log(own.diameter)
     uniform = uniform_influence_bound(own, length)
     limit = log_uniform_constant(own) - (math.log(own.readout) if own.readout else -math.inf)
     everywhere = f"on every string; must be below {own.diameter:.4g}" if own.eps else "eps = 0: there is no such bound"
     if not own.readout:
         limit = math.inf
     return [
-        _row("Lem 2.9", "C_infl", _exp(constant), inside, max(start, 0.0), "constant of the next line", constant),
+        _row("Lem 2.9", "C_infl", safe_exp(constant), inside, max(start, 0.0), "constant of the next line", constant),
         _row("Lem 2.9", "influence on y^L at EOS, by Eq 19", product, inside, max(start, 0.0), seen, log),
         _row("Lem 2.9", "the same layer by layer", layered, layered < own.diameter, max(start, 0.0), seen),
         _row(
@@ -202,7 +203,7 @@ def _constant(own: Constants, length: int, margin: float) -> Row:
     if not own.eps:
         note = "eps = 0: the corollary needs eps > 0"
     log_from = math.log(start) if math.isfinite(start) else log - math.log(2 * margin)
-    return _row("Cor 3.4", "C(theta, eps)", _exp(log), length >= start, log_from, note, log)
+    return _row("Cor 3.4", "C(theta, eps)", safe_exp(log), length >= start, log_from, note, log)
 
 
 def _close(cube: Constants, radius: float, length: int, margin: float) -> list[Row]:
@@ -295,7 +296,3 @@ def _of_any(model: Transformer, strings: Bits) -> tuple[Row, ...]:
     finite = math.isfinite(found.bound)
     note = f"product over its {len(found.eps)} norms; {float(found.beta.max()):.4g} was met on {found.strings} strings"
     return (_row("Lem 3.2", "blowup beta of any string", found.bound, finite, 0.0 if finite else None, note),)
-
-
-def _exp(log: float) -> float:
-    return math.exp(log) if log < 709 else math.inf

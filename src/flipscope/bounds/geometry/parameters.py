@@ -18,9 +18,9 @@ from __future__ import annotations
 import math
 
 from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_not_negative, check_positive
 from flipscope.basics.errors import InputError
-from flipscope.bounds.geometry.constants import Constants, LayerConstants, check_positive
+from flipscope.bounds.geometry.constants import Constants, LayerConstants
 
 
 @checked_arguments
@@ -48,8 +48,7 @@ def log2_function_count(lipschitz: float, diameter: float, margin: float, parame
     """
     if not lipschitz >= 0:
         raise InputError(f"lipschitz={lipschitz} must be at least 0")
-    if not (math.isfinite(diameter) and diameter >= 0):
-        raise InputError(f"diameter={diameter} must be a number of at least 0")
+    check_not_negative("diameter", diameter)
     check_count("parameters", parameters)
     return parameters * math.log1p(lipschitz * diameter / check_positive("margin", margin)) / math.log(2)
 

@@ -28,9 +28,9 @@ import math
 import sys
 
 from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_positive
 from flipscope.basics.errors import InputError
-from flipscope.bounds.geometry.constants import Constants, check_length, check_positive
+from flipscope.bounds.geometry.constants import Constants, check_length
 from flipscope.bounds.geometry.influence import influence_bound
 
 PAPER_HOLDS_FROM = 5  # the least width at which Lem E.2 holds as printed

@@ -15,7 +15,6 @@ __all__ = [
     "Summary",
     "asymptotic_sharpness",
     "average_bound",
-    "best_exponent",
     "blowup_tail",
     "expected_bound",
     "expected_sensitivity",
@@ -63,7 +62,6 @@ if TYPE_CHECKING:
     from flipscope.bounds.hardness.layerwise import Measured, flip_changes, layerwise_bound, measure
     from flipscope.bounds.hardness.overview import Summary, summary
     from flipscope.bounds.hardness.perturbation import (
-        best_exponent,
         blowup_tail,
         expected_bound,
         expected_sensitivity,
@@ -71,19 +69,4 @@ if TYPE_CHECKING:
         sphere_sigma,
     )
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "bounds.hardness.constants": "Constants",
-        "bounds.hardness.flips": (
-            "Bound FlipBound average_bound flip_bound head_change log_constant log_least_blowup log_mean_square "
-            "log_places log_trivial product_bound"
-        ),
-        "bounds.hardness.gap": "Gap asymptotic_sharpness fourier_gap least_distance sharpness_lower_bound",
-        "bounds.hardness.layerwise": "Measured flip_changes layerwise_bound measure",
-        "bounds.hardness.perturbation": (
-            "best_exponent blowup_tail expected_bound expected_sensitivity sensitivity_exponent sphere_sigma"
-        ),
-        "bounds.hardness.overview": "Summary summary",
-    },
-)
+__getattr__, __dir__ = lazily(__name__)

@@ -14,19 +14,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
+from flipscope.bounds.numerics import Matrix, spectral_norm, weights
 
 if TYPE_CHECKING:  # torch is not loaded for what needs no model
-    from torch import Tensor
-
     from flipscope.models.config import TransformerConfig
     from flipscope.models.transformer import MLP, Attention, Block, LayerNorm, Transformer
 
-Matrix = NDArray[np.float64]
 
 # What the derivation needs of a configuration; everything else may be as it likes.
 _NEEDED = {
@@ -115,9 +112,9 @@ class Constants:
         for number, block in enumerate(model.blocks):
             ball = _block(cast("Block", block), f"blocks.{number}", ball, steps)
         if model.final_norm is not None:
-            steps.append(Step(keep=_norm(_centred(ball.gain)), norm="after"))
+            steps.append(Step(keep=spectral_norm(_centred(ball.gain)), norm="after"))
             ball = _after_norm(model.final_norm, "final_norm")
-        readout = _norm(array(model.head.weight, "head") @ ball.gain)
+        readout = spectral_norm(weights(model.head.weight, "head") @ ball.gain)
         return cls(
             length=length,
             positions=positions,
@@ -174,18 +171,6 @@ def _biased_norms(config: TransformerConfig) -> bool:
     return config.combine == "project" or (config.norm == "once" and config.mlp_count == config.layers)
 
 
-def array(tensor: Tensor, name: str) -> Matrix:
-    """The weights in float64, or InputError if they are not all finite."""
-    values: Matrix = tensor.detach().double().cpu().numpy()
-    if not np.isfinite(values).all():
-        raise InputError(f"the weights of {name} contain NaN or infinity: the model is broken")
-    return values
-
-
-def _norm(matrix: Matrix) -> float:
-    return float(np.linalg.norm(matrix, 2))
-
-
 def _centred(matrix: Matrix) -> Matrix:
     """P matrix: what a layer norm sees of it."""
     out: Matrix = matrix - matrix.mean(axis=0)
@@ -199,7 +184,7 @@ def _entry(model: Transformer, length: int) -> tuple[_Ball, float]:
     config = model.config
     ends = torch.tensor([[0] * length, [1] * length], device=model.head.weight.device)
     with torch.no_grad():
-        vectors = array(model.embedding.place(model.embedding.symbols(ends)), "embedding")  # [bit, position, width]
+        vectors = weights(model.embedding.place(model.embedding.symbols(ends)), "embedding")  # [bit, position, width]
     everything = np.unique(vectors.reshape(-1, config.width), axis=0)
     centre = everything.mean(axis=0)
     radius = float(np.linalg.norm(everything - centre, axis=1).max())
@@ -213,7 +198,7 @@ def norm_gain(norm: LayerNorm, name: str) -> tuple[Matrix, Matrix]:
     gain = np.eye(norm.width) - 1 / norm.width
     if norm.weight is None or norm.bias is None:
         return np.zeros(norm.width), gain
-    return array(norm.bias, name), array(norm.weight, name)[:, None] * gain
+    return weights(norm.bias, name), weights(norm.weight, name)[:, None] * gain
 
 
 def _after_norm(norm: LayerNorm, name: str) -> _Ball:
@@ -230,7 +215,7 @@ def _block(block: Block, name: str, ball: _Ball, steps: list[Step]) -> _Ball:
         seen = _after_norm(norm1, f"{name}.norm1")
     heads, centre = _heads(block.attention, f"{name}.attention", seen, closed=closes is not None)
     where: Literal["before", "after"] | None = "before" if kind == "pre" else "after" if closes is not None else None
-    keep = _norm(_centred(ball.gain) if closes is not None else ball.gain)
+    keep = spectral_norm(_centred(ball.gain) if closes is not None else ball.gain)
     steps.append(Step(keep, where, heads=heads, radius=seen.radius))
     reach = keep * ball.radius + sum(head.weight for head in heads) * seen.radius
     ball = _Ball(ball.centre + centre, np.eye(block.config.width), reach)
@@ -244,7 +229,7 @@ def _block(block: Block, name: str, ball: _Ball, steps: list[Step]) -> _Ball:
         seen = _after_norm(norm2, f"{name}.norm2")
     branch, centre = _mlp(block.mlp, f"{name}.mlp", seen, closed=closes is not None)
     where = "before" if kind == "pre" else "after" if closes is not None else None
-    keep = _norm(_centred(ball.gain) if closes is not None else ball.gain)
+    keep = spectral_norm(_centred(ball.gain) if closes is not None else ball.gain)
     steps.append(Step(keep, where, branch=branch))
     if closes is not None:
         return _after_norm(closes, f"{name}.norm2")
@@ -256,20 +241,20 @@ def head_matrices(attention: Attention, name: str) -> list[tuple[Matrix, Matrix,
     config = attention.config
     scale = config.scale * (1.0 if attention.log_gain is None else math.exp(float(attention.log_gain.detach())))
     query, key, value = (
-        [array(part, name) for part in projection.weight.split(config.key_width)]
+        [weights(part, name) for part in projection.weight.split(config.key_width)]
         for projection in (attention.query, attention.key, attention.value)
     )
     zero = np.zeros(config.key_width)
     query_bias, value_bias = (
         [zero] * config.heads
         if projection.bias is None
-        else [array(part, name) for part in projection.bias.split(config.key_width)]
+        else [weights(part, name) for part in projection.bias.split(config.key_width)]
         for projection in (attention.query, attention.value)
     )
     if attention.output is None:
         out = [np.eye(config.width)] * config.heads
     else:
-        out = [array(part, name) for part in attention.output.weight.split(config.key_width, dim=1)]
+        out = [weights(part, name) for part in attention.output.weight.split(config.key_width, dim=1)]
     return [
         (scale * k.T @ q, scale * k.T @ bq, o @ v, o @ bv)
         for q, k, v, bq, bv, o in zip(query, key, value, query_bias, value_bias, out, strict=True)
@@ -280,16 +265,16 @@ def _heads(attention: Attention, name: str, seen: _Ball, closed: bool) -> tuple[
     """The heads, and what they bring where every position holds the ball's centre."""
     centre = np.zeros(attention.config.width)
     if attention.output is not None:
-        centre = array(attention.output.bias, name).copy()
+        centre = weights(attention.output.bias, name).copy()
     found = []
     for score, offset, value, value_bias in head_matrices(attention, name):
         inner = seen.gain.T @ score @ seen.gain
         # The logits of row j are z_w . c_j, but for what is the same for all w: c_j = G^T s K^T (Q u_j + b_q).
         middle = seen.gain.T @ (score @ seen.centre + offset)
-        kappa = _norm(inner)
+        kappa = spectral_norm(inner)
         pull = kappa * seen.radius + float(np.linalg.norm(middle))
         out = value @ seen.gain
-        found.append(Head(_norm(_centred(out) if closed else out), kappa, pull))
+        found.append(Head(spectral_norm(_centred(out) if closed else out), kappa, pull))
         centre += value @ seen.centre + value_bias
     return tuple(found), centre
 
@@ -298,10 +283,12 @@ def _mlp(mlp: MLP, name: str, seen: _Ball, closed: bool) -> tuple[float, Matrix]
     """The MLP's Lipschitz constant, and what it makes of the ball's centre."""
     import torch
 
-    up, down = array(mlp.up.weight, name), array(mlp.down.weight, name)
-    array(mlp.up.bias, name)
-    array(mlp.down.bias, name)
-    branch = _STEEPEST[mlp.activation] * _norm(_centred(down) if closed else down) * _norm(up @ seen.gain)
+    up, down = weights(mlp.up.weight, name), weights(mlp.down.weight, name)
+    weights(mlp.up.bias, name)
+    weights(mlp.down.bias, name)
+    branch = (
+        _STEEPEST[mlp.activation] * spectral_norm(_centred(down) if closed else down) * spectral_norm(up @ seen.gain)
+    )
     with torch.no_grad():
         centre = mlp(torch.from_numpy(seen.centre).to(mlp.up.weight)).double().cpu().numpy()
     return branch, centre

@@ -22,8 +22,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import as_numbers
+from flipscope.basics.checks import check_not_negative
 from flipscope.basics.errors import InputError
 from flipscope.bounds.hardness.constants import Constants, Step
+from flipscope.bounds.numerics import safe_exp, safe_log
 
 Numbers = NDArray[np.float64] | np.float64  # what has no dimension becomes a scalar on the way
 
@@ -40,7 +42,7 @@ class Bound:
     @property
     def value(self) -> float:
         """The bound itself; infinite where floats end."""
-        return math.exp(self.log) if self.log < 709 else math.inf
+        return safe_exp(self.log)
 
     @property
     def vacuous(self) -> bool:
@@ -68,14 +70,14 @@ def log_constant(constants: Constants, *, every_length: bool = False) -> float:
     C holds at the constants' length; with ``every_length`` the bound exp(r) replaces M g, and C holds at all lengths at
     which the vectors of the positions are no larger.
     """
-    log = _log(constants.readout) + _log(constants.gap)
+    log = safe_log(constants.readout) + safe_log(constants.gap)
     for step in constants.steps:
         stay, _, spread = _factors(step, constants, every_length)
         branch = _add(stay, spread)
         if step.norm == "before":
-            log += max(_log(step.keep), math.log(2) + branch)
+            log += max(safe_log(step.keep), math.log(2) + branch)
         else:
-            log += _add(_log(step.keep), branch) + (math.log(2) if step.norm == "after" else 0.0)
+            log += _add(safe_log(step.keep), branch) + (math.log(2) if step.norm == "after" else 0.0)
     return log
 
 
@@ -89,7 +91,7 @@ def log_places(constants: Constants) -> float:
 @checked_arguments
 def log_trivial(constants: Constants) -> float:
     """ln of n span^2 / 4, which no s(x, T) exceeds, by what the weights let T(x) be."""
-    return math.log(constants.length) + 2 * _log(constants.span) - math.log(4)
+    return math.log(constants.length) + 2 * safe_log(constants.span) - math.log(4)
 
 
 @checked_arguments
@@ -134,9 +136,7 @@ def log_least_blowup(constants: Constants, sensitivity: float) -> float:
     >>> round(log_least_blowup(own, bound.value), 6)
     3.0
     """
-    if not (math.isfinite(sensitivity) and sensitivity >= 0):
-        raise InputError(f"sensitivity={sensitivity} must be a number of at least 0")
-    if not sensitivity:
+    if not check_not_negative("sensitivity", sensitivity):
         return -math.inf
     constant = log_constant(constants)
     if constant == -math.inf:
@@ -175,13 +175,13 @@ def flip_bound(constants: Constants) -> FlipBound:
     own, other = _through(constants, with_norms)
     _, limit = _through(constants, with_norms, every_length=True)
     n, m = constants.length, constants.positions
-    readout = _log(constants.readout)
+    readout = safe_log(constants.readout)
     log_other = readout + other - math.log(m)
     log_read = readout + _add(own, other - math.log(m)) if constants.reads_bit else -math.inf
     rest = n - constants.reads_bit
     total = _add(2 * log_other + math.log(rest) if rest else -math.inf, 2 * log_read) - math.log(4)
     bound = Bound(total, log_trivial(constants))
-    return FlipBound(log_other, log_read, readout + limit, _log(constants.span), bound)
+    return FlipBound(log_other, log_read, readout + limit, safe_log(constants.span), bound)
 
 
 @checked_arguments
@@ -219,25 +219,25 @@ def bend(top: float) -> float:
 def _factors(step: Step, constants: Constants, every_length: bool) -> tuple[float, float, float]:
     """Logarithms of p, q and q* of Eq 4, summed over the heads; of the Lipschitz constant and nothing for an MLP."""
     if not step.heads:
-        return _log(step.branch), -math.inf, -math.inf
+        return safe_log(step.branch), -math.inf, -math.inf
     m = constants.positions
     stay = math.fsum(head.weight * step.radius**2 * head.score for head in step.heads)
     even, spread = [], []
     for head in step.heads:
         reach = step.reach(head)
-        even.append(_log(head.weight * (1 + reach)))
+        even.append(safe_log(head.weight * (1 + reach)))
         top = share(reach, m)
-        at_length = _log(head.weight * m * (top + reach * bend(top)))
+        at_length = safe_log(head.weight * m * (top + reach * bend(top)))
         spread.append(even[-1] + reach if every_length else max(at_length, even[-1]))
-    return _log(stay), float(np.logaddexp.reduce(even)), float(np.logaddexp.reduce(spread))
+    return safe_log(stay), float(np.logaddexp.reduce(even)), float(np.logaddexp.reduce(spread))
 
 
 def _through(constants: Constants, log_norm: float, *, every_length: bool = False) -> tuple[float, float]:
     """Logarithms of t and u after the last step: a change is at most t + u/M where the bit was flipped, else u/M."""
-    own, other = _log(constants.gap), -math.inf
+    own, other = safe_log(constants.gap), -math.inf
     for step in constants.steps:
         stay, even, spread = _factors(step, constants, every_length)
-        keep = _log(step.keep)
+        keep = safe_log(step.keep)
         before = log_norm if step.norm == "before" else 0.0
         after = log_norm if step.norm == "after" else 0.0
         even = _scaled(before, _add(stay, even))
@@ -257,10 +257,6 @@ def _add(a: float, b: float) -> float:
     if a == math.inf or b == math.inf:
         return math.inf
     return float(np.logaddexp(a, b))
-
-
-def _log(value: float) -> float:
-    return math.log(value) if value else -math.inf
 
 
 def _blowups(log_blowups: ArrayLike) -> NDArray[np.float64]:

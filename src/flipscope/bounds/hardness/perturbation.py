@@ -25,9 +25,8 @@ import math
 import numpy as np
 
 from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_positive
 from flipscope.basics.errors import InputError
-from flipscope.bounds.geometry.constants import check_positive
 from flipscope.bounds.geometry.variance import gaussian_blowup_tail
 from flipscope.bounds.hardness.constants import Constants
 from flipscope.bounds.hardness.flips import Bound, log_constant, log_places, log_trivial
@@ -70,16 +69,6 @@ def sensitivity_exponent(width: int, norms: int) -> float:
     0.126
     """
     return 4 * check_count("norms", norms) / (check_count("width", width, 2) - 1)
-
-
-@checked_arguments
-def best_exponent(width: int, norms: int) -> float:
-    """4 K / (d - 1 + 2 K): the power of n in Eq 12 with the best B; below 1 for d > 2 K + 1.
-
-    >>> round(best_exponent(128, 4), 3)
-    0.119
-    """
-    return 4 * check_count("norms", norms) / (check_count("width", width, 2) - 1 + 2 * norms)
 
 
 @checked_arguments

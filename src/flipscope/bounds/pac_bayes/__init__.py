@@ -49,47 +49,43 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from flipscope.bounds.pac_bayes.alquier import (
+    from flipscope.bounds.pac_bayes.construction import (
+        Perturbation,
+        flip_threshold,
+        gradient_blocks,
+        gradient_bound,
+        gradient_sum,
+        norm_blocks,
+        norm_bound,
+        older_norm,
+        perturbation_term,
+        steps_norm_bound,
+    )
+    from flipscope.bounds.pac_bayes.function_classes import GroupBound, PacBayes, class_bound, group_bound
+    from flipscope.bounds.pac_bayes.inequalities import (
+        Grids,
         Setting,
         bound_at,
+        bounded_subgaussian,
+        catoni_bound,
         closed_bound,
         closed_sigma,
+        estimated_subgaussian,
         fewest_samples,
+        mcallester_bound,
         mesh_sigma,
         scipy_sigma,
     )
-    from flipscope.bounds.pac_bayes.black_box import BlackBox, black_box_bound
-    from flipscope.bounds.pac_bayes.bounded import catoni_bound, mcallester_bound
-    from flipscope.bounds.pac_bayes.divergence import Outside, counted
-    from flipscope.bounds.pac_bayes.forms import PacBayes, class_bound
-    from flipscope.bounds.pac_bayes.gradients import gradient_blocks, gradient_bound, gradient_sum
-    from flipscope.bounds.pac_bayes.grids import Grids
-    from flipscope.bounds.pac_bayes.groups import GroupBound, group_bound
     from flipscope.bounds.pac_bayes.norm_based import edelman_bound, edelman_cover, edelman_template
-    from flipscope.bounds.pac_bayes.norms import norm_blocks, norm_bound, older_norm, steps_norm_bound
-    from flipscope.bounds.pac_bayes.perturbation import Perturbation, flip_threshold, perturbation_term
-    from flipscope.bounds.pac_bayes.steps import ParityFailure, parity_failure, strict_log_failure
-    from flipscope.bounds.pac_bayes.subgaussian import bounded_subgaussian, estimated_subgaussian
-    from flipscope.bounds.pac_bayes.trained import PosteriorBound, posterior_bound, trace_bound
+    from flipscope.bounds.pac_bayes.parity import ParityFailure, parity_failure, strict_log_failure
+    from flipscope.bounds.pac_bayes.trained import (
+        BlackBox,
+        Outside,
+        PosteriorBound,
+        black_box_bound,
+        counted,
+        posterior_bound,
+        trace_bound,
+    )
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "bounds.pac_bayes.alquier": (
-            "Setting bound_at closed_bound closed_sigma fewest_samples mesh_sigma scipy_sigma"
-        ),
-        "bounds.pac_bayes.black_box": "BlackBox black_box_bound",
-        "bounds.pac_bayes.bounded": "catoni_bound mcallester_bound",
-        "bounds.pac_bayes.divergence": "Outside counted",
-        "bounds.pac_bayes.forms": "PacBayes class_bound",
-        "bounds.pac_bayes.gradients": "gradient_blocks gradient_bound gradient_sum",
-        "bounds.pac_bayes.grids": "Grids",
-        "bounds.pac_bayes.groups": "GroupBound group_bound",
-        "bounds.pac_bayes.norm_based": "edelman_bound edelman_cover edelman_template",
-        "bounds.pac_bayes.norms": "norm_blocks norm_bound older_norm steps_norm_bound",
-        "bounds.pac_bayes.perturbation": "Perturbation flip_threshold perturbation_term",
-        "bounds.pac_bayes.steps": "ParityFailure parity_failure strict_log_failure",
-        "bounds.pac_bayes.subgaussian": "bounded_subgaussian estimated_subgaussian",
-        "bounds.pac_bayes.trained": "PosteriorBound posterior_bound trace_bound",
-    },
-)
+__getattr__, __dir__ = lazily(__name__)

@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 
 from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.checks import check_positive, check_probability
 from flipscope.bounds.covering import Cover, MatrixNorms, chained_bound, input_factor
-from flipscope.bounds.covering.changes import SOFTMAX
+from flipscope.bounds.covering.attention import SOFTMAX
 from flipscope.bounds.covering.covers import Map
-from flipscope.bounds.pac_bayes.checks import check_class, check_delta, check_finite_positive, check_samples
-from flipscope.bounds.pac_bayes.norms import norm_blocks
+from flipscope.bounds.pac_bayes.construction import check_class, norm_blocks
+from flipscope.bounds.pac_bayes.inequalities import check_samples
 
 PRINTED = 1.01  # what the paper has for (13)
 
@@ -41,7 +42,7 @@ def edelman_template(sparsity: int, degree: int, length: int, samples: int, cons
     2.7183
     """
     check_samples(samples)
-    check_finite_positive("constant", constant)
+    check_positive("constant", constant)
     total = math.fsum(each ** (2 / 3) for each in template_norms(sparsity, degree, length).values()) ** 3
     return constant * math.sqrt(total * math.log(samples * length * (length + 2)) / samples)
 
@@ -107,5 +108,5 @@ def edelman_bound(sparsity: int, degree: int, length: int, samples: int, delta: 
         largest=cover.largest,
         loss_range=most**2,
         lipschitz=2 * most,
-        log_failures=-math.log(check_delta(delta)),
+        log_failures=-math.log(check_probability("delta", delta)),
     )

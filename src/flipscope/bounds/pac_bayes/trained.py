@@ -1,16 +1,20 @@
-"""Bounds for a network that somebody trained: its own norm and trace, or its own perturbed losses, go in.
+"""Bounds for a network that somebody trained, from what is known of it.
 
-`trace_bound` puts L^ + sigma^2 Tr / 2 in the place of the perturbed training loss: quick, and no proof, since the
-Taylor series ends there. `posterior_bound` draws from the posterior and bounds the perturbed training loss by the
-draws; with a loss that is cut off at `largest`, all choices made from grids, and everything that the samples could have
-changed in the divergence (`counted`), what it says is proven for independent samples.
+trace_bound      from its norm and the trace of the Hessian: L^ + sigma^2 Tr / 2 stands for the perturbed training
+                 loss. Quick, and no proof, since the Taylor series ends there.
+posterior_bound  from draws of the posterior, which bound the perturbed training loss. With a loss that is cut off at
+                 `largest`, all choices made from grids, and everything that the samples could have changed in the
+                 divergence (`counted`), what it says is proven for independent samples.
+black_box_bound  from queries alone: property testers estimate degree and sparsity, and Thm 2 for that class does
+                 the rest (App. H).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -19,27 +23,99 @@ from torch import Tensor, nn
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import as_numbers
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_not_negative, check_positive, check_probability
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import mean_from_samples
 from flipscope.basics.limits import check_memory
 from flipscope.basics.progress import Progress
 from flipscope.basics.seeds import Seed, generators
-from flipscope.bounds.pac_bayes.alquier import Setting, fewest_samples
-from flipscope.bounds.pac_bayes.bounded import catoni_bound, mcallester_bound
-from flipscope.bounds.pac_bayes.checks import check_delta, check_finite_positive, check_not_negative
-from flipscope.bounds.pac_bayes.divergence import Fixed, Outside, counted
-from flipscope.bounds.pac_bayes.forms import SUBGAUSSIAN, PacBayes
-from flipscope.bounds.pac_bayes.grids import POSTERIOR_SIGMAS, Grids
-from flipscope.bounds.pac_bayes.subgaussian import bounded_subgaussian
+from flipscope.bounds.pac_bayes.function_classes import SUBGAUSSIAN, PacBayes, class_bound
+from flipscope.bounds.pac_bayes.inequalities import (
+    POSTERIOR_SIGMAS,
+    Grids,
+    Setting,
+    bounded_subgaussian,
+    catoni_bound,
+    fewest_samples,
+    mcallester_bound,
+)
+from flipscope.cube.estimate import Range
+from flipscope.cube.testers import Sweep
 from flipscope.models.movable_parameters import MovableParameters
+from flipscope.models.parameters import chosen, constants, matching
 from flipscope.probes.asking import Inputs, asked
+from flipscope.probes.fourier import Subject, first_degree, first_sparsity
 
 INDEPENDENT = "the samples are independent draws from one distribution, and all the samples the network saw"
 CENTRE = "the prior is centred at 0 or at a point that does not depend on the samples"
 TAYLOR = "the perturbed training loss is its second-order term: the remainder of Thm 12 is left out"
 GUESSED = "Sigma is given, and not proven"
 _BETAS = tuple(float(2.0 ** (k / 2)) for k in range(-40, 11))  # of Catoni's bound
+NOTHING_ELSE = "nothing in the network but the parameters counted in the norm depends on the samples"
+TESTED = "degree and sparsity are what the testers accepted first: never more than the true ones, but perhaps fewer"
+
+Fixed: TypeAlias = str | Sequence[str] | None  # patterns of names, such as "embedding.*" (as in a shell)
+
+# ---------------------------------------------------------------- what is in the divergence
+
+
+# KL = ||Theta||^2 / 2 sigma^2 is for a prior that was fixed before the samples were seen. Whatever is left out of Theta
+# must have been fixed then as well: a learned position that is not counted makes the bound a number without a meaning.
+# So all parameters count, frozen ones too, for who froze them is not known; the user alone can say what was fixed.
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What is in a network beside the parameters in the divergence, by name."""
+
+    fixed: tuple[str, ...]  # parameters and buffers: declared, or constants of flipscope's own networks
+    uncounted: tuple[str, ...]  # buffers that may depend on the samples, and that no Gaussian is around
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What must be true for the norm to be all that the samples changed."""
+        if not self.fixed:
+            return (NOTHING_ELSE,)
+        return (NOTHING_ELSE, f"fixed before the samples were seen: {', '.join(self.fixed)}")
+
+    @property
+    def reason(self) -> str | None:
+        """Why nothing can be certified; None where it can."""
+        if not self.uncounted:
+            return None
+        return (
+            f"not certified, since training may have set the buffers {', '.join(self.uncounted)} from the samples, and "
+            "no Gaussian is around them: name them in fixed if they were set before"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """What every bound for a saved model prints of it."""
+        return {"fixed": list(self.fixed), "uncounted": list(self.uncounted), "reason": self.reason}
+
+
+def counted(model: nn.Module, fixed: Fixed = None) -> tuple[dict[str, nn.Parameter], float, Outside]:
+    """The parameters in the divergence, their ||Theta||^2, and what is outside it.
+
+    That is all parameters but those that the user declares `fixed` before the samples were seen. Buffers, such as the
+    running statistics of a batch norm, can be declared fixed as well; else they are `uncounted`. Each pattern must
+    match something.
+
+    >>> parameters, norm, outside = counted(nn.Sequential(nn.Linear(2, 1), nn.BatchNorm1d(1)), fixed="0.*")
+    >>> list(parameters), norm, outside.uncounted[0]
+    (['1.weight', '1.bias'], 1.0, '1.running_mean')
+    """
+    declared = frozenset(() if fixed is None else matching(model, fixed, "fixed"))
+    parameters = chosen(model, lambda name: name not in declared)
+    buffers = [name for name, _ in model.named_buffers()]
+    known = declared | constants(model)
+    outside = Outside(
+        tuple(name for name in (*dict(model.named_parameters()), *buffers) if name in known),
+        tuple(name for name in buffers if name not in known),
+    )
+    return parameters, math.fsum(float(each.detach().double().square().sum()) for each in parameters.values()), outside
+
+
+# ---------------------------------------------------------------- from norm and trace
 
 
 @checked_arguments
@@ -64,7 +140,7 @@ def trace_bound(
     """
     check_not_negative("trace", trace)
     check_not_negative("loss", loss)
-    check_finite_positive("level", level)
+    check_positive("level", level)
     choices = Grids() if grids is None else grids
     setting = Setting(norm, samples, delta, subgaussian)
     losses = {sigma: loss + sigma**2 * trace / 2 for sigma in choices.sigmas}
@@ -105,6 +181,9 @@ def _best(setting: Setting, losses: dict[float, float], choices: Grids) -> _Choi
     row, column = np.unravel_index(int(bounds.argmin()), bounds.shape)
     lam = float(multiples[column]) * root / setting.subgaussian
     return _Choice(float(bounds[row, column]), float(sigmas[row]), lam)
+
+
+# ---------------------------------------------------------------- from draws of the posterior
 
 
 @dataclass(frozen=True)
@@ -149,12 +228,12 @@ def posterior_bound(
     without a certificate unless they are declared fixed too. Vacuous is what is not below `level`, the largest loss by
     default.
     """
-    check_finite_positive("largest", largest)
-    check_delta(delta)
+    check_positive("largest", largest)
+    check_probability("delta", delta)
     draws = check_count("draws", draws, 2)
     choices = Grids(sigmas=POSTERIOR_SIGMAS) if grids is None else grids
     check_memory(8 * len(choices.sigmas) * draws, f"the losses of {draws:,} draws", "give fewer")
-    limit = largest if level is None else check_finite_positive("level", level)
+    limit = largest if level is None else check_positive("level", level)
     moved, norm, outside = counted(model, fixed)
     own, means = _perturbed_losses(model, inputs, targets, largest, choices.sigmas, draws, moved, seed, progress)
     share = delta / 3 / len(choices.sigmas)
@@ -230,3 +309,92 @@ def _perturbed_losses(
                     progress(len(found) * draws + number + 1, len(sigmas) * draws)
             found[sigma] = values
     return own, found
+
+
+# ---------------------------------------------------------------- from queries alone
+
+
+@dataclass(frozen=True)
+class BlackBox:
+    """What the testers found, and the bound for that class."""
+
+    degree: int
+    sparsity: int
+    queries: int
+    bound: PacBayes
+
+    def as_json(self) -> dict[str, Any]:
+        """The bound with what was found."""
+        return self.bound.as_json() | {"degree": self.degree, "sparsity": self.sparsity, "queries": self.queries}
+
+
+@checked_arguments
+def black_box_bound(
+    model: Subject,
+    length: int,
+    samples: int,
+    *,
+    value_range: Range,
+    tolerance: float | None = None,
+    trials: int | None = None,
+    indicators: bool = True,
+    free: int = 10,
+    epsilon: float = 0.1,
+    tail: float = 1e-3,
+    delta: float = 0.05,
+    subgaussian: float = 0.01,
+    max_degree: int | None = None,
+    restrictions: int | None = None,
+    seed: Seed = 0,
+) -> BlackBox:
+    """The truncated bound for the class that the testers find a model of real values in.
+
+    value_range  that its outputs never leave; networks without a norm have no known one
+    tolerance    of the degree tester: a network that computes a function only nearly is of no low degree exactly
+    trials       of it, instead of as many as its guarantee takes: a large tolerance has no guarantee
+    indicators   the target is a sum of indicators, whose constant is one coefficient more in the usual spectrum
+    restrictions of the sparsity tester, instead of as many as its guarantee takes
+    epsilon      the weight above the degree that is far, `tail` the energy outside the largest coefficients
+
+    >>> from flipscope.cube.fourier_sums import random_sum
+    >>> f = random_sum(12, 3, 2)
+    >>> found = black_box_bound(lambda bits: f(bits.numpy().astype("uint8")), 12, 10**6, value_range=(0.0, 2.0))
+    >>> found.degree, found.sparsity
+    (2, 3)
+    """
+    for_degree, for_sparsity = generators(seed, 2)
+    extra = {} if tolerance is None else {"tolerance": tolerance}
+    degree = first_degree(
+        model,
+        length,
+        max_degree=max_degree,
+        output="logit",
+        value_range=value_range,
+        epsilon=epsilon,
+        trials=trials,
+        seed=for_degree,
+        **extra,  # type: ignore[arg-type]
+    )
+    found = _value(degree, "degree")
+    if found == 0:
+        raise InputError("the model is constant as far as its queries say, so that it has no class: degree 0")
+    sparsity = first_sparsity(
+        model,
+        length,
+        output="logit",
+        value_range=value_range,
+        free=min(free, length),
+        epsilon=tail,
+        restrictions=restrictions,
+        seed=for_sparsity,
+    )
+    many = max(1, _value(sparsity, "sparsity") - int(indicators))
+    bound = class_bound(many, found, length, samples, delta=delta, subgaussian=subgaussian)
+    told = PacBayes(**{**vars(bound), "assumptions": (*bound.assumptions, TESTED)})
+    return BlackBox(found, many, degree.queries + sparsity.queries, told)
+
+
+def _value(sweep: Sweep, what: str) -> int:
+    if sweep.value is None:
+        raise InputError(f"the testers found no {what} for the model: {sweep.note}")
+    return sweep.value

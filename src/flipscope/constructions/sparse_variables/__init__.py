@@ -37,14 +37,4 @@ __all__ = [
     "sparse_function",
 ]
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "constructions.sparse_variables.build": "Construction construct",
-        "constructions.sparse_variables.gates": "compose",
-        "constructions.sparse_variables.export": "as_transformer",
-        "constructions.sparse_variables.functions": (
-            "SparseFunction is_injective is_monotone is_symmetric sparse_function"
-        ),
-    },
-)
+__getattr__, __dir__ = lazily(__name__)

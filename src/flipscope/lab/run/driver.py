@@ -20,7 +20,7 @@ from flipscope.lab.history import Data, Look, interim, look_at
 from flipscope.lab.rows import Rows
 from flipscope.lab.run.events import Advanced, Event, Failed, Finished, Idle, Retried, Started
 from flipscope.lab.run.runner import Job, Runner, open_runner
-from flipscope.lab.store.store import Store
+from flipscope.lab.store.store import Origin, Record, Store, origins
 from flipscope.lab.study import Claim, Result, Study, Trial
 from flipscope.lab.verdict import Judgement
 from flipscope.lab.version import code_version, trial_key
@@ -30,6 +30,7 @@ Judgements = list[tuple[Claim, Judgement]]
 BEAT_SECONDS = 1.0
 NEWS = 0.02  # share of the trials that must be new before the claims are judged again
 JUDGING = 0.05  # share of the time that may go into judging on the way
+LEFT_OUT = "and left out: run it again to measure them anew"  # what becomes of stored trials that are damaged
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class Run:
     table: Rows
     judgements: Judgements
     looks: Sequence[Look] = ()  # all that were kept of its claims at this scale, also earlier ones
+    planned: Sequence[Trial] = ()  # the trials of the scale
+    origins: Sequence[Origin] = ()  # the machines that the done ones were measured on
 
     @property
     def complete(self) -> bool:
@@ -123,19 +126,23 @@ def run_study(
     retry_failed: bool = True,
     limit: int | None = None,
     command: str = "",
+    trials: Sequence[Trial] | None = None,
 ) -> Run:
     """Measure the trials of a scale that are not stored, `limit` of them at most, and judge the claims.
 
-    What is stored stays whatever happens: the next call goes on where this one was stopped.
+    What is stored stays whatever happens: the next call goes on where this one was stopped. `trials` are the study's
+    `checked_trials` of the scale, where the caller has made them already.
     """
+    planned = study.checked_trials(scale) if trials is None else trials
     with store.driving(study.name):
-        drive = _Drive(study, scale, store, observer)
+        drive = _Drive(study, scale, planned, store, observer)
         jobs = drive.jobs(retry_failed=retry_failed, limit=limit)
         number = store.begin_run(study.name, scale, drive.code, len(drive.trials), command)
         try:
             drive.begin(number, jobs)
             drive.follow(runner, jobs)
             run = drive.run()
+            drive.tell_of_damage(LEFT_OUT)  # of what this run stored itself
         except BaseException as error:
             try:
                 drive.end("stopped" if isinstance(error, KeyboardInterrupt) else "failed")
@@ -178,20 +185,21 @@ def run(
     (1, ['undecided', 'undecided'])
     """
     chosen = registry.find(study) if isinstance(study, str) else study
-    chosen.checked_trials(scale)
+    trials = chosen.checked_trials(scale)
     if limit is not None:
         check_count("limit", limit)
     with open_runner(workers) as runner, Store(results) as store:
         command = repeat_command(chosen, scale)
-        return run_study(chosen, scale, store, runner, observer=observer, limit=limit, command=command)
+        return run_study(chosen, scale, store, runner, observer=observer, limit=limit, command=command, trials=trials)
 
 
 def judged(
     study: Study, scale: str, store: Store, *, code: str | None = None, trials: Sequence[Trial] | None = None
 ) -> Run:
     """What the store says of a study at a scale: of its present code and plan, unless others are given."""
-    drive = _Drive(study, scale, store, None, code=code, trials=trials)
-    drive.tell_of_damage("and left out: run it again to measure them anew")
+    plan = study.checked_trials(scale) if trials is None else trials
+    drive = _Drive(study, scale, plan, store, None, code)
+    drive.tell_of_damage(LEFT_OUT)
     return drive.run()
 
 
@@ -202,18 +210,18 @@ class _Drive:
         self,
         study: Study,
         scale: str,
+        trials: Sequence[Trial],
         store: Store,
         observer: Observer | None,
-        *,
         code: str | None = None,
-        trials: Sequence[Trial] | None = None,
     ) -> None:
         self.study, self.scale, self.store, self.observer = study, scale, store, observer
         self.code = code_version(study) if code is None else code
-        plan = study.checked_trials(scale) if trials is None else trials
-        self.trials: dict[str, Trial] = {trial_key(study, trial, self.code): trial for trial in plan}
-        self.damaged = store.damaged(self.trials)
-        self.done = store.done(self.trials) - self.damaged
+        self.trials: dict[str, Trial] = {trial_key(study, trial, self.code): trial for trial in trials}
+        self._records: dict[str, Record]  # of the trials that are done, each read once
+        self._records, self.damaged = store.records(self.trials)
+        self._looks: list[Look] | None = None  # that are kept of its claims, once they were read
+        self.done = set(self._records)
         self.failed = {failure.key for failure in store.failures(study.name, self.trials)} - self.done
         self.reused = len(self.done)
         self.number: int | None = None
@@ -224,6 +232,14 @@ class _Drive:
         self._judging = 0.0  # seconds that judging took the last time
         self._verdicts: list[dict[str, Any]] | None = None
 
+    def _read(self) -> None:
+        """Read the trials that this run has stored since the last time; what is damaged is not done any more."""
+        new = [key for key in self.trials if key in self.done and key not in self._records]
+        found, damaged = self.store.records(new)
+        self._records |= found
+        self.damaged |= damaged
+        self.done -= damaged
+
     def jobs(self, *, retry_failed: bool, limit: int | None) -> list[Job]:
         """What is to be measured."""
         self.tell_of_damage("and are measured again")
@@ -233,7 +249,7 @@ class _Drive:
         return jobs if limit is None else jobs[: check_count("limit", limit)]
 
     def tell_of_damage(self, so: str) -> None:
-        """Say how many stored trials cannot be used, if any, and what becomes of them."""
+        """Say how many stored trials cannot be used, if any, and what becomes of them; once of each."""
         if self.damaged:
             logging.getLogger("flipscope").warning(
                 "%d stored trials of %s are damaged or have lost their arrays, %s",
@@ -241,6 +257,7 @@ class _Drive:
                 self.study.name,
                 so,
             )
+            self.damaged.clear()
 
     def begin(self, number: int, jobs: Sequence[Job]) -> None:
         """Tell everyone that it begins; what failed before and is tried again has not failed yet."""
@@ -296,7 +313,7 @@ class _Drive:
 
     def _judge_on_the_way(self) -> None:
         start = time.monotonic()
-        judgements = self._summary(complete=False)[1]
+        judgements = self._summary(final=False)[1]
         self._news, self._last_judging = 0, time.monotonic()
         self._judging = self._last_judging - start
         self._verdicts = _verdicts(judgements)
@@ -322,8 +339,7 @@ class _Drive:
 
     def run(self) -> Run:
         """What is known now."""
-        complete = len(self.done) == len(self.trials)
-        table, judgements, spent = self._summary(complete=complete)
+        table, judgements, spent = self._summary(final=True)
         return Run(
             self.study,
             self.scale,
@@ -335,20 +351,24 @@ class _Drive:
             table,
             judgements,
             self._kept_looks(),
+            list(self.trials.values()),
+            origins(self._records.values()),
         )
 
-    def _summary(self, *, complete: bool) -> tuple[Rows, Judgements, float]:
-        """The table of what is done, the claims judged by it, and the seconds that its trials took.
+    def _summary(self, *, final: bool) -> tuple[Rows, Judgements, float]:
+        """The table of what is done, the claims judged by it (on every trial: only if `final`), and the seconds spent.
 
         A study need not make sense of a part of its trials: what it raises then leaves its claims undecided.
         """
-        done = [trial for key, trial in self.trials.items() if key in self.done]
-        results = self.store.results(self.study, done, check=False, code=self.code)
+        self._read()
+        done = [(trial, self._records[key]) for key, trial in self.trials.items() if key in self._records]
+        results = [Result(trial, record.outcome, record.seconds) for trial, record in done]
+        complete = final and len(done) == len(self.trials)
         spent = sum(result.seconds for result in results)
         try:
             table = Rows.of(self.study.summarise(results)) if results else Rows()
             if complete and results:
-                return table, self._look(results), spent
+                return table, self._look(results, table), spent
             part = (len(done), len(self.trials))
             return table, [(claim, interim(found, *part)) for claim, found in self.study.judge(table)], spent
         except Exception as error:
@@ -357,11 +377,10 @@ class _Drive:
             reason = f"{len(done)} of {len(self.trials)} trials do not suffice ({type(error).__name__}: {error})"
             return Rows(), [(claim, Judgement.without(reason)) for claim in self.study.claims], spent
 
-    def _look(self, results: Sequence[Result]) -> Judgements:
+    def _look(self, results: Sequence[Result], whole: Rows) -> Judgements:
         """The claims, judged on every planned trial; each new look is kept."""
-        digests = self.store.digests(self.trials)
         by_hash = {result.trial.hash: result for result in results}
-        tables: dict[frozenset[str], Rows] = {}
+        tables = {frozenset(by_hash): whole}
 
         def table(chosen: frozenset[str]) -> Rows:
             if chosen not in tables:
@@ -369,12 +388,14 @@ class _Drive:
                 tables[chosen] = Rows.of(self.study.summarise(own))
             return tables[chosen]
 
-        data = Data({trial.hash: digests[key] for key, trial in self.trials.items()}, table)
+        data = Data({trial.hash: self._records[key].digest for key, trial in self.trials.items()}, table)
         kept = self._kept_looks()
         return [(claim, self._look_at(claim, data, kept)) for claim in self.study.claims]
 
     def _kept_looks(self) -> list[Look]:
-        return [look for _, look in self.store.looks(self.study.name, self.scale)]
+        if self._looks is None:
+            self._looks = [look for _, look in self.store.looks(self.study.name, self.scale)]
+        return self._looks
 
     def _look_at(self, claim: Claim, data: Data, kept: list[Look]) -> Judgement:
         judgement, new = look_at(
@@ -386,7 +407,10 @@ class _Drive:
             revision=self.study.revision,
             code=self.code,
         )
-        if new is None or not self.store.writable or self.store.add_look(self.study.name, self.scale, new):
+        if new is None or not self.store.writable:
+            return judgement
+        self._looks = None  # there is one more now
+        if self.store.add_look(self.study.name, self.scale, new):
             return judgement
         return self._look_at(claim, data, self._kept_looks())  # another process has just made a look
 

@@ -24,6 +24,10 @@ YOUNG = 3600.0  # seconds during which such a file may still belong to somebody
 _BLOCK = 1 << 20
 
 
+class LostArrays(InputError):
+    """The file of some arrays is missing, or not what was written: they have to be measured again."""
+
+
 class ArrayFiles:
     """The files of one folder: ab/abcdef….safetensors has the SHA-256 of its bytes for a name."""
 
@@ -48,21 +52,21 @@ class ArrayFiles:
         write_whole(target, content)
         return name, len(content)
 
-    def read(self, name: str, *, check: bool = True) -> dict[str, Array]:
-        """The arrays of a file; InputError if it is missing or, with `check`, not what was written."""
+    def read(self, name: str) -> dict[str, Array]:
+        """The arrays of a file; LostArrays if they are not what was written, InputError if that cannot be told."""
         path = self.path(name)
         try:
             content = path.read_bytes()
-        except FileNotFoundError:
-            raise InputError(f"the array file {path} is missing") from None
-        except OSError as error:
+        except (FileNotFoundError, NotADirectoryError):
+            raise LostArrays(f"the array file {path} is missing") from None
+        except OSError as error:  # who measures again what is only locked away has it twice
             raise InputError(_unreadable(path, error)) from error
-        if check and hashlib.sha256(content).hexdigest() != name:
-            raise InputError(f"the array file {path} is damaged: its content has changed")
+        if hashlib.sha256(content).hexdigest() != name:
+            raise LostArrays(f"the array file {path} is damaged: its content has changed")
         try:
             return loaded(content)
         except ValueError as error:
-            raise InputError(f"the array file {path} is damaged: {error}") from error
+            raise LostArrays(f"the array file {path} is damaged: {error}") from error
 
     def intact(self, name: str) -> bool:
         """Whether the file is there and holds what was written; InputError if that cannot be told."""

@@ -25,7 +25,7 @@ from flipscope.lab.history import Look
 from flipscope.lab.machine import born
 from flipscope.lab.machine import machine as this_machine
 from flipscope.lab.store import listing, locks, outcomes, schema, tables
-from flipscope.lab.store.arrays import PART, old_parts
+from flipscope.lab.store.arrays import PART, LostArrays, old_parts
 from flipscope.lab.store.database import AMONG, Database, blocks
 from flipscope.lab.study import Outcome, Result, Study, Trial, digest
 from flipscope.lab.version import code_version, trial_key
@@ -56,7 +56,8 @@ class Record(Tried):
     """A done trial as it is stored."""
 
     outcome: dict[str, Any]
-    machine: dict[str, Any]
+    machine: dict[str, Any]  # empty where its description is damaged
+    digest: str  # of the outcome
 
 
 @dataclass(frozen=True)
@@ -132,18 +133,26 @@ class Store(Database):
         """Those of the keys whose trials are done."""
         return {row[0] for row in self._find("results", keys)}
 
-    def damaged(self, keys: Iterable[str]) -> set[str]:
-        """Those of the keys whose trials were done but are to be measured again.
+    def records(self, keys: Iterable[str]) -> tuple[dict[str, Record], set[str]]:
+        """The done trials with these keys, and the keys of those that were done but are to be measured again.
 
-        Of these the row is damaged, or the array file missing or changed.
+        Of the latter the row is damaged, or the array file missing or changed. Each row and file is read once.
         """
-        found = set()
+        found: dict[str, Record] = {}
+        damaged = set()
+        machines: dict[str, dict[str, Any]] | None = None
         for block in blocks(keys):
-            for *row, checksum in self._read(f"{tables.selected('results')} WHERE {AMONG}", json.dumps(block)):
-                if not self._sound([*row, checksum]):
-                    found.add(row[0])
-        self._left_out |= {("results", key) for key in found}  # whoever asks for them tells of them
-        return found
+            for row in self._read(f"{tables.selected('results')} WHERE {AMONG}", json.dumps(block)):
+                if not tables.intact("results", row):
+                    damaged.add(row[0])
+                    continue
+                machines = self._machines() if machines is None else machines
+                try:
+                    found[row[0]] = self._record(row[:-1], machines)
+                except LostArrays:
+                    damaged.add(row[0])
+        self._left_out |= {("results", key) for key in damaged}  # whoever asks for them tells of them
+        return found, damaged
 
     def _sound(self, row: Sequence[Any]) -> bool:
         """Whether a row of results is intact, and its arrays are."""
@@ -222,45 +231,45 @@ class Store(Database):
                 "process used it: run the same command again"
             )
 
-    def get(self, key: str, *, check: bool = True) -> Record | None:
-        """The stored trial, or None; InputError if its arrays are missing or, with `check`, changed."""
-        for _, study, code, trial, seconds, finished, attempts, document, name, _, where in self._find(
-            "results", [key]
-        ):
-            outcome = outcomes.join(document, self._arrays(key, study, name, check))
-            machine = self._machines([where]).get(where, {})
-            return Record(key, study, outcomes.decode(trial), code, seconds, finished, attempts, outcome, machine)
+    def get(self, key: str) -> Record | None:
+        """The stored trial, or None; InputError if its arrays are missing or changed."""
+        for row in self._find("results", [key]):
+            return self._record(row, self._machines())
         return None
 
-    def _machines(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """The descriptions of machines; one that is damaged is left out."""
-        wanted = set(ids)
-        return {id: outcomes.decode(document) for id, document in self._scan("machines") if id in wanted}
-
-    def _arrays(self, key: str, study: str, name: str | None, check: bool) -> dict[str, outcomes.Array]:
+    def _record(self, row: Sequence[Any], machines: Mapping[str, dict[str, Any]]) -> Record:
+        """A row that is intact, with its arrays."""
+        key, study, code, trial, seconds, finished, attempts, document, name, _, machine = row
         try:
-            return {} if name is None else self.arrays.read(name, check=check)
+            arrays = {} if name is None else self.arrays.read(name)
         except InputError as error:
-            raise InputError(
+            raise type(error)(
                 f"{error}, and with it the outcome of trial {key[:12]}: run {study} again to measure it anew"
             ) from error
+        return Record(
+            key,
+            study,
+            outcomes.decode(trial),
+            code,
+            seconds,
+            finished,
+            attempts,
+            outcomes.join(document, arrays),
+            machines.get(machine, {}),
+            tables.document_id(f"{document}\n{name or ''}"),
+        )
 
-    def results(
-        self, study: Study, trials: Sequence[Trial], *, check: bool = True, code: str | None = None
-    ) -> list[Result]:
-        """Those of the trials that are done with the study's present code, unless another is given, in their order."""
-        code = code_version(study) if code is None else code
-        keys = [trial_key(study, trial, code) for trial in trials]
-        found = {}
-        for key, _, _, _, seconds, _, _, document, name, _, _ in self._find("results", keys):
-            found[key] = document, name, seconds
-        results = []
-        for key, trial in zip(keys, trials, strict=True):
-            if key in found:
-                document, name, seconds = found[key]
-                arrays = self._arrays(key, study.name, name, check)
-                results.append(Result(trial, outcomes.join(document, arrays), seconds))
-        return results
+    def _machines(self) -> dict[str, dict[str, Any]]:
+        """The descriptions of all machines by their ids; one that is damaged is left out."""
+        return {id: outcomes.decode(document) for id, document in self._scan("machines")}
+
+    def results(self, study: Study, trials: Sequence[Trial]) -> list[Result]:
+        """Those of the trials that are done with the study's present code, in their order."""
+        code = code_version(study)
+        by_key = {trial_key(study, trial, code): trial for trial in trials}
+        machines = self._machines()
+        records = (self._record(row, machines) for row in self._find("results", by_key))
+        return [Result(by_key[record.key], record.outcome, record.seconds) for record in records]
 
     def failures(self, study: str | None = None, keys: Iterable[str] | None = None) -> list[Failure]:
         """The failed trials of a study or of all, in the order they failed; of these keys only, if given."""
@@ -271,23 +280,7 @@ class Store(Database):
             for key, name, code, trial, seconds, finished, attempts, text in sorted(rows, key=_when)
         ]
 
-    def machines(self, keys: Iterable[str]) -> list[Origin]:
-        """What those of the trials that are done were measured on, the machine of most of them first."""
-        finished: dict[str, list[str]] = {}
-        for row in self._find("results", keys):
-            finished.setdefault(row[-1], []).append(row[5])
-        known = self._machines(finished)
-        counted = sorted(finished.items(), key=lambda item: (-len(item[1]), min(item[1])))
-        return [Origin(known.get(id, {}), len(moments), max(moments)) for id, moments in counted]
-
     # ---------------------------------------------------------------- looks
-
-    def digests(self, keys: Iterable[str]) -> dict[str, str]:
-        """Of each done trial a digest of its outcome."""
-        document, arrays = (tables.COLUMNS["results"].index(name) for name in ("outcome", "arrays"))
-        return {
-            row[0]: tables.document_id(f"{row[document]}\n{row[arrays] or ''}") for row in self._find("results", keys)
-        }
 
     def looks(self, study: str, scale: str | None = None) -> list[tuple[str, Look]]:
         """The looks at a study's claims, each with its scale, in the order they were made."""
@@ -518,6 +511,18 @@ class Store(Database):
 def look_key(study: str, scale: str, look: Look) -> str:
     """What a look is stored under."""
     return digest({"study": study, "scale": scale, "look": look.key})
+
+
+def origins(records: Iterable[Record]) -> list[Origin]:
+    """The machines that trials were measured on, the one of most of them first."""
+    finished: dict[str, list[str]] = {}
+    machines: dict[str, dict[str, Any]] = {}
+    for record in records:
+        id = outcomes.encode(record.machine, "machine")
+        machines[id] = record.machine
+        finished.setdefault(id, []).append(record.finished)
+    counted = sorted(finished.items(), key=lambda item: (-len(item[1]), min(item[1])))
+    return [Origin(machines[id], len(moments), max(moments)) for id, moments in counted]
 
 
 def _run_state(row: Sequence[Any]) -> RunState:

@@ -16,7 +16,7 @@ import flipscope.lab as lab
 from flipscope.basics.bits import Bits
 from flipscope.basics.seeds import generators, random_strings, seed_of
 from flipscope.bounds.pac_bayes import flip_threshold, gradient_bound, perturbation_term
-from flipscope.bounds.pac_bayes.alquier import MESH
+from flipscope.bounds.pac_bayes.inequalities import MESH
 from flipscope.constructions.fourier import fourier_network
 from flipscope.cube.fourier_sums import random_sum
 from flipscope.models.fourier_network import FourierNetwork

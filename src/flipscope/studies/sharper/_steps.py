@@ -12,7 +12,7 @@ from torch import Tensor
 import flipscope.lab as lab
 from flipscope.basics.bits import Bits, index_bits
 from flipscope.basics.seeds import random_strings
-from flipscope.bounds.pac_bayes.steps import parity_failure
+from flipscope.bounds.pac_bayes.parity import parity_failure
 from flipscope.constructions import chain_of_thought
 from flipscope.data.steps import START, StepsData, Way, write_steps
 from flipscope.models.config import TransformerConfig

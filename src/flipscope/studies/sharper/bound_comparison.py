@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 import flipscope.lab as lab
-from flipscope.bounds.pac_bayes.alquier import MESH
+from flipscope.bounds.pac_bayes.inequalities import MESH
 from flipscope.studies.sharper._compared import SAMPLES, TRAINED, Formulas, Measured, bounds, by_samples, measured
 from flipscope.studies.sharper._compared_claims import (
     judge_below_one,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 import flipscope.lab as lab
-from flipscope.bounds.pac_bayes.alquier import MESH
+from flipscope.bounds.pac_bayes.inequalities import MESH
 from flipscope.studies.sharper._perturbation_claims import (
     FAR,
     GROWTH,

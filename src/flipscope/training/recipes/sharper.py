@@ -12,7 +12,6 @@ paper: 2e-3 is that of the released log.
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,7 +21,7 @@ from jaxtyping import Float64
 from torch import Tensor, nn
 
 from flipscope.basics.bits import Bits, index_bits
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_not_negative
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
 from flipscope.basics.resampling import student_mean
@@ -74,8 +73,7 @@ def fourier_recipe(
     >>> recipe.model.width, recipe.protocol.goal_loss, recipe.data.train
     (51, 0.02, 8192)
     """
-    if not 0 <= penalty < math.inf:
-        raise InputError(f"penalty={penalty} must be 0 or a positive number, the strength of the trace in the loss")
+    check_not_negative("penalty", penalty)
     model = dataclasses.replace(fourier(length, dropout=dropout), norm=norm)
     if heads != 1:
         model = dataclasses.replace(model, heads=heads, head_size=model.width)

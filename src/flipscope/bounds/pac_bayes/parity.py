@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.checks import check_count
+from flipscope.basics.checks import check_count, check_not_negative, check_positive
 from flipscope.basics.errors import InputError
-from flipscope.bounds.pac_bayes.checks import check_finite_positive, check_not_negative, check_samples, check_sigma
-from flipscope.bounds.pac_bayes.gradients import gradient_bound
-from flipscope.bounds.pac_bayes.norms import norm_bound, steps_norm_bound
+from flipscope.bounds.pac_bayes.construction import gradient_bound, norm_bound, steps_norm_bound
+from flipscope.bounds.pac_bayes.inequalities import check_samples, check_sigma
 
 Way = Literal["steps", "one-pass"]
 Norm = Literal["paper", "construction"]
@@ -67,7 +66,7 @@ def parity_failure(
     """
     length = check_count("length", length, 2)
     check_samples(samples)
-    check_finite_positive("subgaussian", subgaussian)
+    check_positive("subgaussian", subgaussian)
     check_not_negative("perturbation", perturbation)
     if way not in get_args(Way):
         raise InputError(f"way={way!r} is not one of {', '.join(get_args(Way))}")

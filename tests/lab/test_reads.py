@@ -1,0 +1,121 @@
+"""What a command does once: it makes the trials of a study, and reads what is stored of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from lab.example_studies import Example
+from report.tiny import Square
+
+from flipscope import report
+from flipscope.basics.progress import Progress
+from flipscope.cli import main
+from flipscope.lab import registry
+from flipscope.lab.run import driver
+from flipscope.lab.run.driver import run
+from flipscope.lab.store import arrays, tables
+from flipscope.lab.store.store import Store
+from flipscope.lab.study import Outcome
+
+TRIALS = 6
+
+
+class Squares(Example):
+    """Counts how often its trials are made and its results summarised."""
+
+    name = "squares"
+
+    def __init__(self) -> None:
+        self.made = self.summarised = 0
+
+    def trials(self, scale: str) -> Sequence[Square]:
+        self.made += 1
+        return [Square(number) for number in range(TRIALS)]
+
+    def measure(self, trial: Any, progress: Progress) -> Outcome:
+        return {"value": 1.0, "many": np.arange(trial.number + 1)}
+
+    def summarise(self, results: Any) -> Any:
+        self.summarised += 1
+        return super().summarise(results)
+
+
+@pytest.fixture
+def study(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Squares:
+    made = Squares()
+    monkeypatch.setattr(registry, "find", lambda name: made)
+    monkeypatch.chdir(tmp_path)
+    return made
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[int, str, str]]:
+    """How often each store reads each row of a result, and each array file."""
+    found: Counter[tuple[int, str, str]] = Counter()
+    read, read_file, intact = Store._read, arrays.ArrayFiles.read, arrays.ArrayFiles.intact
+
+    def rows(self: Store, question: str, *values: object) -> list[Any]:
+        answer = read(self, question, *values)
+        if question.startswith(tables.selected("results")):
+            found.update((id(self), "row", row[0]) for row in answer)
+        return answer
+
+    def counted(original: Callable[..., Any]) -> Callable[..., Any]:
+        def file(self: arrays.ArrayFiles, name: str) -> Any:
+            found[id(self), "file", name] += 1
+            return original(self, name)
+
+        return file
+
+    monkeypatch.setattr(Store, "_read", rows)
+    monkeypatch.setattr(arrays.ArrayFiles, "read", counted(read_file))
+    monkeypatch.setattr(arrays.ArrayFiles, "intact", counted(intact))
+    return found
+
+
+def once(reads: Counter[tuple[int, str, str]], kind: str) -> bool:
+    """Whether all rows, or all files, were read, each once. A run checks at its end that a second store has them."""
+    return set(reads.values()) == {1} and len({name for _, each, name in reads if each == kind}) == TRIALS
+
+
+COMMANDS: dict[str, Callable[[], object]] = {
+    "flipscope run": lambda: main(["run", "squares", "--scale", "smoke", "--workers", "0"]),
+    "flipscope.run": lambda: run("squares", "smoke", workers=0),
+    "flipscope report": lambda: main(["report", "squares", "--scale", "smoke"]),
+    "flipscope.report.write": lambda: report.write(studies=["squares"]),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_stored_trials_are_made_and_read_once(
+    command: str, study: Squares, reads: Counter[tuple[int, str, str]]
+) -> None:
+    run(study, "smoke", workers=0)
+    study.made = study.summarised = 0
+    reads.clear()
+    COMMANDS[command]()
+    assert study.made == 1
+    assert study.summarised == 1
+    assert once(reads, "row")
+    assert once(reads, "file")
+
+
+@pytest.mark.parametrize("command", ["flipscope run", "flipscope.run"])
+def test_new_trials_are_made_and_read_once_however_often_they_are_judged(
+    command: str, study: Squares, reads: Counter[tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "BEAT_SECONDS", 0.0)
+    monkeypatch.setattr(driver, "JUDGING", 1e9)  # the claims are judged after every trial
+    run(study, "smoke", workers=0, limit=2)
+    study.made = study.summarised = 0
+    reads.clear()
+    COMMANDS[command]()
+    assert study.made == 1
+    assert study.summarised == 1 + TRIALS - 2
+    assert once(reads, "row")
+    assert once(reads, "file")
