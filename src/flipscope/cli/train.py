@@ -17,6 +17,7 @@ from rich.text import Text
 
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError, RunError
+from flipscope.basics.wording import time_text
 from flipscope.cli.common import print_json, sampling
 from flipscope.cli.hours import anyway, check_hours, training_seconds
 from flipscope.cli.live import BAR, LINE_SECONDS, QUIET_SECONDS
@@ -27,7 +28,6 @@ from flipscope.lab.context import CHECKPOINT, LOCK
 from flipscope.lab.run.resources import one_thread
 from flipscope.lab.store import locks
 from flipscope.models.size import check_attention, check_model
-from flipscope.report.lab import span
 from flipscope.report.terminal import SafeConsole, bar
 from flipscope.training.presets import configured
 
@@ -372,7 +372,7 @@ class View:
         if self._epoch is not None and not self._real:
             said.append(f"validation accuracy {self._epoch.validation_accuracy:.3f}")
         left = (time.monotonic() - self._start) / here * (self._most - done)
-        return ", ".join([*said, f"about {span(left)} left"])
+        return ", ".join([*said, f"about {time_text(left)} left"])
 
     def _page(self) -> RenderableType:
         width = min(BAR, self._console.width - 1)  # and one for the space after it
