@@ -45,6 +45,10 @@ EXAMPLES = """
       --batch 1024 --steps 10000 --loss mse --labels bits --constant-rate --keep last -o paper.safetensors
 """
 SIZES = ("width", "layers", "heads", "ffn_width", "dropout")
+PROTOCOL = (
+    "steps", "batch", "learning_rate", "optimiser", "weight_decay", "loss", "goal", "labels", "clip", "decay_on",
+    "constant_rate", "keep",
+)  # fmt: skip
 CHOICES = {
     "labels": "what 0 and 1 stand for with --loss mse: -1 and +1, or themselves",
     "decay-on": "weights that decay: all, or without biases, norms and embeddings",
@@ -150,15 +154,19 @@ def _sizes(arguments: argparse.Namespace) -> dict[str, int | float]:
 def _train(arguments: argparse.Namespace, function: BooleanFunction | RealFunction, target: Path) -> int:
     from flipscope.training.checkpoints import Keeper, sweep
     from flipscope.training.named import measurement
-    from flipscope.training.train import recipe_for
+    from flipscope.training.train import protocol_for, recipe_for
 
-    names = (
-        "steps", "batch", "learning_rate", "seed", "init", "optimiser", "weight_decay", "loss", "train_strings", "goal",
-        "labels", "clip", "decay_on", "constant_rate", "keep",
-    )  # fmt: skip
-    given = {name: getattr(arguments, name) for name in names}
-    given["log"] = [measurement(name, arguments.log_every) for name in arguments.log]
-    recipe = recipe_for(arguments.expression, arguments.preset, length=function.n, sizes=_sizes(arguments), **given)
+    recipe = recipe_for(
+        arguments.expression,
+        arguments.preset,
+        protocol_for(arguments.expression, **{name: getattr(arguments, name) for name in PROTOCOL}),
+        length=function.n,
+        train_strings=arguments.train_strings,
+        seed=arguments.seed,
+        init=arguments.init,
+        log=[measurement(name, arguments.log_every) for name in arguments.log],
+        sizes=_sizes(arguments),
+    )
     keeper = Keeper(
         target.with_name(target.name + CHECKPOINT),
         recipe.as_json(),

@@ -16,11 +16,10 @@ from typing import Any, Literal, get_args
 import flipscope.lab as lab
 from flipscope.bounds.geometry import Constants, log_uniform_constant
 from flipscope.cube.expression import parse
-from flipscope.data.strings import StringData
-from flipscope.models.presets import recognizer
 from flipscope.probes.recognition import recognition
 from flipscope.studies.geometry import recognised_lengths as limits
-from flipscope.training.recipe import Recipe, TrainingProtocol
+from flipscope.training.recipe import Recipe
+from flipscope.training.recipes.geometry import recognizer_recipe
 
 MARGIN = 0.1  # of recognition (Def 2.8)
 LONGER = (1.0, 1.25, 1.5, 2.0, 4.0)  # lengths to ask, in units of the length trained on
@@ -47,20 +46,8 @@ class Limit(lab.Trial):
 
 def recipe_of(trial: Limit) -> Recipe:
     """The training: of fresh strings, until all validation strings are right or the epochs are over."""
-    return Recipe(
-        data=StringData(
-            function=f"{trial.language}({trial.length})",
-            length=trial.length,
-            train=None,
-            validation=500,
-            seed=trial.seed,
-        ),
-        model=recognizer(width=16, layers=2, eps=trial.eps),
-        protocol=TrainingProtocol(
-            batch=64, learning_rate=3e-3, stop_after=None, max_epochs=trial.epochs, epoch_steps=50, goal=1.0
-        ),
-        seed=trial.seed,
-    )
+    function = f"{trial.language}({trial.length})"
+    return recognizer_recipe(function, trial.length, trial.seed, eps=trial.eps, epochs=trial.epochs)
 
 
 def trials_of(plan: Mapping[str, Any]) -> list[Limit]:

@@ -10,14 +10,11 @@ from typing import Any, Literal
 import flipscope.lab as lab
 from flipscope.cube.expression import parse
 from flipscope.data.languages import LabelledStrings, draw, random_language
-from flipscope.data.strings import StringData
 from flipscope.models.init import Scheme
-from flipscope.models.presets import encoder
 from flipscope.models.shapes import random_shape
-from flipscope.training.fit import random_training as random_setting
-from flipscope.training.recipe import Recipe, TrainingProtocol
+from flipscope.training.recipe import Recipe
+from flipscope.training.recipes.geometry import VALIDATION, language_recipe, random_setting
 
-VALIDATION = 1_000  # strings that say when to stop (App. F.2)
 Name = Literal["first", "majority", "parity", "sparse_majority", "sparse_parity", "random"]
 # Settings of small models. Those of App. F.1 would take months on two cores.
 SETTING = ("head_size", "ffn_multiple", "batch", "learning_rate", "train", "test", "strings", "max_epochs")
@@ -152,17 +149,18 @@ def strings_of(trial: Training) -> dict[str, LabelledStrings]:
 
 def recipe_of(trial: Training) -> Recipe:
     """The training of App. F.2."""
-    width = trial.heads * trial.head_size
-    return Recipe(
-        data=StringData(
-            function=expression_of(trial),
-            length=trial.length,
-            train=trial.train,
-            validation=VALIDATION,
-            seed=trial.instance,
-        ),
-        model=encoder(width=width, layers=trial.layers, heads=trial.heads, ffn_width=trial.ffn_multiple * width),
-        protocol=TrainingProtocol(batch=trial.batch, learning_rate=trial.learning_rate, max_epochs=trial.max_epochs),
+    return language_recipe(
+        expression_of(trial),
+        trial.length,
+        trial.seed,
+        layers=trial.layers,
+        heads=trial.heads,
+        head_size=trial.head_size,
+        ffn_multiple=trial.ffn_multiple,
+        batch=trial.batch,
+        learning_rate=trial.learning_rate,
+        train=trial.train,
+        max_epochs=trial.max_epochs,
         init=trial.init,
-        seed=trial.seed,
+        strings_seed=trial.instance,
     )
