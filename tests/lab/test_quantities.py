@@ -131,6 +131,45 @@ def test_all_most_and_some_models_are_three_claims() -> None:
     ]
 
 
+def test_a_row_in_doubt_may_pass_or_fail() -> None:
+    def judged(passed: int, failed: int, doubtful: int) -> lab.Judgement:
+        answers = [True] * passed + [False] * failed + [None] * doubtful
+        criterion = quantities.share("share that pass", lambda row: row["answer"]) >= 0.5
+        return criterion(lab.Rows({"answer": answer} for answer in answers))
+
+    assert judged(30, 5, 0).verdict == judged(30, 0, 5).verdict == "reproduced"
+    assert judged(5, 30, 5).verdict == "contradicted"
+    assert judged(10, 0, 30).verdict == judged(0, 10, 30).verdict == "undecided"
+    assert judged(30, 0, 5).note == "5 of 35 models in doubt"
+    assert numbers(judged(9, 4, 3)) == numbers(
+        lab.mostly([True] * 9 + [False] * 4 + [None] * 3, 0.5, "share that pass", missing="")
+    )
+
+
+def test_too_few_rows_have_no_share() -> None:
+    criterion = quantities.share("share that pass", lambda row: False, fewest=10) >= 0.5
+    assert criterion(lab.Rows({} for _ in range(10))).verdict == "contradicted"
+    judged = criterion(lab.Rows({} for _ in range(9)))
+    assert (judged.verdict, judged.measured, judged.remedy) == ("undecided", None, "at least 10 models")
+
+
+def test_a_computed_number_has_no_error() -> None:
+    criterion = quantities.computed("bound").where("N = 20", n=20) <= 1
+    assert criterion.text == "bound of N = 20: at most 1"
+    for value, verdict in ((0.9, "reproduced"), (1.1, "contradicted"), (math.nan, "undecided")):
+        judged = criterion(lab.Rows([{"n": 10, "bound": 5.0}, {"n": 20, "bound": value}]))
+        assert judged.verdict == verdict
+        assert judged.low == judged.high == judged.measured
+
+
+def test_more_often_counts_the_rows_that_are_named() -> None:
+    rows = lab.Rows({"kept": kept, "up": 10 * kept, "down": 10 * (not kept)} for kept in (True, False))
+    assert quantities.more_often("share up", "up", "down")(rows).verdict == "undecided"
+    kept = ("kept models", lambda row: row["kept"])
+    assert quantities.more_often("share up", "up", "down", rows=kept)(rows).verdict == "reproduced"
+    assert quantities.more_often("share down", "down", "up", rows=kept)(rows).verdict == "contradicted"
+
+
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=30), st.floats(0.05, 0.95))
 def test_a_mean_within_ends_is_the_judge_of_bounded_means(values: list[float], limit: float) -> None:
     rows = lab.Rows({"y": value} for value in values)

@@ -7,6 +7,7 @@ first, majority: at most 0.1``. `claim` makes a `Claim` of it, so that the crite
 applied. Comparisons can be joined with ``&``: all of them must hold, and they share the error of the look.
 
     mean, share         of a column; of the rows that pass a test
+    computed            a number of one row that has no error, such as a bound
     slope               of one column against another: one line through all rows, or the mean over lines of each seed
     difference          of the means of two groups of rows, paired or not
     order               rank correlation of two columns, averaged over seeds
@@ -37,6 +38,7 @@ from flipscope.lab.study import Claim
 from flipscope.lab.verdict import Judgement, all_of, at_least, at_most, between
 
 Test = Callable[[Row], bool]
+Answer = Callable[[Row], bool | None]  # None where it may be either, such as an interval that holds the limit
 Groups = Sequence[tuple[Any, Rows]]
 Says = Callable[[Estimate, str, str, str], Judgement]  # of an estimate, its name, a note, and the unit of its samples
 
@@ -237,8 +239,11 @@ def mean(
     return Quantity(f"mean {values.words}", estimate, unit, within=within, remedy=f"at least {fewest} {unit}")
 
 
-def share(words: str, test: Test, *, unit: str = "models") -> Quantity:
-    """The share of the rows that pass a test.
+def share(words: str, test: Answer, *, fewest: int = 1, unit: str = "models") -> Quantity:
+    """The share of the rows that pass a test; fewer rows than `fewest` leave it without an estimate.
+
+    Where the test answers None the row may be either: the interval begins where these rows fail, and ends where they
+    pass.
 
     >>> criterion = share("share of models that learn", lambda row: row["accuracy"] > 0.9) >= 0.5
     >>> criterion(Rows({"accuracy": 1.0} for _ in range(20))).verdict
@@ -246,9 +251,36 @@ def share(words: str, test: Test, *, unit: str = "models") -> Quantity:
     """
 
     def estimate(rows: Rows, confidence: float) -> Estimate | str:
-        return judges.share_of(rows, test, confidence)
+        if len(rows) < fewest:
+            return f"too few {unit}: {len(rows)}"
+        answers = [test(row) for row in rows]
+        passed, doubtful = sum(map(bool, answers)), answers.count(None)
+        least, most = (judges.share(count, len(rows), confidence) for count in (passed, passed + doubtful))
+        return replace(least, high=most.high)
 
-    return Quantity(words, estimate, unit, within=(0.0, 1.0))
+    def note(rows: Rows) -> str:
+        doubtful = [test(row) for row in rows].count(None)
+        return f"{doubtful} of {len(rows)} {unit} in doubt" if doubtful else ""
+
+    return Quantity(words, estimate, unit, within=(0.0, 1.0), remedy=f"at least {fewest} {unit}", note=note)
+
+
+def computed(column: str | Column) -> Quantity:
+    """A number that is computed and not sampled, such as a bound, of the first of the chosen rows.
+
+    Its interval is the number itself. NaN leaves it without an estimate.
+
+    >>> criterion = computed("bound").where("N = 10", n=10) <= 1
+    >>> criterion(Rows([{"n": 10, "bound": 0.3}])).verdict, criterion(Rows([{"n": 20, "bound": 0.3}])).verdict
+    ('reproduced', 'undecided')
+    """
+    values = _column(column)
+
+    def estimate(rows: Rows, confidence: float) -> Estimate | str:
+        value = values.value(rows[0])
+        return "not a number" if math.isnan(value) else judges.exactly(value)
+
+    return Quantity(values.words, estimate, "computed row", remedy="the trial that computes it")
 
 
 def slope(
@@ -360,14 +392,17 @@ def order(
     return Quantity(words, estimate, unit, within=(-1.0, 1.0), remedy=f"at least {fewest} {unit}")
 
 
-def more_often(words: str, first: str, second: str, *, unit: str = "cases") -> Criterion:
-    """Of the cases that two columns count, at least half are of the first column."""
+def more_often(
+    words: str, first: str, second: str, *, rows: tuple[str, Test] | None = None, unit: str = "cases"
+) -> Criterion:
+    """Of the cases that two columns count, in these rows if they are named, at least half are of the first column."""
 
     def estimate(rows: Rows, confidence: float) -> Estimate | str:
         ours, theirs = rows.total(first), rows.total(second)
         return judges.share(ours, ours + theirs, confidence) if ours + theirs else "none was met"
 
-    return Quantity(words, estimate, unit) >= 0.5
+    quantity = Quantity(words, estimate, unit)
+    return (quantity if rows is None else quantity.where(*rows)) >= 0.5
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from flipscope.cube.few_bits import all_tables, measures
 from flipscope.lab.rows import Rows
 from flipscope.lab.verdict import Verdict
 from flipscope.studies.geometry.length_limits import Limit
+from flipscope.studies.geometry.prior_volume import fewer_ones
 from flipscope.studies.geometry.random_functions import POISSON
-from flipscope.studies.geometry.volumes import fewer_ones
 
 Table = Callable[[], Rows]
 TRAPS: list[Trap] = []

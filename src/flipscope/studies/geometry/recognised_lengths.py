@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import flipscope.lab as lab
-from flipscope.studies.geometry._shared import mean_at_least
+from flipscope.studies.geometry.shared import mean_at_least
 
 KNOWN = 0.99  # share of the strings that a model must have right, with the margin, to recognise a language
 FEWEST = 3  # models that a claim on every model needs

@@ -12,7 +12,7 @@ import flipscope.lab as lab
 from flipscope.cube.expression import parse
 from flipscope.cube.sensitivity import profile
 from flipscope.probes.sensitivity import sensitivities
-from flipscope.studies.geometry._shared import how_measured, spectrum, spectrum_panel
+from flipscope.studies.geometry.shared import how_measured, spectrum, spectrum_panel
 from flipscope.studies.geometry.training import Name, Training, expression_of, named, recipe_of, strings_of
 from flipscope.training.fit import evaluate
 
