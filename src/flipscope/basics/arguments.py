@@ -105,7 +105,8 @@ def plain_fields(record: Any) -> dict[str, Any]:
     >>> plain_fields(Step(1, np.int64(3)))
     {'size': 1.0, 'count': 3}
     """
-    hints = _field_hints(type(record))
+    kind: type = type(record)
+    hints = _field_hints(kind)
     return {each.name: _plain(getattr(record, each.name), hints[each.name]) for each in dataclasses.fields(record)}
 
 
