@@ -8,6 +8,7 @@ import io
 import json
 import math
 import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,10 @@ Call = Callable[..., str]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Results of a study whose code is "new", and of one that is not installed."""
 
-    def found(name: str) -> str:
+    def found(name: str) -> Any:
         if name != "tosses":
             raise InputError(f"no study is called {name!r}")
-        return name
+        return types.SimpleNamespace(name=name, revision=3)
 
     monkeypatch.setattr(results.registry, "find", found)
     monkeypatch.setattr(results, "code_version", lambda study: "new")
@@ -63,9 +64,9 @@ def call(folder: Path, capsys: pytest.CaptureFixture[str]) -> Call:
 
 def test_overview(call: Call) -> None:
     one, two = json.loads(call(json=True))
-    same = {"size": 0, "variants": 0}
-    assert {**one, "size": 0} == {"study": "gone", "done": 1, "failed": 0, "stale": None, "seconds": 1.0, **same}
-    assert {**two, "size": 0} == {"study": "tosses", "done": 4, "failed": 1, "stale": 1, "seconds": 7.0, **same}
+    rest = {"size": 0, "variants": 0, "notes": []}
+    assert {**one, "size": 0} == {"study": "gone", "done": 1, "failed": 0, "stale": None, "seconds": 1.0, **rest}
+    assert {**two, "size": 0} == {"study": "tosses", "done": 4, "failed": 1, "stale": 1, "seconds": 7.0, **rest}
     assert one["size"] > 8000
     page = call()
     assert "tosses" in page

@@ -23,12 +23,13 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, printable
 from flipscope.basics.wording import count_text
 from flipscope.cli.common import print_json, results_folder
-from flipscope.lab import registry
+from flipscope.lab import changes, registry
 from flipscope.lab.keys import code_version
 from flipscope.lab.store import listing, merging, salvage, schema, tables
 from flipscope.lab.store.listing import Row, Rows
 from flipscope.lab.store.merging import Variant
-from flipscope.lab.store.store import Kept, Store
+from flipscope.lab.store.store import Store
+from flipscope.lab.study import Study
 from flipscope.report.terminal import show
 
 SHORT = 10  # characters of a key that a table shows
@@ -108,7 +109,10 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.json:
             _print_rows(rows)
         else:
-            show(_rows_page(rows, LIMIT if arguments.limit is None else arguments.limit))
+            page = _rows_page(rows, LIMIT if arguments.limit is None else arguments.limit)
+            listed = _studies([] if arguments.study is None else [arguments.study])
+            notes = [note for study in listed.values() if study is not None for note in changes.notes(store, study)]
+            show(Group(page, *_shown(notes)))
     return 0
 
 
@@ -177,7 +181,8 @@ def _export(rows: Rows, arguments: argparse.Namespace) -> int:
 
 def _prune(store: Store, arguments: argparse.Namespace) -> int:
     stored = store.kept()
-    current = _current_codes(stored)
+    installed = _studies(entry.study for entry in stored)
+    current = {name: None if study is None else code_version(study) for name, study in installed.items()}
 
     def stale(study: str, code: str) -> bool:
         chosen = arguments.study is None or study == arguments.study
@@ -221,15 +226,19 @@ def _forget(store: Store, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _current_codes(kept: Sequence[Kept]) -> dict[str, str | None]:
-    """The version of each study's present code; None where the study is not installed."""
-    found: dict[str, str | None] = {}
-    for study in dict.fromkeys(entry.study for entry in kept):
+def _studies(names: Iterable[str]) -> dict[str, Study | None]:
+    """Studies by their names; None for one that is not installed."""
+    found: dict[str, Study | None] = {}
+    for name in dict.fromkeys(names):
         try:
-            found[study] = code_version(registry.find(study))
+            found[name] = registry.find(name)
         except InputError:
-            found[study] = None
+            found[name] = None
     return found
+
+
+def _shown(notes: Iterable[str]) -> list[Text]:
+    return [Text(note, style="italic dim") for note in notes]
 
 
 def _verify(arguments: argparse.Namespace) -> int:
@@ -325,17 +334,19 @@ def _overview(store: Store, arguments: argparse.Namespace) -> int:
     rows: list[Row] = []
     kept = store.kept()
     others = Counter(row[1] for row in store.stored("variants"))
-    for study, code in _current_codes(kept).items():
-        own = [entry for entry in kept if entry.study == study]
+    for name, study in _studies(entry.study for entry in kept).items():
+        own = [entry for entry in kept if entry.study == name]
+        code = None if study is None else code_version(study)
         rows.append(
             {
-                "study": study,
+                "study": name,
                 "done": sum(entry.done for entry in own),
                 "failed": sum(entry.failed for entry in own),
                 "stale": None if code is None else sum(entry.done for entry in own if entry.code != code),
                 "seconds": sum(entry.seconds for entry in own),
                 "size": sum(entry.size for entry in own),
-                "variants": others[study],
+                "variants": others[name],
+                "notes": [] if study is None else changes.notes(store, study),
             }
         )
     if arguments.json:
@@ -364,7 +375,7 @@ def _overview_page(rows: Sequence[Row]) -> RenderableType:
         notes.append("stale: measured with code that has changed since; flipscope results --prune removes them.")
     if any(row["stale"] is None for row in rows):
         notes.append("?: the study is not installed.")
-    return Group(table, *(Text(note, style="italic dim") for note in notes))
+    return Group(table, *_shown([*notes, *(note for row in rows for note in row["notes"])]))
 
 
 class _Survey:

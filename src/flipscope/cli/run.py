@@ -21,6 +21,7 @@ from flipscope.lab.study import Study, Trial
 EXAMPLES = """
   flipscope run random-init --scale smoke
   flipscope run random-init trained-profiles --workers 2
+  flipscope run random-init --scale smoke --again
   flipscope run zero-strings --scale paper --slurm --jobs 20 --queue cpu
   flipscope run my_package.my_study:STUDY --json
 """
@@ -35,6 +36,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--scale", default="laptop", metavar="SCALE", help="smoke, demo, laptop or paper (default laptop)"
     )
     parser.add_argument("--limit", type=int, metavar="K", help="measure at most K trials now; the next call goes on")
+    parser.add_argument(
+        "--again", action="store_true", help="measure stored trials anew too; each is replaced when that is done"
+    )
     parser.add_argument("--verbose", action="store_true", help="show every number that a verdict rests on")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--workers", type=int, metavar="W", help="processes (default: one per core; 0: in this process)")
@@ -76,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         Store(arguments.results) as store,
     ):
         for study, trials in plans:
-            run = watched(study, arguments.scale, trials, store, runner, arguments.limit)
+            run = watched(study, arguments.scale, trials, store, runner, arguments.limit, arguments.again)
             runs.append(run)
             if not arguments.json:
                 from flipscope.report.lab import run_page
@@ -91,13 +95,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def watched(
-    study: Study, scale: str, trials: Sequence[Trial], store: Store, runner: Runner, limit: int | None = None
+    study: Study,
+    scale: str,
+    trials: Sequence[Trial],
+    store: Store,
+    runner: Runner,
+    limit: int | None = None,
+    again: bool = False,
 ) -> Run:
     """Run a study whose trials are made already, with a view of how far it is on standard error."""
     # What trials print in this process must not get into the one document on standard output.
     with contextlib.redirect_stdout(sys.stderr), Live(sys.stderr) as live:
         command = repeat_command(study, scale)
-        return run_study(study, scale, store, runner, observer=live, limit=limit, command=command, trials=trials)
+        return run_study(
+            study, scale, store, runner, observer=live, limit=limit, again=again, command=command, trials=trials
+        )
 
 
 def _slurm(arguments: argparse.Namespace) -> dict[str, Any] | None:

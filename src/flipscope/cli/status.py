@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
+from flipscope.basics.errors import InputError
 from flipscope.cli.common import print_json, results_folder
+from flipscope.lab import changes, registry
 from flipscope.lab.store.store import Store
 
 EXAMPLES = """
@@ -24,8 +26,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Say what is running in a results folder, or how the latest run of each study ended."""
     with Store(arguments.results, create=False) as store:
         states = store.runs(arguments.study)
+        notes = {state.study: _notes(store, state.study) for state in states}
     if arguments.json:
-        print_json([dataclasses.asdict(state) for state in states])
+        print_json([{**dataclasses.asdict(state), "notes": notes[state.study]} for state in states])
         return 0
     if not states:
         print("Nothing has been run here.")
@@ -33,5 +36,15 @@ def run(arguments: argparse.Namespace) -> int:
     from flipscope.report.lab import status_page
     from flipscope.report.terminal import show
 
-    show(status_page(states))
+    show(status_page(states, notes))
     return 0
+
+
+def _notes(store: Store, name: str) -> list[str]:
+    """Which results of a study are of an older flipscope that measured otherwise; no study is loaded for nothing."""
+    if not changes.CHANGES:
+        return []
+    try:
+        return changes.notes(store, registry.find(name))
+    except InputError:  # it is not installed any more
+        return []

@@ -41,6 +41,7 @@ def run_page(run: Run, results: str, verbose: bool = False) -> RenderableType:
     parts.append(Text(", ".join(told) + ".", style="dim"))
     if run.failed:
         parts.append(Text(f"What failed: flipscope results {run.study.name} --failed --results {results}", style="dim"))
+    parts += [Text(note, style="yellow") for note in run.notes]
     parts.append(Text(f"The figures: flipscope report {address(run.study)} --results {results}", style="dim"))
     return Group(*parts)
 
@@ -127,8 +128,8 @@ def _listed(rows: Sequence[tuple[str, str]]) -> Table:
     return table
 
 
-def status_page(states: Sequence[RunState]) -> RenderableType:
-    """The page of ``flipscope status``."""
+def status_page(states: Sequence[RunState], notes: Mapping[str, Sequence[str]]) -> RenderableType:
+    """The page of ``flipscope status``; `notes` are by the name of the study."""
     parts: list[RenderableType] = []
     for state in states:
         line = Text(f"{state.study} ", style="bold")
@@ -141,6 +142,7 @@ def status_page(states: Sequence[RunState]) -> RenderableType:
             parts += [Text(f"  process {state.pid} on {state.host}: {state.command}", style="dim")]
             parts += [Text(f"  now: {_now(trial)}", style="dim") for trial in state.running]
         parts += [_verdict_line(entry) for entry in state.verdicts]
+        parts += [Text(f"  {note}", style="yellow") for note in notes.get(state.study, ())]
     return Group(*parts)
 
 

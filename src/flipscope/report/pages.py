@@ -17,6 +17,7 @@ from flipscope.basics.files import check_target, write_bytes
 from flipscope.basics.progress import Progress
 from flipscope.basics.wording import count_text, settings_of
 from flipscope.lab import registry
+from flipscope.lab.changes import older_revisions
 from flipscope.lab.figures import Figure
 from flipscope.lab.history import Look
 from flipscope.lab.keys import code_version, trial_key
@@ -136,11 +137,16 @@ def _page(study: Study, store: Store, scale: str | None, older: bool) -> StudyPa
 
 def _shown(study: Study, store: Store, run: Run, code: str, command: str, older: str = "") -> StudyPage:
     """The page of a run by this code."""
-    figures, notes = _drawn(study, run)
+    figures, missing = _drawn(study, run)
     keys = [trial_key(study, trial, code) for trial in run.planned]
     machines, finished = _provenance(run.origins)
     settings = settings_of([trial.content() for trial in run.planned])
-    notes = [*_variant_notes(store, keys), *notes]
+    notes = [
+        *_variant_notes(store, keys),
+        *missing,
+        *run.notes,
+        *(() if older else older_revisions(study, store.codes(study.name))),
+    ]
     return StudyPage(run, figures, settings, machines, code, command, finished, notes, older)
 
 

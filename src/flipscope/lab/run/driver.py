@@ -7,6 +7,7 @@ import dataclasses
 import logging
 import shlex
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, RunError
 from flipscope.lab import registry
+from flipscope.lab.changes import outdated
 from flipscope.lab.history import Data, Look, interim, look_at
 from flipscope.lab.keys import code_version, trial_key
 from flipscope.lab.rows import Rows
@@ -66,6 +68,14 @@ class Run:
         return sorted(self.judgements, key=lambda judged: judged[1].verdict == "undecided")
 
     @property
+    def notes(self) -> list[str]:
+        """Which results an older flipscope has measured that measured otherwise."""
+        versions: Counter[str] = Counter()
+        for origin in self.origins:
+            versions[str(origin.machine.get("flipscope", ""))] += origin.trials
+        return outdated(self.study, versions)
+
+    @property
     def provenance(self) -> list[str]:
         """How the numbers came about; a study need not make sense of a part of its trials."""
         if not self.table:
@@ -90,6 +100,7 @@ class Run:
             "reused": self.reused,
             "complete": self.complete,
             "provenance": self.provenance,
+            "notes": self.notes,
             "deviations": [dataclasses.asdict(deviation) for deviation in self.study.deviations],
             "differences": [
                 {"setting": name, "paper": there, "here": here}
@@ -125,18 +136,20 @@ def run_study(
     observer: Observer | None = None,
     retry_failed: bool = True,
     limit: int | None = None,
+    again: bool = False,
     command: str = "",
     trials: Sequence[Trial] | None = None,
 ) -> Run:
     """Measure the trials of a scale that are not stored, `limit` of them at most, and judge the claims.
 
-    What is stored stays whatever happens: the next call goes on where this one was stopped. `trials` are the study's
-    `checked_trials` of the scale, where the caller has made them already.
+    What is stored stays whatever happens: the next call goes on where this one was stopped. With `again` stored trials
+    are measured anew, the longest stored first, and an outcome is replaced when the new one is there. `trials` are the
+    study's `checked_trials` of the scale, where the caller has made them already.
     """
     planned = study.checked_trials(scale) if trials is None else trials
     with store.driving(study.name):
         drive = _Drive(study, scale, planned, store, observer)
-        jobs = drive.jobs(retry_failed=retry_failed, limit=limit)
+        jobs = drive.jobs(retry_failed=retry_failed, limit=limit, again=again)
         number = store.begin_run(study.name, scale, drive.code, len(drive.trials), command)
         try:
             drive.begin(number, jobs)
@@ -171,9 +184,11 @@ def run(
     results: str | Path = "results",
     workers: int | None = None,
     limit: int | None = None,
+    again: bool = False,
     observer: Observer | None = None,
 ) -> Run:
-    """Run a study, given itself or by name, as `flipscope run` does: what is stored already is not measured again.
+    """Run a study, given itself or by name, as `flipscope run` does: what is stored already is measured ``again`` only
+    if that is asked for.
 
     ``workers`` are processes (default: one per core; 0: this process), ``limit`` is how many trials to measure at
     most. The result has the table, each claim with its judgement, and `study.draw(table)` gives the figures.
@@ -190,7 +205,9 @@ def run(
         check_count("limit", limit)
     with open_runner(workers) as runner, Store(results) as store:
         command = repeat_command(chosen, scale)
-        return run_study(chosen, scale, store, runner, observer=observer, limit=limit, command=command, trials=trials)
+        return run_study(
+            chosen, scale, store, runner, observer=observer, limit=limit, again=again, command=command, trials=trials
+        )
 
 
 def judged(
@@ -224,6 +241,7 @@ class _Drive:
         self.done = set(self._records)
         self.failed = {failure.key for failure in store.failures(study.name, self.trials)} - self.done
         self.reused = len(self.done)
+        self._anew: set[str] = set()  # trials that are stored and measured again
         self.number: int | None = None
         self.started = time.monotonic()
         self._running: dict[str, tuple[float, float]] = {}  # since when, and the share that is done
@@ -240,12 +258,15 @@ class _Drive:
         self.damaged |= damaged
         self.done -= damaged
 
-    def jobs(self, *, retry_failed: bool, limit: int | None) -> list[Job]:
-        """What is to be measured."""
+    def jobs(self, *, retry_failed: bool, limit: int | None, again: bool = False) -> list[Job]:
+        """What is to be measured, the longest stored first where stored trials are measured `again`."""
         self.tell_of_damage("and are measured again")
-        skipped = self.done if retry_failed else self.done | self.failed
+        skipped = set() if again else self.done if retry_failed else self.done | self.failed
+        keys = [key for key in self.trials if key not in skipped]
+        if again:
+            keys.sort(key=lambda key: self._records[key].finished if key in self._records else "")
         folder = str(self.store.folder.resolve())
-        jobs = [Job(key, self.study, trial, folder) for key, trial in self.trials.items() if key not in skipped]
+        jobs = [Job(key, self.study, self.trials[key], folder) for key in keys]
         return jobs if limit is None else jobs[: check_count("limit", limit)]
 
     def tell_of_damage(self, so: str) -> None:
@@ -263,6 +284,11 @@ class _Drive:
         """Tell everyone that it begins; what failed before and is tried again has not failed yet."""
         self.number = number
         self.failed -= {job.key for job in jobs}
+        self._anew = {job.key for job in jobs} & self.done
+        self.done -= self._anew
+        for key in self._anew:
+            del self._records[key]
+        self.reused = len(self.done)
         if self.observer is not None:
             costs = {job.key: job.trial.cost for job in jobs}
             self.observer.begin(self.study, self.scale, len(self.trials), self.reused, costs)
@@ -291,8 +317,10 @@ class _Drive:
                 self._running.pop(key, None)
             case Finished(key, outcome, seconds, attempts, machine):
                 self._running.pop(key, None)
-                content = self.trials[key].content()
-                self.store.put(key, self.study.name, content, self.code, outcome, seconds, attempts, machine=machine)
+                content, again = self.trials[key].content(), key in self._anew
+                self.store.put(
+                    key, self.study.name, content, self.code, outcome, seconds, attempts, machine=machine, again=again
+                )
                 self.done.add(key)
                 self._news += 1
             case Failed(key, traceback, seconds, attempts):

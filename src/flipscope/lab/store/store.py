@@ -170,10 +170,12 @@ class Store(Database):
         attempts: int = 1,
         *,
         machine: Mapping[str, Any] | None = None,
+        again: bool = False,
     ) -> None:
         """Store what a trial gave, measured on this machine unless another is given; the trial is done after this.
 
-        A key is stored once: of a trial that is done already nothing changes, unless its arrays are damaged.
+        A key is stored once: of a trial that is done already nothing changes, unless its arrays are damaged, or it was
+        measured `again`: then this outcome takes the place of the earlier one.
         """
         document, arrays = outcomes.split(outcome)
         common = _common(key, study, trial, code, seconds, attempts)
@@ -182,11 +184,11 @@ class Store(Database):
         name: str | None = None
         size = 0
         self._secure()
-        if arrays and self.writable and not self._kept(key):
+        if arrays and self.writable and (again or not self._kept(key)):
             with schema.said(self.path):
                 name, size = self.arrays.write(arrays)
         with self._writing() as database:
-            if not self._kept(key):
+            if again or not self._kept(key):
                 if arrays and (name is None or not self.arrays.path(name).exists()):  # pruned in this very moment
                     name, size = self.arrays.write(arrays)
                 row = (*common, document, name, size, machine_row[0])
@@ -373,6 +375,19 @@ class Store(Database):
             entry[1] += 1
             entry[2] += seconds
         return [Kept(*names, *counts) for names, counts in sorted(found.items())]
+
+    def codes(self, study: str) -> dict[str, int]:
+        """How many results of a study there are of each version of its code."""
+        return dict(self._read("SELECT code, count(*) FROM results WHERE study = ? GROUP BY code", study))
+
+    def versions(self, study: str, code: str) -> dict[str, int]:
+        """How many results of a study, of one version of its code, each version of flipscope has measured."""
+        known, found = self._machines(), dict[str, int]()
+        counted = "SELECT machine, count(*) FROM results WHERE study = ? AND code = ? GROUP BY machine"
+        for machine, count in self._read(counted, study, code):
+            version = str(known.get(machine, {}).get("flipscope", ""))
+            found[version] = found.get(version, 0) + count
+        return found
 
     def holds(self, study: str) -> bool:
         """Whether there is anything of a study."""

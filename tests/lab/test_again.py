@@ -1,0 +1,182 @@
+"""Stored results that are measured again, and what is said beside those of older code."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from commands import Run as Call
+
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import mean_from_samples
+from flipscope.basics.progress import Progress
+from flipscope.lab import changes, registry
+from flipscope.lab.changes import Change, older_revisions, outdated
+from flipscope.lab.keys import code_version, trial_key
+from flipscope.lab.rows import Rows
+from flipscope.lab.run.driver import Run, judged, run_study
+from flipscope.lab.run.runner import InProcess
+from flipscope.lab.store.store import Store
+from flipscope.lab.study import Claim, Outcome, Scale, Study, Trial
+from flipscope.lab.verdict import Judgement, at_least
+from flipscope.report.pages import stored_pages
+
+
+@dataclass(frozen=True)
+class Draw(Trial):
+    seed: int
+
+
+def _judge(table: Rows) -> Judgement:
+    return at_least(mean_from_samples([row["value"] for row in table], 0, 1, 0.95), 0.2, "the mean value")
+
+
+class Draws(Study):
+    """A study whose numbers the tests shift, as an import that measures otherwise does."""
+
+    name, paper, title = "draws", "000", "A study for tests"
+    scales = {"smoke": Scale(0.1, {}, "all of it")}
+    claims = (Claim("mean", "Fig 0", "values are large", "mean value against 0.2", _judge),)
+    shift: ClassVar[float] = 0.0
+    broken: ClassVar[bool] = False
+
+    def trials(self, scale: str) -> Sequence[Draw]:
+        return [Draw(seed) for seed in range(6)]
+
+    def measure(self, trial: Draw, progress: Progress) -> Outcome:
+        if type(self).broken and trial.seed == 2:
+            raise ValueError("this trial is meant to fail")
+        return {"value": float(np.random.default_rng(trial.seed).uniform(0.3, 0.9)) + type(self).shift, "x": np.ones(3)}
+
+
+STUDY = Draws()
+
+
+def run(folder: Path, *, again: bool = False, limit: int | None = None) -> Run:
+    with Store(folder) as store:
+        return run_study(STUDY, "smoke", store, InProcess(), again=again, limit=limit)
+
+
+def values(found: Run) -> list[float]:
+    return [row["value"] for row in found.table]
+
+
+def test_stored_trials_are_measured_again_when_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = run(tmp_path)
+    monkeypatch.setattr(Draws, "shift", 0.05)
+    assert values(run(tmp_path)) == values(first)
+    second = run(tmp_path, again=True)
+    assert values(second) == pytest.approx(np.array(values(first)) + 0.05)
+    assert (second.done, second.reused, second.failed, second.complete) == (6, 0, 0, True)
+    assert [look.number for look in second.looks] == [1, 2]  # measured differently: the next look
+    assert len(run(tmp_path, again=True).looks) == 2  # with the same numbers: the same look
+
+
+def test_an_outcome_stays_until_the_new_one_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = run(tmp_path)
+    monkeypatch.setattr(Draws, "shift", 0.05)
+    monkeypatch.setattr(Draws, "broken", True)
+    second = run(tmp_path, again=True)
+    assert (second.done, second.failed, len(second.looks)) == (5, 1, 1)
+    with Store(tmp_path) as store:
+        found = judged(STUDY, "smoke", store)
+    assert (found.done, found.failed) == (6, 0)
+    assert values(found)[2] == values(first)[2]
+    assert values(found)[3] == pytest.approx(values(first)[3] + 0.05)
+
+
+def test_a_limit_measures_the_longest_stored_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = np.array(values(run(tmp_path)))
+    monkeypatch.setattr(Draws, "shift", 0.05)
+    part = run(tmp_path, again=True, limit=4)
+    assert (part.done, part.reused) == (6, 2)
+    assert (np.array(values(part)) > first).sum() == 4
+    assert (np.array(values(run(tmp_path, again=True, limit=2))) > first).all()
+
+
+def test_the_command_measures_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Call) -> None:
+    monkeypatch.setattr(registry, "find", lambda name: STUDY)
+    options = ["run", "draws", "--scale", "smoke", "--workers", "0", "--results", str(tmp_path), "--json"]
+    run(*options)
+    monkeypatch.setattr(Draws, "shift", 0.05)
+    code, out, _ = run(*options, "--again")
+    assert code == 0
+    assert (json.loads(out)["reused"], len(json.loads(out)["looks"])) == (0, 2)
+
+
+# ---------------------------------------------------------------- what is said beside older results
+
+CHANGE = Change("0.2.0", "draws are wider")
+
+
+@pytest.fixture
+def older(tmp_path: Path) -> Path:
+    """Two results of flipscope 0.1.5, four of 0.2.0, and three of an older revision of the study."""
+    code = code_version(STUDY)
+    with Store(tmp_path) as store:
+        for number, trial in enumerate(STUDY.trials("smoke")):
+            machine = {"flipscope": "0.1.5" if number < 2 else "0.2.0", "cpu": "abacus"}
+            outcome = STUDY.measure(trial, lambda done, total: None)
+            store.put(trial_key(STUDY, trial, code), "draws", trial.content(), code, outcome, 0.1, machine=machine)
+            if number < 3:
+                store.put(f"{number:064}", "draws", trial.content(), "0-of-before", outcome, 0.1)
+    return tmp_path
+
+
+def test_what_changed_since_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert outdated(STUDY, {"0.1.0": 3}) == []
+    monkeypatch.setattr(changes, "CHANGES", (CHANGE, Change("0.10.0", "more", ("draws",)), Change("9.0", "no", ("x",))))
+    monkeypatch.setattr(registry, "address", lambda study: study.name)
+    assert outdated(STUDY, {"0.10.0": 3}) == []
+    assert outdated(STUDY, {"0.9.2": 1, "0.1.5": 1_200, "": 2}) == [
+        "2 results of draws were measured by flipscope of an unknown version; since then: draws are wider; more; "
+        "flipscope run draws --again measures them anew.",
+        "1,200 results of draws were measured by flipscope 0.1.5; since then: draws are wider; more; "
+        "flipscope run draws --again measures them anew.",
+        "1 results of draws were measured by flipscope 0.9.2; since then: more; "
+        "flipscope run draws --again measures them anew.",
+    ]
+
+
+def test_older_revisions_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Draws, "revision", 3)
+    found = older_revisions(STUDY, {"1-a": 2, "1-b": 3, "2-a": 1, "3-a": 7, "of before": 9})
+    assert [sentence.partition(" stored")[0] for sentence in found] == ["5", "1"]
+    assert "of its revision 1, which is now 3" in found[0]
+
+
+def test_every_command_says_which_results_are_older(older: Path, monkeypatch: pytest.MonkeyPatch, run: Call) -> None:
+    def find(name: str) -> Study:
+        if name != "draws":
+            raise InputError(f"no study is called {name!r}")
+        return STUDY
+
+    monkeypatch.setattr(registry, "find", find)
+    monkeypatch.setenv("COLUMNS", "300")
+    where = ["--results", str(older)]
+    measure = ["run", "draws", "--scale", "smoke", "--workers", "0"]
+    assert not any("since then" in run(*each, *where)[1] for each in (measure, ["results"], ["status"]))
+    monkeypatch.setattr(changes, "CHANGES", (CHANGE,))
+    said = re.compile(r"2 results of draws were measured by flipscope 0\.1\.5; since then: draws are wider; ")
+    revision = "3 stored results of draws are of its revision 0, which is now 1"
+    overview, listed, status = (run(*each, *where)[1] for each in (["results"], ["results", "draws"], ["status"]))
+    assert all(said.search(page) for page in (overview, listed, status, run(*measure, *where)[1]))
+    assert revision in overview
+    assert revision in listed
+    (row,) = json.loads(run("results", "--json", *where)[1])
+    assert len(row["notes"]) == 2
+    (state,) = json.loads(run("status", "--json", *where)[1])
+    assert said.match(state["notes"][1])
+    with Store(older, create=False) as store:
+        ((page,), missing) = stored_pages(store, ["draws"])
+    assert not missing
+    assert [bool(said.match(note)) for note in page.notes] == [True, False]
+    assert revision in page.notes[1]
