@@ -23,10 +23,11 @@ from flipscope.studies.geometry import (
     random_functions,
     zero_strings,
 )
-from flipscope.studies.geometry.length_limits import LANGUAGES, LONGER, Limit
+from flipscope.studies.geometry.length_limits import LONGER
 from flipscope.studies.geometry.majority_volume import Region
 from flipscope.studies.geometry.prior_volume import Volume
 from flipscope.studies.geometry.random_models import INITS, columns
+from flipscope.studies.geometry.recognised_lengths import LANGUAGES, Limit
 
 NUMBERS = itertools.count()
 

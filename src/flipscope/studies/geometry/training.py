@@ -42,7 +42,7 @@ DEVIATIONS = lab.deviations(
 
 
 @dataclass(frozen=True)
-class Training(lab.Trial):
+class Training(lab.TrainedTrial):
     """One model to train on one language."""
 
     language: Name
@@ -63,11 +63,23 @@ class Training(lab.Trial):
     max_epochs: int
 
     @property
-    def cost(self) -> float:
-        """Multiply-adds of an epoch."""
-        width = self.heads * self.head_size
-        layer = width * width * (4 + 2 * self.ffn_multiple) + 2 * self.length * width
-        return float(self.train * self.length * self.layers * layer)
+    def recipe(self) -> Recipe:
+        """The training of App. F.2."""
+        return language_recipe(
+            expression_of(self),
+            self.length,
+            self.seed,
+            layers=self.layers,
+            heads=self.heads,
+            head_size=self.head_size,
+            ffn_multiple=self.ffn_multiple,
+            batch=self.batch,
+            learning_rate=self.learning_rate,
+            train=self.train,
+            max_epochs=self.max_epochs,
+            init=self.init,
+            strings_seed=self.instance,
+        )
 
     @property
     def memory(self) -> int:
@@ -145,22 +157,3 @@ def strings_of(trial: Training) -> dict[str, LabelledStrings]:
         return {"train": data, "validation": data, "test": data}
     sizes = {"train": trial.train, "validation": VALIDATION, "test": trial.test}
     return draw(parse(expression), trial.length, sizes, trial.instance)
-
-
-def recipe_of(trial: Training) -> Recipe:
-    """The training of App. F.2."""
-    return language_recipe(
-        expression_of(trial),
-        trial.length,
-        trial.seed,
-        layers=trial.layers,
-        heads=trial.heads,
-        head_size=trial.head_size,
-        ffn_multiple=trial.ffn_multiple,
-        batch=trial.batch,
-        learning_rate=trial.learning_rate,
-        train=trial.train,
-        max_epochs=trial.max_epochs,
-        init=trial.init,
-        strings_seed=trial.instance,
-    )
