@@ -463,6 +463,24 @@ def test_a_bomb_stops_where_its_header_ends(tmp_path: Path) -> None:
     refused("is damaged", packs.read, forged(tmp_path / "x", [MACHINE], stream=b"no xz stream"))
 
 
+def test_nothing_is_packed_that_could_not_be_read(
+    study: Draws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(study, tmp_path / "a")
+    for limit, match in (
+        ("_LONGEST_LINE", "too long for a pack"),
+        ("LONGEST_FILE", "too large for a pack"),
+        ("MOST_BYTES", "more than the 10 of a pack: pack fewer studies at once"),
+    ):
+        with monkeypatch.context() as context:
+            context.setattr(packs, limit, 10)
+            refused(match, packed, tmp_path / "a", tmp_path / "x.flipscope")
+    assert not (tmp_path / "x.flipscope").exists()
+    (array, *_) = (tmp_path / "a" / "arrays").rglob("*.safetensors")
+    array.write_bytes(b"damaged")
+    refused("is damaged and cannot be packed", packed, tmp_path / "a", tmp_path / "x.flipscope")
+
+
 def test_a_newer_pack_and_other_files_are_refused_in_a_sentence(pack: Path, tmp_path: Path) -> None:
     pack.write_bytes(pack.read_bytes().replace(b"flipscope pack 1", b"flipscope pack 2", 1))
     assert "update flipscope" in refused("newer flipscope", packs.read, pack)

@@ -151,9 +151,14 @@ class _Compressed:
         self._file.write(self._compressor.compress(content))
 
     def line(self, entry: Sequence[Any]) -> None:
-        self._add(json.dumps(entry, allow_nan=False, separators=(",", ":")).encode() + b"\n")
+        line = json.dumps(entry, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+        if len(line) > _LONGEST_LINE:
+            raise InputError(f"row {entry[1]} of {entry[0]} is too long for a pack ({len(line):,} bytes)")
+        self._add(line)
 
     def file(self, kind: str, name: str, content: bytes) -> None:
+        if len(content) > LONGEST_FILE:
+            raise InputError(f"{name} is too large for a pack ({len(content):,} bytes)")
         self.line([kind, name, len(content), hashlib.sha256(content).hexdigest()])
         self._add(content)
 
