@@ -6,7 +6,7 @@
   ours            what `fit` calls: linear in the bits without dropout; with it no keys, values or normalised inputs
 
 A training step is forward, backward and AdamW on 100 strings with dropout 0.1. Validation is 10,000 strings without.
-One thread, wall seconds, medians of turns. Goals: 4 times for the step and 40 times for validation, plain over ours.
+One thread, wall seconds, medians of turns. Goal: 4 times for the step, plain over ours.
 Much of plain validation is memory that the system takes back and gives again; with MALLOC_TRIM_THRESHOLD_ and
 MALLOC_MMAP_THRESHOLD_ set to 1099511627776, as in the workers of `flipscope run`, it is kept.
 Run with: make bench, or python benchmarks/sparse.py [--quick]

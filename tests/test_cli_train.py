@@ -21,7 +21,8 @@ from flipscope.lab.store.artefacts import Models
 from flipscope.lab.store.store import Store
 from flipscope.models import load
 from flipscope.training import artefact, checkpoints, presets
-from flipscope.training.recipe import Recipe, TrainingProtocol
+from flipscope.training.protocol import TrainingProtocol
+from flipscope.training.recipe import Recipe
 
 TINY = ("--width", "4", "--layers", "1", "--heads", "1", "--batch", "8", "--steps", "30")
 
@@ -245,7 +246,10 @@ def test_divergence(train: Run) -> None:
         (("majority(5)", "-o", "m", "--dropout", "1"), "dropout"),
         (("majority(5)", "-o", "m", "--clip", "0"), "clip=0.0 must be a positive number"),
         (("majority(5)", "-o", "m", "--labels", "bits"), "labels='bits' is a scale of squared errors"),
-        (("majority(5)", "-o", "m", "--log", "trace"), "'trace' is no measurement: known are validation"),
+        (
+            ("majority(5)", "-o", "m", "--log", "trace"),
+            "'trace' is no measurement that this flipscope knows: known are validation",
+        ),
         (("majority(5)", "-o", "m", "--log", "norm", "--log-every", "0"), "log-every must be a whole number"),
         (("mean", "-o", "m"), "is a real-valued function: give its number of bits with -n"),
         (("mean", "-n", "4", "-o", "m", "--loss", "bce"), "it takes loss='mse', not 'bce'"),

@@ -17,6 +17,7 @@ from rich.text import Text
 from flipscope import cli
 from flipscope.basics.errors import InputError, printable
 from flipscope.basics.streams import forgiving
+from flipscope.basics.wording import time_text
 from flipscope.bounds.geometry import verdict
 from flipscope.cli.progress import progress
 from flipscope.cli.run import watched
@@ -29,7 +30,7 @@ from flipscope.lab.run.runner import open_runner
 from flipscope.lab.store.store import Store
 from flipscope.lab.study import Study, Trial
 from flipscope.lab.verdict import VERDICTS
-from flipscope.report.lab import MARKS, claims_table, span
+from flipscope.report.lab import MARKS, claims_table
 from flipscope.report.terminal import number, show
 
 FUNCTIONS = ("parity(21)", "majority(21)", "first(21)", "maj(x1..x5) ^ (x6 & x7)")
@@ -161,7 +162,8 @@ def stop_page(run: Run) -> RenderableType:
         parts.append(beside)
     failed = f", {run.failed:,} failed" if run.failed else ""
     reused = f", {run.reused:,} of them from before" if run.reused else ""
-    parts += [Text(), Text(f"{run.done:,} of {run.trials:,} trials{failed}{reused}, {span(run.seconds)}.", style="dim")]
+    said = f"{run.done:,} of {run.trials:,} trials{failed}{reused}, {time_text(run.seconds)}."
+    parts += [Text(), Text(said, style="dim")]
     return Group(*parts)
 
 
@@ -170,7 +172,7 @@ def _open_text(run: Run, names: Sequence[str]) -> str:
     scales = list(run.study.scales)
     said = f"open: {'; '.join(names)}"
     for larger in scales[scales.index(run.scale) + 1 :][:1]:
-        minutes = span(60 * run.study.scales[larger].minutes)
+        minutes = time_text(60 * run.study.scales[larger].minutes)
         said += f". More data: flipscope run {registry.address(run.study)} --scale {larger} (about {minutes})"
     return f"{said}."
 
@@ -187,7 +189,7 @@ def last_page(runs: Sequence[Run], seconds: float) -> RenderableType:
         table.add_row(study, *(str(counts[name] or "·") for name in VERDICTS))
     decided = whole["reproduced"] + whole["contradicted"]
     said = Text(f"{decided} of {whole.total()} claims are decided by data made here", style="bold")
-    said.append(f", in {span(seconds)}: {whole['reproduced']} reproduced, {whole['contradicted']} contradicted.")
+    said.append(f", in {time_text(seconds)}: {whole['reproduced']} reproduced, {whole['contradicted']} contradicted.")
     parts: list[RenderableType] = [table, Text(), said]
     mark, colour = MARKS["contradicted"]
     for run in runs:

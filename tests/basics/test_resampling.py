@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from flipscope.basics.errors import InputError
-from flipscope.basics.resampling import bootstrap_mean, growth, straight_line, student_mean, tail_exponent
+from flipscope.basics.resampling import (
+    bootstrap_mean,
+    growth,
+    regression_slope,
+    straight_line,
+    student_mean,
+    tail_exponent,
+)
 
 
 def test_students_interval_by_hand() -> None:
@@ -21,6 +28,24 @@ def test_students_interval_covers() -> None:
     found = [student_mean(stream.normal(3.0, 2.0, 6).tolist(), 0.9) for _ in range(1000)]
     covered = sum(estimate.low <= 3.0 <= estimate.high for estimate in found)
     assert 865 <= covered <= 935  # 900 with a standard deviation of 9.5
+
+
+def test_the_slope_at_equal_others_covers() -> None:
+    stream = np.random.default_rng(1)
+    hits = 0
+    for _ in range(400):
+        x = np.repeat([4, 6, 8, 10, 12], 3)
+        other = stream.normal(size=15)
+        y = 0.3 * x + 2 * other + stream.normal(size=15)
+        found = regression_slope(y, x, [other])
+        assert found is not None
+        hits += found.low <= 0.3 <= found.high
+    assert 0.92 < hits / 400 < 0.98
+
+
+def test_a_slope_needs_points_and_places() -> None:
+    assert regression_slope([1.0, 2.0, 3.0], [1, 2, 3]) is None  # one degree of freedom
+    assert regression_slope([1.0, 2.0, 3.0, 5.0], [2, 2, 2, 2]) is None
 
 
 def test_the_bootstrap_follows_the_skew_and_the_seed() -> None:

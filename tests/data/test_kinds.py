@@ -20,7 +20,8 @@ from flipscope.data.real_functions import RealFunction
 from flipscope.data.tables import TableData, completed_table, random_table, table_text
 from flipscope.models import TransformerConfig, hardness
 from flipscope.models.seq2seq_config import Seq2SeqConfig
-from flipscope.training.recipe import Recipe, TrainingProtocol
+from flipscope.training.protocol import TrainingProtocol
+from flipscope.training.recipe import Recipe
 
 PROTOCOL = TrainingProtocol(
     batch=16,

@@ -31,7 +31,6 @@ from flipscope.lab.run.events import Advanced, Failed, Finished, Retried, Starte
 from flipscope.lab.store.store import Store
 from flipscope.lab.study import Claim, Result
 from flipscope.lab.verdict import Judgement
-from flipscope.report.lab import span
 
 
 @pytest.fixture(autouse=True)
@@ -521,19 +520,3 @@ def test_an_interrupt_says_what_is_kept() -> None:
     _follow(watch)
     watch.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert "deeds: stopped; 2 of 4 trials are stored, and the same command goes on from there." in stream.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [
-        (0.04, "0.0 s"),
-        (3.21, "3.2 s"),
-        (42, "42 s"),
-        (600, "10 min"),
-        (7300, "2 h 2 min"),
-        (36_000, "10 h"),
-        (400_000, "4 days"),
-    ],
-)
-def test_spans(seconds: float, said: str) -> None:
-    assert span(seconds) == said

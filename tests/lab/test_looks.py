@@ -280,7 +280,7 @@ def test_looks_survive_a_repair_and_are_verified(tmp_path: Path) -> None:
 def test_a_folder_of_the_format_before_gets_the_new_tables(tmp_path: Path) -> None:
     run(Draws(range(8)), tmp_path)
     with closing(sqlite3.connect(tmp_path / schema.DATABASE)) as database:
-        database.executescript("DROP TABLE looks; DROP TABLE plans; PRAGMA user_version = 2;")
+        database.executescript("DROP TABLE looks; DROP TABLE plans; DROP TABLE variants; PRAGMA user_version = 2;")
     found = run(Draws(range(8)), tmp_path)
     assert (found.reused, len(found.looks)) == (8, 1)
     with closing(sqlite3.connect(tmp_path / schema.DATABASE)) as database:

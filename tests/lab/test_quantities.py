@@ -93,10 +93,57 @@ def test_a_group_without_rows_leaves_the_claim_undecided() -> None:
     assert (quantities.mean("y").where("nobody", kind="nobody") >= 0.5)(table(1.0)).verdict == "undecided"
 
 
+def test_rows_that_do_not_count_still_make_up_groups() -> None:
+    """Where no row of a group counts, that group is undecided; rows left out by `where` leave no group."""
+    rows = table(1.0)
+
+    def counted(of_group: lab.Rows) -> lab.Rows:
+        return of_group.where(kept=True)
+
+    made = quantities.mean("y").counting("kept models", counted).each("kind") >= 0.5
+    chosen = quantities.mean("y").where("kept models", kept=True).each("kind") >= 0.5
+    assert made.text == chosen.text
+    assert numbers(made(rows)) == numbers(chosen(rows))
+    lost = lab.Rows({**row, "kept": row["kept"] and row["kind"] == "a"} for row in rows)
+    assert chosen(lost).verdict == "reproduced"
+    judged = made(lost)
+    assert (judged.verdict, len(judged.parts)) == ("undecided", 2)
+    assert "no models that count" in judged.quantity
+
+
+def test_of_equal_verdicts_the_weakest_is_shown_or_the_first() -> None:
+    rows = lab.Rows({"kind": kind, "y": level + y} for kind, level in (("a", 5), ("b", 2)) for y in (0.1, 0.2, 0.3))
+    assert (quantities.mean("y").each("kind") >= 0)(rows).quantity == "mean y, b"
+    assert (quantities.mean("y").each("kind", weakest_first=False) >= 0)(rows).quantity == "mean y, a"
+
+
+def test_a_line_needs_its_places_and_names_what_is_equal() -> None:
+    rows = table(1.0).where(lambda row: row["n"] < 16)
+    assert (quantities.slope("y", "n") >= 0.5)(rows).verdict == "reproduced"
+    assert (quantities.slope("y", "n", places=3) >= 0.5)(rows).verdict == "undecided"
+    assert (quantities.slope("y", "n", places=3) >= 0.5)(table(1.0)).verdict == "reproduced"
+    assert (quantities.slope("y", "n", others=["seed"]) >= 0).text == "slope of y over n at equal seed: at least 0"
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0])
+def test_what_has_no_logarithm_is_evidence_for_nothing(value: float) -> None:
+    rows = lab.Rows({**row, "y": abs(row["y"])} for row in table(1.0))
+    made = quantities.slope("y", "n", log=True) >= 0.5
+    assert made(rows).verdict == "reproduced"
+    rows[0]["y"] = value
+    assert made(rows).verdict == "undecided"
+
+
 def test_nan_is_evidence_for_nothing() -> None:
     rows = table(1.0)
     rows[0]["y"] = math.nan
-    for made in (quantities.mean("y") >= 0, quantities.slope("y", "n", per="seed") >= 0):
+    for made in (
+        quantities.mean("y") >= 0,
+        quantities.slope("y", "n", per="seed") >= 0,
+        quantities.slope("y", "n") >= 0,
+        quantities.slope("n", "seed", others=["y"]) >= 0,
+        quantities.slope("y", "n", log=True) >= 0,
+    ):
         judged = made(rows)
         assert judged.verdict == "undecided"
         assert judged.measured is None
@@ -129,6 +176,45 @@ def test_all_most_and_some_models_are_three_claims() -> None:
         "reproduced",
         "reproduced",
     ]
+
+
+def test_a_row_in_doubt_may_pass_or_fail() -> None:
+    def judged(passed: int, failed: int, doubtful: int) -> lab.Judgement:
+        answers = [True] * passed + [False] * failed + [None] * doubtful
+        criterion = quantities.share("share that pass", lambda row: row["answer"]) >= 0.5
+        return criterion(lab.Rows({"answer": answer} for answer in answers))
+
+    assert judged(30, 5, 0).verdict == judged(30, 0, 5).verdict == "reproduced"
+    assert judged(5, 30, 5).verdict == "contradicted"
+    assert judged(10, 0, 30).verdict == judged(0, 10, 30).verdict == "undecided"
+    assert judged(30, 0, 5).note == "5 of 35 models in doubt"
+    assert numbers(judged(9, 4, 3)) == numbers(
+        lab.mostly([True] * 9 + [False] * 4 + [None] * 3, 0.5, "share that pass", missing="")
+    )
+
+
+def test_too_few_rows_have_no_share() -> None:
+    criterion = quantities.share("share that pass", lambda row: False, fewest=10) >= 0.5
+    assert criterion(lab.Rows({} for _ in range(10))).verdict == "contradicted"
+    judged = criterion(lab.Rows({} for _ in range(9)))
+    assert (judged.verdict, judged.measured, judged.remedy) == ("undecided", None, "at least 10 models")
+
+
+def test_a_computed_number_has_no_error() -> None:
+    criterion = quantities.computed("bound").where("N = 20", n=20) <= 1
+    assert criterion.text == "bound of N = 20: at most 1"
+    for value, verdict in ((0.9, "reproduced"), (1.1, "contradicted"), (math.nan, "undecided")):
+        judged = criterion(lab.Rows([{"n": 10, "bound": 5.0}, {"n": 20, "bound": value}]))
+        assert judged.verdict == verdict
+        assert judged.low == judged.high == judged.measured
+
+
+def test_more_often_counts_the_rows_that_are_named() -> None:
+    rows = lab.Rows({"kept": kept, "up": 10 * kept, "down": 10 * (not kept)} for kept in (True, False))
+    assert quantities.more_often("share up", "up", "down")(rows).verdict == "undecided"
+    kept = ("kept models", lambda row: row["kept"])
+    assert quantities.more_often("share up", "up", "down", rows=kept)(rows).verdict == "reproduced"
+    assert quantities.more_often("share down", "down", "up", rows=kept)(rows).verdict == "contradicted"
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=30), st.floats(0.05, 0.95))

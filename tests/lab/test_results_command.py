@@ -54,7 +54,7 @@ def call(folder: Path, capsys: pytest.CaptureFixture[str]) -> Call:
     def called(study: str | None = None, **options: Any) -> str:
         defaults: dict[str, Any] = {"where": [], "failed": False, "export": None, "prune": False, "forget": False}
         defaults |= {"dry_run": False, "json": False, "results": str(folder)}
-        defaults |= {"limit": None, "verify": False, "repair": False}
+        defaults |= {"limit": None, "verify": False, "repair": False, "variants": False}
         assert run_results(argparse.Namespace(study=study, **{**defaults, **options})) == 0
         captured = capsys.readouterr()
         return captured.out + captured.err
@@ -64,7 +64,7 @@ def call(folder: Path, capsys: pytest.CaptureFixture[str]) -> Call:
 
 def test_overview(call: Call) -> None:
     one, two = json.loads(call(json=True))
-    rest = {"size": 0, "notes": []}
+    rest = {"size": 0, "variants": 0, "notes": []}
     assert {**one, "size": 0} == {"study": "gone", "done": 1, "failed": 0, "stale": None, "seconds": 1.0, **rest}
     assert {**two, "size": 0} == {"study": "tosses", "done": 4, "failed": 1, "stale": 1, "seconds": 7.0, **rest}
     assert one["size"] > 8000

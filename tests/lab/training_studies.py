@@ -17,7 +17,8 @@ from flipscope.lab.study import Outcome, Trial
 from flipscope.models.presets import encoder
 from flipscope.models.seal import fingerprint
 from flipscope.training import checkpoints
-from flipscope.training.recipe import Recipe, TrainingProtocol
+from flipscope.training.protocol import TrainingProtocol
+from flipscope.training.recipe import Recipe
 
 
 def recipe(seed: int = 0) -> Recipe:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from flipscope.basics.errors import InputError
 from flipscope.models import Block, Transformer, TransformerConfig, encoder, hardness, mingpt, recognizer
 from flipscope.models.fast_logits import _is_table_small, logits_for
+from flipscope.models.modes import first_derivatives
 
 BASE = encoder(width=12, layers=3, heads=2, ffn_width=20)
 CONFIGS = {
@@ -104,12 +105,14 @@ def test_attention_by_table_with_logits_beyond_the_range_of_exponentials() -> No
     assert found.isfinite().all()
 
 
-@pytest.mark.parametrize("name", ["post", "pre", "once"])
-def test_single_precision(name: str) -> None:
+@pytest.mark.parametrize("name", CONFIGS)
+def test_single_precision_as_in_training(name: str) -> None:
     model, bits = build(CONFIGS[name], torch.float32)
-    found, expected = logits_for(model)(bits), model(bits)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    expected = model(bits)
     theirs = gradients(model, expected)
+    with first_derivatives():
+        found = logits_for(model)(bits)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
     for parameter, gradient in gradients(model, found).items():
         torch.testing.assert_close(gradient, theirs[parameter], rtol=1e-4, atol=1e-5, msg=parameter)
 

@@ -10,7 +10,7 @@ from flipscope.lab.rows import Rows
 from flipscope.lab.run.driver import Run
 from flipscope.lab.study import Claim, Scale, Study
 from flipscope.lab.verdict import Judgement
-from flipscope.report.html import StudyPage
+from flipscope.report.views import StudyPage
 
 FIGURE = Figure(
     "spectra",

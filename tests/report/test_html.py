@@ -25,7 +25,8 @@ from waiting import LIMIT
 from flipscope.basics import wording
 from flipscope.basics.errors import InputError
 from flipscope.lab.verdict import Judgement
-from flipscope.report.html import MAX_ROWS, html_report, write_report
+from flipscope.report.html import html_report, write_report
+from flipscope.report.views import MAX_ROWS
 
 VOID = {"meta", "img", "br", "hr", "input", "link", "line", "circle"}
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{ 7 * 7 }}"

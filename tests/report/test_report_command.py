@@ -44,6 +44,7 @@ def measure(folder: Path, scale: str = "laptop", limit: int | None = None) -> No
 def report(folder: Path, *studies: str, **options: Any) -> int:
     usual = {
         "scale": None,
+        "packs": None,
         "output": str(folder.parent / "report.html"),
         "figures": None,
         "format": None,

@@ -21,13 +21,13 @@ from flipscope.studies.geometry import (
     low_variance,
     prior_volume,
     random_functions,
-    zero_counts,
     zero_strings,
 )
-from flipscope.studies.geometry.length_limits import LANGUAGES, LONGER, Limit
+from flipscope.studies.geometry.length_limits import LONGER
 from flipscope.studies.geometry.majority_volume import Region
 from flipscope.studies.geometry.prior_volume import Volume
 from flipscope.studies.geometry.random_models import INITS, columns
+from flipscope.studies.geometry.recognised_lengths import LANGUAGES, Limit
 
 NUMBERS = itertools.count()
 
@@ -58,7 +58,7 @@ def random_models(models: int, counts: Sequence[int], **fields: Any) -> Rows:
 
 def network(seed: int, length: int, share: float, shape: int = 0, rest: float = 1.0, asked: int = 1000) -> Result:
     """A model with this share of strings of sensitivity 0, the others at a part of N, as if it had been measured."""
-    trial = zero_counts.Network(*zero_counts.SHAPES[shape], seed, length, asked)
+    trial = zero_strings.Network(*zero_strings.SHAPES[shape], seed, length, asked)
     zeros = round(share * trial.asked)
     profile = np.zeros(length + 1, int)
     profile[0] = zeros
@@ -69,7 +69,7 @@ def network(seed: int, length: int, share: float, shape: int = 0, rest: float = 
 def networks(
     models: int,
     share: Callable[[int], float],
-    shapes: int = len(zero_counts.SHAPES),
+    shapes: int = len(zero_strings.SHAPES),
     lengths: tuple[int, ...] = (6, 8, 12, 16, 24, 40, 100),
     rest: float = 1.0,
 ) -> Rows:

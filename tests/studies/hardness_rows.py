@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from flipscope.lab import Row, Rows
-from flipscope.studies.hardness._shared import FUNCTIONS
+from flipscope.studies.hardness.shared import FUNCTIONS
 
 
 def rows(

@@ -18,9 +18,7 @@ from flipscope.cube.spectrum import RealSpectrum
 from flipscope.lab import Row, Rows
 from flipscope.models import Transformer, hardness
 from flipscope.studies.hardness import blowup_bound
-from flipscope.studies.hardness._bounds import FEWEST, FORMS, KINDS
-from flipscope.studies.hardness._made import Made, made, slack
-from flipscope.studies.hardness.blowup_bound import STUDY, gap, slacks
+from flipscope.studies.hardness.blowup_bound import FEWEST, FORMS, KINDS, STUDY, Made, gap, made, slack, slacks
 
 CLAIMS = {claim.name: claim for claim in STUDY.claims}
 

@@ -9,10 +9,12 @@ import pytest
 from studies.harness import smoke_run
 
 from flipscope.lab import Rows
-from flipscope.studies.sparse_variables import _capacities
-from flipscope.studies.sparse_variables._capacities import (
+from flipscope.studies.sparse_variables import capacity
+from flipscope.studies.sparse_variables.capacity import (
+    FEWEST_MODELS,
     MAPPINGS,
     RESULTS,
+    STUDY,
     Formula,
     Limit,
     Perturbed,
@@ -22,8 +24,6 @@ from flipscope.studies.sparse_variables._capacities import (
     limit,
     perturbed,
 )
-from flipscope.studies.sparse_variables._capacity_claims import FEWEST_MODELS
-from flipscope.studies.sparse_variables.capacity import STUDY
 
 CLAIMS = {claim.name: claim for claim in STUDY.claims}
 LENGTHS = (16, 256, 4096)
@@ -178,7 +178,7 @@ def test_perturbations_break_the_printed_product_only() -> None:
 
 def test_a_change_that_is_not_a_number_breaks_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     changes = iter([(0.5, [1.0, 1.0], [0.0, 0.0]), (math.nan, [1.0, 1.0], [0.0, 0.0])])
-    monkeypatch.setattr(_capacities, "network_change", lambda *_: next(changes))
+    monkeypatch.setattr(capacity, "network_change", lambda *_: next(changes))
     found = perturbed(Perturbed(0, 2))
     assert (found["broken"], found["broken_printed"]) == (1, 1)
     assert math.isnan(found["worst"])

@@ -11,17 +11,17 @@ from studies.harness import smoke_run
 from flipscope.basics.bits import index_bits
 from flipscope.data.steps import Way
 from flipscope.lab import Rows
+from flipscope.models.config import TransformerConfig
 from flipscope.models.transformer import Transformer
-from flipscope.studies.sharper._steps import (
+from flipscope.studies.sharper.cot_parity import (
+    BOUNDS,
+    STUDY,
     Bounded,
     Learned,
     Written,
-    bounded,
-    model_of,
-    recipe_of,
+    both_bounds,
     same_place_attention,
 )
-from flipscope.studies.sharper.cot_parity import BOUNDS, STUDY
 
 GAP, CHAIN, WRITTEN, HALF, ONE_PASS, LINEAR, WHOLE, SAMPLES, ATTENTION = STUDY.claims
 
@@ -34,6 +34,12 @@ def _models(way: Way, length: int, *right: int, attention: float = 0.9) -> list[
         STUDY.row(Learned(way, length, seed, 1_500, 128, 1e-3), {"right": count, **own})
         for seed, count in enumerate(right)
     ]
+
+
+def _model(trial: Learned) -> Transformer:
+    config = trial.recipe.model
+    assert isinstance(config, TransformerConfig)
+    return Transformer(config)
 
 
 def _table(*rows: list[dict[str, Any]]) -> Rows:
@@ -118,7 +124,7 @@ def _bounds(**columns: Any) -> Rows:
 
 
 def test_bounds_are_judged_by_their_numbers() -> None:
-    table = Rows(STUDY.row(trial, bounded(trial)) for trial in (Bounded(n, 8_192) for n in BOUNDS))
+    table = Rows(STUDY.row(trial, both_bounds(trial)) for trial in (Bounded(n, 8_192) for n in BOUNDS))
     found = [claim.judge(table) for claim in (HALF, ONE_PASS, LINEAR, WHOLE, SAMPLES)]
     verdicts = ["reproduced", "reproduced", "contradicted", "contradicted", "contradicted"]
     assert [judged.verdict for judged in found] == verdicts
@@ -155,7 +161,7 @@ def test_other_bounds_are_judged_otherwise() -> None:
 
 
 def test_both_ways_have_the_same_parameters_and_budget() -> None:
-    chain, single = (recipe_of(Learned(way, 20, 1, 1_500, 128, 1e-3)) for way in ("steps", "one-pass"))
+    chain, single = (Learned(way, 20, 1, 1_500, 128, 1e-3).recipe for way in ("steps", "one-pass"))
     assert (chain.protocol, chain.seed, chain.init) == (single.protocol, single.seed, single.init)
     assert dataclasses.replace(chain.model, readout="last") == single.model  # type: ignore[type-var]
     assert chain.digest != single.digest
@@ -164,7 +170,7 @@ def test_both_ways_have_the_same_parameters_and_budget() -> None:
 
 def test_attention_to_the_same_place_by_hand() -> None:
     """A head that pays alike to every token sees 2 of the T + i that step i may look at, the first of T + 1."""
-    model = Transformer(model_of(Learned("steps", 4, 0, 1, 1, 1e-3, width=8)))
+    model = _model(Learned("steps", 4, 0, 1, 1, 1e-3, width=8))
     with torch.no_grad():
         for block in model.blocks:
             block.attention.query.weight.zero_()  # type: ignore[union-attr]
@@ -186,5 +192,5 @@ def test_smoke() -> None:
     assert len(STUDY.provenance(table)) == 2
     assert len(STUDY.checked_trials("laptop")) == 2 * (4 * 3 + 10) + 5 + len(BOUNDS)
     longest = max(trial.length for trial in STUDY.trials("paper") if isinstance(trial, Learned))
-    model = Transformer(model_of(Learned("steps", longest, 0, 1, 1, 1e-3)))
+    model = _model(Learned("steps", longest, 0, 1, 1, 1e-3))
     assert model(torch.zeros(1, 2 * longest, dtype=torch.int64)).shape == (1, 2 * longest)

@@ -7,10 +7,15 @@ import pytest
 from studies.harness import smoke_run
 
 from flipscope.lab import Judgement, Result, Rows
-from flipscope.studies.sharper._gap import Function, Noise, bounds
-from flipscope.studies.sharper._gap_claims import curves, vacuous
-from flipscope.studies.sharper._learned import LAPTOP, PAPER, recipe_of
-from flipscope.studies.sharper.generalization_gap import STUDY
+from flipscope.studies.sharper.generalization_gap import (
+    STUDY,
+    Function,
+    Noise,
+    class_bounds,
+    curves,
+    vacuous_bounds,
+)
+from flipscope.studies.sharper.shared import LAPTOP, PAPER
 from flipscope.training.recipes.sharper import fourier_recipe
 
 GROWS, BY_DEGREE, BY_SPARSITY, FASTER, ORDER, HOLDS, SIGMA, NORM, BATCH, HEADS = STUDY.claims
@@ -50,20 +55,20 @@ def test_trials_share_the_models_of_a_recipe() -> None:
     own = next(
         trial for trial in trials if (trial.arm, trial.sparsity, trial.degree, trial.seed) == ("classes", 7, 3, 1)
     )
-    assert recipe_of(own) == fourier_recipe(7, 3, 1, **LAPTOP)
+    assert own.recipe == fourier_recipe(7, 3, 1, **LAPTOP)
     assert {trial.norm for trial in trials if trial.arm == "norm"} == {"post"}
     assert {(trial.degree, trial.batch) for trial in trials if trial.arm == "batch"} == {(5, 512)}
     assert {(trial.length, trial.sparsity) for trial in trials if trial.arm == "long"} == {(20, 1)}
     papers = [trial for trial in STUDY.trials("paper") if isinstance(trial, Function) and trial.arm == "classes"]
     assert len(papers) == 5 * 4 * 11
-    assert recipe_of(papers[0]) == fourier_recipe(1, 1, 0, **PAPER)
+    assert papers[0].recipe == fourier_recipe(1, 1, 0, **PAPER)
 
 
 def test_the_truncated_bound_is_the_closed_form() -> None:
     """Sigma = 0.01, T = 20, m = 8192: the table of the bound without P and delta, to its four digits."""
     for (sparsity, degree), expected in {(1, 1): 0.1398, (7, 3): 1.630, (20, 5): 5.988}.items():
-        assert bounds(sparsity, degree, 20, 8_192, None)["truncated"] == pytest.approx(expected, rel=2e-3)
-    assert bounds(1, 1, 20, 8_192, None)["semi"] is None
+        assert class_bounds(sparsity, degree, 20, 8_192, None)["truncated"] == pytest.approx(expected, rel=2e-3)
+    assert class_bounds(1, 1, 20, 8_192, None)["semi"] is None
 
 
 def test_perturbations_of_a_class_go_to_its_functions() -> None:
@@ -222,10 +227,10 @@ def test_several_heads() -> None:
 
 
 def test_what_is_vacuous_is_said() -> None:
-    said = vacuous(_table(lambda s, d: 0.0))
+    said = vacuous_bounds(_table(lambda s, d: 0.0))
     assert "below 1 in 4 of 20 classes" in said[0]
     assert "D = 2, sparsity 1: 0.80" in said[0]
-    assert "vacuous in all" in vacuous(_table(lambda s, d: 0.0, semi=2.0))[0]
+    assert "vacuous in all" in vacuous_bounds(_table(lambda s, d: 0.0, semi=2.0))[0]
 
 
 def test_figures_show_learned_functions_only() -> None:

@@ -8,8 +8,7 @@ import torch
 from studies.harness import smoke_run
 
 from flipscope.lab import Claim, Rows
-from flipscope.studies.hardness._beyond import judged_at
-from flipscope.studies.hardness.length_generalization import STUDY, Lengths, recipe_of
+from flipscope.studies.hardness.length_generalization import STUDY, Lengths, judged_at
 
 PLAN = {"shortest": 4, "longest": 12, "width": 64, "batch": 128, "steps": 100, "strings": 1000}
 LENGTHS = [*range(4, 13), 16, 24, 32]
@@ -40,7 +39,7 @@ def test_failing_is_judged_at_twice_the_length(claim: Claim, accuracy: float, ve
 def test_not_failing_is_judged_at_twice_the_length(claim: Claim, accuracy: float, verdict: str) -> None:
     judged = claim.judge(_table(accuracy))
     assert judged.verdict == verdict
-    assert "accuracy at least 0.9 at 24 bits" in judged.quantity
+    assert "at 2 times the longest length of the training, share with accuracy at least 0.9" in judged.quantity
 
 
 def test_most_models_decide_and_a_single_one_does_not() -> None:
@@ -48,7 +47,7 @@ def test_most_models_decide_and_a_single_one_does_not() -> None:
     for claim in HOLDS:
         judged = claim.judge(mixed)
         assert judged.verdict == "reproduced"
-        assert judged.note == "8 of 9 models, accuracy from 0.50 to 1.00"
+        assert judged.note == "8 of 9 models at 24 bits, accuracy from 0.50 to 1.00"
     few = [claim.judge(_table(1.0, models=3)) for claim in HOLDS]
     assert {judged.verdict for judged in few} == {"undecided"}
     assert {judged.remedy for judged in few} == {"at least 6 models"}
@@ -59,7 +58,7 @@ def test_most_models_decide_and_a_single_one_does_not() -> None:
 def test_models_that_did_not_learn_are_counted_and_say_nothing() -> None:
     lost = _table(0.5, models=2, kept=False)
     assert {claim.judge(lost).verdict for claim in STUDY.claims} == {"undecided"}
-    assert "none of 2 models learned" in HOLDS[0].judge(lost).quantity
+    assert HOLDS[0].judge(lost).quantity == "no models: kept models, majority, sinusoidal positions"
     both = Rows(_table(1.0) + lost)
     assert {claim.judge(both).verdict for claim in HOLDS} == {"reproduced"}
     assert "parity, learned: 6 of 8" in STUDY.provenance(both)[0]
@@ -80,7 +79,7 @@ def test_smoke() -> None:
 def test_numbers_are_those_of_the_model() -> None:
     [trial] = [each for each in STUDY.trials("smoke") if (each.task, each.positions) == ("majority", "sinusoidal")]
     found = STUDY.measure(trial, lambda done, total: None)
-    model = recipe_of(trial).train().model
+    model = trial.recipe.train().model
     bits = np.array([[index >> place & 1 for place in range(6)] for index in range(64)], np.uint8)
     with torch.no_grad():
         answers = model(torch.from_numpy(bits)).double().numpy().reshape(-1)
@@ -98,4 +97,4 @@ def test_every_scale_constructs() -> None:
         "paper": 90,
     }
     assert {trial.seed for trial in STUDY.trials("laptop")} == set(range(1_000, 1_006))
-    assert all(recipe_of(trial).seed == trial.seed for trial in STUDY.trials("paper")[::7])
+    assert all(trial.recipe.seed == trial.seed for trial in STUDY.trials("paper")[::7])

@@ -7,8 +7,8 @@ from studies.geometry_tables import lasting, longer_strings
 from studies.harness import smoke_run
 
 from flipscope.lab import Rows
-from flipscope.studies.geometry.length_limits import STUDY, Limit, recipe_of
-from flipscope.studies.geometry.recognised_lengths import KNOWN
+from flipscope.studies.geometry.length_limits import STUDY
+from flipscope.studies.geometry.recognised_lengths import KNOWN, Limit
 
 CLAIMS = {claim.name: claim for claim in STUDY.claims}
 
@@ -94,8 +94,8 @@ def test_rows() -> None:
 
 def test_models_differ_by_language_length_eps_and_seed() -> None:
     trials = [trial for trial in STUDY.checked_trials("laptop") if isinstance(trial, Limit)]
-    assert len({recipe_of(trial).digest for trial in trials}) == len(trials) == 180
-    assert {recipe_of(trial).model.eps for trial in trials} == {0.0, 1e-3, 1.0}
+    assert len({trial.recipe.digest for trial in trials}) == len(trials) == 180
+    assert {trial.recipe.model.eps for trial in trials} == {0.0, 1e-3, 1.0}
     assert min(trial.seed for trial in trials) == 1000  # none that was judged before
 
 

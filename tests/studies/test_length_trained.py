@@ -5,7 +5,6 @@ from studies.geometry_tables import trained_anew
 from studies.harness import smoke_run
 
 from flipscope.studies.geometry import length_limits
-from flipscope.studies.geometry.length_limits import recipe_of
 from flipscope.studies.geometry.length_trained import STUDY
 
 (LOST,) = STUDY.claims
@@ -44,7 +43,7 @@ def test_recognised_from_a_share_on(correct: int, known: bool) -> None:
 def test_models_are_those_of_length_limits(scale: str) -> None:
     ours, theirs = (study.trials(scale) for study in (STUDY, length_limits.STUDY))
     assert list(STUDY.scales) == list(length_limits.STUDY.scales)
-    assert [recipe_of(trial) for trial in ours] == [recipe_of(trial) for trial in theirs]
+    assert [trial.recipe for trial in ours] == [trial.recipe for trial in theirs]
 
 
 @pytest.mark.slow

@@ -7,11 +7,9 @@ import pytest
 from studies.harness import smoke_run
 
 from flipscope.lab import Rows
-from flipscope.studies.sharper._flatness import Flatness, row_of
-from flipscope.studies.sharper._gap import Function
-from flipscope.studies.sharper._learned import recipe_of
 from flipscope.studies.sharper.generalization_gap import STUDY as GAP
-from flipscope.studies.sharper.low_sharpness import STUDY
+from flipscope.studies.sharper.generalization_gap import Function
+from flipscope.studies.sharper.low_sharpness import STUDY, Flatness, with_ratios
 
 SHARPER, LARGER, TRACE, NORM, DOMINATED, FLATTER, SMALLER = STUDY.claims
 
@@ -23,7 +21,7 @@ def _rows(trace: float, norm: float, *, functions: int = 40, penalty: float = 0.
     """
     spread = np.random.default_rng(1).uniform(0.9, 1.1, functions)
     return Rows(
-        row_of(
+        with_ratios(
             Flatness(1 + seed % 4, 1 + seed % 5, seed, 10, 512, 64, 1e-3, 100, 0.0, penalty=penalty),
             {"sparsity": 1 + seed % 4, "degree": 1 + seed % 5, "seed": seed, "length": 10, "learned": True}
             | {"gap": 0.01 * wide}
@@ -51,8 +49,8 @@ def test_smoke_measures_both_networks_of_a_function() -> None:
 
 def test_models_are_those_of_the_gap() -> None:
     learned = [trial for trial in GAP.trials("laptop") if isinstance(trial, Function)]
-    theirs = {recipe_of(trial).digest for trial in learned if trial.arm in ("classes", "long")}
-    ours = {recipe_of(trial).digest for trial in STUDY.trials("laptop") if not trial.penalty}
+    theirs = {trial.recipe.digest for trial in learned if trial.arm in ("classes", "long")}
+    ours = {trial.recipe.digest for trial in STUDY.trials("laptop") if not trial.penalty}
     assert ours == theirs
 
 
@@ -90,8 +88,9 @@ def test_two_orders_of_magnitude() -> None:
 def test_less_than_half_of_the_classes_decide_neither_way(trace: float) -> None:
     few = Rows({**row, "learned": row["degree"] < 3} for row in _rows(trace, 10.0))
     judged = TRACE.judge(few)
-    assert (judged.verdict, judged.quantity) == ("undecided", "8 of 20 classes have a function that was learned")
-    assert judged.remedy == "at least 10 classes, or more steps"
+    assert (judged.verdict, judged.measured) == ("undecided", None)
+    assert "8 of 20 classes have a function that was learned" in judged.quantity
+    assert judged.remedy == "at least half of the classes and 3 of them, or more steps"
 
 
 def test_a_larger_trace_is_told_by_its_interval() -> None:

@@ -11,8 +11,7 @@ from studies.harness import smoke_run
 
 from flipscope.bounds.geometry import corrected_over_printed
 from flipscope.lab import Result, Rows, judging, share
-from flipscope.studies.geometry._cylinder import in_cylinder
-from flipscope.studies.geometry.low_variance import SHOWN, STUDY, Centre, Law, Variance
+from flipscope.studies.geometry.low_variance import SHOWN, STUDY, Centre, Law, Variance, in_cylinder
 
 PRINTED, CORRECTED, GAUSSIAN = STUDY.claims
 

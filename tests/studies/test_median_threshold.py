@@ -96,4 +96,4 @@ def test_few_models_and_a_missing_initialisation_leave_the_claims_open() -> None
         assert _verdict(claim, few) == "undecided"
         assert claim.judge(few).remedy == f"at least {models} models in each group"
         found = claim.judge(without)
-        assert (found.verdict, found.quantity) == ("undecided", "gaussian: no model is done")
+        assert (found.verdict, found.quantity) == ("undecided", "gaussian: no models")

@@ -5,8 +5,8 @@ from studies.hardness_rows import rows
 from studies.harness import smoke_run
 
 from flipscope.lab import Rows
-from flipscope.studies.hardness._shared import OTHERS
 from flipscope.studies.hardness.norm_blowup import STILL, STUDY
+from flipscope.studies.hardness.shared import OTHERS
 
 OUT, STAY, TRADE = STUDY.claims
 

@@ -13,20 +13,17 @@ from flipscope.lab import Judgement, Rows
 from flipscope.models.presets import hardness
 from flipscope.models.transformer import Transformer
 from flipscope.probes.blowup import blowup
-from flipscope.studies.hardness._norms import (
+from flipscope.studies.hardness.norm_essential import (
     BOUNDED,
     LARGE,
+    STUDY,
     VARIANTS,
     Variant,
     Variation,
-    config_of,
     either,
     longest_learned,
     matrices_norm,
-    measured,
-    recipe_of,
 )
-from flipscope.studies.hardness.norm_essential import STUDY
 from flipscope.training.recipes.hardness import hardness_recipe
 
 LEARNS, ESSENTIAL, BLOWUP, WEIGHTS = STUDY.claims
@@ -64,7 +61,7 @@ def test_every_variant_is_read_and_measured_alike(variant: Variant) -> None:
     strings = torch.randint(0, 2, (6, 5))
     found = []
     for whole in (False, True):
-        model = Transformer(config_of(trial), seed=1).double()
+        model = Transformer(trial.config, seed=1).double()
         answers = model.read(model.states(strings)[-1]) if whole else model(strings)
         answers.square().sum().backward()
         found.append([answers, *(p.grad for p in model.parameters() if p.grad is not None)])
@@ -76,10 +73,9 @@ def test_every_variant_is_read_and_measured_alike(variant: Variant) -> None:
 
 def test_the_paper_variant_is_the_recipe_of_other_studies() -> None:
     trial = Variation("post", 6, 2, 16, 32, 50)
-    assert recipe_of(trial) == hardness_recipe("parity", 6, 2, width=16, batch=32, steps=50)
-    assert recipe_of(dataclasses.replace(trial, variant="large eps")).model == dataclasses.replace(
-        hardness(6, 16), eps=LARGE
-    )
+    assert trial.recipe == hardness_recipe("parity", 6, 2, width=16, batch=32, steps=50)
+    large = dataclasses.replace(trial, variant="large eps")
+    assert large.recipe.model == dataclasses.replace(hardness(6, 16), eps=LARGE)
 
 
 def test_the_norm_of_the_matrices_does_not_see_gains() -> None:
@@ -165,8 +161,8 @@ def test_growth_is_beyond_a_control() -> None:
 
 def test_the_start_is_measured_on_the_same_strings() -> None:
     trial = Variation("post", 4, 1_003, 8, 16, 3)
-    found = measured(trial, lambda done, total: None)
-    start = Transformer(config_of(trial), seed=1_003)
+    found = STUDY.measure(trial, lambda done, total: None)
+    start = Transformer(trial.config, seed=1_003)
     strings = index_bits(0, 16, 4)
     assert found["log10_beta_start"] == pytest.approx(float(np.log10(blowup(start, strings).beta).mean()))
     assert found["log10_beta_start"] != found["log10_beta"]

@@ -8,9 +8,7 @@ import pytest
 from studies.harness import smoke_run
 
 from flipscope.lab import Rows
-from flipscope.studies.hardness._curves import aligned
-from flipscope.studies.hardness._dynamics import Dynamics, recipe_of, told
-from flipscope.studies.hardness.parity_dynamics import STUDY
+from flipscope.studies.hardness.parity_dynamics import STUDY, Dynamics, aligned, levels
 
 TOGETHER, FALLS, STAYS, BLOWUP = STUDY.claims
 STEPS = np.arange(0, 8_001, 100)
@@ -43,7 +41,7 @@ def _verdicts(table: Rows) -> list[str]:
 
 
 def test_what_a_run_tells() -> None:
-    found = told(_curves(drop=3_000, rise=3_200))
+    found = levels(_curves(drop=3_000, rise=3_200))
     assert (found["converged"], found["lag"]) == (3_000, 150.0)
     risen = [0.05, 0.05, *(1 - 0.5 * after / 4_800 for after in (0, 100, 200, 300))]  # from 3,000 to 3,500
     assert found["before"] == pytest.approx(0.05)
@@ -66,14 +64,14 @@ def test_noise_is_no_fall() -> None:
     assert FALLS.judge(Rows(rows)).verdict != "reproduced"
     peaked = _curves(end=1.0)
     peaked["sharpness"][:5] = 3.0  # a peak long before it learns
-    assert told(peaked)["left"] == pytest.approx(1.0)
+    assert levels(peaked)["left"] == pytest.approx(1.0)
 
 
 def test_a_run_that_cannot_tell_says_so() -> None:
-    assert told(_curves(drop=9_000)) == {"converged": None}
-    assert "left" not in told(_curves(drop=7_200, rise=7_200))  # too few steps after
-    assert "risen" in told(_curves(drop=7_200, rise=7_200))
-    assert not {"left", "risen"} & set(told(_curves(drop=300, rise=300)))  # too few before
+    assert levels(_curves(drop=9_000)) == {"converged": None}
+    assert "left" not in levels(_curves(drop=7_200, rise=7_200))  # too few steps after
+    assert "risen" in levels(_curves(drop=7_200, rise=7_200))
+    assert not {"left", "risen"} & set(levels(_curves(drop=300, rise=300)))  # too few before
 
 
 def test_all_as_in_the_paper() -> None:
@@ -83,7 +81,7 @@ def test_all_as_in_the_paper() -> None:
 def test_a_sharpness_that_is_not_a_number_rises_nowhere() -> None:
     curves = _curves(drop=300, rise=300)
     curves["sharpness"][3] = float("nan")  # near the drop, where a rise would be in favour
-    assert math.isnan(told(curves)["lag"])
+    assert math.isnan(levels(curves)["lag"])
 
 
 def test_a_rise_elsewhere_contradicts() -> None:
@@ -138,7 +136,7 @@ def test_runs_are_aligned_and_counted() -> None:
 def test_the_laptop_recipe() -> None:
     trial = STUDY.trials("laptop")[0]
     assert [each.seed for each in STUDY.trials("laptop")] == list(range(1_000, 1_008))
-    recipe = recipe_of(trial)
+    recipe = trial.recipe
     assert [each.name for each in recipe.log] == ["validation", "sharpness", "blowup", "norm"]
     assert dict(recipe.log[1].settings)["draws"] == 100
     assert (recipe.protocol.batch, recipe.protocol.max_steps, recipe.model.width) == (128, 8_000, 64)

@@ -8,8 +8,7 @@ from studies.harness import smoke_run
 
 from flipscope.bounds.pac_bayes import flip_threshold, gradient_bound
 from flipscope.lab import Rows, judging
-from flipscope.studies.sharper._perturbations import SOME, Perturbed, by_size, minima
-from flipscope.studies.sharper.perturbed_sharpness import STUDY
+from flipscope.studies.sharper.perturbed_sharpness import SOME, STUDY, Perturbed, minima, rows_by_noise
 
 THEOREM, FAR, SMALL, LENGTHS, VARIANCES, SLICES = STUDY.claims
 TWENTY = (20, 30, 40)
@@ -27,7 +26,7 @@ def table(change: Any = 1e-3, *, noise: str = "std", functions: int = 3, lengths
                 own = [each * (1 + 0.01 * seed) for each in own]
                 base = 100.0
                 outcome = {"base": base, "sigma": sigmas, "change": own, "trace": [base + each for each in own]}
-                rows += by_size(trial.content(), {**outcome, "error": [0.0] * len(SOME)})
+                rows += rows_by_noise(trial, {**outcome, "error": [0.0] * len(SOME)})
     return rows
 
 

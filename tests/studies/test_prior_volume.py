@@ -9,8 +9,7 @@ from studies.harness import smoke_run
 
 from flipscope.cube.few_bits import all_tables, measures
 from flipscope.lab import Rows
-from flipscope.studies.geometry.prior_volume import STUDY
-from flipscope.studies.geometry.volumes import SHOWN, classes, summary
+from flipscope.studies.geometry.prior_volume import SHOWN, STUDY, classes, summary
 
 MOST, RANK, BETTER, NO_PARITY, NO_FIRST, OVER_PARITY, OVER_FIRST = STUDY.claims
 

@@ -16,9 +16,9 @@ from flipscope.basics.seeds import seed_of
 from flipscope.lab import Claim, Result, Rows
 from flipscope.models.config import TransformerConfig
 from flipscope.models.transformer import Transformer
-from flipscope.studies.geometry._shared import flip_work
 from flipscope.studies.geometry.random_init import STUDY
 from flipscope.studies.geometry.random_models import INITS, Draw, columns
+from flipscope.studies.geometry.shared import flip_work
 
 STRINGS, AVERAGES, MEAN, SETTINGS, VARIED = STUDY.claims
 NUMBERS = itertools.count()

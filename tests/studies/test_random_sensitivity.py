@@ -10,8 +10,7 @@ from studies.harness import smoke_run
 from flipscope.basics.bits import index_bits
 from flipscope.basics.errors import InputError
 from flipscope.lab import Rows
-from flipscope.studies.hardness._starts import NORMS, Start, built, exact, sampled
-from flipscope.studies.hardness.random_sensitivity import STUDY
+from flipscope.studies.hardness.random_sensitivity import NORMS, STUDY, Start, exact, initialised, sampled
 
 LINEAR, BELOW, SLOW = STUDY.claims
 
@@ -58,7 +57,7 @@ def test_judges_of_means() -> None:
 def test_one_length_decides() -> None:
     high = _table(1.02, 1.1) + _table(1.3, 1.1, lengths=(32,)).where(norm="pre")
     judged = LINEAR.judge(Rows(high))
-    assert (judged.verdict, judged.quantity) == ("contradicted", "as / Var, pre, n = 32")
+    assert (judged.verdict, judged.quantity) == ("contradicted", "mean as / Var of the output, pre, n = 32")
 
 
 def test_growth_is_judged_per_bit() -> None:
@@ -94,7 +93,7 @@ def test_constant_models_are_counted_and_say_nothing() -> None:
 def test_exact_is_the_definition() -> None:
     trial = Start("pre", 5, 3, 8, 0)
     with torch.no_grad():
-        logits = built(trial)(torch.from_numpy(index_bits(0, 32, 5))).numpy()
+        logits = initialised(trial)(torch.from_numpy(index_bits(0, 32, 5))).numpy()
     flips = np.arange(32)[:, None] ^ (1 << np.arange(5))
     answers = logits > np.median(logits)
     found = exact(trial)

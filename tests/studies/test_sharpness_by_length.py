@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from studies.hardness_rows import rows
 from studies.harness import smoke_run
@@ -8,9 +7,8 @@ from studies.harness import smoke_run
 from flipscope.cube.expression import parse
 from flipscope.data.lengths import prefix_values
 from flipscope.lab import Rows
-from flipscope.studies.hardness._lengths import FLAT, LONG_FLAT
-from flipscope.studies.hardness._shared import FUNCTIONS, OTHERS, recipe_of, slope, strings_of
-from flipscope.studies.hardness.sharpness_by_length import LONG, STUDY
+from flipscope.studies.hardness.shared import FUNCTIONS, OTHERS, strings_of
+from flipscope.studies.hardness.sharpness_by_length import FLAT, LONG, LONG_FLAT, STUDY
 
 ABOVE, RISES, FLAT_OTHERS, ONE, LONG_ONES = STUDY.claims
 
@@ -77,21 +75,6 @@ def test_long_strings() -> None:
         assert FLAT_OTHERS.judge(far).verdict == "undecided"  # models of E1b are no models of E1
 
 
-def test_slope_covers_and_refuses() -> None:
-    stream = np.random.default_rng(1)
-    hits = 0
-    for _ in range(400):
-        x = np.repeat([4, 6, 8, 10, 12], 3)
-        other = stream.normal(size=15)
-        y = 0.3 * x + 2 * other + stream.normal(size=15)
-        found = slope(y.tolist(), x.tolist(), [other.tolist()])
-        assert found is not None
-        hits += found.low <= 0.3 <= found.high
-    assert 0.92 < hits / 400 < 0.98
-    assert slope([1.0, 2.0, 3.0], [1, 2, 3]) is None  # one degree of freedom
-    assert slope([1.0, 2.0, 3.0, 5.0], [2, 2, 2, 2]) is None
-
-
 @pytest.mark.parametrize("function", ["parity", "majority", "first"])
 def test_labels_are_those_of_the_training(function: str) -> None:
     bits = strings_of(6, 64, 0)
@@ -103,11 +86,11 @@ def test_recipes() -> None:
     assert LONG == (4, 31, 57, 84, 111, 138, 164, 191, 218, 245, 271, 298, 325, 352, 378, 405, 432, 459, 485, 512)
     assert len(STUDY.trials("paper")) == 27 * 4 * 10 + 20 * 3 * 10
     assert len(STUDY.checked_trials("laptop")) == 3 * 5 * 3 + 5 * 6 + 18
-    recipes = [recipe_of(trial).digest for trial in STUDY.trials("laptop")[:10]]
+    recipes = [trial.recipe.digest for trial in STUDY.trials("laptop")[:10]]
     assert len(set(recipes)) == 10
     seeds = [trial.seed for trial in STUDY.trials("laptop")]
     assert seeds == list(range(1_000, 1_000 + len(seeds))), "one for each model, that no earlier run has looked at"
-    usual = recipe_of(STUDY.trials("paper")[0])
+    usual = STUDY.trials("paper")[0].recipe
     assert (usual.protocol.learning_rate, usual.protocol.weight_decay, usual.protocol.batch) == (3e-4, 0.1, 1024)
 
 

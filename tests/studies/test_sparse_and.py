@@ -11,20 +11,19 @@ from studies.harness import smoke_run
 
 from flipscope.basics.errors import InputError
 from flipscope.lab import Rows
-from flipscope.studies.sparse_variables import _chain, _critical
-from flipscope.studies.sparse_variables._chain import (
+from flipscope.studies.sparse_variables import sparse_and
+from flipscope.studies.sparse_variables.sparse_and import (
+    STUDY,
     Chain,
     Learner,
     climb,
     floor,
+    growth_of,
     halfway,
     keep_all,
     only_one_triple,
-    recipe_of,
-    samples_at,
+    smallest_above_half,
 )
-from flipscope.studies.sparse_variables._critical import growth_of, smallest_above_half
-from flipscope.studies.sparse_variables.sparse_and import STUDY
 
 PER_BIT, SLOWER, LOG, POWER, FITS = STUDY.claims
 LENGTHS = (50, 200, 800)
@@ -32,7 +31,7 @@ LENGTHS = (50, 200, 800)
 
 @pytest.fixture(autouse=True)
 def _few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_critical, "RESAMPLES", 60)
+    monkeypatch.setattr(sparse_and, "RESAMPLES", 60)
 
 
 def _table(
@@ -44,7 +43,7 @@ def _table(
         for chain in range(chains):
             trial, rung = Chain(length, round(law(length)), chain, trainings, 1_000), 0
             for number in range(trainings):
-                samples = samples_at(trial, rung)
+                samples = trial.samples(rung)
                 chance = 1 / (1 + math.exp(-math.log(samples / law(length)) / width))
                 won = bool(stream.random() < chance)
                 taken = 300 if won else 1_000
@@ -164,7 +163,7 @@ def test_a_staircase_goes_down_after_a_success_and_up_after_a_failure(monkeypatc
         return type("Trained", (), {"fitted": Fitted()})()
 
     asked: list[tuple[int, int]] = []
-    monkeypatch.setattr(_chain.lab, "trained", trained, raising=False)
+    monkeypatch.setattr(sparse_and.lab, "trained", trained, raising=False)
     found = climb(trial, lambda done, total: None)
     assert [samples for samples, _ in asked] == [20, 22, 24, 22, 20]
     assert found["samples"].tolist() == [20, 22, 24, 22, 20]
@@ -175,7 +174,7 @@ def test_a_staircase_goes_down_after_a_success_and_up_after_a_failure(monkeypatc
 
 def test_recipes_take_other_gates_noise_and_balance() -> None:
     trial = Chain(30, 40, 0, 1, 10, gate="x1 & ~x2 | x3", noise=0.1, balanced=True, stop=False)
-    recipe = recipe_of(trial, 40, 0)
+    recipe = trial.recipe(40, 0)
     assert recipe.protocol.goal is None
     assert recipe.data.noise == 0.1  # type: ignore[union-attr]
     with pytest.raises(InputError, match="ratio"):

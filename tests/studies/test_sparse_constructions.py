@@ -7,9 +7,14 @@ import pytest
 from studies.harness import smoke_run
 
 from flipscope.lab import Rows
-from flipscope.studies.sparse_variables._constructions import Built, measured, some_function, tilted
-from flipscope.studies.sparse_variables._judged_constructions import FEWEST
-from flipscope.studies.sparse_variables.sparse_constructions import STUDY
+from flipscope.studies.sparse_variables.sparse_constructions import (
+    FEWEST,
+    STUDY,
+    Built,
+    measured,
+    some_function,
+    tilted,
+)
 
 CLAIMS = {claim.name: claim for claim in STUDY.claims}
 OURS = {

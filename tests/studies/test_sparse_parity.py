@@ -8,8 +8,7 @@ from scipy import stats
 from studies.harness import smoke_run
 
 from flipscope.lab import Rows
-from flipscope.studies.sparse_variables._times import Online, kaplan_meier, recipe_of, told, trend
-from flipscope.studies.sparse_variables.sparse_parity import STUDY
+from flipscope.studies.sparse_variables.sparse_parity import STUDY, Online, kaplan_meier, transition, trend
 
 ABRUPT, LATER, LONG = STUDY.claims
 
@@ -34,7 +33,7 @@ def test_what_a_training_tells() -> None:
     assert found["transition"] == pytest.approx((380 - 320) / 380)
     missing = _run(10, 0, None)
     assert (missing["learned"], missing["taken"], missing["transition"]) == (None, 3_000, None)
-    sudden = told({"step": [10, 20], "accuracy": [0.95, 1.0]})  # never at chance
+    sudden = transition({"step": [10, 20], "accuracy": [0.95, 1.0]})  # never at chance
     assert sudden["transition"] == 1.0
 
 
@@ -96,7 +95,7 @@ def test_kaplan_meier_by_hand() -> None:
 
 
 def test_the_recipe_is_the_papers() -> None:
-    recipe = recipe_of(Online(10, 0, 10_000))
+    recipe = Online(10, 0, 10_000).recipe
     protocol = recipe.protocol
     assert (protocol.batch, protocol.learning_rate, protocol.weight_decay, protocol.clip) == (2_048, 1e-3, 1e-4, 1.0)
     assert (recipe.model.width, recipe.model.heads, recipe.model.layers) == (64, 16, 1)  # type: ignore[union-attr]

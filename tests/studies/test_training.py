@@ -6,7 +6,7 @@ from collections import Counter
 
 from studies.trained import trainings
 
-from flipscope.studies.geometry.training import recipe_of, strings_of
+from flipscope.studies.geometry.training import strings_of
 
 
 def test_the_paper_scale_has_the_papers_counts() -> None:
@@ -46,13 +46,13 @@ def test_the_laptop_scale_has_every_language() -> None:
         **{(f"sparse_{kind}", m, 100): 3 for kind in ("majority", "parity") for m in (5, 10, 20, 50)},
         ("random", 0, 40): 40,
     }
-    digests = {recipe_of(trial).digest for trial in trainings("laptop")}
+    digests = {trial.recipe.digest for trial in trainings("laptop")}
     assert len(digests) == kinds.total()
 
 
 def test_strings_of_a_language() -> None:
     for trial in (trial for trial in trainings("laptop") if not trial.seed):
-        data, f = strings_of(trial), recipe_of(trial).data.language()
+        data, f = strings_of(trial), trial.recipe.data.language()
         assert len(data["train"]) == trial.train
         if f is None:
             assert data["test"] is data["train"]  # App. F.2: evaluated on the training set

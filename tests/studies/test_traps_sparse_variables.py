@@ -7,7 +7,7 @@ from studies.traps.sparse_variables import GOOD, STUDIES, TRAPS
 from studies.traps.trap import Trap
 
 from flipscope.lab import judging
-from flipscope.studies.sparse_variables import _critical
+from flipscope.studies.sparse_variables import sparse_and
 
 CLAIMS = {(study.name, claim.name): claim for study in STUDIES for claim in study.claims}
 # Judged by numbers that are computed and not sampled: their intervals are the least and the largest.
@@ -16,7 +16,7 @@ COMPUTED = ("log T", "ln^3 T", "Lem 4.5 as printed", "norms of at most 1")
 
 @pytest.fixture(autouse=True)
 def _few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_critical, "RESAMPLES", 60)
+    monkeypatch.setattr(sparse_and, "RESAMPLES", 60)
 
 
 def test_every_claim_has_a_trap() -> None:

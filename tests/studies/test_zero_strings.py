@@ -15,9 +15,8 @@ from flipscope.cube.sensitivity import profile
 from flipscope.lab import Claim, Rows, share
 from flipscope.models.transformer import Transformer
 from flipscope.probes.sensitivity import truth_table
-from flipscope.studies.geometry import zero_counts
-from flipscope.studies.geometry.zero_counts import MAX_EXACT, PARTS, Network, over_threshold
-from flipscope.studies.geometry.zero_strings import SHAPES, STUDY
+from flipscope.studies.geometry import zero_strings
+from flipscope.studies.geometry.zero_strings import MAX_EXACT, PARTS, SHAPES, STUDY, Network, over_threshold
 
 SHARES, THRESHOLD, LOW, VARIED, GROWTH = STUDY.claims
 
@@ -56,7 +55,7 @@ def test_exhaustive_and_sampled_counts_agree(monkeypatch: pytest.MonkeyPatch) ->
     assert exact["profile"] == profile(truth_table(model, 8))
     assert 0 < exact["profile"][0] < 256
     assert exact["constant"] is False
-    monkeypatch.setattr(zero_counts, "MAX_EXACT", 4)
+    monkeypatch.setattr(zero_strings, "MAX_EXACT", 4)
     sampled = STUDY.measure(trial, _ignore)
     shares = np.cumsum(sampled["profile"]) / 400, np.cumsum(exact["profile"]) / 256
     assert np.abs(shares[0] - shares[1]).max() < 5 * math.sqrt(0.25 / 400)

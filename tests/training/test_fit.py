@@ -15,7 +15,9 @@ from flipscope.basics.errors import InputError
 from flipscope.cube import functions
 from flipscope.data.batches import Fresh, Shuffled
 from flipscope.models import Transformer, encoder, mingpt
-from flipscope.training.fit import Epoch, Moment, evaluate, fit, random_training
+from flipscope.training.fit import Epoch, Moment, evaluate, fit
+from flipscope.training.named import loss_term
+from flipscope.training.protocol import TrainingProtocol
 
 
 @dataclasses.dataclass
@@ -462,22 +464,6 @@ def test_evaluate_by_hand() -> None:
         evaluate(Fixed([0.0] * 4), Data(np.zeros((5, 3)), np.zeros(5)))
 
 
-# ---------------------------------------------------------------- App. F.2
-
-
-def test_random_training_is_the_papers_distribution() -> None:
-    settings = [random_training(seed) for seed in range(2_000)]
-    batches = np.array([setting.batch for setting in settings])
-    rates = np.log10([setting.learning_rate for setting in settings])
-    for values, low, high in ((batches, 128, 4096), (rates, -4, -2)):
-        assert low <= values.min() < low + 0.02 * (high - low)
-        assert high - 0.02 * (high - low) < values.max() <= high
-        shares = np.histogram(values, bins=4, range=(low, high))[0] / 2_000
-        assert abs(shares - 0.25).max() < 0.05
-    assert abs(np.corrcoef(batches, rates)[0, 1]) < 0.1
-    assert random_training(7) == settings[7]
-
-
 # ---------------------------------------------------------------- bad input
 
 
@@ -538,6 +524,29 @@ def test_refuses_bad_data(name: str, where: str) -> None:
     with pytest.raises(InputError, match=message):
         fit(model, **sets)
     assert same(state(model), before)
+
+
+def test_a_protocol_and_its_fields_by_name_are_the_same() -> None:
+    protocol = TrainingProtocol(**(QUICK | {"max_epochs": 3, "optimiser": "adamw"}))
+    one, two, three = Linear(), Linear(), Linear()
+    whole = fit(one, TRAIN, VALIDATION, protocol, seed=3)
+    fit(two, TRAIN, VALIDATION, seed=3, **(QUICK | {"max_epochs": 3, "optimiser": "adamw"}))
+    assert same(state(one), state(two))
+    shorter = fit(three, TRAIN, VALIDATION, protocol, seed=3, max_epochs=2)
+    assert [line.train_loss for line in shorter.history] == [line.train_loss for line in whole.history[:2]]
+
+
+def test_a_goal_of_the_protocol_ends_it() -> None:
+    fitted = fit(Linear(), TRAIN, VALIDATION, **(QUICK | {"max_epochs": 50, "goal": 0.9}))
+    assert fitted.stopped == "goal"
+    assert fitted.history[-1].validation_accuracy >= 0.9 > max(line.validation_accuracy for line in fitted.history[:-1])
+
+
+def test_refuses_what_only_a_recipe_can_do() -> None:
+    with pytest.raises(InputError, match="terms of the loss, which only a recipe can make"):
+        fit(Linear(), TRAIN, VALIDATION, TrainingProtocol(terms=(loss_term("norm", 0.1),), **QUICK))
+    with pytest.raises(InputError, match="here an epoch is one pass over train"):
+        fit(Linear(), TRAIN, VALIDATION, epoch_steps=10, **QUICK)
 
 
 def test_refuses_a_batch_size_beside_a_source() -> None:

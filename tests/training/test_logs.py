@@ -23,7 +23,8 @@ from flipscope.training.checkpoints import Keeper
 from flipscope.training.fit import Fitted, fit
 from flipscope.training.logs import Log, names_in
 from flipscope.training.named import Around, loss_term, measurement
-from flipscope.training.recipe import Recipe, Trained, TrainingProtocol
+from flipscope.training.protocol import TrainingProtocol
+from flipscope.training.recipe import Recipe, Trained
 from flipscope.training.targets import Aim
 
 PROTOCOL = TrainingProtocol(
@@ -250,7 +251,10 @@ def test_what_a_measurement_must_not_do(logs: list[Log], message: str) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: measurement("trace"), "'trace' is no measurement: known are validation, norm"),
+        (
+            lambda: measurement("trace"),
+            "'trace' is no measurement that this flipscope knows: known",
+        ),
         (lambda: measurement("norm", every=0), "every must be a whole number"),
         (lambda: measurement("norm", what=[1]), "what must be True or False or a number"),
         (lambda: loss_term("norm", math.nan), "strength=nan"),
@@ -259,7 +263,10 @@ def test_what_a_measurement_must_not_do(logs: list[Log], message: str) -> None:
             lambda: dataclasses.replace(RECIPE, log=(measurement("norm", draws=3),)).train(),
             "does not take its settings",
         ),
-        (lambda: dataclasses.replace(RECIPE, log=(measurement("no.such:thing"),)).train(), "cannot be had"),
+        (
+            lambda: dataclasses.replace(RECIPE, log=(measurement("no.such:thing"),)).train(),
+            "cannot be imported",
+        ),
     ],
 )
 def test_bad_measurements_are_one_sentence(call: Any, message: str) -> None:

@@ -66,6 +66,8 @@ COMMANDS = {
     "status": ("status", "say what is running, from any shell"),
     "report": ("report", "write what was measured as one HTML file: claims, verdicts, figures, tables"),
     "results": ("results", "list, filter, export, verify and prune what is stored"),
+    "results pack": ("results_pack", "write what is stored of some studies as one file, for another machine or reader"),
+    "results unpack": ("results_unpack", "merge packs of results into a results folder"),
 }
 
 
@@ -167,6 +169,8 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace | int:
     """What was asked for, or the exit code where that was help or a mistake."""
     try:
         given = sys.argv[1:] if arguments is None else list(arguments)
+        if " ".join(given[:2]) in COMMANDS:  # a command of two words
+            given = [" ".join(given[:2]), *given[2:]]
         command = next((each for each in given if not each.startswith("-")), None)
         return build_parser(command).parse_args(given)
     except SystemExit as stop:

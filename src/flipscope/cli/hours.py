@@ -22,7 +22,7 @@ from flipscope.models.size import multiplications
 
 if TYPE_CHECKING:
     from flipscope.cube.functions import BooleanFunction
-    from flipscope.models.header import StringConfig
+    from flipscope.models.kinds import StringConfig
 
 HOURS = 24.0
 SLOWER = 4  # times the seconds of the products alone that a forward takes in PyTorch, at least

@@ -11,11 +11,13 @@ from rich.console import Group, RenderableType
 from rich.live import Live as RichLive
 from rich.text import Text
 
+from flipscope.basics.wording import time_text
 from flipscope.lab.run.driver import Judgements, Run
 from flipscope.lab.run.events import Advanced, Event, Failed, Finished, Retried, Started
 from flipscope.lab.study import Study
-from flipscope.report.lab import mark_of, span
+from flipscope.report.lab import mark_of
 from flipscope.report.terminal import SafeConsole, bar
+from flipscope.report.views import judgement_view
 
 QUIET_SECONDS = 2.0  # what is over sooner needs no view
 LINE_SECONDS = 10.0
@@ -131,9 +133,9 @@ class Live:
             said.append(f"{self._retried:,} retried")
         if self._finished and elapsed:
             rate = self._finished / elapsed
-            said.append(f"{rate:.2g} per second" if rate >= 1 else f"{span(1 / rate)} each")
+            said.append(f"{rate:.2g} per second" if rate >= 1 else f"{time_text(1 / rate)} each")
         if share > 0.01:
-            said.append(f"about {span(elapsed / share - elapsed)} left")
+            said.append(f"about {time_text(elapsed / share - elapsed)} left")
         return ", ".join(said)
 
     def _page(self) -> RenderableType:
@@ -145,7 +147,7 @@ class Live:
         first.append(self._line())
         lines: list[RenderableType] = [first]
         for claim, judgement in self._judgements:
-            mark, colour = mark_of(judgement)
+            mark, colour = mark_of(judgement_view(judgement))
             lines.append(Text(f"  {mark} {claim.name}: {judgement.note}", style=colour))
         if self._trouble:
             lines.append(Text(f"  {self._trouble}", style="red", no_wrap=True, overflow="ellipsis"))

@@ -17,7 +17,8 @@ from flipscope.basics.estimates import mean_from_samples
 from flipscope.basics.seeds import check_strings_fit, generators, random_strings
 from flipscope.cli.hours import anyway, asking_seconds, check_hours, flipping_seconds
 from flipscope.models.config import TransformerConfig
-from flipscope.models.header import StringConfig, read_header, string_config
+from flipscope.models.header import read_header, string_config
+from flipscope.models.kinds import StringConfig
 from flipscope.models.size import check_attention
 
 # PyTorch and the compiled loops are loaded after the sizes have been checked: what is too large is refused at once.

@@ -15,13 +15,15 @@ from flipscope.cli.common import print_json, results_folder
 from flipscope.cli.progress import progress
 from flipscope.lab.store.store import Store
 from flipscope.report.drawing import FORMATS
-from flipscope.report.html import StudyPage, write_report
-from flipscope.report.pages import Missing, stored_pages, write_figures
+from flipscope.report.html import write_report
+from flipscope.report.pages import Missing, packed_pages, stored_pages, write_figures
+from flipscope.report.views import StudyPage
 
 EXAMPLES = """
   flipscope report -o report.html
   flipscope report random-init zero-strings --results ./results
   flipscope report random-init --scale laptop --figures figures --format pdf,svg
+  flipscope report --from ledger/laptop/*.flipscope -o ledger.html
 """
 
 
@@ -30,6 +32,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("study", nargs="*", metavar="STUDY", help="by name (default: all that have results)")
     parser.add_argument(
         "--scale", metavar="SCALE", help="smoke, demo, laptop or paper (default: that of the latest run)"
+    )
+    parser.add_argument(
+        "--from",
+        dest="packs",
+        nargs="+",
+        metavar="FILE",
+        help="show these packs (flipscope results pack) instead of a results folder",
     )
     parser.add_argument("-o", "--output", default="report.html", metavar="FILE", help="to write (default report.html)")
     parser.add_argument("--figures", metavar="DIR", help="write the figures as files there too")
@@ -42,9 +51,10 @@ def run(arguments: argparse.Namespace) -> int:
     output = Path(arguments.output)
     check_target(output, "report")
     formats = _checked_formats(arguments)
-    with Store(arguments.results, create=False) as store, progress("reading the results") as report:
-        pages, missing = stored_pages(store, arguments.study, arguments.scale, report)
+    pages, missing = _pages(arguments)
     if not pages and not missing:
+        if arguments.packs is not None:
+            raise InputError(f"there are no results in {', '.join(arguments.packs)}")
         raise InputError(
             f"nothing has been measured in {arguments.results}: run a study first, such as "
             f"flipscope run random-init --scale smoke --results {arguments.results}"
@@ -64,6 +74,15 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _pages(arguments: argparse.Namespace) -> tuple[list[StudyPage], Missing]:
+    """The pages of the studies that are asked for, from packs or from a results folder."""
+    with progress("reading the results") as report:
+        if arguments.packs is not None:
+            return packed_pages([Path(file) for file in arguments.packs], arguments.study, arguments.scale, report)
+        with Store(arguments.results, create=False) as store:
+            return stored_pages(store, arguments.study, arguments.scale, report)
+
+
 def _checked_formats(arguments: argparse.Namespace) -> list[Any]:
     if arguments.format is None:
         return list(FORMATS)
@@ -77,12 +96,12 @@ def _checked_formats(arguments: argparse.Namespace) -> list[Any]:
 
 
 def _document(output: Path, pages: Sequence[StudyPage], missing: Missing, files: Sequence[Path]) -> dict[str, Any]:
-    documents = [page.run.as_json() for page in pages]
+    documents = [{**page.run.as_json(), "older": page.older or None} for page in pages]
     return {
         "output": str(output),
         "studies": [document["study"] for document in documents],
         "claims": [
-            {"study": document["study"], "scale": document["scale"], **claim}
+            {"study": document["study"], "scale": document["scale"], "older": document["older"], **claim}
             for document in documents
             for claim in document["claims"]
         ],

@@ -21,11 +21,13 @@ from rich.text import Text
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, printable
+from flipscope.basics.wording import count_text
 from flipscope.cli.common import print_json, results_folder
 from flipscope.lab import changes, registry
 from flipscope.lab.keys import code_version
-from flipscope.lab.store import listing, salvage, schema, tables
+from flipscope.lab.store import listing, merging, salvage, schema, tables
 from flipscope.lab.store.listing import Row, Rows
+from flipscope.lab.store.merging import Variant
 from flipscope.lab.store.store import Store
 from flipscope.lab.study import Study
 from flipscope.report.terminal import show
@@ -40,6 +42,7 @@ EXAMPLES = """
   flipscope results random-init --failed --forget
   flipscope results --prune --dry-run
   flipscope results --verify
+  flipscope results --variants
 """
 
 
@@ -73,12 +76,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--repair", action="store_true", help="keep what is whole of a damaged database, and the old one beside it"
     )
+    what.add_argument(
+        "--variants", action="store_true", help="trials that have another outcome from elsewhere, and where it differs"
+    )
     parser.add_argument("--dry-run", action="store_true", help="with --prune or --forget: only say what would go")
     results_folder(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List, export, forget, prune, verify or repair what is stored; 1 when something is found to be damaged."""
+    """List, compare, export, forget, prune, verify or repair what is stored; 1 when something is damaged."""
     _check_options(arguments)
     if arguments.verify:
         return _verify(arguments)
@@ -91,6 +97,8 @@ def run(arguments: argparse.Namespace) -> int:
             return _prune(store, arguments)
         if arguments.forget:
             return _forget(store, arguments)
+        if arguments.variants:
+            return _variants(store, arguments)
         if not _lists(arguments):
             return _overview(store, arguments)
         rows = _rows(store, arguments)
@@ -126,6 +134,8 @@ def _check_options(arguments: argparse.Namespace) -> None:
         removing = arguments.prune or arguments.forget or arguments.verify or arguments.repair
         if removing or not _lists(arguments):
             raise InputError("--limit is for rows that are listed or exported: leave it out, or say which with --where")
+    if arguments.variants and (arguments.where or arguments.failed or arguments.limit is not None):
+        raise InputError("--variants takes a STUDY, and no --where, --failed or --limit")
     if (arguments.verify or arguments.repair) and (arguments.where or arguments.failed):
         raise InputError("--verify and --repair look at all that is stored: they take no --where or --failed")
     if arguments.repair and arguments.study is not None:
@@ -294,10 +304,36 @@ def _repair(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _variants(store: Store, arguments: argparse.Namespace) -> int:
+    """Trials with several outcomes, the largest differences first."""
+    found = merging.variants(store, arguments.study)
+    if arguments.json:
+        print_json([listing.document(asdict(variant)) for variant in found])
+    elif not found:
+        print("No stored trial has another outcome.")
+    else:
+        show(_variants_page(found))
+    return 0
+
+
+def _variants_page(found: Sequence[Variant]) -> RenderableType:
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("study", "key", "where", "here", "elsewhere", "difference", "processors"):
+        table.add_column(name, overflow="fold", justify="right" if name == "difference" else "left")
+    for variant in found[:LIMIT]:
+        cells = (variant.study, variant.key[:SHORT], variant.column, variant.ours, variant.theirs)
+        size = f"{variant.difference:.2g}" if math.isfinite(variant.difference) else "of another kind"
+        table.add_row(*(Text(printable(cell)) for cell in cells), size, Text(printable(variant.processors)))
+    more = [f"and {len(found) - LIMIT:,} more; --json lists all."] if len(found) > LIMIT else []
+    notes = ["difference: where the two outcomes differ most, relative to the larger number.", *more]
+    return Group(table, *(Text(note, style="italic dim") for note in notes))
+
+
 def _overview(store: Store, arguments: argparse.Namespace) -> int:
     """One row per study."""
     rows: list[Row] = []
     kept = store.kept()
+    others = Counter(row[1] for row in store.stored("variants"))
     for name, study in _studies(entry.study for entry in kept).items():
         own = [entry for entry in kept if entry.study == name]
         code = None if study is None else code_version(study)
@@ -309,6 +345,7 @@ def _overview(store: Store, arguments: argparse.Namespace) -> int:
                 "stale": None if code is None else sum(entry.done for entry in own if entry.code != code),
                 "seconds": sum(entry.seconds for entry in own),
                 "size": sum(entry.size for entry in own),
+                "variants": others[name],
                 "notes": [] if study is None else changes.notes(store, study),
             }
         )
@@ -329,7 +366,11 @@ def _overview_page(rows: Sequence[Row]) -> RenderableType:
     for row in rows:
         counts = [f"{row['done']:,}", f"{row['failed']:,}", "?" if row["stale"] is None else f"{row['stale']:,}"]
         table.add_row(Text(row["study"]), *counts, f"{row['seconds']:,.1f}", decimal(row["size"]))
-    notes = []
+    notes = [
+        f"{row['study']}: {count_text(row['variants'], 'outcome')} of another machine differ; see --variants."
+        for row in rows
+        if row["variants"]
+    ]
     if any(row["stale"] for row in rows):
         notes.append("stale: measured with code that has changed since; flipscope results --prune removes them.")
     if any(row["stale"] is None for row in rows):

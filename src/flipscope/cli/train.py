@@ -17,6 +17,7 @@ from rich.text import Text
 
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError, RunError
+from flipscope.basics.wording import time_text
 from flipscope.cli.common import print_json, sampling
 from flipscope.cli.hours import anyway, check_hours, training_seconds
 from flipscope.cli.live import BAR, LINE_SECONDS, QUIET_SECONDS
@@ -27,7 +28,6 @@ from flipscope.lab.context import CHECKPOINT, LOCK
 from flipscope.lab.run.resources import one_thread
 from flipscope.lab.store import locks
 from flipscope.models.size import check_attention, check_model
-from flipscope.report.lab import span
 from flipscope.report.terminal import SafeConsole, bar
 from flipscope.training.presets import configured
 
@@ -45,6 +45,10 @@ EXAMPLES = """
       --batch 1024 --steps 10000 --loss mse --labels bits --constant-rate --keep last -o paper.safetensors
 """
 SIZES = ("width", "layers", "heads", "ffn_width", "dropout")
+PROTOCOL = (
+    "steps", "batch", "learning_rate", "optimiser", "weight_decay", "loss", "goal", "labels", "clip", "decay_on",
+    "constant_rate", "keep",
+)  # fmt: skip
 CHOICES = {
     "labels": "what 0 and 1 stand for with --loss mse: -1 and +1, or themselves",
     "decay-on": "weights that decay: all, or without biases, norms and embeddings",
@@ -150,15 +154,19 @@ def _sizes(arguments: argparse.Namespace) -> dict[str, int | float]:
 def _train(arguments: argparse.Namespace, function: BooleanFunction | RealFunction, target: Path) -> int:
     from flipscope.training.checkpoints import Keeper, sweep
     from flipscope.training.named import measurement
-    from flipscope.training.train import recipe_for
+    from flipscope.training.train import protocol_for, recipe_for
 
-    names = (
-        "steps", "batch", "learning_rate", "seed", "init", "optimiser", "weight_decay", "loss", "train_strings", "goal",
-        "labels", "clip", "decay_on", "constant_rate", "keep",
-    )  # fmt: skip
-    given = {name: getattr(arguments, name) for name in names}
-    given["log"] = [measurement(name, arguments.log_every) for name in arguments.log]
-    recipe = recipe_for(arguments.expression, arguments.preset, length=function.n, sizes=_sizes(arguments), **given)
+    recipe = recipe_for(
+        arguments.expression,
+        arguments.preset,
+        protocol_for(arguments.expression, **{name: getattr(arguments, name) for name in PROTOCOL}),
+        length=function.n,
+        train_strings=arguments.train_strings,
+        seed=arguments.seed,
+        init=arguments.init,
+        log=[measurement(name, arguments.log_every) for name in arguments.log],
+        sizes=_sizes(arguments),
+    )
     keeper = Keeper(
         target.with_name(target.name + CHECKPOINT),
         recipe.as_json(),
@@ -364,7 +372,7 @@ class View:
         if self._epoch is not None and not self._real:
             said.append(f"validation accuracy {self._epoch.validation_accuracy:.3f}")
         left = (time.monotonic() - self._start) / here * (self._most - done)
-        return ", ".join([*said, f"about {span(left)} left"])
+        return ", ".join([*said, f"about {time_text(left)} left"])
 
     def _page(self) -> RenderableType:
         width = min(BAR, self._console.width - 1)  # and one for the space after it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -15,33 +15,48 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import random_strings
 from flipscope.cube.expression import parse
 from flipscope.cube.functions import BooleanFunction, checked_bits
-from flipscope.data.batches import Batch, Inputs, Labelled
+from flipscope.data.batches import Batch, Fresh, Inputs, Labelled
 from flipscope.data.languages import LabelledStrings, draw, random_language
+
+_FRESH = 0x66726573  # sets the stream of fresh strings apart from all that come from the same seeds
 
 
 @runtime_checkable
 class Data(Protocol):
-    """What training asks of a kind of data: a frozen record of fields that JSON holds."""
+    """What training asks of a kind of data: a frozen dataclass of fields that JSON holds."""
 
     @property
-    def inputs(self) -> Inputs: ...
+    def inputs(self) -> Inputs:
+        """What the model reads."""
+
     @property
     def answer(self) -> str:
         """One answer for each "string", or for each position."""
 
     @property
-    def function(self) -> str | None: ...
+    def function(self) -> str | None:
+        """What is learned, in words; None for a random language."""
+
     @property
-    def length(self) -> int: ...
+    def length(self) -> int:
+        """Bits of the longest string."""
+
     @property
     def train(self) -> int | None:
         """Strings of a fixed set, None where batches are drawn."""
 
     @property
-    def seed(self) -> int: ...
-    def validation_sets(self) -> Sequence[Labelled]: ...
-    def source(self, batch: int, steps: int, seed: int) -> Labelled | Iterable[Batch]: ...
-    def draw_inputs(self, count: int, stream: np.random.Generator) -> Any: ...
+    def seed(self) -> int:
+        """Gives the strings."""
+
+    def validation_sets(self) -> Sequence[Labelled]:
+        """The sets on which the model is evaluated after each epoch."""
+
+    def source(self, batch: int, steps: int, seed: int) -> Labelled | Iterable[Batch]:
+        """A fixed set, or batches of so many strings, an epoch being so many steps; the seed is that of a training."""
+
+    def draw_inputs(self, count: int, stream: np.random.Generator) -> Any:
+        """Random inputs like those of the training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +68,8 @@ class StringData:
     validation set as well (App. F.2).
     """
 
+    inputs: ClassVar[Inputs] = "bits"
+    answer: ClassVar[str] = "string"
     function: str | None
     length: int
     train: int | None = 10_000
@@ -73,25 +90,39 @@ class StringData:
         """The function on strings of this length, or None for a random language."""
         return None if self.function is None else parse(self.function, self.length)
 
-    @property
-    def inputs(self) -> Inputs:
-        """What the model reads."""
-        return "bits"
-
-    @property
-    def answer(self) -> str:
-        """One for each string."""
-        return "string"
-
-    def draw_inputs(self, count: int, stream: np.random.Generator) -> Bits:
-        """Random inputs like those of the training."""
-        return random_strings(stream, count, self.length)
-
-    def draw(self, f: BooleanFunction | None) -> dict[str, LabelledStrings]:
+    def sets(self) -> dict[str, LabelledStrings]:
         """The sets "train", unless strings are fresh, and "validation"."""
+        f = self.language()
         if f is None:
             assert self.train is not None
             both = random_language(self.length, self.train, self.seed)
             return {"train": both, "validation": both}
         sizes = {"train": self.train} if self.train is not None else {}
         return draw(f, self.length, {**sizes, "validation": self.validation}, self.seed)
+
+    def validation_sets(self) -> list[Labelled]:
+        """The set that tells when to stop."""
+        return [self.sets()["validation"]]
+
+    def source(self, batch: int, steps: int, seed: int) -> Labelled | Iterable[Batch]:
+        """A fixed set, or fresh batches."""
+        if self.train is not None:
+            return self.sets()["train"]
+        f = self.language()
+        assert f is not None
+        return Fresh(f, self.length, batch, steps, np.random.default_rng([self.seed, seed, _FRESH]))
+
+    def draw_inputs(self, count: int, stream: np.random.Generator) -> Bits:
+        """Random inputs like those of the training."""
+        return random_strings(stream, count, self.length)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnnamedData(StringData):
+    """Strings of a function that has no expression: no recipe can hold it, and `function` only describes it."""
+
+    f: BooleanFunction
+
+    def language(self) -> BooleanFunction:
+        """The function itself."""
+        return self.f

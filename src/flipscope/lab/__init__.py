@@ -9,7 +9,7 @@ from flipscope.basics.lazy import lazily
 if TYPE_CHECKING:
     from flipscope.basics.progress import Progress
     from flipscope.basics.resampling import growth
-    from flipscope.lab.chart import chart, charts
+    from flipscope.lab.charting import chart, charts
     from flipscope.lab.figures import Figure, Note, Panel, Rule, Series, histogram
     from flipscope.lab.judges import (
         GroupJudge,

@@ -380,7 +380,7 @@ def _free(node: ast.AST, bound: frozenset[str]) -> Iterator[str]:
     own: set[str] = set()
     match node:
         case ast.FunctionDef(args=args) | ast.AsyncFunctionDef(args=args) | ast.Lambda(args=args):
-            inner = node.body if isinstance(node.body, list) else [node.body]
+            inner = list(node.body) if isinstance(node.body, list) else [node.body]
             own = {each.arg for each in ast.walk(args) if isinstance(each, ast.arg)}
             own |= {name for each in inner for name in _bound(each)}
             own -= {name for each in ast.walk(node) if isinstance(each, ast.Global) for name in each.names}

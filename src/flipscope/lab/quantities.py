@@ -7,6 +7,7 @@ first, majority: at most 0.1``. `claim` makes a `Claim` of it, so that the crite
 applied. Comparisons can be joined with ``&``: all of them must hold, and they share the error of the look.
 
     mean, share         of a column; of the rows that pass a test
+    computed            a number of one row that has no error, such as a bound
     slope               of one column against another: one line through all rows, or the mean over lines of each seed
     difference          of the means of two groups of rows, paired or not
     order               rank correlation of two columns, averaged over seeds
@@ -37,6 +38,7 @@ from flipscope.lab.study import Claim
 from flipscope.lab.verdict import Judgement, all_of, at_least, at_most, between
 
 Test = Callable[[Row], bool]
+Answer = Callable[[Row], bool | None]  # None where it may be either, such as an interval that holds the limit
 Groups = Sequence[tuple[Any, Rows]]
 Says = Callable[[Estimate, str, str, str], Judgement]  # of an estimate, its name, a note, and the unit of its samples
 
@@ -78,6 +80,8 @@ class Quantity:
     group_words: str = ""
     what: str = "groups"  # what the groups are called
     fewest_groups: int = 1
+    weakest_first: bool = True  # of groups with equal verdicts, show the one nearest to its limit, not the first
+    counted: Callable[[Rows], Rows] = lambda rows: rows  # of a group's rows, those that its number is made from
     within: tuple[float, float] | None = None  # the ends of what a sample can be, where there are some
     remedy: str = ""  # what would allow an estimate where there is none
     note: Callable[[Rows], str] = lambda rows: ""
@@ -92,12 +96,28 @@ class Quantity:
 
         return replace(self, rows=f"{self.rows}, {words}" if self.rows else words, chosen=chosen)
 
+    def counting(self, words: str, counted: Callable[[Rows], Rows]) -> Quantity:
+        """The same of those rows of each group that `counted` chooses, or computes; `words` say which rows these are.
+
+        Unlike rows that `where` leaves out, the others still make up groups: a group of which none counts is a part of
+        the judgement, and leaves it undecided.
+        """
+        return replace(self, rows=f"{self.rows}, {words}" if self.rows else words, counted=counted)
+
     def each(
-        self, column: str, values: Iterable[Any] | None = None, *, words: str = "", what: str = "", fewest: int = 1
+        self,
+        column: str,
+        values: Iterable[Any] | None = None,
+        *,
+        words: str = "",
+        what: str = "",
+        fewest: int = 1,
+        weakest_first: bool = True,
     ) -> Quantity:
         """The same for each value of a column: for these, all of which must be there, or for those that there are.
 
-        Fewer groups than `fewest` reproduce nothing.
+        Fewer groups than `fewest` reproduce nothing. Of groups with the decisive verdict the judgement shows the one
+        nearest to its limit, or with `weakest_first=False` the first.
         """
         wanted = None if values is None else list(values)
 
@@ -105,13 +125,21 @@ class Quantity:
             return list(rows.by(column)) if wanted is None else rows.each(column, wanted)
 
         said = f"for each {words or column}" + ("" if wanted is None else f" of {', '.join(map(str, wanted))}")
-        return self.grouped(said, groups, what=what or "groups", fewest=fewest)
+        return self.grouped(said, groups, what=what or "groups", fewest=fewest, weakest_first=weakest_first)
 
     def grouped(
-        self, words: str, groups: Callable[[Rows], Groups], *, what: str = "groups", fewest: int = 1
+        self,
+        words: str,
+        groups: Callable[[Rows], Groups],
+        *,
+        what: str = "groups",
+        fewest: int = 1,
+        weakest_first: bool = True,
     ) -> Quantity:
-        """The same for each group that a function makes of the chosen rows, with its name."""
-        return replace(self, group_words=words, groups=groups, what=what, fewest_groups=fewest)
+        """The same for each group that a function makes of the chosen rows, with its name; the rest as in `each`."""
+        return replace(
+            self, group_words=words, groups=groups, what=what, fewest_groups=fewest, weakest_first=weakest_first
+        )
 
     def noting(self, note: Callable[[Rows], str]) -> Quantity:
         """The same, with what the note says of a group's rows beside its number."""
@@ -149,11 +177,12 @@ class Quantity:
                 return judged
             low, high = self.within
             reach = (high - limit if upwards else limit - low) / (high - low)
-            return judges.with_fewest(judged, found, reach, f"{self.unit} in each group") if 0 < reach < 1 else judged
+            unit = self.unit if self.groups is None else f"{self.unit} in each group"
+            return judges.with_fewest(judged, found, reach, unit) if 0 < reach < 1 else judged
 
-        def one(group: Any, rows: Rows, confidence: float) -> Judgement:
-            name = self.words if group is None else f"{self.words}, {group}"
-            found = self.estimate(rows, confidence)
+        def one(group: Any, group_rows: Rows, confidence: float) -> Judgement:
+            name, rows = self.words if group is None else f"{self.words}, {group}", self.counted(group_rows)
+            found = self.estimate(rows, confidence) if rows else f"no {self.unit} that count"
             if isinstance(found, str):
                 return Judgement.without(f"{name}: {found}", self.remedy or f"more {self.unit}")
             return self.after(fewest(says(found, name, self.note(rows), self.unit), found), found, rows)
@@ -165,7 +194,7 @@ class Quantity:
         about = " ".join(part for part in (self.words, f"of {self.rows}" if self.rows else "") if part)
         words = ", ".join(part for part in (about, self.group_words) if part)
         missing = f"no {self.unit}" + (f": {self.rows}" if self.rows else "")
-        return Criterion(f"{words}: {text}", parts, one, missing, self.what, self.fewest_groups)
+        return Criterion(f"{words}: {text}", parts, one, missing, self.what, self.fewest_groups, self.weakest_first)
 
 
 @dataclass(frozen=True)
@@ -178,6 +207,7 @@ class Criterion:
     missing: str
     what: str = "groups"
     fewest: int = 1
+    weakest_first: bool = True
     others: tuple[Criterion, ...] = ()  # that must hold as well
 
     def __call__(self, table: Rows) -> Judgement:
@@ -190,8 +220,8 @@ class Criterion:
     def _alone(self, table: Rows, besides: int) -> Judgement:
         """This comparison only, at its share of the error."""
         return judges.for_each(
-            self.groups(table), self.judge, missing=self.missing, besides=besides, sort=True, fewest=self.fewest,
-            what=self.what,
+            self.groups(table), self.judge, missing=self.missing, besides=besides, sort=self.weakest_first,
+            fewest=self.fewest, what=self.what,
         )  # fmt: skip
 
     def __and__(self, other: Criterion) -> Criterion:
@@ -237,8 +267,11 @@ def mean(
     return Quantity(f"mean {values.words}", estimate, unit, within=within, remedy=f"at least {fewest} {unit}")
 
 
-def share(words: str, test: Test, *, unit: str = "models") -> Quantity:
-    """The share of the rows that pass a test.
+def share(words: str, test: Answer, *, fewest: int = 1, unit: str = "models") -> Quantity:
+    """The share of the rows that pass a test; fewer rows than `fewest` leave it without an estimate.
+
+    Where the test answers None the row may be either: the interval begins where these rows fail, and ends where they
+    pass.
 
     >>> criterion = share("share of models that learn", lambda row: row["accuracy"] > 0.9) >= 0.5
     >>> criterion(Rows({"accuracy": 1.0} for _ in range(20))).verdict
@@ -246,9 +279,36 @@ def share(words: str, test: Test, *, unit: str = "models") -> Quantity:
     """
 
     def estimate(rows: Rows, confidence: float) -> Estimate | str:
-        return judges.share_of(rows, test, confidence)
+        if len(rows) < fewest:
+            return f"too few {unit}: {len(rows)}"
+        answers = [test(row) for row in rows]
+        passed, doubtful = sum(map(bool, answers)), answers.count(None)
+        least, most = (judges.share(count, len(rows), confidence) for count in (passed, passed + doubtful))
+        return replace(least, high=most.high)
 
-    return Quantity(words, estimate, unit, within=(0.0, 1.0))
+    def note(rows: Rows) -> str:
+        doubtful = [test(row) for row in rows].count(None)
+        return f"{doubtful} of {len(rows)} {unit} in doubt" if doubtful else ""
+
+    return Quantity(words, estimate, unit, within=(0.0, 1.0), remedy=f"at least {fewest} {unit}", note=note)
+
+
+def computed(column: str | Column) -> Quantity:
+    """A number that is computed and not sampled, such as a bound, of the first of the chosen rows.
+
+    Its interval is the number itself. NaN leaves it without an estimate.
+
+    >>> criterion = computed("bound").where("N = 10", n=10) <= 1
+    >>> criterion(Rows([{"n": 10, "bound": 0.3}])).verdict, criterion(Rows([{"n": 20, "bound": 0.3}])).verdict
+    ('reproduced', 'undecided')
+    """
+    values = _column(column)
+
+    def estimate(rows: Rows, confidence: float) -> Estimate | str:
+        value = values.value(rows[0])
+        return "not a number" if math.isnan(value) else judges.exactly(value)
+
+    return Quantity(values.words, estimate, "computed row", remedy="the trial that computes it")
 
 
 def slope(
@@ -259,12 +319,14 @@ def slope(
     log: bool = False,
     per: str | None = None,
     fewest: int = judges.FEWEST_SLOPES,
+    places: int = 2,
     unit: str = "models",
 ) -> Quantity:
     """How fast y rises with x; with `log`, of the logarithms of both.
 
-    One line of least squares through all rows, the `others` being equal; or with `per`, such as a seed, the mean over
-    the lines of each, of which there must be `fewest`. NaN leaves it without an estimate.
+    One line of least squares through all rows, the `others` being equal, at so many different x as are `places`; or
+    with `per`, such as a seed, the mean over the lines of each, of which there must be `fewest`. NaN leaves it without
+    an estimate.
 
     >>> found = slope("y", "n").estimate(Rows({"n": n, "y": 2.0 * n + n % 2} for n in range(8)), 0.95)
     >>> 1.7 < found.low < 2 < found.high < 2.3
@@ -274,11 +336,16 @@ def slope(
     kind = "log-log slope" if log else "slope"
 
     def together(rows: Rows, confidence: float) -> Estimate | str:
-        places, values = (np.array(each.of(rows), np.float64) for each in (xs, ys))
+        x_values, y_values, *further = (np.array(each.of(rows), np.float64) for each in (xs, ys, *rest))
         if log:
-            places, values = np.log(places), np.log(values)
-        found = resampling.regression_slope(values, places, [each.of(rows) for each in rest], confidence)
-        return f"too few {unit}" if found is None else found
+            with np.errstate(divide="ignore", invalid="ignore"):  # what has no logarithm is refused below
+                x_values, y_values = np.log(x_values), np.log(y_values)
+        if odd := int((~np.isfinite([x_values, y_values, *further])).any(axis=0).sum()):
+            return f"{odd} of {len(rows)} {unit} have no number"
+        if (different := len(set(x_values.tolist()))) < places:
+            return f"{len(rows)} {unit} at {different} places, too few for a line"
+        found = resampling.regression_slope(y_values, x_values, further, confidence)
+        return f"too few {unit}: {len(rows)}" if found is None else found
 
     def averaged(rows: Rows, confidence: float) -> Estimate | str:
         assert per is not None
@@ -291,7 +358,9 @@ def slope(
             return f"{len(found)} {unit} with {judges.FEWEST_POINTS} points"
         return student_mean(found, confidence)
 
-    words = f"{kind} of {ys.words} over {xs.words}" + ("" if per is None else f", averaged over each {per}")
+    words = f"{kind} of {ys.words} over {xs.words}"
+    words += f" at equal {' and '.join(each.words for each in rest)}" if rest else ""
+    words += "" if per is None else f", averaged over each {per}"
     return Quantity(words, together if per is None else averaged, unit, remedy=f"more {unit} or places")
 
 
@@ -360,14 +429,17 @@ def order(
     return Quantity(words, estimate, unit, within=(-1.0, 1.0), remedy=f"at least {fewest} {unit}")
 
 
-def more_often(words: str, first: str, second: str, *, unit: str = "cases") -> Criterion:
-    """Of the cases that two columns count, at least half are of the first column."""
+def more_often(
+    words: str, first: str, second: str, *, rows: tuple[str, Test] | None = None, unit: str = "cases"
+) -> Criterion:
+    """Of the cases that two columns count, in these rows if they are named, at least half are of the first column."""
 
     def estimate(rows: Rows, confidence: float) -> Estimate | str:
         ours, theirs = rows.total(first), rows.total(second)
         return judges.share(ours, ours + theirs, confidence) if ours + theirs else "none was met"
 
-    return Quantity(words, estimate, unit) >= 0.5
+    quantity = Quantity(words, estimate, unit)
+    return (quantity if rows is None else quantity.where(*rows)) >= 0.5
 
 
 @dataclass(frozen=True)
@@ -379,6 +451,10 @@ class Judged:
 
     def __call__(self, table: Rows) -> Judgement:
         return self.judge(table)
+
+    def saying(self, text: str) -> Judged:
+        """The same judge with its criterion in other words."""
+        return replace(self, text=text)
 
 
 def _models(how_many: Literal["all", "most", "some"], words: str, test: Test, rows: Test | None, unit: str) -> Judged:

@@ -28,7 +28,7 @@ class TrainedTrial(Trial):
     def cost(self) -> float:
         """Multiply-adds of the whole training, each step with what it costs whatever its size."""
         recipe = self.recipe
-        tokens = recipe.protocol.batch * (recipe.data.length + 1)
+        tokens = recipe.batch * (recipe.data.length + 1)
         steps = recipe.protocol.most_steps(recipe.data.train) or UNLIMITED
         # Six: a multiply and an add forwards, twice as many backwards; attention also compares all pairs of tokens.
         work = 3.0 * tokens * (self._weights() + 2 * recipe.model.layers * recipe.model.width * recipe.data.length)
@@ -40,7 +40,7 @@ class TrainedTrial(Trial):
         recipe = self.recipe
         length, model = recipe.data.length + 1, recipe.model
         attention = model.heads * length
-        activations = 4 * recipe.protocol.batch * length * model.layers * (16 * model.width + 4 * attention)
+        activations = 4 * recipe.batch * length * model.layers * (16 * model.width + 4 * attention)
         return max(DEFAULT_MEMORY, (1 << 29) + 16 * math.ceil(self._weights()) + activations)
 
     def _weights(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any, Literal
@@ -81,6 +81,23 @@ class Judgement:
     def left_open(self, note: str, remedy: str = "") -> Judgement:
         """The same, undecided for this reason."""
         return replace(self, verdict="undecided", note=note, remedy=remedy)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Judgement:
+        """The judgement that `as_json` wrote, without its look; ValueError or KeyError if it is none.
+
+        >>> found = Judgement("reproduced", "share of strings", 0.98, 0.97, 0.99, limit="≥ 0.9")
+        >>> Judgement.from_json(found.as_json()) == found
+        True
+        """
+        numbers = {name: document[name] for name in ("measured", "low", "high")}
+        words = {name: document[name] for name in ("verdict", "quantity", "note", "limit", "remedy")}
+        parts = document["parts"]
+        if not all(value is None or type(value) in (int, float) for value in numbers.values()):
+            raise ValueError("a number of a judgement is no number")
+        if not all(isinstance(text, str) for text in words.values()) or not isinstance(parts, list):
+            raise ValueError("a text of a judgement is no text")
+        return cls(**numbers, **words, parts=tuple(map(cls.from_json, parts)))
 
     def as_json(self) -> dict[str, Any]:
         """The same for JSON, which has no infinity."""

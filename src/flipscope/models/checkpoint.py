@@ -23,7 +23,8 @@ from flipscope.models.attention_network import AttentionNetwork
 from flipscope.models.attention_network_config import AttentionNetworkConfig
 from flipscope.models.config import TransformerConfig
 from flipscope.models.fourier_network import FourierNetwork
-from flipscope.models.header import KEY, VERSION, AnyConfig, Header, read_header
+from flipscope.models.header import KEY, VERSION, Header, read_header
+from flipscope.models.kinds import AnyConfig
 from flipscope.models.seal import SEAL, NotWhole, seal
 from flipscope.models.seq2seq import Seq2Seq
 from flipscope.models.transformer import Block, Transformer

@@ -3,8 +3,8 @@
 First layer: its input at a position takes only two vectors, one per bit, so that queries, keys and values are computed
 for those two and then looked up; for short strings, without gradients, the logits of all pairs of them too. Last layer:
 one position is read, so that keys and values need not be computed at all, since q . (W_K x_j) = (W_K' q) . x_j and
-sum_j a_j W_V x_j = W_V sum_j a_j x_j. Between them attention is `compiled_attention` or PyTorch's fused kernel, without
-second derivatives on the CPU: what differentiates twice calls the model itself.
+sum_j a_j W_V x_j = W_V sum_j a_j x_j. Between them attention is PyTorch's fused kernel, which has no second derivatives
+on the CPU: what differentiates twice calls the model itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from jaxtyping import Float, Int64, UInt8
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from flipscope.models import compiled_attention
 from flipscope.models.marker import MarkerLogits, reads_marker
 from flipscope.models.transformer import Attention, Block, Transformer
 from flipscope.models.unmodified import difference
@@ -138,20 +137,13 @@ def _attend(
 ) -> Float[Tensor, "string position width"]:
     """What the heads bring to every position."""
     visible, config = attention.visible(query), attention.config
-    if config.attention == "softmax" and compiled_attention.applies(query, visible):
-        mixed = compiled_attention.attend(query, key, value, config.heads, config.scale)
-        if attention.output is None:
-            summed: Tensor = mixed.unflatten(-1, (config.heads, -1)).sum(dim=-2)
-            return summed
-    else:
-        query, key, value = attention.split(query), attention.split(key), attention.split(value)
-        if config.attention != "softmax":
-            return attention.mix(attention.weights(attention.scores(query, key), visible), value)
-        by_head = F.scaled_dot_product_attention(query, key, value, visible, scale=config.scale)
-        if attention.output is None:
-            return by_head.sum(dim=1)
-        mixed = by_head.transpose(1, 2).flatten(-2)
-    joined: Tensor = attention.output(mixed)
+    query, key, value = attention.split(query), attention.split(key), attention.split(value)
+    if config.attention != "softmax":
+        return attention.mix(attention.weights(attention.scores(query, key), visible), value)
+    by_head = F.scaled_dot_product_attention(query, key, value, visible, scale=config.scale)
+    if attention.output is None:
+        return by_head.sum(dim=1)
+    joined: Tensor = attention.output(by_head.transpose(1, 2).flatten(-2))
     return joined
 
 

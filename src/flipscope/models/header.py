@@ -8,21 +8,18 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.files import check_source
-from flipscope.models import attention_network_config, fourier_network_config
-from flipscope.models.attention_network_config import AttentionNetworkConfig
+from flipscope.basics.registry import UnknownName
 from flipscope.models.config import TransformerConfig
-from flipscope.models.fourier_network_config import FourierNetworkConfig
+from flipscope.models.kinds import AnyConfig, StringConfig, configuration
 from flipscope.models.seq2seq_config import Seq2SeqConfig
 from flipscope.models.size import check_model
 
 VERSION = 1
 KEY = "flipscope.transformer"  # metadata entry: {"version": ..., "config": ...} as JSON
-StringConfig: TypeAlias = TransformerConfig | AttentionNetworkConfig | FourierNetworkConfig  # one answer per string
-AnyConfig: TypeAlias = StringConfig | Seq2SeqConfig
 LARGEST = 100_000_000  # bytes of a header, as safetensors has it
 
 
@@ -90,10 +87,8 @@ def read_config(source: Path, metadata: Mapping[str, str]) -> AnyConfig:
     if version != VERSION or not isinstance(fields, dict):
         raise InputError(f"{source} has a damaged metadata entry {KEY!r}")
     try:
-        if fields.get("kind") == attention_network_config.KIND:
-            return AttentionNetworkConfig.from_dict(fields)
-        if fields.get("kind") == fourier_network_config.KIND:
-            return FourierNetworkConfig.from_dict(fields)
-        return Seq2SeqConfig.from_dict(fields) if "kind" in fields else TransformerConfig.from_dict(fields)
+        return configuration(fields)
+    except UnknownName as error:
+        raise UnknownName(f"{source} cannot be read: {error}") from error
     except InputError as error:
         raise InputError(f"{source} has a configuration that is not valid: {error}") from error

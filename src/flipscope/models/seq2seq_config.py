@@ -93,6 +93,3 @@ class Seq2SeqConfig:
             )
         if getattr(data, "answer", None) != "scratchpad":
             raise InputError("an encoder-decoder writes a scratchpad: give LengthsData with answer='scratchpad'")
-
-
-BY_NAME = {KIND: Seq2SeqConfig}

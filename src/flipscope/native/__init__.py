@@ -4,10 +4,8 @@ tables, walsh, certificates      of truth tables, for `cube`
 simd, powers, span               vectors of 8 or 16 numbers, their powers of two, and the width the processor prefers
 lanes, first_lanes               of narrow models: one flip per lane
 wide, rectified                  of the others: attention, norms, units that are on
-attention                        softmax attention and its derivatives, for training
 noisy_marker                     attention at a marker, with dropout, and its derivatives
-bit_sums, marker_finish          the same without dropout, and what follows it, of very many strings
-products, activations            what several of these share: products of matrices in the cache; ReLU and GELU
+products                         what several of these share: products of matrices in the cache
 random_words                     random words by their number, and coins
 small_models, phrases            random recognisers of few bits and what they compute; phrases of Lempel and Ziv
 """

@@ -226,10 +226,6 @@ def _is_nonzero(builder: Any, lanes: int, a: Any) -> Any:
     return builder.fcmp_unordered("!=", a, ir.Constant(floats(lanes), [0.0] * lanes))
 
 
-def _is_positive(builder: Any, lanes: int, a: Any) -> Any:
-    return builder.fcmp_ordered(">", a, ir.Constant(floats(lanes), [0.0] * lanes))
-
-
 add: Any = each(2, lambda builder, _lanes, a, b: builder.fadd(a, b))
 subtract: Any = each(2, lambda builder, _lanes, a, b: builder.fsub(a, b))
 multiply: Any = each(2, lambda builder, _lanes, a, b: builder.fmul(a, b))
@@ -240,8 +236,6 @@ square_root: Any = each(1, lambda builder, lanes, a: call(builder, "sqrt", lanes
 # a where a > b, or a < b, else b: also where one of them is NaN.
 larger: Any = each(2, lambda builder, _lanes, a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b))
 smaller: Any = each(2, lambda builder, _lanes, a, b: builder.select(builder.fcmp_ordered("<", a, b), a, b))
-# b where a > 0, else c.
-positive: Any = each(3, lambda builder, lanes, a, b, c: builder.select(_is_positive(builder, lanes, a), b, c))
 # b where a is not 0, else c.
 chosen: Any = each(3, lambda builder, lanes, a, b, c: builder.select(_is_nonzero(builder, lanes, a), b, c))
 
@@ -517,22 +511,16 @@ def columns_of(_typing: Any, kind: Any) -> Any:
     return types.UniTuple(column, kind.columns)(kind), generate
 
 
-def _with_column(one: Callable[..., Any]) -> Any:
-    """A tile that has every column changed by the same other one: ``one`` of a builder and two vectors."""
+@intrinsic  # type: ignore[untyped-decorator]
+def times_column(_typing: Any, kind: Any, column: Any) -> Any:
+    """A tile, every column of which is multiplied by the same other one."""
 
-    def typed(_typing: Any, kind: Any, column: Any) -> Any:
-        def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            others = vectors_of(builder, column, arguments[1])
-            vectors = enumerate(vectors_of(builder, kind, arguments[0]))
-            return joined(builder, kind, [one(builder, vector, others[k // kind.columns]) for k, vector in vectors])
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        factors = vectors_of(builder, column, arguments[1])
+        vectors = enumerate(vectors_of(builder, kind, arguments[0]))
+        return joined(builder, kind, [builder.fmul(vector, factors[k // kind.columns]) for k, vector in vectors])
 
-        return kind(kind, column), generate
-
-    return intrinsic(typed)
-
-
-times_column: Any = _with_column(lambda builder, a, b: builder.fmul(a, b))
-less_column: Any = _with_column(lambda builder, a, b: builder.fsub(a, b))
+    return kind(kind, column), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -11,22 +11,20 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from flipscope.basics.wording import number_text
-from flipscope.lab.history import Look
+from flipscope.basics.wording import time_text
 from flipscope.lab.registry import address
 from flipscope.lab.run.driver import Run
 from flipscope.lab.store.store import RunState
-from flipscope.lab.study import Claim, Study
-from flipscope.lab.verdict import Judgement
+from flipscope.lab.study import Study
+from flipscope.report.views import claim_views
 
 MARKS = {"reproduced": ("✓", "green"), "contradicted": ("✗", "red"), "undecided": ("?", "yellow")}
 INTERIM = ("…", "dim")  # instead of a mark, where only a part of the trials is done
 
 
-def mark_of(judgement: Judgement) -> tuple[str, str]:
-    """The sign of a verdict and its colour."""
-    interim = judgement.seen is not None and judgement.seen.standing == "interim"
-    return INTERIM if interim else MARKS[judgement.verdict]
+def mark_of(view: Mapping[str, Any]) -> tuple[str, str]:
+    """The sign of a verdict and its colour, by the view of its judgement."""
+    return INTERIM if view["interim"] else MARKS[view["verdict"]]
 
 
 def run_page(run: Run, results: str, verbose: bool = False) -> RenderableType:
@@ -36,7 +34,7 @@ def run_page(run: Run, results: str, verbose: bool = False) -> RenderableType:
     told = [f"{run.done:,} of {run.trials:,} trials"]
     told += [f"{run.failed:,} failed"] if run.failed else []
     told += [f"{run.reused:,} of them from before"] if run.reused else []
-    told.append(span(run.seconds))
+    told.append(time_text(run.seconds))
     parts: list[RenderableType] = [title, Text(), claims_table(run, verbose), Text()]
     if verbose:
         parts += [Text(said, style="dim") for said in run.provenance]
@@ -51,116 +49,39 @@ def run_page(run: Run, results: str, verbose: bool = False) -> RenderableType:
 def claims_table(run: Run, verbose: bool = False) -> RenderableType:
     """One line per claim, decided ones first: mark, name, number against its limit; beneath it at most one reason."""
     parts: list[RenderableType] = []
-    shown = [(claim, judgement, numbers(judgement)) for claim, judgement in run.decided_first]
-    widest = max((len(found) for _, _, found in shown), default=0)
-    for claim, judgement, found in shown:
-        mark, colour = mark_of(judgement)
+    views = claim_views(run)
+    widest = max((len(view["numbers"]) for view in views), default=0)
+    for view in views:
+        mark, colour = mark_of(view)
         line = Table(box=None, padding=(0, 1), pad_edge=False, show_header=False, expand=True)
         for options in ({"no_wrap": True}, {"ratio": 1}, {"no_wrap": True, "min_width": widest}):
             line.add_column(overflow="fold", **options)
-        line.add_row(Text(mark, style=colour), Text(claim.name, style="bold"), Text(found, style="cyan"))
+        line.add_row(Text(mark, style=colour), Text(view["name"], style="bold"), Text(view["numbers"], style="cyan"))
         parts.append(line)
-        reason = _reason(claim, judgement, run)
-        beneath = _details(claim, judgement, run) if verbose else Text(reason, style="dim")
-        if verbose or reason:
+        beneath = _details(view) if verbose else Text(view["reason"], style="dim")
+        if verbose or view["reason"]:
             parts.append(Padding(beneath, (0, 0, 0, 3)))
     return Group(*parts)
 
 
-def _reason(claim: Claim, judgement: Judgement, run: Run) -> str:
-    """What a reader must know beside the number: which look it is, why it is not reproduced, what would decide it."""
-    seen = "" if judgement.seen is None else judgement.seen.text
-    if judgement.verdict == "reproduced":
-        return seen
-    if judgement.verdict == "contradicted":
-        return "; ".join(text for text in (seen, judgement.note) if text)
-    why = judgement.quantity if judgement.measured is None else _open_because(judgement)
-    if judgement.measured is None and judgement.note:
-        why = f"{judgement.note}: {why}"
-    exploratory = (
-        judgement.seen is not None and judgement.seen.standing == "exploratory"
-    )  # which says what would decide
-    command = "" if exploratory else _next_command(claim, run)
-    remedy = ": ".join(text for text in (judgement.remedy, command) if text)
-    return "; ".join(text for text in (seen, why, f"would decide: {remedy}" if remedy else "") if text)
-
-
-def _open_because(judgement: Judgement) -> str:
-    """Why a number with an interval does not decide; a claim of several shows one that may look as if it did."""
-    if judgement.note:
-        return judgement.note
-    still = sum(part.verdict == "undecided" for part in judgement.parts)
-    return f"{still} of {len(judgement.parts)} parts are open" if still else "the interval straddles the limit"
-
-
-def _next_command(claim: Claim, run: Run) -> str:
-    """The command for data that may decide the claim: the rest of this scale, or the next that can; "" if none."""
-    names = list(run.study.scales)
-    first = names.index(run.scale) + int(run.complete)
-    if claim.decided_from is not None:
-        first = max(first, names.index(claim.decided_from) if claim.decided_from else len(names))
-    return f"flipscope run {address(run.study)} --scale {names[first]}" if first < len(names) else ""
-
-
-def _details(claim: Claim, judgement: Judgement, run: Run) -> RenderableType:
+def _details(view: Mapping[str, Any]) -> RenderableType:
     """Everything that a verdict rests on, and every look that was made before it."""
-    lines = [f"{claim.statement} ({claim.source})", f"judged by: {claim.criterion}", judgement.quantity]
-    lines += [judgement.note] if judgement.note else []
-    lines += [f"would decide: {judgement.remedy}"] if judgement.remedy else []
-    lines += [f"now: {judgement.seen.text}"] if judgement.seen is not None and judgement.seen.text else []
-    lines += [look_text(look, run.study) for look in looks_of(run, claim)]
+    lines = [f"{view['statement']} ({view['source']})", f"judged by: {view['criterion']}", view["quantity"]]
+    lines += [view["note"]] if view["note"] else []
+    lines += [f"would decide: {view['remedy']}"] if view["remedy"] else []
+    lines += [f"now: {view['seen']}"] if view["seen"] else []
+    lines += [look["line"] for look in view["looks"]]
     parts: list[RenderableType] = [Text("\n".join(lines), style="dim")]
-    if judgement.parts:
+    if view["parts"]:
         table = Table(box=None, padding=(0, 1), pad_edge=False, show_header=False)
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
         table.add_column(overflow="fold")
-        for part in judgement.parts:
+        for part in view["parts"]:
             mark, colour = mark_of(part)
-            table.add_row(Text(mark, style=colour), part.quantity, Text(numbers(part), style="cyan"))
+            table.add_row(Text(mark, style=colour), part["quantity"], Text(part["numbers"], style="cyan"))
         parts.append(table)
     return Group(*parts)
-
-
-def looks_of(run: Run, claim: Claim) -> list[Look]:
-    """The looks that were kept of a claim, where there is more than the one that is shown."""
-    looks = [look for look in run.looks if look.claim in (claim.name, *claim.formerly)]
-    return looks if len(looks) > 1 else []
-
-
-def look_view(look: Look, study: Study) -> dict[str, Any]:
-    """A look that was kept, with its numbers, in words."""
-    found = look.judgement
-    measured, low, high = (number_text(found[name], 3, "?") for name in ("measured", "low", "high"))
-    known = found["measured"] is not None
-    return {
-        "claim": look.claim,
-        "exploratory": look.exploratory,
-        "what": "exploratory" if look.exploratory else f"look {look.number}",
-        "made": look.made[:10],
-        "confidence": f"{100 * (1 - look.error):.3g} %",
-        "measured": measured if known else "",
-        "interval": f"[{low}, {high}]" if known else "",
-        "limit": found["limit"],
-        "verdict": found["verdict"],
-        "withdrawn": study.withdrawn.get(look.revision, ""),
-    }
-
-
-def look_text(look: Look, study: Study) -> str:
-    """The same on one line."""
-    view = look_view(look, study)
-    said = f"{view['measured']} {view['interval']} {view['limit']}".rstrip() if view["measured"] else "no number"
-    end = f"; withdrawn: {view['withdrawn']}" if view["withdrawn"] else ""
-    return f"{view['what']} ({view['made']}, at {view['confidence']}): {said}, {view['verdict']}{end}"
-
-
-def numbers(judgement: Judgement) -> str:
-    """The number with its interval against its limit, "" where there is none."""
-    if judgement.measured is None:
-        return ""
-    measured, low, high = (number_text(end, 3, "?") for end in (judgement.measured, judgement.low, judgement.high))
-    return f"{measured} [{low}, {high}]" + (f" {judgement.limit}" if judgement.limit else "")
 
 
 def studies_page(rows: Sequence[dict[str, Any]]) -> RenderableType:
@@ -174,7 +95,7 @@ def studies_page(rows: Sequence[dict[str, Any]]) -> RenderableType:
             continue
         about = Text(row["name"], style="cyan")
         about.append(f"\n{row['title']}", style="dim")
-        costs = (f"{name}: about {span(60 * scale['minutes'])}" for name, scale in row["scales"].items())
+        costs = (f"{name}: about {time_text(60 * scale['minutes'])}" for name, scale in row["scales"].items())
         where = "\n".join([row["paper"], *row["figures"]])
         table.add_row(about, where, "\n".join(costs), row["state"])
     return table
@@ -195,7 +116,7 @@ def study_page(study: Study, state: str) -> RenderableType:
 
 
 def _scale_rows(study: Study) -> list[tuple[str, str]]:
-    return [(name, f"{scale.note}; about {span(60 * scale.minutes)}") for name, scale in study.scales.items()]
+    return [(name, f"{scale.note}; about {time_text(60 * scale.minutes)}") for name, scale in study.scales.items()]
 
 
 def _listed(rows: Sequence[tuple[str, str]]) -> Table:
@@ -228,31 +149,16 @@ def status_page(states: Sequence[RunState], notes: Mapping[str, Sequence[str]]) 
 def _ago(moment: str) -> str:
     """How long ago a moment was."""
     passed = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
-    return f"{span(max(0.0, passed))} ago"
+    return f"{time_text(max(0.0, passed))} ago"
 
 
 def _now(trial: dict[str, Any]) -> str:
     share = f", {100 * trial['share']:.0f} %" if trial.get("share") else ""
     fields = ", ".join(f"{name} {value}" for name, value in trial["trial"].items())
-    return f"{fields} for {span(trial['seconds'])}{share}"
+    return f"{fields} for {time_text(trial['seconds'])}{share}"
 
 
 def _verdict_line(entry: dict[str, Any]) -> Text:
     interim = entry.get("standing") == "interim"
     mark, colour = INTERIM if interim else MARKS[entry["verdict"]]
     return Text(f"  {mark} {'interim' if interim else entry['verdict']:<12} {entry['claim']}", style=colour)
-
-
-def span(seconds: float) -> str:
-    """A span of time as people say it."""
-    if seconds < 100:
-        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-    whole = round(seconds / 60)
-    if whole < 120:
-        return f"{whole} min"
-    hours = whole // 60
-    return (
-        f"{hours} h" + (f" {whole % 60} min" if hours < 10 and whole % 60 else "")
-        if hours < 48
-        else f"{hours // 24} days"
-    )

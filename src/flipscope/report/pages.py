@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,16 +15,22 @@ from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.basics.files import check_target, write_bytes
 from flipscope.basics.progress import Progress
-from flipscope.basics.wording import settings_of
+from flipscope.basics.wording import count_text, settings_of
 from flipscope.lab import registry
 from flipscope.lab.changes import older_revisions
 from flipscope.lab.figures import Figure
-from flipscope.lab.keys import code_version
+from flipscope.lab.history import Look
+from flipscope.lab.keys import code_version, trial_key
+from flipscope.lab.rows import Rows
 from flipscope.lab.run.driver import Run, judged, repeat_command
-from flipscope.lab.store.store import Origin, RunState, Store
-from flipscope.lab.study import Study
+from flipscope.lab.store import packs
+from flipscope.lab.store.merging import merge, variants
+from flipscope.lab.store.store import Origin, RunState, Store, origins
+from flipscope.lab.study import Study, Trial
+from flipscope.lab.verdict import Judgement, Seen
 from flipscope.report.drawing import file_stems, render
-from flipscope.report.html import StudyPage, write_report
+from flipscope.report.html import write_report
+from flipscope.report.views import StudyPage
 
 Missing = list[tuple[str, str]]
 
@@ -56,10 +65,30 @@ def write(
 _EXAMPLE = "flipscope run random-init --scale smoke --results "
 
 
-def stored_pages(
-    store: Store, studies: Sequence[str] = (), scale: str | None = None, progress: Progress | None = None
+def packed_pages(
+    files: Sequence[Path], studies: Sequence[str] = (), scale: str | None = None, progress: Progress | None = None
 ) -> tuple[list[StudyPage], Missing]:
-    """The page of each study, and why some have none; a study that breaks does not take the others with it."""
+    """The same of what packs hold; results that older code has measured are shown as such."""
+    found = [packs.read(file) for file in files]
+    with tempfile.TemporaryDirectory(prefix="flipscope-") as folder, Store(folder) as store:
+        for pack in found:
+            merge(store, pack)
+        store.writable = False  # to show a pack is no look at its claims
+        return stored_pages(store, studies, scale, progress, older=True)
+
+
+def stored_pages(
+    store: Store,
+    studies: Sequence[str] = (),
+    scale: str | None = None,
+    progress: Progress | None = None,
+    *,
+    older: bool = False,
+) -> tuple[list[StudyPage], Missing]:
+    """The page of each study, and why some have none; a study that breaks does not take the others with it.
+
+    With `older`, a study of which there is nothing by its present code has a page of what older code has measured.
+    """
     names = studies or sorted({run.study for run in store.runs()} | {kept.study for kept in store.kept()})
     pages: list[StudyPage] = []
     missing: Missing = []
@@ -72,7 +101,7 @@ def stored_pages(
             missing.append((name, str(error).rstrip(".") + "; its results stay in the store"))
             continue
         try:
-            page = _page(study, store, scale)
+            page = _page(study, store, scale, older)
         except InputError as error:
             if studies:
                 raise
@@ -86,33 +115,131 @@ def stored_pages(
     return pages, missing
 
 
-def _page(study: Study, store: Store, scale: str | None) -> StudyPage:
+def _page(study: Study, store: Store, scale: str | None, older: bool) -> StudyPage:
     latest = _latest(store, study, scale)
     chosen = latest.scale if latest is not None else scale
     if chosen is None:
         raise InputError(
             f"there are no results of {study.name} in {store.folder}: run it first with flipscope run {study.name}"
         )
+    command = (latest.command if latest is not None else "") or repeat_command(study, chosen)
     run = judged(study, chosen, store)
-    if run.done == 0 and run.failed == 0:
-        codes = {kept.code for kept in store.kept() if kept.study == study.name}
-        stale = codes and code_version(study) not in codes
-        why = "the stored ones are of code that has changed since" if stale else "none of its trials is done"
-        again = repeat_command(study, chosen)
-        raise InputError(f"there are no results of {study.name} at scale {chosen}: {why}; run it with {again}")
+    if run.done or run.failed:
+        return _shown(study, store, run, code_version(study), command)
+    codes = {kept.code for kept in store.kept() if kept.study == study.name}
+    stale = bool(codes) and code_version(study) not in codes
+    if stale and older and latest is not None:
+        return _older_page(study, store, latest, command)
+    why = "the stored ones are of code that has changed since" if stale else "none of its trials is done"
+    again = repeat_command(study, chosen)
+    raise InputError(f"there are no results of {study.name} at scale {chosen}: {why}; run it with {again}")
+
+
+def _shown(study: Study, store: Store, run: Run, code: str, command: str, older: str = "") -> StudyPage:
+    """The page of a run by this code."""
     figures, missing = _drawn(study, run)
-    notes = [*missing, *run.notes, *older_revisions(study, store.codes(study.name))]
+    keys = [trial_key(study, trial, code) for trial in run.planned]
     machines, finished = _provenance(run.origins)
-    return StudyPage(
-        run,
-        figures,
-        settings_of([trial.content() for trial in run.planned]),
-        machines,
-        code_version(study),
-        (latest.command if latest is not None else "") or repeat_command(study, chosen),
-        finished,
-        notes,
+    settings = settings_of([trial.content() for trial in run.planned])
+    notes = [
+        *_variant_notes(store, keys),
+        *missing,
+        *run.notes,
+        *(() if older else older_revisions(study, store.codes(study.name))),
+    ]
+    return StudyPage(run, figures, settings, machines, code, command, finished, notes, older)
+
+
+def _variant_notes(store: Store, keys: Sequence[str]) -> list[str]:
+    """A sentence where some of the trials have another outcome from elsewhere."""
+    found = variants(store, keys=keys)
+    if not found:
+        return []
+    worst = found[0]
+    size = f"by {worst.difference:.2g} of its size" if math.isfinite(worst.difference) else "in kind"
+    trials = count_text(len({each.key for each in found}), "trial")
+    return [
+        f"{trials} of {len(keys):,} had another outcome elsewhere, which is kept and not judged; the largest "
+        f"difference is in {worst.column}, {size}: {worst.ours} here, {worst.theirs} there ({worst.processors})."
+    ]
+
+
+def _older_page(study: Study, store: Store, latest: RunState, command: str) -> StudyPage:
+    """What code that has changed since has measured: judged anew where that is possible, else as it was recorded."""
+    code, scale = latest.code, latest.scale
+    looks = [look for _, look in store.looks(study.name, scale) if look.code == code and not look.exploratory]
+    trials = _rebuilt(study, scale, store, code)
+    plan = looks[-1].trials if looks else frozenset(trial.hash for trial in study.checked_trials(scale))
+    chosen = [trial for trial in trials if trial.hash in plan]
+    try:
+        run = judged(study, scale, store, code=code, trials=chosen) if len(chosen) == len(plan) else None
+    except Exception:  # of a study that makes no sense of what it measured once
+        run = None
+    if run is None:
+        run = _recorded(study, store, latest, looks)
+    revision = f"revision {looks[-1].revision} of the study, " if looks else ""
+    older = f"{_versions(run.origins)}{revision}code {code[:12]}"
+    page = _shown(study, store, run, code, command, older)
+    how = "judged by today's rules" if run.table else "as it was judged then"
+    note = (
+        f"Measured by older code ({older}), and {how}: what today's code would give is not known; "
+        f"{repeat_command(study, scale)} measures it anew."
     )
+    return replace(page, notes=[note, *page.notes])
+
+
+def _rebuilt(study: Study, scale: str, store: Store, code: str) -> list[Trial]:
+    """The trials that some code has measured, as far as the study's present classes of trials can hold them."""
+    kinds = list(dict.fromkeys(type(trial) for trial in study.checked_trials(scale)))
+    found = []
+    for row in store.table(study.name):
+        content = {name.removeprefix("trial."): _tuples(value) for name, value in row.items() if name[:6] == "trial."}
+        for kind in kinds:
+            try:
+                trial = kind(**content)
+            except (InputError, TypeError):  # other fields, or other values of them
+                continue
+            if trial_key(study, trial, code) == row["key"]:
+                found.append(trial)
+                break
+    return found
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _recorded(study: Study, store: Store, latest: RunState, looks: Sequence[Look]) -> Run:
+    """A run of which only the looks at its claims are known."""
+    judgements = []
+    for claim in study.claims:
+        own = [look for look in looks if look.claim in (claim.name, *claim.formerly)]
+        if own:
+            seen = Seen("look", own[-1].number, own[-1].error)
+            judgements.append((claim, replace(Judgement.from_json(own[-1].judgement), seen=seen)))
+        else:
+            judgements.append((claim, Judgement.without("it was not judged then")))
+    keys = [row[0] for row in store.stored("results") if row[1:3] == (study.name, latest.code)]
+    records = store.records(keys)[0].values()
+    return Run(
+        study,
+        latest.scale,
+        latest.total,
+        latest.done,
+        latest.failed,
+        latest.done,
+        sum(record.seconds for record in records),
+        Rows(),
+        judgements,
+        [look for _, look in store.looks(study.name, latest.scale)],
+        origins=origins(records),
+    )
+
+
+def _versions(origins: Sequence[Origin]) -> str:
+    """The versions of flipscope that ran on some machines."""
+    versions = sorted({str(origin.machine["flipscope"]) for origin in origins if "flipscope" in origin.machine})
+    return f"flipscope {', '.join(versions)}, " if versions else ""
 
 
 def _latest(store: Store, study: Study, scale: str | None) -> RunState | None:

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from flipscope.basics.limits import said_bytes
+from flipscope.basics.wording import time_text
 from flipscope.data.real import RealData
-from flipscope.report.lab import span
 from flipscope.report.models import facts, note, panel
 from flipscope.report.terminal import number
 from flipscope.training.fit import Accuracy
@@ -37,7 +37,7 @@ def trained_page(
     again = f", the last of them from step {resumed_at:,} on" if resumed_at else ""
     rows = [
         ("model", f"{shape(trained.model.config.as_dict())}, {count:,} parameters"),
-        ("trained", f"{fitted.steps:,} steps, {fitted.strings:,} strings, {span(fitted.seconds)}{again}"),
+        ("trained", f"{fitted.steps:,} steps, {fitted.strings:,} strings, {time_text(fitted.seconds)}{again}"),
         ("kept", f"epoch {fitted.kept_epoch} of {len(fitted.history)}; {WORDS.get(fitted.stopped, fitted.stopped)}"),
         _told(trained, tested),
         ("file", path),

@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.files import check_source
+from flipscope.basics.registry import UnknownName
 from flipscope.models.checkpoint import load_any, save
 from flipscope.models.seal import SEAL, NotWhole
 from flipscope.models.seq2seq import Seq2Seq
@@ -64,15 +65,18 @@ def read(path: str | os.PathLike[str]) -> Trained:
 def read_with_notes(path: str | os.PathLike[str]) -> tuple[Trained, dict[str, Any]]:
     """The same, and the notes of whoever wrote it."""
     source = Path(path)
-    described = describe(source)
+    text = _metadata(source)
     try:
-        model = load_any(source)
+        model = load_any(source)  # which looks at the checksum first: what is read below is what was written
     except NotWhole:
         raise
+    except UnknownName as error:
+        raise NotWhole(str(error)) from error
     except InputError as error:
         raise NotWhole(f"{source} is damaged: {error}") from error
     if not isinstance(model, Transformer | Seq2Seq):
         raise NotWhole(f"{source} is a {type(model).__name__}, which no recipe trains")
+    described = _described(source, text)
     return Trained(model, described.fitted, described.recipe), described.notes
 
 
@@ -111,5 +115,7 @@ def _described(path: Path, text: str) -> Description:
         return Description(recipe, Fitted(history, **fitted), document["finished"], document["notes"])
     except NotWhole:
         raise
+    except UnknownName as error:
+        raise NotWhole(f"{path} says how its model was trained, but cannot be read here: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NotWhole(f"{path} is damaged: it does not say how its model was trained") from error

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.checks import check_count, check_not_negative, check_positive
+from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, proportions
 from flipscope.basics.seeds import generators
@@ -31,10 +31,9 @@ from flipscope.models.modes import eval_mode, first_derivatives, modes_kept
 from flipscope.training.checkpoints import Keeper
 from flipscope.training.logs import Line, Log, Recorder, series
 from flipscope.training.memory import Memory
+from flipscope.training.protocol import TrainingProtocol
 from flipscope.training.targets import Aim, Labels, Loss
 
-Optimiser = Literal["adam", "adamw", "sgd"]
-DecayOn = Literal["all", "matrices"]
 # A further part of the loss, from the model, a batch (inputs, targets) and the model's outputs for it: a mean over the
 # strings of that batch, for large batches are computed in parts.
 Term: TypeAlias = Callable[[nn.Module, tuple[Tensor, Tensor], Tensor], Tensor]
@@ -45,13 +44,6 @@ _OPTIMISERS: Mapping[str, type[torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
     "sgd": torch.optim.SGD,
 }
-# Settings of `fit` that decide what the weights become.
-_DECISIVE = (
-    "learning_rate", "batch", "optimiser", "weight_decay", "loss", "decay_after", "decay_factor", "stop_after",
-    "max_epochs", "max_steps", "restore",
-)  # fmt: skip
-# And those that came later: a checkpoint names them only where they are not as they always were.
-_LATER: Mapping[str, Any] = {"labels": "signs", "inputs": "bits", "clip": None, "decay_on": "all"}
 _POSITIONS = 6_400  # of a part of a batch: with 64 strings of 100 bits the activations of a layer stay in the cache
 
 
@@ -109,20 +101,6 @@ class Accuracy:
     accuracy: Estimate
 
 
-@dataclass(frozen=True)
-class TrainingSetting:
-    """Batch size and initial learning rate."""
-
-    batch: int
-    learning_rate: float
-
-
-def random_training(seed: int | np.random.Generator) -> TrainingSetting:
-    """A setting from the distribution of App. F.2: batch U[128, 4096], learning rate log-U[1e-4, 1e-2]."""
-    [stream] = generators(seed, 1)
-    return TrainingSetting(int(stream.integers(128, 4097)), float(10 ** stream.uniform(-4, -2)))
-
-
 class Plateau:
     """Factor on the learning rate after `decay_after` epochs without a decrease of the loss, stop after `stop_after`.
 
@@ -148,46 +126,35 @@ def fit(
     model: nn.Module,
     train: Labelled | Iterable[Batch],
     validation: Labelled | Sequence[Labelled],
+    protocol: TrainingProtocol | None = None,
     *,
-    learning_rate: float,
-    batch: int | None = None,
     seed: int | np.random.Generator = 0,
-    optimiser: Optimiser = "adam",
-    weight_decay: float = 0.0,
-    decay_on: DecayOn = "all",
-    clip: float | None = None,
-    loss: Loss = "bce",
-    labels: Labels = "signs",
     inputs: Inputs = "bits",
     terms: Sequence[Term] = (),
-    decay_after: int | None = 5,
-    decay_factor: float = 0.5,
-    stop_after: int | None = 10,
-    max_epochs: int | None = 1_000,
-    max_steps: int | None = None,
     max_seconds: float | None = None,
-    restore: Literal["best", "last"] = "best",
     every: int = 1,
     callback: Callable[[Moment], object] | None = None,
     until: Callable[[Epoch], bool] | None = None,
     progress: Callable[[Epoch], object] | None = None,
     log: Sequence[Log] = (),
     keeper: Keeper | None = None,
+    **choices: Any,
 ) -> Fitted:
     """Train the model in place and return how it went; it ends with the weights of the smallest validation loss.
 
+    The protocol (`flipscope.training.protocol.TrainingProtocol`) says how: which loss and optimiser, which learning
+    rate, when to stop. Its fields may be given here by name instead, or beside it to change them.
+
     The model maps bits [string, position] in uint8 to one logit per string, positive for 1, or to two; with
-    inputs="tokens" whole numbers, with "numbers" anything. Labels are one per string, or [string, position]. loss "bce"
-    is the binary cross entropy; "ce" that of classes; "mse" is the squared distance to +1 for label 1 and -1 for label
-    0, with labels="bits" to 1 and 0, or to the labels themselves where they are floating-point numbers. `validation`
-    may be several sets, such as one per length. `batch` and `seed` are for a fixed set; other sources bring their own.
+    inputs="tokens" whole numbers, with "numbers" anything. Labels are one per string, or [string, position].
+    `validation` may be several sets, such as one per length. The protocol's `batch` and the `seed` are for a fixed set;
+    other sources bring their own.
 
-    weight_decay is L2 for adam and sgd, and decoupled for adamw; decay_on="matrices" leaves out biases, norms and
-    embeddings. `clip` is the largest norm of the gradient. `terms` are added to the loss that is differentiated, and
-    are no part of the one that is told. `log` measures the model every so many steps: see `flipscope.training.logs`.
+    `terms` are added to the loss that is differentiated, and are no part of the one that is reported. `log` measures
+    the model every so many steps: see `flipscope.training.logs`.
 
-    Training stops by the plateau rule, after max_epochs, max_steps or max_seconds, when `until` says so of an epoch,
-    when `callback`, called after every `every`-th step, returns True, or at a loss that is not finite ("diverged").
+    Training stops by the rules of the protocol, after max_seconds, when `until` returns True for an epoch, when
+    `callback`, called after every `every`-th step, returns True, or at a loss that is not finite ("diverged").
     With restore="last" the model keeps the weights of the last epoch, but never those of a divergence.
     An interrupt or an error in a callback leaves the best weights in the model and goes on to the caller.
 
@@ -205,36 +172,37 @@ def fit(
     >>> fit(model, sets["train"], sets["validation"], learning_rate=0.01, batch=32, max_steps=4).steps
     4
     """
-    given = dict(locals())
-    check_settings(learning_rate, weight_decay, decay_factor, max_seconds, optimiser, restore, clip, decay_on)
-    for name, value in (("max_epochs", max_epochs), ("max_steps", max_steps), ("every", every)):
-        if value is not None:
-            check_count(name, value)
+    protocol = _protocol(protocol, choices, train, terms)
+    if max_seconds is not None and not max_seconds > 0:
+        raise InputError(f"max_seconds={max_seconds} must be positive")
+    check_count("every", every)
     if inputs not in INPUTS:
         raise InputError(f"inputs={inputs!r} is not one of {', '.join(INPUTS)}")
     order, noise = generators(seed, 2)
-    task = _Task(Aim(loss, labels), inputs, tuple(terms), clip)
-    source = _source(train, batch, order, task)
-    stepper = _stepper(model, optimiser, learning_rate, weight_decay, decay_on)
+    task = _Task(protocol.aim, inputs, tuple(terms), protocol.clip)
+    source = _source(train, protocol.batch, order, task)
+    stepper = _stepper(model, protocol)
     sets = [validation] if isinstance(validation, Labelled) else list(validation)
     asked = [task.checked(each.bits, each.labels, "validation") for each in sets]
     if not asked:
         raise InputError("validation has no set: give one or more")
     run = _Run(model, stepper, task, asked, source, Recorder(log, model))
-    limits = _Limits(max_epochs, max_steps, max_seconds)
-    plateau = Plateau(decay_after, stop_after)
+    limits = _Limits(protocol.max_epochs, protocol.max_steps, max_seconds)
+    plateau = Plateau(protocol.decay_after, protocol.stop_after)
     dropout = int(noise.integers(2**63))
     was_training = model.training
     with modes_kept(model), torch.random.fork_rng(devices=[]), contextlib.ExitStack() as stack:
         torch.random.manual_seed(dropout)
         try:
             if keeper is not None:
-                settings = {name: given[name] for name in _DECISIVE}
-                settings |= {name: given[name] for name, usual in _LATER.items() if given[name] != usual}
-                if terms or log:
-                    settings["terms"] = [getattr(term, "__name__", type(term).__name__) for term in terms]
-                    settings["log"] = [[each.name, each.every] for each in log]
-                stack.enter_context(run.kept_by(keeper, plateau, settings | {"dropout": dropout}))
+                settings = {
+                    **protocol.as_json(),
+                    "inputs": inputs,
+                    "terms": [getattr(term, "__name__", type(term).__name__) for term in terms],
+                    "log": [[each.name, each.every] for each in log],
+                    "dropout": dropout,
+                }
+                stack.enter_context(run.kept_by(keeper, plateau, settings))
             if run.steps == 0:
                 run.recorder.see(0)
                 run.settle()
@@ -243,14 +211,14 @@ def fit(
                 if run.stopped != "diverged":
                     if progress is not None:
                         progress(run.history[-1])
-                    _decide(run, plateau, limits, decay_factor, until)
+                    _decide(run, plateau, limits, protocol, until)
                 run.settle()
             run.keep()
         except KeyboardInterrupt:
             run.keep(interrupted=True)
             raise
         finally:
-            run.restore(restore)
+            run.restore(protocol.restore)
             model.train(was_training)
     assert run.stopped is not None
     return Fitted(
@@ -258,15 +226,37 @@ def fit(
     )
 
 
+def _protocol(
+    protocol: TrainingProtocol | None,
+    choices: Mapping[str, Any],
+    train: Labelled | Iterable[Batch],
+    terms: Sequence[Term],
+) -> TrainingProtocol:
+    """The protocol with the choices that were given by name; InputError where they do not fit what is trained on."""
+    if choices.get("batch") is not None and not isinstance(train, Labelled):
+        raise InputError(f"batch={choices['batch']} is for a fixed training set: this source of batches has its own")
+    if "epoch_steps" in choices:
+        raise InputError("epoch_steps is for the fresh strings of a recipe: here an epoch is one pass over train")
+    found = TrainingProtocol(**choices) if protocol is None else dataclasses.replace(protocol, **choices)
+    if len(terms) < len(found.terms):
+        raise InputError("the protocol names terms of the loss, which only a recipe can make: give functions as terms")
+    return found
+
+
 def _decide(
-    run: _Run, plateau: Plateau, limits: _Limits, decay_factor: float, until: Callable[[Epoch], bool] | None
+    run: _Run,
+    plateau: Plateau,
+    limits: _Limits,
+    protocol: TrainingProtocol,
+    until: Callable[[Epoch], bool] | None,
 ) -> None:
     """Set the learning rate after an epoch, and say whether it was the last."""
-    decay, stop = plateau.see(run.history[-1].validation_loss)
+    line = run.history[-1]
+    decay, stop = plateau.see(line.validation_loss)
     if decay:
         for group in run.stepper.param_groups:
-            group["lr"] *= decay_factor
-    if until is not None and until(run.history[-1]):
+            group["lr"] *= protocol.decay_factor
+    if protocol.reached(line.validation_accuracy, line.train_loss) or (until is not None and until(line)):
         run.stopped = "goal"
     elif run.stopped is None:
         run.stopped = "patience" if stop else limits.reached(run)
@@ -495,25 +485,22 @@ def _source(
             raise InputError("batch must be given for a fixed training set, such as batch=128")
         task.checked(train.bits, train.labels, "train")
         return Shuffled(train, batch, order, task.inputs)
-    if batch is not None:
-        raise InputError(f"batch={batch} is for a fixed training set: this source of batches has its own")
     return train
 
 
-def _stepper(
-    model: nn.Module, optimiser: Optimiser, rate: float, weight_decay: float, decay_on: DecayOn
-) -> torch.optim.Optimizer:
+def _stepper(model: nn.Module, protocol: TrainingProtocol) -> torch.optim.Optimizer:
     """The optimiser of the model's parameters."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not parameters:
         raise InputError("the model has no parameter to train")
     groups: list[Any] = parameters
-    if decay_on == "matrices":
+    if protocol.decay_on == "matrices":
         tables = {id(p) for module in model.modules() if isinstance(module, nn.Embedding) for p in module.parameters()}
         kinds = {id(p): p.ndim >= 2 and id(p) not in tables for p in parameters}
         decayed, others = ([p for p in parameters if kinds[id(p)] is kind] for kind in (True, False))
         groups = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
-    return _OPTIMISERS[optimiser](groups, lr=rate, weight_decay=weight_decay, fused=True)  # type: ignore[call-arg]
+    settings: dict[str, Any] = {"lr": protocol.learning_rate, "weight_decay": protocol.weight_decay, "fused": True}
+    return _OPTIMISERS[protocol.optimiser](groups, **settings)
 
 
 def _weights(model: nn.Module) -> dict[str, Any]:
@@ -542,31 +529,3 @@ def _ask(model: nn.Module, inputs: Tensor, targets: Tensor, aim: Aim) -> tuple[f
             total += float(aim.total(found.double(), wanted))
             correct += int(aim.right(found, wanted).sum())
     return total, correct
-
-
-def check_settings(
-    learning_rate: float,
-    weight_decay: float,
-    decay_factor: float,
-    max_seconds: float | None,
-    optimiser: str,
-    restore: str,
-    clip: float | None = None,
-    decay_on: str = "all",
-) -> None:
-    """Raise InputError unless every number is in its range and every word is known."""
-    check_positive("learning_rate", learning_rate)
-    check_not_negative("weight_decay", weight_decay)
-    if not 0 < decay_factor <= 1:
-        raise InputError(f"decay_factor={decay_factor} must be above 0 and at most 1")
-    if max_seconds is not None and not max_seconds > 0:
-        raise InputError(f"max_seconds={max_seconds} must be positive")
-    if clip is not None:
-        check_positive("clip", clip)
-    for name, word, known in (
-        ("optimiser", optimiser, tuple(_OPTIMISERS)),
-        ("restore", restore, ("best", "last")),
-        ("decay_on", decay_on, ("all", "matrices")),
-    ):
-        if word not in known:
-            raise InputError(f"{name}={word!r} is not one of {', '.join(known)}")

@@ -1,12 +1,13 @@
 """Measurements for the log of a training (`flipscope.training.named`).
 
-Each is a function of what is around (`Around`) and of settings of its own, and gives the function that is called.
+Each is a function of the training that it is part of (`Around`) and of settings of its own, and returns the function
+that measures a model.
 Strings are drawn once, from a seed of the measurement's own: every step is measured on the same ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
+from flipscope.basics.registry import Registry
 from flipscope.models.parameters import length, usual
 from flipscope.models.transformer import Transformer
 from flipscope.probes import blowup as blowups
@@ -85,12 +87,16 @@ def _inputs(around: Around, strings: int, seed: int) -> Tensor:
     return torch.as_tensor(around.draw(check_count("strings", strings), stream))
 
 
-BY_NAME: Mapping[str, Callable[..., Any]] = {
-    "validation": validation,
-    "norm": norm,
-    "blowup": blowup,
-    "sensitivity": sensitivity,
-    "sharpness": sharpness,
-    "training_set": training_set,
-    "hidden_attention": hidden_attention,
-}
+MEASUREMENTS: Registry[Callable[..., Any]] = Registry(
+    "measurement",
+    {
+        "validation": validation,
+        "norm": norm,
+        "blowup": blowup,
+        "sensitivity": sensitivity,
+        "sharpness": sharpness,
+        "training_set": training_set,
+        "hidden_attention": hidden_attention,
+    },
+    own=True,
+)

@@ -1,18 +1,16 @@
-"""What a recipe refers to by name: measurements while it trains, further terms of its loss, kinds of data and models.
+"""Measurements and further terms of the loss as a recipe holds them: a name and settings.
 
-A name is one of the table BY_NAME of the module that `HOMES` has for it, or "package.module:definition" for one's own,
-so that it means the same in every process. What it stands for is fetched when it is needed; hence a change to one
-measurement leaves alone every stored model that does not use it (`Recipe.definitions` tells the store which ones it
-does).
+A name is one of `flipscope.training.measures.MEASUREMENTS` or `flipscope.training.terms.TERMS`, or
+"package.module:definition" for one's own, so that it means the same in every process. What it stands for is a function
+of an `Around` and the settings, and is called when a training begins.
 """
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -20,19 +18,11 @@ from torch import Tensor
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
+from flipscope.basics.registry import Registry
 from flipscope.data.batches import Inputs
 from flipscope.training.targets import Aim
 
 Setting = bool | int | float | str | None  # what a setting may be: what JSON holds as it is
-
-What = Literal["measurement", "term", "kind of data", "kind of model"]
-# The modules whose table BY_NAME has the short names. Named here as text, so that a new entry renames no stored model.
-HOMES: Mapping[What, str] = {
-    "measurement": "flipscope.training.measures",
-    "term": "flipscope.training.terms",
-    "kind of data": "flipscope.data.kinds",
-    "kind of model": "flipscope.models.seq2seq_config",
-}
 
 
 @dataclass(frozen=True)
@@ -43,6 +33,22 @@ class Measurement:
     every: int
     settings: tuple[tuple[str, Setting], ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", _measurements().canonical(self.name))
+
+    def made(self, around: Around) -> Any:
+        """The function that measures the model of a training."""
+        return _called(_measurements(), self, around)
+
+    def as_json(self) -> dict[str, Any]:
+        """The measurement as JSON holds it."""
+        return {"name": self.name, "every": self.every, "settings": dict(self.settings)}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Measurement:
+        """The measurement of `as_json`."""
+        return measurement(document["name"], document["every"], **document["settings"])
+
 
 @dataclass(frozen=True)
 class LossTerm:
@@ -51,6 +57,22 @@ class LossTerm:
     name: str
     strength: float
     settings: tuple[tuple[str, Setting], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", _terms().canonical(self.name))
+
+    def made(self, around: Around) -> Any:
+        """The term of a training's loss, not yet times its strength."""
+        return _called(_terms(), self, around)
+
+    def as_json(self) -> dict[str, Any]:
+        """The term as JSON holds it."""
+        return {"name": self.name, "strength": self.strength, "settings": dict(self.settings)}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> LossTerm:
+        """The term of `as_json`."""
+        return loss_term(document["name"], document["strength"], **document["settings"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +94,7 @@ def measurement(name: str, every: int = 100, **settings: Setting) -> Measurement
     Measurement(name='blowup', every=500, settings=(('strings', 64),))
     """
     check_count("every", every)
-    return Measurement(known("measurement", name), int(every), _settings(settings))
+    return Measurement(name, int(every), _settings(settings))
 
 
 @checked_arguments
@@ -84,7 +106,7 @@ def loss_term(name: str, strength: float, **settings: Setting) -> LossTerm:
     """
     if not np.isfinite(strength):
         raise InputError(f"strength={strength} of the term {name} must be a finite number")
-    return LossTerm(known("term", name), float(strength), _settings(settings))
+    return LossTerm(name, float(strength), _settings(settings))
 
 
 def _settings(settings: Mapping[str, Setting]) -> tuple[tuple[str, Setting], ...]:
@@ -94,43 +116,26 @@ def _settings(settings: Mapping[str, Setting]) -> tuple[tuple[str, Setting], ...
     return tuple(sorted(settings.items()))
 
 
-def known(what: What, name: str) -> str:
-    """The name, after making sure that it stands for something."""
-    place(what, name)
-    return name
+# Measurements and terms are made of the training loop, which knows the records above: hence these imports come late.
 
 
-def place(what: What, name: str) -> tuple[str, str]:
-    """The module and the definition that a name stands for."""
-    if ":" in name:
-        module, _, definition = name.partition(":")
-        return module, definition
-    table = importlib.import_module(HOMES[what]).BY_NAME
-    if name not in table:
-        raise InputError(f"{name!r} is no {what}: known are {', '.join(table)}, or give module:definition")
-    return HOMES[what], table[name].__name__
+def _measurements() -> Registry[Callable[..., Any]]:
+    from flipscope.training.measures import MEASUREMENTS
+
+    return MEASUREMENTS
 
 
-def name_of(what: What, kind: type) -> str:
-    """What a class is called in a recipe."""
-    table = importlib.import_module(HOMES[what]).BY_NAME
-    return next((name for name, each in table.items() if each is kind), f"{kind.__module__}:{kind.__qualname__}")
+def _terms() -> Registry[Callable[..., Any]]:
+    from flipscope.training.terms import TERMS
+
+    return TERMS
 
 
-def fetch(what: What, name: str) -> Any:
-    """What a name stands for."""
-    module, definition = place(what, name)
-    try:
-        return getattr(importlib.import_module(module), definition)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"the {what} {name!r} cannot be had: {error}") from error
-
-
-def called(what: What, name: str, around: Around, settings: Sequence[tuple[str, Setting]]) -> Any:
+def _called(registry: Registry[Callable[..., Any]], named: Measurement | LossTerm, around: Around) -> Any:
     """What the named function makes of its settings; InputError if it does not take them."""
-    factory = fetch(what, name)
+    factory = registry.get(named.name)
     try:
-        inspect.signature(factory).bind(around, **dict(settings))
+        inspect.signature(factory).bind(around, **dict(named.settings))
     except TypeError as error:
-        raise InputError(f"the {what} {name} does not take its settings: {error}") from error
-    return factory(around, **dict(settings))
+        raise InputError(f"the {registry.what} {named.name} does not take its settings: {error}") from error
+    return factory(around, **dict(named.settings))

@@ -9,97 +9,40 @@ import dataclasses
 import functools
 import hashlib
 import json
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from flipscope.basics.arguments import check_fields
+from flipscope.basics.arguments import check_fields, plain_fields
 from flipscope.basics.checks import check_count, check_positive
 from flipscope.basics.errors import InputError
-from flipscope.cube.functions import BooleanFunction
-from flipscope.data.batches import Batch, Fresh, Labelled, as_tensors
-from flipscope.data.strings import Data, StringData
+from flipscope.data import kinds as data_kinds
+from flipscope.data.batches import Labelled, as_tensors
+from flipscope.data.strings import Data
+from flipscope.models import kinds as model_kinds
 from flipscope.models.config import TransformerConfig
 from flipscope.models.init import SCHEMES, Scheme, Scope, initialise
 from flipscope.models.seq2seq import Seq2Seq
 from flipscope.models.seq2seq_config import Seq2SeqConfig
 from flipscope.models.transformer import Transformer
-from flipscope.training import named
 from flipscope.training.checkpoints import Keeper
-from flipscope.training.fit import DecayOn, Epoch, Fitted, Moment, Optimiser, Term, check_settings, fit
+from flipscope.training.fit import Epoch, Fitted, Moment, Term, fit
 from flipscope.training.logs import Log
-from flipscope.training.named import Around, LossTerm, Measurement
-from flipscope.training.targets import Aim, Labels, Loss
+from flipscope.training.named import Around, Measurement
+from flipscope.training.protocol import TrainingProtocol
+from flipscope.training.targets import Loss
 
 Progress = Callable[[int, int], object]  # (steps done, steps at most)
 # Of the training code, and part of the name of every stored model. Raise it when the same recipe gives another model,
-# which tests/training/test_golden.py notices: all stored models are then trained anew. It stays where a faster loop
+# which tests/training/test_golden.py notices: all stored models are then trained anew. It stays when a faster loop
 # gives the same weights up to rounding.
 REVISION = 1
-_FORMAT = 1  # of what a digest is made of
-_FRESH = 0x66726573  # sets the stream of fresh strings apart from all that come from the same seeds
-_LATER: Any = {"later": True}  # of fields that a recipe mentions only where they are not as they always were
+_FORMAT = 2  # of what a digest is made of
 
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingProtocol:
-    """How a model is trained; what `fit` takes. `goal` is a validation accuracy at which training may end, `goal_loss`
-    a mean loss on the strings of an epoch below which it does. `terms` are made by `named.loss_term`.
-
-    With fresh strings an epoch is `epoch_steps` batches. A limit in seconds would depend on the machine.
-    """
-
-    batch: int
-    learning_rate: float
-    optimiser: Optimiser = "adam"
-    weight_decay: float = 0.0
-    loss: Loss = "bce"
-    decay_after: int | None = 5
-    decay_factor: float = 0.5
-    stop_after: int | None = 10
-    max_epochs: int | None = 1_000
-    max_steps: int | None = None
-    epoch_steps: int = 100
-    goal: float | None = None
-    restore: Literal["best", "last"] = "best"
-    labels: Labels = field(default="signs", metadata=_LATER)
-    clip: float | None = field(default=None, metadata=_LATER)
-    decay_on: DecayOn = field(default="all", metadata=_LATER)
-    terms: tuple[LossTerm, ...] = field(default=(), metadata=_LATER)
-    goal_loss: float | None = field(default=None, metadata=_LATER)
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        for name in ("batch", "epoch_steps", "decay_after", "stop_after", "max_epochs", "max_steps"):
-            if getattr(self, name) is not None:
-                check_count(name, getattr(self, name))
-        numbers = (self.learning_rate, self.weight_decay, self.decay_factor, None)
-        check_settings(*numbers, self.optimiser, self.restore, self.clip, self.decay_on)
-        Aim(self.loss, self.labels)
-        if self.goal_loss is not None:
-            check_positive("goal_loss", self.goal_loss)
-        if self.goal is not None and not 0 < self.goal <= 1:
-            raise InputError(f"goal={self.goal} must be an accuracy above 0 and at most 1")
-
-    @property
-    def aim(self) -> Aim:
-        """The loss and the scale of labels."""
-        return Aim(self.loss, self.labels)
-
-    def most_steps(self, strings: int | None) -> int | None:
-        """The steps after which training ends at the latest, with a set of so many strings or fresh ones."""
-        epoch = self.epoch_steps if strings is None else math.ceil(strings / self.batch)
-        limits = (self.max_steps, None if self.max_epochs is None else self.max_epochs * epoch)
-        return min((limit for limit in limits if limit is not None), default=None)
-
-
-AnyData: TypeAlias = StringData | Data
-AnyConfig: TypeAlias = TransformerConfig | Seq2SeqConfig
+Config: TypeAlias = TransformerConfig | Seq2SeqConfig
 Network: TypeAlias = Transformer | Seq2Seq
 
 
@@ -111,15 +54,15 @@ class Recipe:
     measurements on the way, made by `named.measurement`; they have no say in what the weights become.
     """
 
-    data: AnyData
-    model: AnyConfig
+    data: Data
+    model: Config
     protocol: TrainingProtocol
     init: Scheme = "pytorch"
     init_scope: Scope = "all"
     init_scale: float = 1.0
     seed: int = 0
-    log: tuple[Measurement, ...] = field(default=(), metadata=_LATER)
-    equal_layers: bool = field(default=False, metadata=_LATER)
+    log: tuple[Measurement, ...] = ()
+    equal_layers: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -131,29 +74,38 @@ class Recipe:
         if self.init not in SCHEMES:
             raise InputError(f"init={self.init!r} is not one of {', '.join(SCHEMES)}")
         check_positive("init_scale", self.init_scale)
+        if self.protocol.batch is None:
+            raise InputError("batch must be given in the protocol of a recipe, such as batch=128")
         check_fits(self.model, self.data.length, self.data, self.protocol.loss)
 
+    @property
+    def batch(self) -> int:
+        """Strings per step."""
+        assert self.protocol.batch is not None  # as __post_init__ has made sure
+        return self.protocol.batch
+
     def as_json(self) -> dict[str, Any]:
-        """Every choice by name, each number written in one way only."""
-        document: dict[str, Any] = {part: _written(getattr(self, part)) for part in ("data", "model", "protocol")}
-        start = {"init": self.init, "init_scope": self.init_scope, "init_scale": float(self.init_scale)}
-        log = {"log": [_plain(each) for each in self.log]} if self.log else {}
-        copies = {"equal_layers": True} if self.equal_layers else {}
-        return {**document, **start, "seed": int(self.seed), **log, **copies}
+        """Every choice by name, kinds under their registered names, each number written in one way only."""
+        return {
+            **plain_fields(self),
+            "data": {"kind": data_kinds.KINDS.name_of(type(self.data)), **plain_fields(self.data)},
+            "model": {"kind": model_kinds.KINDS.name_of(type(self.model)), **plain_fields(self.model)},
+            "protocol": self.protocol.as_json(),
+            "log": [each.as_json() for each in self.log],
+        }
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Recipe:
-        """The recipe that was written down."""
+        """The recipe of `as_json`; UnknownName where it names what this flipscope does not know."""
         try:
-            protocol = dict(document["protocol"])
-            terms = tuple(_from_plain(LossTerm, term) for term in protocol.pop("terms", ()))
             return cls(
-                data=_tagged("kind of data", document["data"], lambda fields: StringData(**fields)),
-                model=_tagged("kind of model", document["model"], TransformerConfig.from_dict),
-                protocol=TrainingProtocol(**protocol, terms=terms),
-                log=tuple(_from_plain(Measurement, each) for each in document.get("log", ())),
-                equal_layers=document.get("equal_layers", False),
-                **{name: document[name] for name in ("init", "init_scope", "init_scale", "seed")},
+                **{
+                    **document,
+                    "data": _data(document["data"]),
+                    "model": model_kinds.configuration(document["model"]),
+                    "protocol": TrainingProtocol.from_json(document["protocol"]),
+                    "log": tuple(Measurement.from_json(each) for each in document.get("log", ())),
+                }
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise InputError(f"this is not the recipe of a training: {error}") from error
@@ -173,8 +125,7 @@ class Recipe:
         epoch: Callable[[Epoch], object] | None = None,
     ) -> Trained:
         """The trained model; `progress`, `step` and `epoch` are told how it goes, and have no say in it."""
-        language = self.data.language() if isinstance(self.data, StringData) else None
-        return train_on(self, language, keeper=keeper, progress=progress, step=step, epoch=epoch)
+        return train_on(self, self.data, keeper=keeper, progress=progress, step=step, epoch=epoch)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +155,7 @@ class Trained:
         return kept[0] if kept else None
 
 
-def check_fits(config: AnyConfig, length: int, data: AnyData | None = None, loss: Loss = "bce") -> None:
+def check_fits(config: Config, length: int, data: Data | None = None, loss: Loss = "bce") -> None:
     """Raise InputError unless the model takes strings of so many bits and answers what is asked."""
     if not isinstance(config, TransformerConfig):
         config.check_fits(length, data)
@@ -228,16 +179,17 @@ def check_fits(config: AnyConfig, length: int, data: AnyData | None = None, loss
 
 def train_on(
     recipe: Recipe,
-    f: BooleanFunction | None,
+    data: Data,
     *,
     keeper: Keeper | None = None,
     progress: Progress | None = None,
     step: Callable[[Moment], object] | None = None,
     epoch: Callable[[Epoch], object] | None = None,
 ) -> Trained:
-    """The model of a recipe with this function in place of the recipe's expression."""
-    data, protocol = recipe.data, recipe.protocol
-    source, validation = _material(recipe, f)
+    """The model of a recipe, trained on this data in place of the recipe's."""
+    protocol = recipe.protocol
+    source = data.source(recipe.batch, protocol.epoch_steps, recipe.seed)
+    validation = data.validation_sets()
     model = _network(recipe)
     most = protocol.most_steps(data.train)
 
@@ -247,45 +199,21 @@ def train_on(
         if step is not None:
             step(moment)
 
-    terms, log = _named(recipe, validation)
-    settings = {name: getattr(protocol, name) for name in _PASSED}
+    terms, log = _named(recipe, data, validation)
     fitted = fit(
         model,
         source,
         validation,
-        batch=None if data.train is None else protocol.batch,
+        protocol,
         seed=recipe.seed,
         inputs=data.inputs,
         terms=terms,
         callback=after_step,
-        until=None if protocol.goal is None and protocol.goal_loss is None else functools.partial(_reached, protocol),
         progress=epoch,
         log=log,
         keeper=keeper,
-        **settings,
     )
     return Trained(model.eval(), fitted, recipe)
-
-
-_PASSED = (
-    "learning_rate", "optimiser", "weight_decay", "loss", "decay_after", "decay_factor", "stop_after", "max_epochs",
-    "max_steps", "restore", "labels", "clip", "decay_on",
-)  # fmt: skip
-
-
-def _reached(protocol: TrainingProtocol, line: Epoch) -> bool:
-    """Whether an epoch brought the goal."""
-    accurate = protocol.goal is not None and line.validation_accuracy >= protocol.goal
-    return accurate or (protocol.goal_loss is not None and line.train_loss < protocol.goal_loss)
-
-
-def _material(recipe: Recipe, f: BooleanFunction | None) -> tuple[Labelled | Iterable[Batch], Sequence[Labelled]]:
-    """Where batches come from, and the validation sets."""
-    data, protocol = recipe.data, recipe.protocol
-    if not isinstance(data, StringData):
-        return data.source(protocol.batch, protocol.epoch_steps, recipe.seed), data.validation_sets()
-    sets = data.draw(f)
-    return sets["train"] if f is None or "train" in sets else _fresh(f, recipe), [sets["validation"]]
 
 
 def _network(recipe: Recipe) -> Network:
@@ -301,22 +229,16 @@ def _network(recipe: Recipe) -> Network:
     return model
 
 
-def _named(recipe: Recipe, validation: Sequence[Labelled]) -> tuple[list[Term], list[Log]]:
+def _named(recipe: Recipe, data: Data, validation: Sequence[Labelled]) -> tuple[list[Term], list[Log]]:
     """The further terms of the loss, and what is logged."""
     if not recipe.protocol.terms and not recipe.log:
         return [], []
-    data, aim = recipe.data, recipe.protocol.aim
+    aim = recipe.protocol.aim
     tensors = [as_tensors(each.bits, each.labels, "validation", data.inputs) for each in validation]
     asked = [(inputs, aim.targets(labels, "validation")) for inputs, labels in tensors]
     around = Around(aim, data.inputs, data.length, asked, data.draw_inputs)
-    terms: list[Term] = []
-    for term in recipe.protocol.terms:
-        made: Term = named.called("term", term.name, around, term.settings)
-        terms.append(_Scaled(made, term.strength, term.name))
-    log = [
-        Log(each.name, named.called("measurement", each.name, around, each.settings), each.every) for each in recipe.log
-    ]
-    return terms, log
+    terms: list[Term] = [_Scaled(term.made(around), term.strength, term.name) for term in recipe.protocol.terms]
+    return terms, [Log(each.name, each.made(around), each.every) for each in recipe.log]
 
 
 @dataclass(frozen=True)
@@ -331,47 +253,11 @@ class _Scaled:
         return self.strength * self.term(model, batch, outputs)
 
 
-def _fresh(f: BooleanFunction, recipe: Recipe) -> Fresh:
-    """Strings that are drawn as they are needed, from a stream that no other part of the training has."""
-    stream = np.random.default_rng([recipe.data.seed, recipe.seed, _FRESH])
-    return Fresh(f, f.n, recipe.protocol.batch, recipe.protocol.epoch_steps, stream)
-
-
-def _written(part: Any) -> dict[str, Any]:
-    """The fields of a record as JSON holds them: a float is a float, however it was given; with its kind, if it has
-    one, and without later fields that are as they always were."""
-    found = {} if (kind := _kind(part)) is None else {"kind": kind}
-    for each in dataclasses.fields(part):
-        value = getattr(part, each.name)
-        if each.metadata.get("later") and value == each.default:
-            continue
-        if str(each.type).startswith("float") and value is not None:
-            value = float(value) + 0.0
-        elif str(each.type).startswith("int") and value is not None:
-            value = int(value)
-        elif isinstance(value, tuple):
-            value = [_plain(entry) for entry in value]
-        found[each.name] = value
-    return found
-
-
-def _plain(entry: Measurement | LossTerm) -> dict[str, Any]:
-    """A measurement or a term as JSON holds it."""
-    return {**dataclasses.asdict(entry), "settings": dict(entry.settings)}
-
-
-def _from_plain(kind: Any, document: Mapping[str, Any]) -> Any:
-    return kind(**{**document, "settings": tuple(sorted(document["settings"].items()))})
-
-
-def _kind(part: Any) -> str | None:
-    """The tag of a kind of data or model, None of those that always were."""
-    if isinstance(part, StringData | TransformerConfig | TrainingProtocol):
-        return None
-    return named.name_of("kind of data" if hasattr(part, "validation_sets") else "kind of model", type(part))
-
-
-def _tagged(what: named.What, document: Mapping[str, Any], usual: Callable[[dict[str, Any]], Any]) -> Any:
-    """The record that was written down, of the kind that its tag names."""
+def _data(document: Mapping[str, Any]) -> Data:
+    """The data of a recipe in JSON, of the kind that it names; of recipes without a name it is StringData."""
     fields = dict(document)
-    return named.fetch(what, fields.pop("kind"))(**fields) if "kind" in fields else usual(fields)
+    kind = data_kinds.KINDS.get(fields.pop("kind", data_kinds.STRINGS))
+    # A file may name any definition of any package: what is no record of data is not called.
+    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind) and hasattr(kind, "validation_sets")):
+        raise InputError(f"{document['kind']!r} is no kind of data: it must be a dataclass with the methods of Data")
+    return kind(**fields)

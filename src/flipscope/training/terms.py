@@ -1,9 +1,12 @@
-"""Further terms of the loss that a recipe may name (`flipscope.training.named`): functions of what is around, and of
-settings of their own, that give the term."""
+"""Further terms of the loss that a recipe may name (`flipscope.training.named`).
+
+Each is a function of the training that it is part of (`Around`) and of settings of its own, and returns the term.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
+from flipscope.basics.registry import Registry
 from flipscope.models.fast_logits import logits_for
 from flipscope.models.parameters import usual
 from flipscope.training.fit import Term
@@ -75,4 +79,4 @@ def _signs(like: Tensor) -> Tensor:
     return torch.randint_like(like, 2).mul_(2).sub_(1).detach()
 
 
-BY_NAME: Mapping[str, Callable[..., Term]] = {"norm": norm, "trace": trace}
+TERMS: Registry[Callable[..., Any]] = Registry("term of the loss", {"norm": norm, "trace": trace}, own=True)

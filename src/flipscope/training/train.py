@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
@@ -14,14 +14,15 @@ from flipscope.cube.expression import parse
 from flipscope.cube.functions import BooleanFunction
 from flipscope.data.real import RealData
 from flipscope.data.real_functions import is_real
-from flipscope.data.strings import StringData
+from flipscope.data.strings import StringData, UnnamedData
 from flipscope.models.config import TransformerConfig
 from flipscope.models.init import Scheme
 from flipscope.training.checkpoints import Keeper
-from flipscope.training.fit import DecayOn, Epoch, Optimiser
+from flipscope.training.fit import Epoch
 from flipscope.training.named import Measurement
 from flipscope.training.presets import BATCH, LEARNING_RATE, STEPS, configured
-from flipscope.training.recipe import Recipe, Trained, TrainingProtocol, train_on
+from flipscope.training.protocol import DecayOn, Optimiser, TrainingProtocol
+from flipscope.training.recipe import Recipe, Trained, train_on
 from flipscope.training.targets import Labels, Loss
 
 VALIDATION = 1_000
@@ -57,9 +58,9 @@ def train(
     """A transformer trained on a function: the model, and how the training went.
 
     `function` is an expression, a BooleanFunction, or a real-valued one such as "mean"
-    (`flipscope.data.real_functions`), of `length` bits where that is more than it uses; `model` the name of a preset,
-    whose `sizes` (width, layers, heads, ffn_width, dropout) may be given, or a configuration. Strings are fresh in
-    every batch, or `train_strings` that are drawn once. It takes `steps` steps, or fewer if the validation accuracy
+    (`flipscope.data.real_functions`), of `length` bits where that is more than it uses; `model` is the name of a
+    preset, whose `sizes` (width, layers, heads, ffn_width, dropout) may be given, or a configuration. Strings are fresh
+    in every batch, or `train_strings` that are drawn once. It takes `steps` steps, or fewer if the validation accuracy
     reaches the `goal`, and keeps the weights of the smallest validation loss, or the last ones (keep="last"). The loss
     is the binary cross entropy unless given, for real values the squared error. The learning rate is halved where the
     loss stays, unless constant_rate. `log` are measurements on the way (`flipscope.training.named.measurement`), found
@@ -74,64 +75,85 @@ def train(
     >>> flipscope.sensitivity(trained.model, [[0] * 9]).shape
     (1,)
     """
+    expression = function if isinstance(function, str) else f"a function of {function.n} bits"
     recipe = recipe_for(
-        function if isinstance(function, str) else f"a function of {function.n} bits",
+        expression,
         model,
+        protocol_for(
+            expression,
+            steps=steps,
+            batch=batch,
+            learning_rate=learning_rate,
+            optimiser=optimiser,
+            weight_decay=weight_decay,
+            loss=loss,
+            goal=goal,
+            labels=labels,
+            clip=clip,
+            decay_on=decay_on,
+            constant_rate=constant_rate,
+            keep=keep,
+        ),
         length=length if isinstance(function, str) else function.n,
-        steps=steps,
-        batch=batch,
-        learning_rate=learning_rate,
+        train_strings=train_strings,
         seed=seed,
         init=init,
-        optimiser=optimiser,
-        weight_decay=weight_decay,
-        loss=loss,
-        train_strings=train_strings,
-        goal=goal,
-        labels=labels,
-        clip=clip,
-        decay_on=decay_on,
-        constant_rate=constant_rate,
-        keep=keep,
         log=log,
         sizes=sizes,
     )
     keeper = None if checkpoint is None else Keeper(checkpoint, recipe.as_json())
     if isinstance(function, str):
         return recipe.train(keeper=keeper, epoch=progress)
-    trained = train_on(recipe, function, keeper=keeper, epoch=progress)
-    return dataclasses.replace(trained, recipe=None)
+    assert isinstance(recipe.data, StringData)
+    data = UnnamedData(**dataclasses.asdict(recipe.data), f=function)
+    return dataclasses.replace(train_on(recipe, data, keeper=keeper, epoch=progress), recipe=None)
+
+
+@checked_arguments
+def protocol_for(
+    expression: str,
+    *,
+    steps: int = STEPS,
+    batch: int = BATCH,
+    learning_rate: float = LEARNING_RATE,
+    loss: Loss | None = None,
+    constant_rate: bool = False,
+    keep: Literal["best", "last"] = "best",
+    **others: Any,
+) -> TrainingProtocol:
+    """The protocol of `train` for a function: so many steps; `others` are further fields of it."""
+    return TrainingProtocol(
+        batch=batch,
+        learning_rate=learning_rate,
+        loss=loss or ("mse" if is_real(expression) else "bce"),
+        decay_after=None if constant_rate else 5,
+        restore=keep,
+        stop_after=None,  # the number of steps is the user's choice
+        max_epochs=None,
+        max_steps=check_count("steps", steps),
+        epoch_steps=min(_EPOCH, max(1, steps // 10)),
+        **others,
+    )
 
 
 @checked_arguments
 def recipe_for(
     expression: str,
     model: str | TransformerConfig = "encoder",
+    protocol: TrainingProtocol | None = None,
     *,
     length: int | None = None,
-    steps: int = STEPS,
-    batch: int = BATCH,
-    learning_rate: float = LEARNING_RATE,
+    train_strings: int | None = None,
     seed: int = 0,
     init: Scheme = "pytorch",
-    optimiser: Optimiser = "adam",
-    weight_decay: float = 0.0,
-    loss: Loss | None = None,
-    train_strings: int | None = None,
-    goal: float | None = None,
-    labels: Labels = "signs",
-    clip: float | None = None,
-    decay_on: DecayOn = "all",
-    constant_rate: bool = False,
-    keep: Literal["best", "last"] = "best",
     log: Sequence[Measurement] = (),
     sizes: Mapping[str, int | float] | None = None,
 ) -> Recipe:
     """The recipe of `train`; the length is that of the expression unless given."""
-    steps = check_count("steps", steps)
+    protocol = protocol_for(expression) if protocol is None else protocol
     real = is_real(expression)
-    if real and (length is None or loss not in (None, "mse")):
-        missing = "give its length" if length is None else f"it takes loss='mse', not {loss!r}"
+    if real and (length is None or protocol.loss != "mse"):
+        missing = "give its length" if length is None else f"it takes loss='mse', not {protocol.loss!r}"
         raise InputError(f"{expression!r} is a real-valued function: {missing}")
     length = parse(expression).n if length is None else check_count("length", length)
     kind = RealData if real else StringData
@@ -144,23 +166,7 @@ def recipe_for(
             seed=seed,
         ),
         model=configured(model, length, sizes or {}),
-        protocol=TrainingProtocol(
-            batch=batch,
-            learning_rate=learning_rate,
-            optimiser=optimiser,
-            weight_decay=weight_decay,
-            loss=loss or ("mse" if real else "bce"),
-            labels=labels,
-            clip=clip,
-            decay_on=decay_on,
-            decay_after=None if constant_rate else 5,
-            restore=keep,
-            stop_after=None,  # the number of steps is the user's choice
-            max_epochs=None,
-            max_steps=steps,
-            epoch_steps=min(_EPOCH, max(1, steps // 10)),
-            goal=goal,
-        ),
+        protocol=protocol,
         init=init,
         seed=seed,
         log=tuple(log),

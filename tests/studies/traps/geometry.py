@@ -14,9 +14,9 @@ from studies.traps.trap import Trap
 from flipscope.cube.few_bits import all_tables, measures
 from flipscope.lab.rows import Rows
 from flipscope.lab.verdict import Verdict
-from flipscope.studies.geometry.length_limits import Limit
+from flipscope.studies.geometry.prior_volume import fewer_ones
 from flipscope.studies.geometry.random_functions import POISSON
-from flipscope.studies.geometry.volumes import fewer_ones
+from flipscope.studies.geometry.recognised_lengths import Limit
 
 Table = Callable[[], Rows]
 TRAPS: list[Trap] = []

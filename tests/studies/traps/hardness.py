@@ -30,13 +30,13 @@ from flipscope.studies.hardness import (
     scratchpad,
     sharpness_by_length,
 )
-from flipscope.studies.hardness._bounds import FEWEST, FORMS, KINDS
-from flipscope.studies.hardness._dynamics import Dynamics
-from flipscope.studies.hardness._growth import MEASURED
-from flipscope.studies.hardness._norms import BOUNDED, VARIANTS, Variant, Variation
-from flipscope.studies.hardness._relearned import Learned, rows_of
-from flipscope.studies.hardness._shared import OTHERS
-from flipscope.studies.hardness._starts import NORMS, Start
+from flipscope.studies.hardness.blowup_bound import FEWEST, FORMS, KINDS
+from flipscope.studies.hardness.norm_essential import BOUNDED, VARIANTS, Variant, Variation
+from flipscope.studies.hardness.parity_dynamics import Dynamics
+from flipscope.studies.hardness.random_sensitivity import NORMS, Start
+from flipscope.studies.hardness.reduced_sensitivity import Learned, known_rows
+from flipscope.studies.hardness.scratchpad import MEASURED
+from flipscope.studies.hardness.shared import OTHERS
 
 STUDIES = (
     blowup_bound.STUDY,
@@ -85,7 +85,7 @@ def _coins() -> Rows:
     for target in range(8):
         for place, (size, kind) in enumerate(KINDS_OF_ROWS):
             trial = Learned(target, 0, size, kind, 0, 10, 64, 128, 1, 1, 1e-3)  # type: ignore[arg-type]
-            known = rows_of(trial)
+            known = known_rows(trial)
             labels = TableData(table=completed_table(known, 100 * target + place), length=10).values()
             functions = [BooleanFunction.from_table(each) for each in (labels, known.values())]
             own, truth = (float(average_sensitivity(each)) for each in functions)

@@ -22,10 +22,10 @@ from flipscope.studies.sharper import (
     perturbed_sharpness,
     read_the_weights,
 )
-from flipscope.studies.sharper._flatness import Flatness, row_of
-from flipscope.studies.sharper._perturbations import SOME, Perturbed, by_size
-from flipscope.studies.sharper._readable import Readable
-from flipscope.studies.sharper._testers import TAILS, learned_row
+from flipscope.studies.sharper.fourier_testers import TAILS, learned_row
+from flipscope.studies.sharper.low_sharpness import Flatness, with_ratios
+from flipscope.studies.sharper.perturbed_sharpness import SOME, Perturbed, rows_by_noise
+from flipscope.studies.sharper.read_the_weights import Readable
 
 STUDIES = (
     bound_comparison.STUDY,
@@ -266,14 +266,14 @@ def _constant_models(sparsities: tuple[int, ...] = (1,)) -> Rows:
         for seed in range(30):
             target = [0.25 * (sparsity + 1 - k) / (sparsity + 1) if k <= sparsity else 0.0 for k in range(sparsity + 2)]
             outcome = {"statistics": [0.0] * 4, "outside": [0.0] * 5, "target_outside": target, "learned": True}
-            found.append(learned_row({"degree": 3, "sparsity": sparsity, "seed": seed}, outcome))
+            found.append(learned_row({"degree": 3, "sparsity": sparsity, "seed": seed, **outcome}))
     return found
 
 
 def _true_models() -> Rows:
     outside = [0.25, 0.2, 0.15, 0.1, 0.0]
     outcome = {"statistics": [0.5, 0.4, 0.3, 0.0], "outside": outside, "target_outside": outside, "learned": True}
-    return Rows(learned_row({"degree": 3, "sparsity": 3, "seed": seed}, outcome) for seed in range(30))
+    return Rows(learned_row({"degree": 3, "sparsity": 3, "seed": seed, **outcome}) for seed in range(30))
 
 
 def _half_of(table: Rows, **odd: Any) -> Rows:
@@ -434,7 +434,7 @@ def _flat(
                 row = {"sparsity": sparsity, "degree": degree, "seed": seed, "length": 10, "learned": True}
                 row |= {"trace": own, "trace_low": own - sure * abs(own), "trace_high": own + sure * abs(own)}
                 row |= {"norm": norm * wide, "made_trace": 1000.0, "made_norm": 100.0, "gap": 0.01 * wide * factor}
-                found.append(row_of(trial, {**row, **more}))
+                found.append(with_ratios(trial, {**row, **more}))
     return found
 
 
@@ -499,7 +499,7 @@ def _noisy(
                 sigmas = [value if noise == "std" else value**0.5 for value in SOME]
                 own = [change(length, sigma) * (1 + 0.01 * seed) for sigma in sigmas]
                 outcome = {"base": 100.0, "sigma": sigmas, "change": own, "trace": [100.0 + each for each in own]}
-                found += by_size(trial.content(), {**outcome, "error": [error * each for each in own]})
+                found += rows_by_noise(trial, {**outcome, "error": [error * each for each in own]})
     return found
 
 

@@ -12,10 +12,10 @@ from studies.traps.trap import Trap
 
 from flipscope.lab import Result, Rows
 from flipscope.studies.sparse_variables import capacity, sparse_and, sparse_constructions, sparse_parity
-from flipscope.studies.sparse_variables._capacities import MAPPINGS, RESULTS, Formula, Limit, formula, limit
-from flipscope.studies.sparse_variables._chain import Chain, samples_at
-from flipscope.studies.sparse_variables._constructions import Built, measured
-from flipscope.studies.sparse_variables._times import Online
+from flipscope.studies.sparse_variables.capacity import MAPPINGS, RESULTS, Formula, Limit, formula, limit
+from flipscope.studies.sparse_variables.sparse_and import Chain
+from flipscope.studies.sparse_variables.sparse_constructions import Built, measured
+from flipscope.studies.sparse_variables.sparse_parity import Online
 
 STUDIES = (capacity.STUDY, sparse_and.STUDY, sparse_constructions.STUDY, sparse_parity.STUDY)
 Tables = dict[str, Callable[[], Rows]]
@@ -31,7 +31,7 @@ def staircases(law: Callable[[int], float], chains: int = 8, seed: int = 0, fits
         for chain in range(chains):
             trial, rung = Chain(length, round(law(length)), chain, 12, 1_000), 0
             for _ in range(12):
-                samples = samples_at(trial, rung)
+                samples = trial.samples(rung)
                 won = bool(stream.random() < 1 / (1 + math.exp(-10 * math.log(samples / law(length)))))
                 told = {"samples": samples, "success": won, "taken": 300 if won else 1_000, "train_loss": 1e-5}
                 rows.append({"kind": "training", **trial.content(), **told, "fits": fits})

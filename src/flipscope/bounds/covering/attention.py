@@ -34,8 +34,7 @@ Printed = Literal[False, "4.4", "proof of 4.4", "A.11", "A.12"]
 _SHARES = 1 / (1 + np.exp(-np.linspace(-12, 12, 481)))  # of eps, for the scores; each gives a bound
 
 # ---------------------------------------------------------------- what a change of weights or of the input changes
-
-
+#
 # Each function is the right side of an inequality.
 
 
@@ -245,10 +244,8 @@ def heads_cover(
 
 
 # ---------------------------------------------------------------- deep networks (§ 4.3)
-
-
-# Errors go the way they go: an error of layer i passes the layers after it, each of which makes it larger by Lambda_j
-# at most, and then w:
+#
+# An error of layer i passes the layers after it, each of which makes it larger by Lambda_j at most, and then w:
 #
 #     Lambda_j = sum over heads of L_sigma B_C B_V (1 + 2 C r_j^2 B_QK),      alpha_i = product of Lambda_j, j > i
 #     eps = B_w sum_i alpha_i sum over heads of (x_C + L_sigma B_C (C r_i^2 B_V x_QK + x_V)) + x_w

@@ -167,8 +167,7 @@ def gradient_sum(sparsity: int, degree: int) -> int:
 
 
 # ---------------------------------------------------------------- P: perturbed traces
-
-
+#
 # From Tr Hess L = 2 |grad f|^2 + 2 (f - y) Tr Hess f follows P = 2 G_p (2 sqrt(G_u) + G_p) + |Theta| T_p (H_u + H_p),
 # with G_p for the gradient (Thm 30), T_p for the output (Thm 24), H_u and H_p for the Hessian of f (Thms 18 and 31) and
 # |Theta| parameters. The constants are those of the authors' notebook; the printed ones are not known. A strict

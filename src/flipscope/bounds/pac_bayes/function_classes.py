@@ -189,8 +189,7 @@ def added_at(perturbation: Added, sigma: float) -> float:
 
 
 # ---------------------------------------------------------------- a sigma for each parameter
-
-
+#
 # What isotropic noise costs, in a closed form. With sigma_g for group g the sharpness term is sum_g sigma_g^2 G_g and
 # KL is sum_g L_g / 2 sigma_g^2. For any KL the first is smallest with sigma_g^2 = c sqrt(L_g / G_g): both are then
 # functions of S = sum_g sqrt(L_g G_g) alone, and the problem is that of one sigma^2 = c with L = G = S. Cauchy and

@@ -157,8 +157,7 @@ def check_sigma(name: str, value: float) -> float:
 
 
 # ---------------------------------------------------------------- choices that depend on the data
-
-
+#
 # Alquier's bound is for one lambda and one prior. Who looks at the norm or the trace of a trained network before
 # choosing needs it for all choices at once: with K of them, log(K / delta) takes the place of log(1 / delta) (a union
 # bound).

@@ -50,15 +50,14 @@ INDEPENDENT = "the samples are independent draws from one distribution, and all 
 CENTRE = "the prior is centred at 0 or at a point that does not depend on the samples"
 TAYLOR = "the perturbed training loss is its second-order term: the remainder of Thm 12 is left out"
 GUESSED = "Sigma is given, and not proven"
-_BETAS = tuple(float(2.0 ** (k / 2)) for k in range(-40, 11))  # of Catoni's bound
 NOTHING_ELSE = "nothing in the network but the parameters counted in the norm depends on the samples"
 TESTED = "degree and sparsity are what the testers accepted first: never more than the true ones, but perhaps fewer"
+_BETAS = tuple(float(2.0 ** (k / 2)) for k in range(-40, 11))  # of Catoni's bound
 
 Fixed: TypeAlias = str | Sequence[str] | None  # patterns of names, such as "embedding.*" (as in a shell)
 
 # ---------------------------------------------------------------- what is in the divergence
-
-
+#
 # KL = ||Theta||^2 / 2 sigma^2 is for a prior that was fixed before the samples were seen. Whatever is left out of Theta
 # must have been fixed then as well: a learned position that is not counted makes the bound a number without a meaning.
 # So all parameters count, frozen ones too, for who froze them is not known; the user alone can say what was fixed.

@@ -210,9 +210,12 @@ def run(
         )
 
 
-def judged(study: Study, scale: str, store: Store) -> Run:
-    """What the store says of a study at a scale."""
-    drive = _Drive(study, scale, study.checked_trials(scale), store, None)
+def judged(
+    study: Study, scale: str, store: Store, *, code: str | None = None, trials: Sequence[Trial] | None = None
+) -> Run:
+    """What the store says of a study at a scale: of its present code and plan, unless others are given."""
+    plan = study.checked_trials(scale) if trials is None else trials
+    drive = _Drive(study, scale, plan, store, None, code)
     drive.tell_of_damage(LEFT_OUT)
     return drive.run()
 
@@ -221,10 +224,16 @@ class _Drive:
     """A study on its way: which of its trials are done, failed, running."""
 
     def __init__(
-        self, study: Study, scale: str, trials: Sequence[Trial], store: Store, observer: Observer | None
+        self,
+        study: Study,
+        scale: str,
+        trials: Sequence[Trial],
+        store: Store,
+        observer: Observer | None,
+        code: str | None = None,
     ) -> None:
         self.study, self.scale, self.store, self.observer = study, scale, store, observer
-        self.code = code_version(study)
+        self.code = code_version(study) if code is None else code
         self.trials: dict[str, Trial] = {trial_key(study, trial, self.code): trial for trial in trials}
         self._records: dict[str, Record]  # of the trials that are done, each read once
         self._records, self.damaged = store.records(self.trials)

@@ -64,8 +64,8 @@ class ArrayFiles:
         if hashlib.sha256(content).hexdigest() != name:
             raise LostArrays(f"the array file {path} is damaged: its content has changed")
         try:
-            return {name: np.array(array) for name, array in load(content).items()}
-        except (SafetensorError, ValueError, KeyError) as error:
+            return loaded(content)
+        except ValueError as error:
             raise LostArrays(f"the array file {path} is damaged: {error}") from error
 
     def intact(self, name: str) -> bool:
@@ -89,6 +89,14 @@ class ArrayFiles:
     def leftovers(self) -> Iterator[Path]:
         """Files that were never finished, and are so old that nobody is writing them."""
         return old_parts(self.folder, f"??/.*{PART}")
+
+
+def loaded(content: bytes) -> dict[str, Array]:
+    """The arrays in the bytes of a file; ValueError if there are none."""
+    try:
+        return {name: np.array(array) for name, array in load(content).items()}
+    except (SafetensorError, KeyError) as error:
+        raise ValueError(str(error)) from error
 
 
 def _unreadable(path: Path, error: OSError) -> str:

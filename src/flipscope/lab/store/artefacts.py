@@ -208,7 +208,10 @@ def _listed(path: Path, models: Models) -> Listed:
     size = path.stat().st_size
     if path.name.endswith(CHECKPOINT):
         about, values = checkpoints.about(path)
-        recipe = Recipe.from_json({name: about[name] for name in about if name in Recipe.__dataclass_fields__})
+        try:
+            recipe = Recipe.from_json({name: about[name] for name in about if name in Recipe.__dataclass_fields__})
+        except InputError as error:
+            raise NotWhole(f"{path} cannot be listed: {error}") from error
         current = models.path(recipe).name + CHECKPOINT == path.name
         return Listed(path, recipe, values["steps"], None, None, None, values["seconds"], size, current)
     told = artefact.describe(path)

@@ -18,17 +18,17 @@ _OF_FORMAT_1 = {
     "runs": f"SELECT {', '.join(tables.COLUMNS['runs'])} FROM before_runs",
 }
 
-_SINCE_FORMAT_3 = ("looks", "plans")
+_ADDED = {3: ("looks", "plans"), 4: ("variants",)}  # tables that a format is the first to have
 
 
 def bring_up_to_date(database: sqlite3.Connection) -> None:
-    """Change formats 1 and 2 into the present one, all of it or nothing; rows that cannot be read are left out."""
+    """Change an older format into the present one, all of it or nothing; rows that cannot be read are left out."""
     database.execute("BEGIN IMMEDIATE")
     try:
         ((version,),) = database.execute("PRAGMA user_version")
         lost = _changed(database) if version == 1 else 0
         if version < tables.VERSION:  # unless another process has just done it
-            for table in _SINCE_FORMAT_3:
+            for table in (table for since, added in _ADDED.items() if version < since for table in added):
                 database.execute(tables.DEFINITIONS[table])
             database.execute(f"PRAGMA user_version = {tables.VERSION}")
         if lost:

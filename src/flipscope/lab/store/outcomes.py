@@ -72,6 +72,14 @@ def scalars(text: str) -> dict[str, Any]:
     return found
 
 
+def array_names(text: str) -> frozenset[str]:
+    """The names of the arrays of an outcome that was split."""
+    document = json.loads(text)
+    return frozenset(
+        name.removeprefix("!") for name, value in document.items() if isinstance(_untagged(value), _Elsewhere)
+    )
+
+
 def encode(value: Any, where: str) -> str:
     """A value without arrays as JSON text; `where` names it if it cannot be."""
     return _dumped(_tagged(value, where))

@@ -29,6 +29,7 @@ _KINDS = {
     "looks": "look",
     "machines": "machine",
     "plans": "plan",
+    "variants": "variant",
 }
 _SHARED = ("machines", "plans")  # which belong to no study
 
@@ -70,20 +71,21 @@ def verify(database: Database, study: str | None = None) -> Verified:
     rows = arrays = 0
     damaged: list[Finding] = []
     unreadable: list[Finding] = []
-    of_study, of_arrays = (tables.COLUMNS["results"].index(name) for name in ("study", "arrays"))
+    of_study = tables.COLUMNS["results"].index("study")  # the same in all tables
     seen: dict[str, tuple[str, str]] = {}  # what is wrong with array files that several rows share
     for table, kind in _KINDS.items():
         for row, whole in database.checked(table):
             if not whole:
-                name = "" if table in _SHARED else _text(row[of_study])
-                damaged.append(Finding(kind, name, _text(row[0]), "its checksum does not fit"))
+                of = "" if table in _SHARED else _text(row[of_study])
+                damaged.append(Finding(kind, of, _text(row[0]), "its checksum does not fit"))
             elif study is None or table in _SHARED or row[of_study] == study:
                 rows += 1
                 if why := _unknown(table, row):
                     unreadable.append(Finding(kind, "" if table in _SHARED else row[of_study], str(row[0]), why))
-                if table == "results" and row[of_arrays] is not None:
-                    arrays += row[of_arrays] not in seen
-                    wrong, closed = seen.setdefault(row[of_arrays], _trouble(database, row[of_arrays]))
+                name = _array_file(table, row)
+                if name is not None:
+                    arrays += name not in seen
+                    wrong, closed = seen.setdefault(name, _trouble(database, name))
                     if wrong:
                         damaged.append(Finding("arrays", row[of_study], row[0], wrong))
                     if closed:
@@ -100,6 +102,12 @@ def _unknown(table: str, row: Sequence[Any]) -> str:
     except ValueError as error:  # of JSON, or an InputError
         return str(error)
     return ""
+
+
+def _array_file(table: str, row: Sequence[Any]) -> str | None:
+    """The name of the file with a row's arrays, if it has any."""
+    name: str | None = row[tables.COLUMNS[table].index("arrays")] if "arrays" in tables.COLUMNS[table] else None
+    return name
 
 
 def _trouble(database: Database, name: str) -> tuple[str, str]:

@@ -11,7 +11,8 @@ import json
 import math
 import os
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -32,6 +33,9 @@ from flipscope.lab.study import Outcome, Result, Study, Trial, digest
 DATABASE = schema.DATABASE  # the file that makes a folder a store
 SILENCE = 600.0  # seconds without a beat after which a driver on another machine is taken for dead
 _TRIALS = ("results", "failures")
+_ARRAYS = tables.COLUMNS["results"].index("arrays")
+_WITH_ARRAYS = ("results", "variants")
+_WITH_TRIALS = (*_TRIALS, "variants")  # which go when a trial is forgotten
 
 
 @dataclass(frozen=True)
@@ -152,7 +156,7 @@ class Store(Database):
 
     def _sound(self, row: Sequence[Any]) -> bool:
         """Whether a row of results is intact, and its arrays are."""
-        arrays = row[tables.COLUMNS["results"].index("arrays")]
+        arrays = row[_ARRAYS]
         return tables.intact("results", row) and (arrays is None or self.arrays.intact(arrays))
 
     def put(
@@ -297,7 +301,7 @@ class Store(Database):
     def add_look(self, study: str, scale: str, look: Look) -> bool:
         """Keep a look; False if another process has just made one of this number, so that this is the one after it."""
         plan = outcomes.encode(sorted(look.trials), "trials")
-        key = digest({"study": study, "scale": scale, "look": look.key})
+        key = look_key(study, scale, look)
         judgement = outcomes.encode(look.judgement, "judgement")
         row = [key, study, scale, look.claim, look.number, int(look.exploratory), look.error]
         row += [tables.document_id(plan), look.data, look.revision, look.code, judgement, _now()]
@@ -309,6 +313,18 @@ class Store(Database):
         return True
 
     # ---------------------------------------------------------------- tables
+
+    def changing(self) -> AbstractContextManager[sqlite3.Connection]:
+        """A transaction for changes of several tables, all of which are made or none."""
+        return self._writing()
+
+    def whole(self, keys: Iterable[str]) -> list[tuple[Any, ...]]:
+        """The rows of those of the trials that are done, and whose arrays are as they were."""
+        return [row for row in self._find("results", keys) if row[_ARRAYS] is None or self.arrays.intact(row[_ARRAYS])]
+
+    def stored(self, table: str) -> Iterator[tuple[Any, ...]]:
+        """All intact rows of a table of the database, as they are."""
+        return self._scan(table)
 
     def table(
         self, study: str | None = None, where: Sequence[listing.Condition] = (), *, failed: bool = False
@@ -389,7 +405,7 @@ class Store(Database):
         """Remove what is stored under these keys, failures too; how many there were. Their arrays go with prune."""
         listed = json.dumps(list(keys))
         with self._writing() as database:
-            return sum(database.execute(f"DELETE FROM {table} WHERE {AMONG}", (listed,)).rowcount for table in _TRIALS)
+            return self._removed(database, AMONG, listed)
 
     def forget_study(self, study: str, *, dry_run: bool = False) -> int:
         """Remove all that is stored of a study, damaged or not; how many trials that were."""
@@ -397,7 +413,16 @@ class Store(Database):
             counts = [self._read(f"SELECT count(*) FROM {table} WHERE study = ?", study)[0][0] for table in _TRIALS]
             return sum(counts)
         with self._writing() as database:
-            return sum(database.execute(f"DELETE FROM {table} WHERE study = ?", (study,)).rowcount for table in _TRIALS)
+            return self._removed(database, "study = ?", study)
+
+    @staticmethod
+    def _removed(database: sqlite3.Connection, condition: str, value: str) -> int:
+        """Remove the trials that fulfil a condition, with their variants; how many trials there were."""
+        counts = {
+            table: database.execute(f"DELETE FROM {table} WHERE {condition}", (value,)).rowcount
+            for table in _WITH_TRIALS
+        }
+        return sum(counts[table] for table in _TRIALS)
 
     def prune(self, *, stale: Callable[[str, str], bool] | None = None, dry_run: bool = False) -> Pruned:
         """Remove trials for which `stale(study, code)`, array files of no trial, and files never finished.
@@ -411,17 +436,21 @@ class Store(Database):
             "AND code = json_extract(pair.value, '$[1]'))"
         )
         if dry_run:
-            rows = self._read(f"SELECT DISTINCT arrays FROM results WHERE NOT {among}", chosen)
+            rows = [
+                row
+                for table in _WITH_ARRAYS
+                for row in self._read(f"SELECT DISTINCT arrays FROM {table} WHERE NOT {among}", chosen)
+            ]
             files = self._unnamed({name for (name,) in rows})
             size = sum(map(_size, files))
         else:
             with self._writing() as database:
-                for table in _TRIALS:
-                    database.execute(f"DELETE FROM {table} WHERE {among}", (chosen,))
+                self._removed(database, among, chosen)
             # Only when the rows are gone for good do their files go. New rows wait meanwhile: `put` looks for its
             # file again once it may write its row.
             with self._writing() as database:
-                files = self._unnamed({name for (name,) in database.execute("SELECT DISTINCT arrays FROM results")})
+                tables_of = (database.execute(f"SELECT DISTINCT arrays FROM {table}") for table in _WITH_ARRAYS)
+                files = self._unnamed({name for rows in tables_of for (name,) in rows})
                 size = sum(map(_size, files))
                 for path in files:
                     path.unlink(missing_ok=True)
@@ -492,6 +521,11 @@ class Store(Database):
         found = {row[0]: row for row in self._scan("runs", study)}
         last = {row[1]: id for id, row in sorted(found.items())}
         return [_run_state(row) for id, row in sorted(found.items()) if not latest or last[row[1]] == id]
+
+
+def look_key(study: str, scale: str, look: Look) -> str:
+    """What a look is stored under."""
+    return digest({"study": study, "scale": scale, "look": look.key})
 
 
 def origins(records: Iterable[Record]) -> list[Origin]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import sqlite3
 from collections.abc import Sequence
 
-VERSION = 3
+VERSION = 4
 APPLICATION = 0x666C6970  # "flip", in the header, where the `file` command looks
 # STRICT refuses values of a wrong type; older SQLite lacks it.
 STRICT = sqlite3.sqlite_version_info >= (3, 37)
@@ -25,15 +26,15 @@ _TRIED = {
     "finished": "TEXT NOT NULL",
     "attempts": "INTEGER NOT NULL",
 }
+_GIVEN = {
+    "outcome": "TEXT NOT NULL",
+    "arrays": "TEXT",
+    "size": "INTEGER NOT NULL",
+    "machine": "TEXT NOT NULL",  # the id of one
+}
 _TABLES = {
     "machines": {"id": "TEXT NOT NULL PRIMARY KEY", "document": "TEXT NOT NULL"},
-    "results": _TRIED
-    | {
-        "outcome": "TEXT NOT NULL",
-        "arrays": "TEXT",
-        "size": "INTEGER NOT NULL",
-        "machine": "TEXT NOT NULL",  # the id of one
-    },
+    "results": _TRIED | _GIVEN,
     "failures": _TRIED | {"traceback": "TEXT NOT NULL"},
     "runs": {
         "id": "INTEGER PRIMARY KEY",
@@ -70,6 +71,10 @@ _TABLES = {
         "made": "TEXT NOT NULL",
     },
     "plans": {"id": "TEXT NOT NULL PRIMARY KEY", "document": "TEXT NOT NULL"},  # the hashes of its trials
+    # Since format 4: outcomes from elsewhere of trials whose own result is another.
+    "variants": {"id": "TEXT NOT NULL PRIMARY KEY", "study": "TEXT NOT NULL"}
+    | {name: kind.removesuffix(" PRIMARY KEY") for name, kind in _TRIED.items() if name != "study"}
+    | _GIVEN,
 }
 
 COLUMNS = {table: tuple(columns) for table, columns in _TABLES.items()}
@@ -102,6 +107,30 @@ def inserted(table: str) -> str:
 def sealed(table: str, values: Sequence[object]) -> tuple[object, ...]:
     """A row with its checksum."""
     return *values, checksum(table, values)
+
+
+def fits(table: str, values: Sequence[object]) -> bool:
+    """Whether values that come from elsewhere are of the types of a table's columns, and can be stored."""
+    kinds = _TABLES[table].values()
+    return len(values) == len(kinds) and all(map(_fits, values, kinds))
+
+
+def _fits(value: object, kind: str) -> bool:
+    if value is None:
+        return "NOT NULL" not in kind and "PRIMARY KEY" not in kind
+    if kind.startswith("TEXT"):
+        return isinstance(value, str) and _is_unicode(value)
+    if kind.startswith("INTEGER"):
+        return type(value) is int and -(1 << 63) <= value < 1 << 63
+    return type(value) is float and math.isfinite(value)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def intact(table: str, row: Sequence[object]) -> bool:

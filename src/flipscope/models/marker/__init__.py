@@ -1,8 +1,7 @@
 """The logits of a transformer of one layer that is read at its marker: the same numbers up to rounding, much sooner.
 
 The marker is the same in every string, so its query is one constant, and the logit of attention at a position takes two
-values, one per bit: numerator and denominator of the softmax are linear in the bits (`linear`). Without gradients what
-follows attention is compiled too (`finish`).
+values, one per bit: numerator and denominator of the softmax are linear in the bits (`linear`).
 
 Dropout while training draws a mask for every coordinate of every position of every string, and linearity is gone. What
 is left to gain, with norm="pre", in float32: keys, values and normalised inputs need not be computed (`noisy`). Masks
@@ -16,7 +15,6 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
-from flipscope.models.marker.finish import compiled_logits, is_usual, logits_after
 from flipscope.models.marker.linear import Means
 from flipscope.models.marker.noisy import noisy_read
 from flipscope.models.modes import differentiated_once, eval_mode, only_numbers
@@ -72,7 +70,7 @@ class MarkerLogits:
         with eval_mode(model.embedding):
             table = model.embed(both)  # [2, position, width]: all bits 0, all bits 1; the marker is in both
         if True in dropouts:
-            return logits_after(model, block, *noisy_read(block, table, bits))
+            return _logits_after(model, block, *noisy_read(block, table, bits))
         means = Means.of(block, table)
         parts = [bits] if torch.is_grad_enabled() else bits.split(_ROWS)
         return torch.cat([self._asked(block, means, some) for some in parts])
@@ -81,9 +79,16 @@ class MarkerLogits:
         """The logits without dropout."""
         if means is None:  # attention so sharp that exponentials underflow
             return self.model(bits)  # type: ignore[no-any-return]
-        if is_usual(self.model, block):
-            return compiled_logits(self.model, block, means.x, means.mixed(bits))
-        return logits_after(self.model, block, means.x.expand(len(bits), -1), means.mixed(bits))
+        return _logits_after(self.model, block, means.x.expand(len(bits), -1), means.mixed(bits))
+
+
+def _logits_after(
+    model: Transformer, block: Block, x: Float[Tensor, "string width"], mixed: Float[Tensor, "string head size"]
+) -> Float[Tensor, "string ..."]:
+    """The logits where the marker's vector was x and each head brings its part of `mixed`."""
+    output = block.attention.output
+    joined = mixed.sum(dim=1) if output is None else output(mixed.flatten(1))
+    return model.read(block.finish(x, joined)[:, None])
 
 
 def _dropouts(model: Transformer) -> set[bool]:

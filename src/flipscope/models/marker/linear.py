@@ -1,30 +1,21 @@
 """Attention of the marker without dropout: linear in the bits.
 
-Numerator and denominator of the softmax are sums over positions of a term that depends on that position's bit.
-With gradients all strings are one product of [string, 2 * position] and [2 * position, head * (1 + size)]; without, in
-float32, the terms are added up by compiled loops (`native.bit_sums`).
+Numerator and denominator of the softmax are sums over positions of a term that depends on that position's bit, so that
+all strings are one product of [string, 2 * position] and [2 * position, head * (1 + size)].
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
-import numpy as np
 import torch
 from jaxtyping import Float, UInt8
-from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
 
-from flipscope.models.marker.places import flat, marker, seen_by_marker, whole_lines
-from flipscope.models.threads import on_cores
+from flipscope.models.marker.places import marker, seen_by_marker
 from flipscope.models.transformer import Block
-from flipscope.native.bit_sums import CODES, GROUP, group_rows, weighted_means
-from flipscope.native.products import LINE
-from flipscope.native.span import preferred
 
 _RANGE = 60.0  # of attention logits: exponentials of a larger one would underflow in float32
 
@@ -58,38 +49,9 @@ class Means:
 
     def mixed(self, bits: UInt8[Tensor, "string symbol"]) -> Float[Tensor, "string head size"]:
         """What each head brings to the marker."""
-        if self.terms.dtype == torch.float32 and self.terms.device.type == "cpu" and not torch.is_grad_enabled():
-            return self._compiled(bits)
         ones = bits.to(self.terms.dtype)
         # Both values of a bit have a term of their own: a difference of the two would cancel.
         chosen = torch.cat([1 - ones, ones], dim=1) @ self.terms.flatten(0, 1).flatten(1)
         sums = chosen.unflatten(-1, self.constant.shape) + self.constant
         means: Tensor = sums[..., 1:] / sums[..., :1]
         return means
-
-    def _compiled(self, bits: UInt8[Tensor, "string symbol"]) -> Float[Tensor, "string head size"]:
-        heads, size = self.constant.shape[0], self.constant.shape[1] - 1
-        out = self.terms.new_empty(len(bits), heads, size)
-        groups = F.pad(bits, (0, -bits.shape[1] % GROUP)).numpy().reshape(-1).view(np.uint32)
-        given = (groups, -(-bits.shape[1] // GROUP), *self._table, heads * size)
-        on_cores(functools.partial(weighted_means, preferred(), *given, flat(out)), len(bits))
-        return out
-
-    @functools.cached_property
-    def _table(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Sums of terms for the values of four bits, and the marker's own."""
-        terms, constant = _rows(self.terms), _rows(self.constant)
-        count, row = self.terms.shape[1], len(constant)
-        size = -(-count // GROUP) * CODES * row
-        room = np.empty(size + LINE, np.float32)
-        begin = -(room.ctypes.data // room.itemsize) % LINE  # of a line of the cache
-        table = room[begin : begin + size]
-        group_rows(preferred(), terms, count, row // 2, table)
-        return table, constant
-
-
-def _rows(terms: Float[Tensor, "*batch head term"]) -> Any:
-    """Of every row the weights, one per coordinate, and then the vectors times weights, each in whole lines."""
-    weight, vector = terms.tensor_split([1], dim=-1)
-    halves = [half.flatten(-2) for half in (weight.expand_as(vector), vector)]
-    return flat(torch.cat([F.pad(half, (0, whole_lines(half.shape[-1]) - half.shape[-1])) for half in halves], dim=-1))

@@ -18,8 +18,7 @@ import flipscope.lab as lab
 from flipscope.cube.few_bits import full_table
 from flipscope.models.presets import recognizer
 from flipscope.probes.prior import realised
-from flipscope.studies.geometry.prior_volume import LAYERS, MARGIN, WIDTH, Volume
-from flipscope.studies.geometry.volumes import FEWEST, SYMBOLS, how_drawn
+from flipscope.studies.geometry.recogniser_draws import FEWEST, LAYERS, MARGIN, SYMBOLS, WIDTH, Volume, how_drawn
 
 RAREFIED = 1_000  # draws among which functions are counted, so that samples of any size compare
 LENGTHS = (2, 3, 4, 5, 6)  # of which all strings fit into a table

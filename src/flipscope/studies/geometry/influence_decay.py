@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import flipscope.lab as lab
 from flipscope.basics.seeds import generators, random_strings
 from flipscope.bounds.geometry import Constants, blowup_bound, uniform_influence_bound
+from flipscope.lab import quantities
 from flipscope.models.init import initialise
 from flipscope.models.presets import recognizer
 from flipscope.models.transformer import Transformer
 from flipscope.probes.blowup import blowup
 from flipscope.probes.influence import influences
-from flipscope.studies.geometry._decay import by_length
 
 WIDTH, LAYERS = 8, 2
 STEEPEST = -0.85  # -1, and how far above it the interval of a slope may reach
@@ -39,17 +41,37 @@ class Decay(lab.Trial):
         return float(self.strings * (self.length + 100) ** 3)
 
 
-def falls_like_1_over_n(column: str, *, positive: bool = True) -> lab.Judge:
-    """A judge of the slope of a column against N, for each size of weights and every eps > 0, or for eps = 0."""
+def falls_like_1_over_n(column: str, *, positive: bool = True) -> quantities.Criterion:
+    """The criterion on the slope of a column against N, for each size of weights and every eps > 0, or for eps = 0."""
+    slope = quantities.slope(
+        quantities.Column(f"{column} influence", lambda row: row[column]), "length", log=True, per="seed"
+    ).where("models with eps > 0" if positive else "models with eps = 0", lambda row: (row["eps"] > 0) == positive)
+    by_setting = slope.grouped("for each eps and size of weights", lambda rows: list(rows.by("eps", "scale")))
+    longest = by_setting.noting(lambda rows: f"lengths up to {max(rows.column('length'))}")
+    return longest <= STEEPEST
 
-    def one(setting: tuple[float, float], rows: lab.Rows, confidence: float) -> lab.Judgement:
-        name = f"slope of the {column} influence, eps = {setting[0]:g}, weights up to {setting[1]:g}"
-        found = lab.log_slope(rows, "length", column, confidence=confidence)
-        if found is None:
-            return lab.Judgement.without(f"{name}: fewer than 5 models with 3 lengths", "more models")
-        return lab.at_most(found, STEEPEST, name, f"lengths up to {max(rows.column('length'))}", "models")
 
-    return lambda table: lab.for_each(table.where(lambda row: (row["eps"] > 0) == positive).by("eps", "scale"), one)
+def by_length(table: lab.Rows, title: str, order: Sequence[float]) -> lab.Figure:
+    """Panels for each size of weights, and of the parts of the bounds; a line for each eps, colours in this order."""
+
+    def panel(name: str, y: str, rows: lab.Rows, column: str, **look: Any) -> lab.Panel:
+        lines = lab.lines(rows, "length", column, "eps", "eps = {:g}", order=order)
+        return lab.Panel(name, "N", y, lines, x_log=True, y_log=True, **look)
+
+    panels = [
+        panel(f"{column} over positions, weights up to {size:g}", "influence on the EOS activation", rows, column)
+        for column in ("mean", "largest")
+        for size, rows in table.by("scale")
+    ]
+    telling = table.having("bound").where(lambda row: row["bound"] < row["diameter"])
+    for name, rows, column, bound in (
+        ("largest influence, where its bound says something", telling, "largest", "bound"),
+        ("largest blowup beta", table.having("beta_bound"), "beta", "beta_bound"),
+    ):
+        parts = lab.Rows({**row, "part": row[column] / row[bound]} for row in rows)
+        panels.append(panel(name, "measured / bound", parts, "part", rules=[lab.Rule(1.0, "the bound")]))
+    caption = "Geometric mean over models; bands from the smallest to the largest model."
+    return lab.Figure("influence-decay", title, caption, panels, columns=3, where="Cor 3.3, Lem 3.2")
 
 
 class InfluenceDecay(lab.Study):
@@ -71,42 +93,42 @@ class InfluenceDecay(lab.Study):
         ("weights up to 0.1", "silent", "beside 0.25 and 1", "for larger ones the constant says nothing at these N"),
     )
     claims = (
-        lab.Claim(
+        lab.claim(
             "mean influence falls like 1/N",
             "Cor 3.3",
             "with eps > 0, the influence of a bit on the EOS activation is O(1/N)",
-            f"log-log slope of the mean over positions, averaged over models: at most {STEEPEST:g}",
             falls_like_1_over_n("mean"),
             asymptotic=True,
         ),
-        lab.Claim(
+        lab.claim(
             "largest influence falls like 1/N",
             "Cor 3.3",
             "the same at every position, so for the most influential one too, once N is large enough",
-            f"the same of the largest over positions and strings: at most {STEEPEST:g}",
             falls_like_1_over_n("largest"),
             asymptotic=True,
         ),
-        lab.Claim(
+        lab.claim(
             "influence stays below the explicit constant over N",
             "Cor 3.3",
             "the constant depends on weights and eps, not on the string or N",
-            "the largest influence on any string against the bound, where that is below the largest possible influence",
-            lab.never_exceeds("largest", "bound", possible="diameter", fewest=FEWEST),
+            quantities.never_exceeds("largest", "bound", possible="diameter", fewest=FEWEST).saying(
+                "the largest influence on any string, where its bound is below the largest possible influence: never "
+                "above the bound"
+            ),
         ),
-        lab.Claim(
+        lab.claim(
             "blowup stays below its bound",
             "Lem 3.2",
             "with eps > 0 the blowup is at most (1 + 1/sqrt(eps))^L",
-            "the largest beta of any string against the bound",
-            lab.never_exceeds("beta", "beta_bound"),
+            quantities.never_exceeds("beta", "beta_bound").saying(
+                "the largest beta of any string: never above its bound"
+            ),
         ),
         *(
-            lab.Claim(
+            lab.claim(
                 f"{column} influence falls like 1/N at eps = 0 too",
                 "none: Cor 3.3 without its condition",
                 "of random models the influence falls as if eps were positive, over the lengths measured",
-                f"log-log slope as above, at eps = 0: at most {STEEPEST:g}",
                 falls_like_1_over_n(column, positive=False),
                 exploratory=True,
             )

@@ -8,66 +8,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, get_args
 
 import flipscope.lab as lab
 from flipscope.bounds.geometry import Constants, log_uniform_constant
 from flipscope.cube.expression import parse
-from flipscope.data.strings import StringData
-from flipscope.models.presets import recognizer
 from flipscope.probes.recognition import recognition
 from flipscope.studies.geometry import recognised_lengths as limits
-from flipscope.training.recipe import Recipe, TrainingProtocol
+from flipscope.studies.geometry.recognised_lengths import MARGIN, Limit, trials_of
 
-MARGIN = 0.1  # of recognition (Def 2.8)
 LONGER = (1.0, 1.25, 1.5, 2.0, 4.0)  # lengths to ask, in units of the length trained on
-Language = Literal["first", "majority", "parity"]
-LANGUAGES: tuple[Language, ...] = get_args(Language)
-
-
-@dataclass(frozen=True)
-class Limit(lab.Trial):
-    """A recogniser to train at one length, and to ask there or at longer ones too."""
-
-    language: Language
-    eps: float
-    length: int
-    seed: int
-    epochs: int  # at most, of 50 batches of 64 fresh strings
-    strings: int  # to ask at each length
-
-    @property
-    def cost(self) -> float:
-        """Positions to compute while training, and those of the longest strings afterwards."""
-        return float(self.length * 3 * 3_200 * self.epochs + 4 * self.length * self.strings)
-
-
-def recipe_of(trial: Limit) -> Recipe:
-    """The training: of fresh strings, until all validation strings are right or the epochs are over."""
-    return Recipe(
-        data=StringData(
-            function=f"{trial.language}({trial.length})",
-            length=trial.length,
-            train=None,
-            validation=500,
-            seed=trial.seed,
-        ),
-        model=recognizer(width=16, layers=2, eps=trial.eps),
-        protocol=TrainingProtocol(
-            batch=64, learning_rate=3e-3, stop_after=None, max_epochs=trial.epochs, epoch_steps=50, goal=1.0
-        ),
-        seed=trial.seed,
-    )
-
-
-def trials_of(plan: Mapping[str, Any]) -> list[Limit]:
-    """Every language with every eps, length and seed."""
-    seeds = range(limits.FIRST_SEED, limits.FIRST_SEED + plan["seeds"])
-    chosen = itertools.product(LANGUAGES, plan["eps"], plan["lengths"], seeds)
-    return [Limit(*setting, plan["epochs"], plan["strings"]) for setting in chosen]
 
 
 class LengthLimits(lab.Study):
@@ -113,7 +63,7 @@ class LengthLimits(lab.Study):
         return trials_of(self.scales[scale].settings)
 
     def measure(self, trial: Limit, progress: lab.Progress) -> lab.Outcome:
-        trained = lab.trained(recipe_of(trial), progress)
+        trained = lab.trained(trial.recipe, progress)
         lengths = [round(trial.length * factor) for factor in LONGER]
         found = [
             recognition(trained.model, parse(f"{trial.language}({n})"), MARGIN, samples=trial.strings, seed=trial.seed)

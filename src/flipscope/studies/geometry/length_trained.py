@@ -8,8 +8,17 @@ from __future__ import annotations
 import flipscope.lab as lab
 from flipscope.cube.expression import parse
 from flipscope.probes.recognition import recognition
-from flipscope.studies.geometry.length_limits import MARGIN, Limit, recipe_of, trials_of
-from flipscope.studies.geometry.recognised_lengths import DEVIATIONS, KNOWN, LAPTOP, PAPER, SMOKE, figure_anew
+from flipscope.studies.geometry.recognised_lengths import (
+    DEVIATIONS,
+    KNOWN,
+    LAPTOP,
+    MARGIN,
+    PAPER,
+    SMOKE,
+    Limit,
+    figure_anew,
+    trials_of,
+)
 
 MOST = 0.5  # share of the models up to which a language is lost
 
@@ -56,7 +65,7 @@ class LengthTrained(lab.Study):
         return trials_of(self.scales[scale].settings)
 
     def measure(self, trial: Limit, progress: lab.Progress) -> lab.Outcome:
-        trained = lab.trained(recipe_of(trial), progress)
+        trained = lab.trained(trial.recipe, progress)
         language = parse(f"{trial.language}({trial.length})")
         found = recognition(trained.model, language, MARGIN, samples=trial.strings, seed=trial.seed)
         counts = {name: getattr(found, name) for name in ("correct", "wrong", "undefined")}

@@ -1,7 +1,8 @@
 """How large the region of parameters around a trained recogniser is: Majority against First and Parity (Conj 5.5).
 
 The conjecture speaks of all lengths at once. At a single length the region of every recognised language has positive
-measure, so what can be measured is how fast it shrinks with the length, and for which language faster.
+measure, so what can be measured is how fast it shrinks with the length, and for which language faster. Compared are the
+radii up to which half of the perturbations of a trained model still recognise its language.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from flipscope.models.presets import recognizer
 from flipscope.models.transformer import Transformer
 from flipscope.probes.perturbation import half_radius, survivors
 from flipscope.probes.recognition import recognition
-from flipscope.studies.geometry._half_radii import judge_larger, judge_slower
+from flipscope.studies.geometry.shared import mean_at_least
 from flipscope.training.fit import Epoch, fit
 
 MARGIN = 0.1  # of recognition (Def 2.8)
@@ -32,6 +33,7 @@ TRAINING: dict[str, Any] = {
 }  # fmt: skip
 WIDTH, LAYERS = 16, 2
 RADII = tuple(float(radius) for radius in np.geomspace(0.003, 1.0, 12))
+FEWEST = 3  # models of both languages
 LANGUAGES = {"majority": majority, "first": first, "parity": parity}
 
 
@@ -54,6 +56,31 @@ class Region(lab.Trial):
 
 def _learned(epoch: Epoch) -> bool:
     return epoch.validation_loss < LOSS and epoch.validation_accuracy == 1.0
+
+
+def _quotients(table: lab.Rows, other: str) -> lab.Rows:
+    """log of Majority's half radius over the other language's, of each length and seed that has both."""
+    return lab.Rows(
+        {"length": n, "seed": a["seed"], "log": float(np.log(a["half_radius"])) - float(np.log(b["half_radius"]))}
+        for n, own in table.having("half_radius").by("length")
+        for a, b in lab.matched(own.where(language="majority"), own.where(language=other), "seed")
+    )
+
+
+def judge_larger(table: lab.Rows, other: str) -> lab.Judgement:
+    """Whether the radius of Majority is larger, at the longest length that enough models of both learned."""
+    for length, rows in reversed(list(_quotients(table, other).by("length"))):
+        if len(rows) >= FEWEST:
+            name = f"log of the quotient of half radii, Majority over {other.capitalize()}, N = {length}"
+            return mean_at_least(rows.column("log"), 0.0, name, fewest=FEWEST, unit="pairs of models")
+    return lab.Judgement.without("too few models of both languages", f"at least {FEWEST} seeds that learn both")
+
+
+def judge_slower(table: lab.Rows, other: str) -> lab.Judgement:
+    """Whether the radius of Majority falls more slowly with N than that of the other language."""
+    name = f"slope against N of log(half radius of Majority / that of {other.capitalize()})"
+    judge = partial(lab.mean_slope, fewest=FEWEST, unit="seeds that learn both")
+    return judge(_quotients(table, other), "length", "log", lab.at_least, 0.0, name)
 
 
 class MajorityVolume(lab.Study):

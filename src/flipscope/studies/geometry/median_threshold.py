@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import flipscope.lab as lab
-from flipscope.studies.geometry._shared import how_measured
+from flipscope.lab import quantities
 from flipscope.studies.geometry.random_models import (
     INITS,
     MEDIAN,
@@ -18,16 +18,18 @@ from flipscope.studies.geometry.random_models import (
     panels_by_init,
     spectra_around_the_median,
 )
+from flipscope.studies.geometry.shared import how_measured
 
 FAR, VAST = 1 / 2, 9 / 10  # of the N/2 of a random function; share of strings that is the vast majority
 
 
-def _judge(one: lab.GroupJudge) -> lab.Judge:
-    def judge(table: lab.Rows) -> lab.Judgement:
-        inits = table.each("init", INITS)
-        return lab.for_each(inits, one, missing="no model is done", sort=True, what="initialisations")
+def under_each_initialisation(quantity: quantities.Quantity) -> quantities.Quantity:
+    """The quantity of the models of each initialisation."""
+    return quantity.each("init", INITS, words="initialisation", what="initialisations")
 
-    return judge
+
+RELATIVE = quantities.Column("average sensitivity over N/2", lambda row: row["relative"])
+NEAR_SHARE = quantities.Column(f"share of strings with s(x) ≤ N/{1 / NEAR:g}", lambda row: row["near_share"])
 
 
 class MedianThreshold(lab.Study):
@@ -50,21 +52,18 @@ class MedianThreshold(lab.Study):
         ("piece: strings of one trial", "silent", "fewer than at scale paper", "trials of seconds"),
     )
     claims = (
-        lab.Claim(
+        lab.claim(
             "around the median: far below a random function",
             "§6",
             "left open: whether insensitivity is owed to a threshold that is far from all logits",
-            f"mean average sensitivity over models: at most {FAR:g} of N/2 under each initialisation",
-            _judge(lab.mean_of("relative", lab.at_most, FAR, "average sensitivity over N/2", within=(0, 2))),
+            under_each_initialisation(quantities.mean(RELATIVE, within=(0, 2))) <= FAR,
             exploratory=True,
         ),
-        lab.Claim(
+        lab.claim(
             "around the median: most strings are insensitive",
             "§6",
             "left open, as above",
-            f"share of strings with sensitivity at most N/{1 / NEAR:g}, averaged over models: {VAST:g} or more under "
-            "each initialisation",
-            _judge(lab.mean_of("near_share", lab.at_least, VAST, f"share of strings with s(x) ≤ N/{1 / NEAR:g}")),
+            under_each_initialisation(quantities.mean(NEAR_SHARE, within=(0, 1))) >= VAST,
             exploratory=True,
         ),
     )

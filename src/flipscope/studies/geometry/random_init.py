@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import flipscope.lab as lab
-from flipscope.studies.geometry._shared import how_measured, screen_error
 from flipscope.studies.geometry.random_models import (
     INITS,
     NEAR,
@@ -17,6 +16,7 @@ from flipscope.studies.geometry.random_models import (
     models_of,
     spectra,
 )
+from flipscope.studies.geometry.shared import how_measured, screen_error
 
 VAST, MOST = 9 / 10, 1 / 2  # share of strings, or of models, that is the vast majority, or most of them
 CLUSTER = 1.0  # averages below this are in the cluster at 0

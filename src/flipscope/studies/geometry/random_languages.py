@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 import flipscope.lab as lab
+from flipscope.lab import quantities
 from flipscope.studies.geometry import training
 from flipscope.studies.geometry.trained_models import LEARNED, TrainedModels, measured
 from flipscope.studies.geometry.training import SMALL, TINY, Name, Training, trainings
@@ -17,14 +16,8 @@ FAR = 1 / 2  # of the N/2 of a random function
 FEW = {**SMALL, "train": 2_000, "max_epochs": 20}
 
 
-def _judge(table: lab.Rows, learned: bool, one: lab.GroupJudge) -> lab.Judgement:
-    """The models that learned their language, or those that did not."""
-    group = "models that learned" if learned else "models that failed"
-    rows, remedy = (
-        table.where(language="random", learned=learned),
-        "wider models, trained for longer" if learned else "",
-    )
-    return lab.for_each([(group, rows)], one) if rows else lab.Judgement.without(f"there are no {group}", remedy)
+RELATIVE = quantities.Column("average sensitivity over N/2", lambda row: row["relative"])
+NEAR_SHARE = quantities.Column(f"share of strings with s(x) ≤ N/{1 / NEAR:g}", lambda row: row["near_share"])
 
 
 class RandomLanguages(TrainedModels):
@@ -54,27 +47,19 @@ class RandomLanguages(TrainedModels):
         ),
     )
     claims = (
-        lab.Claim(
+        lab.claim(
             "random languages that are not learned: sensitivities at 0",
             "Fig 3 right, App. F.2",
             "models that fail to learn a random language have sensitivities and average sensitivities around 0",
-            f"share of strings with sensitivity at most N/{1 / NEAR:g}, mean over these models: at least {VAST}",
-            partial(
-                _judge,
-                learned=False,
-                one=lab.mean_of("near_share", lab.at_least, VAST, f"share of strings with s(x) ≤ N/{1 / NEAR:g}"),
-            ),
+            quantities.mean(NEAR_SHARE, within=(0, 1)).where("models that failed", language="random", learned=False)
+            >= VAST,
         ),
-        lab.Claim(
+        lab.claim(
             "random languages that are learned: the bias persists",
             "§ 6, Fig 3 right",
             "the bias towards low sensitivity is there after training too",
-            f"average sensitivity, mean over the models that learned a random language: at most {FAR:g} of N/2",
-            partial(
-                _judge,
-                learned=True,
-                one=lab.mean_of("relative", lab.at_most, FAR, "average sensitivity over N/2", within=(0, 2)),
-            ),
+            quantities.mean(RELATIVE, within=(0, 2)).where("models that learned", language="random", learned=True)
+            <= FAR,
         ),
     )
 

@@ -19,7 +19,7 @@ from flipscope.basics.estimates import mean_from_samples
 from flipscope.basics.seeds import generators, random_strings, seed_of
 from flipscope.models.config import TransformerConfig
 from flipscope.models.shapes import random_shape
-from flipscope.studies.geometry._shared import flip_memory, flip_work, spectrum, spectrum_panel
+from flipscope.studies.geometry.shared import flip_memory, flip_work, spectrum, spectrum_panel
 
 if TYPE_CHECKING:
     from flipscope.models.init import Scheme

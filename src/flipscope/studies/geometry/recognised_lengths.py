@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
 
 import flipscope.lab as lab
-from flipscope.studies.geometry._shared import mean_at_least
+from flipscope.studies.geometry.shared import mean_at_least
+from flipscope.training.recipe import Recipe
+from flipscope.training.recipes.geometry import recognizer_recipe
 
+Language = Literal["first", "majority", "parity"]
+LANGUAGES: tuple[Language, ...] = get_args(Language)
+MARGIN = 0.1  # of recognition (Def 2.8)
 KNOWN = 0.99  # share of the strings that a model must have right, with the margin, to recognise a language
 FEWEST = 3  # models that a claim on every model needs
 LENGTHS = (10, 20, 40, 80, 160)
@@ -27,6 +34,31 @@ PAPER: dict[str, Any] = {
     "epochs": 200,
     "strings": 2_000,
 }
+
+
+@dataclass(frozen=True)
+class Limit(lab.TrainedTrial):
+    """A recogniser to train at one length, and to ask there or at longer ones too."""
+
+    language: Language
+    eps: float
+    length: int
+    seed: int
+    epochs: int  # at most, of 50 batches of 64 fresh strings
+    strings: int  # to ask at each length
+
+    @property
+    def recipe(self) -> Recipe:
+        """The training: on fresh strings, until all validation strings are right or the epochs are over."""
+        function = f"{self.language}({self.length})"
+        return recognizer_recipe(function, self.length, self.seed, eps=self.eps, epochs=self.epochs)
+
+
+def trials_of(plan: Mapping[str, Any]) -> list[Limit]:
+    """Every language with every eps, length and seed."""
+    seeds = range(FIRST_SEED, FIRST_SEED + plan["seeds"])
+    chosen = itertools.product(LANGUAGES, plan["eps"], plan["lengths"], seeds)
+    return [Limit(*setting, plan["epochs"], plan["strings"]) for setting in chosen]
 
 
 def breaks(

@@ -12,8 +12,8 @@ import flipscope.lab as lab
 from flipscope.cube.expression import parse
 from flipscope.cube.sensitivity import profile
 from flipscope.probes.sensitivity import sensitivities
-from flipscope.studies.geometry._shared import how_measured, spectrum, spectrum_panel
-from flipscope.studies.geometry.training import Name, Training, expression_of, named, recipe_of, strings_of
+from flipscope.studies.geometry.shared import how_measured, spectrum, spectrum_panel
+from flipscope.studies.geometry.training import Name, Training, expression_of, named, strings_of
 from flipscope.training.fit import evaluate
 
 LEARNED = 0.99  # accuracy from which on a language is learned
@@ -32,7 +32,7 @@ DEVIATIONS = lab.deviations(
 def measured(trial: Training, progress: lab.Progress) -> lab.Outcome:
     """The sensitivities of a trained model's strings, its accuracy, and how its training went."""
     data = strings_of(trial)
-    trained = lab.trained(recipe_of(trial), progress)
+    trained = lab.trained(trial.recipe, progress)
     model, fitted = trained.model, trained.fitted
     tested = evaluate(model, data["test"])
     found = sensitivities(model, data["test"].bits[: trial.strings])

@@ -10,14 +10,11 @@ from typing import Any, Literal
 import flipscope.lab as lab
 from flipscope.cube.expression import parse
 from flipscope.data.languages import LabelledStrings, draw, random_language
-from flipscope.data.strings import StringData
 from flipscope.models.init import Scheme
-from flipscope.models.presets import encoder
 from flipscope.models.shapes import random_shape
-from flipscope.training.fit import random_training as random_setting
-from flipscope.training.recipe import Recipe, TrainingProtocol
+from flipscope.training.recipe import Recipe
+from flipscope.training.recipes.geometry import VALIDATION, language_recipe, random_setting
 
-VALIDATION = 1_000  # strings that say when to stop (App. F.2)
 Name = Literal["first", "majority", "parity", "sparse_majority", "sparse_parity", "random"]
 # Settings of small models. Those of App. F.1 would take months on two cores.
 SETTING = ("head_size", "ffn_multiple", "batch", "learning_rate", "train", "test", "strings", "max_epochs")
@@ -45,7 +42,7 @@ DEVIATIONS = lab.deviations(
 
 
 @dataclass(frozen=True)
-class Training(lab.Trial):
+class Training(lab.TrainedTrial):
     """One model to train on one language."""
 
     language: Name
@@ -66,11 +63,23 @@ class Training(lab.Trial):
     max_epochs: int
 
     @property
-    def cost(self) -> float:
-        """Multiply-adds of an epoch."""
-        width = self.heads * self.head_size
-        layer = width * width * (4 + 2 * self.ffn_multiple) + 2 * self.length * width
-        return float(self.train * self.length * self.layers * layer)
+    def recipe(self) -> Recipe:
+        """The training of App. F.2."""
+        return language_recipe(
+            expression_of(self),
+            self.length,
+            self.seed,
+            layers=self.layers,
+            heads=self.heads,
+            head_size=self.head_size,
+            ffn_multiple=self.ffn_multiple,
+            batch=self.batch,
+            learning_rate=self.learning_rate,
+            train=self.train,
+            max_epochs=self.max_epochs,
+            init=self.init,
+            strings_seed=self.instance,
+        )
 
     @property
     def memory(self) -> int:
@@ -148,21 +157,3 @@ def strings_of(trial: Training) -> dict[str, LabelledStrings]:
         return {"train": data, "validation": data, "test": data}
     sizes = {"train": trial.train, "validation": VALIDATION, "test": trial.test}
     return draw(parse(expression), trial.length, sizes, trial.instance)
-
-
-def recipe_of(trial: Training) -> Recipe:
-    """The training of App. F.2."""
-    width = trial.heads * trial.head_size
-    return Recipe(
-        data=StringData(
-            function=expression_of(trial),
-            length=trial.length,
-            train=trial.train,
-            validation=VALIDATION,
-            seed=trial.instance,
-        ),
-        model=encoder(width=width, layers=trial.layers, heads=trial.heads, ffn_width=trial.ffn_multiple * width),
-        protocol=TrainingProtocol(batch=trial.batch, learning_rate=trial.learning_rate, max_epochs=trial.max_epochs),
-        init=trial.init,
-        seed=trial.seed,
-    )

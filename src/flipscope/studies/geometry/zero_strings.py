@@ -1,24 +1,184 @@
-"""How many strings of sensitivity 0, or of low sensitivity, random transformers have, against the length (Thm 4.5)."""
+"""How many strings of sensitivity 0, or of low sensitivity, random transformers have, against the length (Thm 4.5).
+
+Up to 16 bits all strings are counted, beyond a random sample of them; counts are compared with the theorem's threshold.
+"""
 
 from __future__ import annotations
 
 import itertools
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, get_args
+
+import numpy as np
 
 import flipscope.lab as lab
-from flipscope.studies.geometry._shared import how_measured
-from flipscope.studies.geometry.zero_counts import (
-    KEPT,
-    PARTS,
-    SHAPES,
-    Network,
-    as_many_as_promised,
-    figure_by_length,
-    growth_text,
-    growths,
-    numbers_of,
-    profile_of,
-    shapes_at_longest,
+from flipscope.basics.errors import InputError
+from flipscope.basics.seeds import generators, random_strings, seed_of
+from flipscope.bounds.geometry import Threshold
+from flipscope.models.config import TransformerConfig
+from flipscope.models.presets import encoder, recognizer
+from flipscope.studies.geometry.shared import flip_work, how_measured
+
+Preset = Literal["recognizer", "encoder"]
+PRESETS: tuple[Preset, ...] = get_args(Preset)
+# (D-1)/2L - 5 is 2.75 for the first shape, negative for the second; the third has eps > 0, and the last is the model
+# of App. F, to which the theorem does not apply to the letter.
+SHAPES: tuple[tuple[Preset, int, int, float], ...] = (
+    ("recognizer", 32, 2, 0.0),
+    ("recognizer", 16, 2, 0.0),
+    ("recognizer", 32, 2, 1.0),
+    ("encoder", 32, 2, 1e-5),
 )
+NAMES = {shape: "{} D={} L={} eps={:g}".format(*shape) for shape in SHAPES}
+MAX_EXACT = 16  # bits: up to here all strings are asked
+BESIDES = 2e10  # multiply-adds of the half second in which a model is built and its precision checked
+PARTS = (0.25, 0.5, 0.75, 1.0)  # k as part of N, for strings of sensitivity at most N - k in Thm 4.5
+KEPT = 0.5  # part of the share at the first sampled length that the longest may have at least
+FEWEST_LENGTHS = 4  # at which a model whose growth is fitted is not constant
+
+
+@dataclass(frozen=True)
+class Network(lab.Trial):
+    """A random transformer, parameters uniform in [-1, 1], on strings of one length.
+
+    A seed stands for the same model at every length, and for unrelated models of different shapes.
+    """
+
+    preset: Preset
+    width: int
+    layers: int
+    eps: float
+    seed: int
+    length: int
+    strings: int  # asked beyond MAX_EXACT bits, drawn at random
+
+    def check(self) -> None:
+        if min(self.width, self.layers, self.length, self.strings) < 1 or self.seed < 0:
+            raise InputError(f"{self} needs a width, layers, a length, strings, and a seed from 0 on")
+
+    @property
+    def config(self) -> TransformerConfig:
+        """Its choices; one head."""
+        return (recognizer if self.preset == "recognizer" else encoder)(self.width, self.layers, 1, eps=self.eps)
+
+    @property
+    def model_seed(self) -> int:
+        """Of the weights, and with the length of the strings."""
+        return seed_of(PRESETS.index(self.preset), self.width, self.layers, round(self.eps * 1e9), self.seed)
+
+    @property
+    def exact(self) -> bool:
+        """Whether all strings are asked."""
+        return self.length <= MAX_EXACT
+
+    @property
+    def asked(self) -> int:
+        """Number of strings whose sensitivity is found."""
+        return 1 << self.length if self.exact else self.strings
+
+    @property
+    def cost(self) -> float:
+        """Multiply-adds, and what a trial takes besides; of a sample of strings every flip is asked as well."""
+        work = flip_work(self.config, self.length)
+        return BESIDES + self.asked * (work / (self.length + 1) if self.exact else work)
+
+
+def profile_of(trial: Network, progress: lab.Progress) -> lab.Outcome:
+    """How many strings have each sensitivity, whether the model gives one answer only, and signs not called."""
+    import torch  # not before sizes have been checked: PyTorch takes a while
+
+    from flipscope.models.transformer import Transformer
+    from flipscope.probes.sensitivity import sensitivities, sensitivity_profile
+
+    model = Transformer(trial.config, scheme="uniform", seed=trial.model_seed)
+    if trial.exact:
+        exact = sensitivity_profile(model, trial.length, exhaustive=True, progress=progress)
+        # The cube is connected: every string has sensitivity 0 just if the function is constant.
+        constant = exact.profile[0] == trial.asked
+        return {"profile": exact.profile, "constant": constant, "near_ties": exact.near_ties}
+    (stream,) = generators(seed_of(trial.model_seed, trial.length), 1)
+    strings = random_strings(stream, trial.strings, trial.length)
+    found = sensitivities(model, strings, progress=progress)
+    with torch.no_grad():
+        ones = int((model.eval()(torch.from_numpy(strings)) > 0).sum())
+    profile = np.bincount(found.counts, minlength=trial.length + 1).tolist()
+    constant = profile[0] == len(strings) and ones in (0, len(strings))  # as far as the sample shows
+    return {"profile": profile, "constant": constant, "near_ties": found.near_ties}
+
+
+def numbers_of(trial: Network, outcome: lab.Outcome) -> lab.Row:
+    """What the strings asked say of all 2^N, beside Thm 4.5: logarithms, None where no such string was met."""
+    n, threshold, zeros = trial.length, Threshold(trial.width, trial.layers), outcome["profile"][0]
+    return {
+        "shape": NAMES[trial.preset, trial.width, trial.layers, trial.eps],
+        **{"asked": trial.asked, "exact": trial.exact, "exponent": threshold.exponent},
+        **{"zeros": zeros, "share": zeros / trial.asked},
+        "log2_zeros": n + math.log2(zeros / trial.asked) if zeros else None,
+        "log2_threshold": threshold.log2_at(n),
+    }
+
+
+def over_threshold(row: lab.Row, part: float | None, confidence: float) -> float | None:
+    """log2 of a model's strings of low sensitivity, at the lower end of their interval, less that of those promised.
+
+    Of sensitivity 0 as in Eq 36, or at most N - k, for k as `part` of N. None where no such string is sure to exist.
+    """
+    n, k = row["length"], None if part is None else math.floor(part * row["length"])
+    hits = sum(row["profile"][: 1 if k is None else n - k + 1])
+    least = hits / row["asked"] if row["exact"] else lab.share(hits, row["asked"], confidence).low
+    return n + math.log2(least) - Threshold(row["width"], row["layers"]).log2_at(n, k) if least else None
+
+
+def at_longest(rows: lab.Rows) -> lab.Rows:
+    """Each model at the longest length, `kept` being its share less KEPT of that at the first sampled one."""
+    sampled = rows.where(exact=False)
+    if len(lengths := sampled.values("length")) < 2:
+        return lab.Rows()
+    pairs = lab.matched(sampled.where(length=lengths[0]), sampled.where(length=lengths[-1]), "seed")
+    return lab.Rows({**last, "kept": last["share"] - KEPT * first["share"]} for first, last in pairs)
+
+
+def as_many_as_promised(*parts: float | None, almost: float) -> lab.Judge:
+    """A judge of almost all models of the theorem, for these k, by the lower end of each one's own interval."""
+
+    def one(part: float | None, rows: lab.Rows, confidence: float) -> lab.Judgement:
+        def enough(row: lab.Row) -> bool:
+            over = over_threshold(row, part, lab.confidence())
+            return over is not None and over >= 0
+
+        low = "0" if part is None else f"at most N - {part:g} N"
+        have = lab.share_where(enough, lab.at_least, almost, "share of models")
+        return have(f"so many strings of sensitivity {low}, N = {rows[0]['length']}", rows, confidence)
+
+    def judge(table: lab.Rows) -> lab.Judgement:
+        last = at_longest(table.where(lambda row: row["exponent"] > 0, preset="recognizer", eps=0))
+        missing = "no model of the theorem was sampled at two lengths"
+        return lab.for_each([(part, last) for part in parts], one, missing=missing, sort=True, what="k")
+
+    return judge
+
+
+def shapes_at_longest(table: lab.Rows) -> list[tuple[str, lab.Rows]]:
+    """The same of each shape, named by the shape and the length."""
+    found = [(shape, at_longest(rows)) for shape, rows in table.each("shape", NAMES.values())]
+    return [(f"{shape}, N = {rows[0]['length']}" if rows else shape, rows) for shape, rows in found]
+
+
+def growths(table: lab.Rows) -> list[tuple[bool, float]]:
+    """Whether an exponential of N fits the number of strings of sensitivity 0 better than a power does, and its rate.
+
+    Of each model over the lengths at which all strings were counted and it is not constant, if these are four or
+    more: a constant has 2^N such strings, which says nothing of how they grow.
+    """
+    found = []
+    for _, rows in table.where(exact=True, constant=False).by("shape", "seed"):
+        if len(rows) >= FEWEST_LENGTHS:
+            rows.sort(key=lambda row: int(row["length"]))
+            found.append(lab.growth(rows.column("length"), rows.column("log2_zeros")))
+    return found
+
 
 LENGTHS = (4, 6, 8, 10, 12, 14, 16, 24, 40, 64, 100)
 FIRST_SEED = 1000  # growth was judged otherwise on the models from 0 on
@@ -50,6 +210,66 @@ def _judge_growth(table: lab.Rows) -> lab.Judgement:
     name = "share of models whose K_0 an exponential of N fits better than a power"
     missing = "no model varies at four lengths at which all strings were counted"
     return lab.mostly([fits for fits, _ in growths(table)], 0.5, name, missing=missing)
+
+
+def _shapes(table: lab.Rows) -> list[tuple[int, tuple[str, lab.Rows]]]:
+    """The shapes that were measured, each with the number of its colour."""
+    return [(colour, group) for colour, group in enumerate(table.each("shape", NAMES.values())) if group[1]]
+
+
+def growth_text(table: lab.Rows) -> list[str]:
+    """The rates at which the number of strings of sensitivity 0 grows, where there are any."""
+    if not (rates := [rate for _, rate in growths(table)]):
+        return []
+    low, middle, high = np.quantile(rates, (0.25, 0.5, 0.75))
+    return [f"b of K_0 = 2^(bN) in {len(rates)} models that vary: {middle:.3g}, quartiles {low:.3g} and {high:.3g}"]
+
+
+def figure_by_length(table: lab.Rows) -> lab.Figure:
+    """Share and number of strings of sensitivity 0 against N, and strings of low sensitivity at the longest N."""
+    caption = (
+        "Left: mean share over models with its interval (dashed: of models that are not constant at that length). "
+        "Right: log2 of their number, median over models that have any, beside the theorem's threshold and all 2^N "
+        "(both dashed). Below: mean share of the strings whose sensitivity is at most N - k, at the longest N."
+    )
+    title = "Strings of sensitivity 0 and of low sensitivity in random transformers"
+    panels = _share_panel(table), _number_panel(table), _low_panel(table)
+    return lab.Figure("zero-strings-by-length", title, caption, panels, where="Thm 4.5")
+
+
+def _share_panel(table: lab.Rows) -> lab.Panel:
+    """The mean share of strings of sensitivity 0 against N, of all models and of those that vary."""
+    series = []
+    for colour, (shape, rows) in _shapes(table):
+        varied, name = rows.where(constant=False), f"{shape}, not constant"
+        series.append(lab.means(rows, "length", "share", shape, colour=colour))
+        series.append(lab.line(varied, "length", "share", name, "mean", band=False, dashed=True, colour=colour))
+    return lab.Panel("Share", "N", "share of strings", series, x_log=True, y_range=(0, 1))
+
+
+def _number_panel(table: lab.Rows) -> lab.Panel:
+    """The number of such strings, median over the models that have any, beside the theorem's and all strings."""
+    series = []
+    for colour, (shape, rows) in _shapes(table):
+        line = partial(lab.line, x="length", band=False, colour=colour)
+        series.append(line(rows.having("log2_zeros"), y="log2_zeros", label=shape, centre="median", kind="points"))
+        if rows[0]["exponent"] > 0 and rows[0]["eps"] == 0:
+            series.append(line(rows, y="log2_threshold", label=f"threshold, {shape}", centre="mean", dashed=True))
+    every = table.values("length")
+    series.append(lab.Series("all strings", every, every, dashed=True))
+    return lab.Panel("Number", "N", "log2 of the number", series)
+
+
+def _low_panel(table: lab.Rows) -> lab.Panel:
+    """The mean share of strings of sensitivity at most N - k, by k, at the longest length."""
+    length = table.values("length")[-1]
+    series = []
+    for colour, (shape, rows) in _shapes(table.where(length=length)):
+        for kind, own in (("", rows), (", not constant", rows.where(constant=False))):
+            shares = [np.cumsum(row["profile"])[::-1] / row["asked"] for row in own]  # k = 0, 1, ..., N
+            y = np.mean(shares, axis=0).tolist() if shares else []
+            series.append(lab.Series(shape + kind, list(range(len(y))), y, dashed=bool(kind), colour=colour))
+    return lab.Panel(f"Low sensitivity, N = {length}", "k", "share with s(x) ≤ N - k", series, y_range=(0, 1))
 
 
 class ZeroStrings(lab.Study):

@@ -1,11 +1,34 @@
-"""Average sensitivity of randomly initialised transformers against the length, by where their norms are (Thm 7)."""
+"""Average sensitivity of randomly initialised transformers against the length, by where their norms are (Thm 7).
+
+Theorem 7 says that the expected average sensitivity of a random transformer is o(n), where that of a random function is
+n/2. The paper measures nothing. Here the paper's model is initialised as PyTorch does it, with layer norms after or
+before each sub-layer or without any; its average sensitivity comes from all strings, or from random ones at lengths at
+which there are too many.
+"""
 
 from __future__ import annotations
 
-import flipscope.lab as lab
-from flipscope.studies.hardness._shared import LAYERS_APART
-from flipscope.studies.hardness._starts import NORMS, Norm, Start, exact, sampled
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal
 
+import numpy as np
+
+import flipscope.lab as lab
+from flipscope.basics.errors import InputError
+from flipscope.basics.seeds import generators, random_strings, seed_of
+from flipscope.cube.functions import BooleanFunction
+from flipscope.cube.sensitivity import average_sensitivity
+from flipscope.lab import quantities
+from flipscope.models.presets import hardness
+from flipscope.models.transformer import Transformer
+from flipscope.probes.fourier import oracle, spectrum
+from flipscope.probes.sensitivity import logit_changes
+from flipscope.studies.hardness.shared import SEPARATE_LAYERS
+
+Norm = Literal["post", "pre", "none"]
+NORMS: dict[Norm, str] = {"post": "norm after each sub-layer", "pre": "norm before each sub-layer", "none": "no norm"}
+MIDDLE = 1_000  # strings that give median and variance where not all are computed: half of them, and their opposites
 NEAR = 1.1  # as / Var is the mean degree: at most a tenth of the variance is then beyond degree 1
 FAR = 1 / 2  # of the way from 1, the least of a balanced function, to the n/2 of a random one
 SLOW = 1 / 20  # per bit: a tenth of the 1/2 of a random function
@@ -13,35 +36,124 @@ FEWEST = 12  # models from which on Student's interval is taken
 FEWEST_SLOPES = 5  # seeds at three lengths
 
 
-def _groups(table: lab.Rows, column: str) -> list[tuple[str, lab.Rows]]:
-    return [
-        (f"{norm}, n = {n}", rows.having(column)) for norm in NORMS for n, rows in table.where(norm=norm).by("length")
-    ]
+# ---------------------------------------------------------------- measurements
 
 
-def _mean(column: str, limit: float, quantity: str) -> lab.Judge:
-    """A judge of the mean of a column at each length and place of the norm, of models that are not constant."""
-    one = lab.mean_of(column, lab.at_most, limit, quantity, within=None, fewest=FEWEST)
-    return lambda table: lab.for_each(_groups(table, column), one, missing="no model that varies is done", sort=True)
+@dataclass(frozen=True)
+class Start(lab.Trial):
+    """A transformer as it is initialised, measured on `strings` with all their flips; 0 stands for the whole cube."""
+
+    norm: Norm
+    length: int
+    seed: int
+    width: int
+    strings: int
+
+    def check(self) -> None:
+        if self.length < 3:
+            raise InputError(f"length={self.length} must be at least 3: of fewer bits n/2 is the least there is")
+
+    @property
+    def cost(self) -> float:
+        """Tokens that are computed."""
+        return self.length * (self.strings * (self.length + 1) + MIDDLE if self.strings else 2.0**self.length)
 
 
-def judge_slow(table: lab.Rows) -> lab.Judgement:
-    """The slope of as / Var against n, over the models of each seed.
+def initialised(trial: Start) -> Transformer:
+    """The hardness paper's model with PyTorch's initialisation, in float64."""
+    config = dataclasses.replace(hardness(trial.length, trial.width), norm=trial.norm)
+    return Transformer(config, scheme="pytorch", seed=seed_of(trial.length, trial.seed)).eval().double()
 
-    In bits and not on log scales, where a level that as / Var has from the start hides any growth.
+
+def exact(trial: Start) -> lab.Outcome:
+    """Average sensitivity of the output and of its sign around the median, and the variance, from all strings."""
+    found = spectrum(initialised(trial), trial.length)
+    sign = BooleanFunction.from_table((found.logits > np.median(found.logits)).astype(np.uint8))
+    return {
+        "real": found.real.average_sensitivity(),
+        "variance": float(found.real.weight_by_degree()[1:].sum()),
+        "sign": float(average_sensitivity(sign)),
+    }
+
+
+def sampled(trial: Start, progress: lab.Progress) -> lab.Outcome:
+    """The same from random strings and all their flips; median and variance come from further strings.
+
+    With each of these goes its opposite, so that every bit is as often 0 as 1: where outputs come in two clusters, as
+    those of a model that follows one bit, the median is then between them, as that of all strings is.
     """
+    model = initialised(trial)
+    for_middle, for_flips = generators(seed_of(trial.length, trial.seed, 1), 2)
+    output = oracle(model, "logit")
+    half = random_strings(for_middle, MIDDLE // 2, trial.length)
+    logits = output(np.concatenate([half, 1 - half]))
+    median = float(np.median(logits))
+    strings = random_strings(for_flips, trial.strings, trial.length)
+    changes = logit_changes(model, strings, precision="float64", progress=progress)
+    here = output(strings)[:, None]
+    changed = (here > median) != (here + changes > median)
+    real = float(np.square(changes).sum(axis=1).mean()) / 4
+    return {"real": real, "variance": float(logits.var()), "sign": float(changed.sum(axis=1).mean())}
 
-    def one(norm: Norm, rows: lab.Rows, confidence: float) -> lab.Judgement:
-        longest = max(rows.column("length"))
-        whole = {row["seed"] for row in rows.where(length=longest)}  # at long strings there are fewer
-        found = lab.slopes(rows.having("ratio").where(lambda row: row["seed"] in whole), "length", "ratio")
-        if len(found) < FEWEST_SLOPES:
-            said = f"{NORMS[norm]}: fewer than {FEWEST_SLOPES} seeds at 3 lengths"
-            return lab.Judgement.without(said, "more models")
-        slope = lab.student_mean(found, confidence)
-        return lab.at_most(slope, SLOW, f"as / Var per bit, {NORMS[norm]}", f"n up to {longest}", "seeds")
 
-    return lab.for_each(table.each("norm", NORMS), one, missing="no model is done", what="places of the norm")
+# ---------------------------------------------------------------- claims
+
+
+def mean(words: str, column: str) -> lab.Quantity:
+    """The mean of a column at each length and place of the norm, of models that are not constant."""
+
+    def groups(table: lab.Rows) -> list[tuple[str, lab.Rows]]:
+        return [
+            (f"{norm}, n = {n}", rows.having(column))
+            for norm in NORMS
+            for n, rows in table.where(norm=norm).by("length")
+        ]
+
+    averaged = quantities.mean(lab.Column(words, lambda row: row[column]), fewest=FEWEST)
+    return averaged.grouped("for each n and place of the norms, of models that are not constant", groups)
+
+
+def at_all_lengths(rows: lab.Rows) -> lab.Rows:
+    """The models that are not constant, of the seeds that the longest strings have: there are fewer of these."""
+    longest = max(rows.column("length"))
+    seeds = {row["seed"] for row in rows.where(length=longest)}
+    return rows.having("ratio").where(lambda row: row["seed"] in seeds)
+
+
+CLAIMS = (
+    lab.claim(
+        "random transformers are nearly linear",
+        "Thm 7",
+        "random initialisation is biased to low sensitivity",
+        mean("as / Var of the output", "ratio") <= NEAR,
+    ),
+    lab.claim(
+        "their answers are far below a random function",
+        "Thm 7",
+        "the Boolean function of a random transformer is far less sensitive than a random one",
+        mean("(as - 1) / (n/2 - 1) of sign(T - median)", "way") <= FAR,
+    ),
+    lab.claim(
+        "sensitivity grows far slower than that of a random function",
+        "Thm 7",
+        "the expected average sensitivity of random transformers is o(n), where that of random functions is n/2",
+        # In bits and not on log scales, where a level that as / Var has from the start hides any growth.
+        quantities.slope(
+            lab.Column("as / Var of the output", lambda row: row["ratio"]),
+            "length",
+            per="seed",
+            fewest=FEWEST_SLOPES,
+            unit="seeds",
+        )
+        .each("norm", NORMS, words="place of the norms", what="places of the norm", weakest_first=False)
+        .counting("those that the longest strings have", at_all_lengths)
+        .noting(lambda rows: f"n up to {max(rows.column('length'))}")
+        <= SLOW,
+    ),
+)
+
+
+# ---------------------------------------------------------------- the study
 
 
 class RandomSensitivity(lab.Study):
@@ -63,7 +175,7 @@ class RandomSensitivity(lab.Study):
     deviations = lab.deviations(
         ("experiment", "silent: a theorem, nothing measured", "the paper's model, PyTorch's start", "Thm 7 is a limit"),
         ("as / Var", "as of the model itself", "as over the variance", "the scale of an untrained output is arbitrary"),
-        ("threshold", "silent", "the median of the model's own outputs", "around 0 many models are constant"),
+        ("threshold", "silent", "the median of the model's outputs", "around 0 many models are constant"),
         ("norm before, none", "silent", "norms moved or left out, no final norm", "to see what they do"),
         (
             "near, far, slow",
@@ -85,31 +197,9 @@ class RandomSensitivity(lab.Study):
         ),
         ("width (smoke)", "128", "16", "seconds"),
         ("first seed (laptop)", "0", "1000", "models that no earlier run has looked at"),
-        LAYERS_APART,
+        SEPARATE_LAYERS,
     )
-    claims = (
-        lab.Claim(
-            "random transformers are nearly linear",
-            "Thm 7",
-            "random initialisation is biased to low sensitivity",
-            f"as / Var of the output, averaged over models: at most {NEAR:g} at each n, wherever the norms are",
-            _mean("ratio", NEAR, "as / Var"),
-        ),
-        lab.Claim(
-            "their answers are far below a random function",
-            "Thm 7",
-            "the Boolean function of a random transformer is far less sensitive than a random one",
-            f"as of sign(T - median), averaged over models: at most {FAR:g} of the way from 1 to n/2 at each n",
-            _mean("way", FAR, "(as - 1) / (n/2 - 1)"),
-        ),
-        lab.Claim(
-            "sensitivity grows far slower than that of a random function",
-            "Thm 7",
-            "the expected average sensitivity of random transformers is o(n), where that of random functions is n/2",
-            f"slope of as / Var over n, averaged over seeds: at most {SLOW:g} per bit, wherever the norms are",
-            judge_slow,
-        ),
-    )
+    claims = CLAIMS
 
     def trials(self, scale: str) -> list[Start]:
         plan = self.scales[scale].settings
@@ -126,9 +216,9 @@ class RandomSensitivity(lab.Study):
         return sampled(trial, progress) if trial.strings else exact(trial)
 
     def row(self, trial: Start, outcome: lab.Outcome) -> lab.Row:
-        varies, answers = outcome["variance"] > 0, outcome["sign"] > 0
-        ratio = outcome["real"] / outcome["variance"] if varies else None
-        way = (outcome["sign"] - 1) / (trial.length / 2 - 1) if answers else None
+        """With as / Var, and how far the answers are on the way to a random function; None of constant models."""
+        ratio = outcome["real"] / outcome["variance"] if outcome["variance"] > 0 else None
+        way = (outcome["sign"] - 1) / (trial.length / 2 - 1) if outcome["sign"] > 0 else None
         return {**super().row(trial, outcome), "ratio": ratio, "way": way}
 
     def provenance(self, table: lab.Rows) -> list[str]:
@@ -140,19 +230,14 @@ class RandomSensitivity(lab.Study):
         half = lab.Series("n/2, a random function", lengths, [n / 2 for n in lengths], dashed=True, colour=len(NORMS))
         columns = {"ratio": "as / Var of the output", "sign": "as of sign(output - median)"}
         panels = [
-            lab.Panel("", "length n", y, [*_lines(table.having("way"), column), half], x_log=True, y_log=True)
-            for column, y in columns.items()
-        ]
+            lab.chart(
+                table.having("way"), "length", column, by="norm", labels=NORMS, extra=[half], x_label="length n",
+                y_label=label, x_log=True, y_log=True,
+            )
+            for column, label in columns.items()
+        ]  # fmt: skip
         caption = "Lines: means over models; bands: the least and the largest. Dashed: n/2."
         return [lab.Figure("random-sensitivity", self.title, caption, panels, where="Thm 7")]
-
-
-def _lines(table: lab.Rows, column: str) -> list[lab.Series]:
-    return [
-        lab.line(rows, "length", column, NORMS[norm], "mean", colour=colour)
-        for colour, (norm, rows) in enumerate(table.each("norm", NORMS))
-        if rows
-    ]
 
 
 STUDY = RandomSensitivity()

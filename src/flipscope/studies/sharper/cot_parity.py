@@ -1,31 +1,533 @@
-"""PARITY learned with a chain of thought and in one pass, by the length, and the bounds of both (§ 3, App. G)."""
+"""PARITY learned with a chain of thought and in one pass, by the length, and the bounds of both (§ 3, App. G).
+
+A chain of thought writes the parity of the first bit, of the first two, and so on: each step has degree 2, whatever the
+length T is, while the whole parity has degree T. One model is trained both ways, the network that App. G writes down is
+tried on strings, and the bounds of Thms 7 and 8 are computed.
+"""
 
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import get_args
 
+import numpy as np
+import torch
+from torch import Tensor
+
 import flipscope.lab as lab
-from flipscope.data.steps import Way
-from flipscope.studies.sharper._steps import Bounded, Learned, Written, bounded, learned, written
-from flipscope.studies.sharper._steps_judges import (
-    CHANCE,
-    MODELS,
-    NAMES,
-    RIGHT,
-    figure_of_bounds,
-    figure_of_models,
-    has_learned,
-    judge_attention,
-    judge_chain,
-    judge_factor,
-    judge_gap,
-    judge_growth,
-    judge_increments,
-    judge_written,
-)
+from flipscope.basics.bits import Bits, index_bits
+from flipscope.basics.estimates import Estimate
+from flipscope.basics.seeds import random_strings
+from flipscope.bounds.pac_bayes import parity_failure
+from flipscope.constructions import chain_of_thought
+from flipscope.data.steps import START, StepsData, Way, write_steps
+from flipscope.lab import quantities
+from flipscope.models.modes import eval_mode
+from flipscope.models.transformer import Block, Transformer
+from flipscope.training.recipe import Recipe
+from flipscope.training.recipes.sharper import parity_recipe
 
 BOUNDS = (3, 4, 6, 8, 12, 16, 20, 32, 64)  # lengths: the bounds cost nothing
+ALL = 12  # bits up to which the network written down is tried on every string
+ATTENDED = 256  # strings on which attention is measured
+_FRESH = 0x70617269  # sets the strings of an evaluation apart from those of the training
+SUBGAUSSIAN = 0.01  # Sigma of the bounds
+
+RIGHT = 0.99  # share of strings whose parity is right: learned from here on
+CHANCE = 0.55  # and at chance up to this one
+MODELS = 7  # of each way, for a length to have a say: no interval of fewer could tell most of them from half
+CHAINS = 3  # that learned, for a mean of what they attend to
+LENGTHS = 3
+ROUNDING = 1e-9  # of what is computed and not sampled
+LOG_ROUNDING = 1e-6  # of exponents of increments, which are differences of logarithms
+NAMES: dict[str, str] = {"steps": "chain of thought", "one-pass": "one pass"}
+APART = 0.25  # bits between the marks of the two ways
+
+
+# ---------------------------------------------------------------- what is measured
+
+
+@dataclass(frozen=True)
+class Learned(lab.TrainedTrial):
+    """One training, one way."""
+
+    tag = "learned"
+
+    tag = "learned"
+
+    way: Way
+    length: int
+    seed: int
+    steps: int
+    batch: int
+    lr: float
+    width: int = 64
+    strings: int = 4_000
+
+    @property
+    def recipe(self) -> Recipe:
+        return parity_recipe(
+            self.way, self.length, self.seed, steps=self.steps, batch=self.batch, lr=self.lr, width=self.width
+        )
+
+    @property
+    def cost(self) -> float:
+        """A chain reads twice as many tokens."""
+        return super().cost * (2 if self.way == "steps" else 1)
+
+
+@dataclass(frozen=True)
+class Written(lab.Trial):
+    """The network of App. G on all strings, or on so many random ones."""
+
+    tag = "written"
+
+    tag = "written"
+
+    written: int  # bits
+    strings: int = 4_000
+
+
+@dataclass(frozen=True)
+class Bounded(lab.Trial):
+    """The bounds of Thms 7 and 8."""
+
+    tag = "bounded"
+
+    tag = "bounded"
+
+    bits: int
+    samples: int
+
+
+def trained_parities(trial: Learned, progress: lab.Progress) -> lab.Outcome:
+    """How many parities are right of fresh strings, each step being written by the model itself."""
+    trained = lab.trained(trial.recipe, progress)
+    model = trained.transformer
+    bits = torch.from_numpy(_strings(trial.length, trial.strings, trial.seed))
+    wanted = bits.long().sum(dim=1) % 2
+    of_chain: dict[str, float | list[float] | None] = {}
+    if trial.way == "steps":
+        written = write_steps(model, bits)
+        answers = written[:, -1]
+        of_chain["step_errors"] = (written != bits.long().cumsum(dim=1) % 2).double().mean(dim=0).tolist()
+        of_chain["attention"] = same_place_attention(model, bits[:ATTENDED])
+    else:
+        answers = (_outputs(model, bits) > 0.5).long()
+    return {
+        **of_chain,
+        "right": int((answers == wanted).sum()),
+        "asked": len(bits),
+        "epochs": [line.steps for line in trained.history],
+        "losses": [line.validation_loss for line in trained.history],
+        "stopped": trained.fitted.stopped,
+        "seconds": trained.fitted.seconds,
+    }
+
+
+@torch.no_grad()
+def _outputs(model: Transformer, bits: Tensor) -> Tensor:
+    """What the model says at START, after all bits."""
+    with eval_mode(model):
+        read = torch.cat([bits.long(), torch.full((len(bits), 1), START)], dim=1)
+        return torch.cat([model(part) for part in read.split(512)])
+
+
+def _strings(length: int, strings: int, seed: int) -> Bits:
+    return random_strings(np.random.default_rng([seed, length, _FRESH]), strings, length)
+
+
+@torch.no_grad()
+def same_place_attention(model: Transformer, bits: Tensor) -> float:
+    """The share of attention that a step pays to the tokens of its own place, bit i and step i - 1.
+
+    Averaged over steps and strings, in the layer and head that pay most; what was written is right. The network of
+    App. G pays nearly all.
+    """
+    length = bits.shape[1]
+    read = torch.from_numpy(StepsData(length=length, way="steps").examples(bits.numpy()).bits).long()
+    rows = torch.arange(length)
+    most = 0.0
+    with eval_mode(model):
+        for x, block in zip(model.states(read), model.blocks, strict=False):
+            assert isinstance(block, Block)
+            heads = block.attention
+            query, key = heads.split(heads.query(x[:, length:])), heads.split(heads.key(x))
+            visible = heads.visible(x, slice(length, None))
+            weights = heads.weights(heads.scores(query, key), visible)  # [string, head, step, token]
+            same_place = weights[:, :, rows, rows] + weights[:, :, rows, length + rows]
+            most = max(most, float(same_place.mean(dim=(0, 2)).max()))
+    return most
+
+
+def written_errors(trial: Written) -> lab.Outcome:
+    """How often the network of App. G is wrong, at the end and at any step."""
+    length = trial.written
+    bits = index_bits(0, 1 << length, length) if length <= ALL else _strings(length, trial.strings, 0)
+    given = torch.from_numpy(bits)
+    steps = chain_of_thought.write_steps(chain_of_thought.parity_steps(length), given)
+    wrong = steps != given.long().cumsum(dim=1) % 2
+    return {"wrong": int(wrong[:, -1].sum()), "wrong_anywhere": int(wrong.any(dim=1).sum()), "strings": len(bits)}
+
+
+def both_bounds(trial: Bounded) -> lab.Outcome:
+    """Both bounds at the sigma that is best for the chain, and the samples from which each says something."""
+    chain = parity_failure("steps", trial.bits, trial.samples)
+    bounds = {
+        "chain": chain,
+        "pass": parity_failure("one-pass", trial.bits, trial.samples, sigma=chain.sigma),
+        "network": parity_failure("steps", trial.bits, trial.samples, norm="construction"),
+    }
+    best = parity_failure("one-pass", trial.bits, trial.samples)
+    m = trial.samples
+    return {
+        "sigma": chain.sigma,
+        **{f"log_{name}": each.log_probability for name, each in bounds.items()},
+        "log_pass_best": best.log_probability,
+        **{f"needed_{name}": each.samples_needed for name, each in bounds.items()},
+        # The exponent without -m / 8 Sigma^2, which both have, and without the prefactor.
+        **{
+            f"core_{name}": m * chain.sigma**2 * each.gradient_bound / (2 * SUBGAUSSIAN**2)
+            + each.norm_bound / (2 * chain.sigma**2)
+            for name, each in bounds.items()
+        },
+    }
+
+
+# ---------------------------------------------------------------- what is claimed
+
+
+def right_share(row: lab.Row) -> float:
+    """The share of fresh strings whose parity is right."""
+    return float(row["right"] / row["asked"])
+
+
+def has_learned(row: lab.Row) -> bool:
+    """Whether nearly all parities are right."""
+    return right_share(row) >= RIGHT
+
+
+def at_chance(row: lab.Row) -> bool:
+    """Whether hardly more parities are right than by guessing."""
+    return right_share(row) <= CHANCE
+
+
+def judge_gap(table: lab.Rows) -> lab.Judgement:
+    """At some length most chains learn, and most single passes stay at chance.
+
+    Lengths with too few models of a way have no say, whatever these show; the longest must have one, since that is
+    where a single pass has most to learn.
+    """
+    rows = table.having("way")
+    if not rows:
+        return lab.Judgement.without("no model is done")
+    by_length = list(rows.by("length"))
+    large = [
+        (length, models)
+        for length, models in by_length
+        if min(len(of_way) for _, of_way in models.each("way", NAMES)) >= MODELS
+    ]
+    if not large or large[-1][0] != by_length[-1][0]:
+        longest, models = by_length[-1]
+        counts = ", ".join(f"{len(of_way)} by {NAMES[way]}" for way, of_way in models.each("way", NAMES))
+        return lab.Judgement.without(f"too few models at T = {longest}: {counts}", f"at least {MODELS} each way")
+    confidence = lab.confidence(len(NAMES) * len(large))
+    judged = [_at_length(length, models, confidence) for length, models in large]
+    order = ("reproduced", "undecided", "contradicted")
+    best = min(reversed(judged), key=lambda each: order.index(each.verdict))  # the longest of these
+    lengths = [str(length) for (length, _), each in zip(large, judged, strict=True) if each.verdict == "reproduced"]
+    parts = tuple(part for each in judged for part in each.parts)
+    note = f"{best.note}; so at T = {', '.join(lengths)}" if lengths else best.note
+    return replace(best, parts=parts, note=note)
+
+
+def _at_length(length: int, rows: lab.Rows, confidence: float) -> lab.Judgement:
+    """Whether most chains have learned the parity of so many bits, and most single passes are at chance."""
+    chains, passes = (rows.where(way=way) for way in NAMES)
+    return lab.all_of(
+        [
+            lab.of_models(
+                chains, has_learned, "most", f"share of chains that learn, T = {length}", confidence=confidence
+            ),
+            lab.of_models(
+                passes, at_chance, "most", f"share of single passes at chance, T = {length}", confidence=confidence
+            ),
+        ]
+    )
+
+
+def judge_chain(table: lab.Rows) -> lab.Judgement:
+    """Most chains learn, and at every length some do."""
+    rows = table.where(way="steps")
+    if not rows:
+        return lab.Judgement.without("no model is done")
+    by_length = list(rows.by("length"))
+    for count, fewest, what in ((len(by_length), LENGTHS, "lengths"), (len(rows), MODELS, "chains")):
+        if count < fewest:
+            return lab.Judgement.without(f"too few {what}: {count}", f"at least {fewest} {what}")
+    confidence = lab.confidence(1 + len(by_length))
+    most = lab.of_models(rows, has_learned, "most", "share of chains that learn, all lengths", confidence=confidence)
+    some = [
+        lab.of_models(own, has_learned, "some", f"share of chains that learn, T = {length}", confidence=confidence)
+        for length, own in by_length
+    ]
+    stuck = [f"T = {row['length']}, seed {row['seed']}" for row in rows if not has_learned(row)]
+    judged = lab.all_of([most, *some])
+    return replace(judged, note=f"{judged.note}; not learned: {'; '.join(stuck)}") if stuck else judged
+
+
+def judge_written(table: lab.Rows) -> lab.Judgement:
+    """The network of App. G is right on every string at every step."""
+    rows = table.having("wrong_anywhere")
+    note = f"T = {', '.join(map(str, rows.values('written')))}" if rows else ""
+    wrong, strings = rows.total("wrong_anywhere"), rows.total("strings")
+    return lab.never(wrong, strings, "share of strings with a wrong step, network written down", note)
+
+
+def judge_factor(factor: float) -> lab.Judge:
+    """The exponent of one pass is at least factor * T times the chain's, and grows so: no constant does."""
+
+    def judge(table: lab.Rows) -> lab.Judgement:
+        rows = lab.Rows({**row, "quotient": row["core_pass"] / row["core_chain"]} for row in table.having("core_pass"))
+        words = "exponent of one pass over that of the chain"
+        cases = [(row["quotient"] / (factor * row["bits"]), row["bits"]) for row in rows]
+        if odd := [at for quotient, at in cases if math.isnan(quotient)]:
+            return lab.Judgement.without(f"{words}: not a number at T = {odd[0]}")
+        growing = (growth_exponent("quotient", f"the {words}") >= 1 - ROUNDING)(rows)
+        if growing.measured is None:
+            return growing
+        least, at = min(cases)
+        above = lab.at_least(
+            lab.exactly(least),
+            1 - ROUNDING,
+            f"{words}, over {factor:g} T, least",
+            f"at T = {at}, of {len(cases)} lengths",
+        )
+        return lab.all_of([above, growing])
+
+    return judge
+
+
+def growth_exponent(column: str, words: str) -> lab.Quantity:
+    """The exponent of T in a column between neighbouring lengths, the least of them."""
+
+    def exponents(rows: lab.Rows) -> list[float]:
+        slopes = np.diff([math.log(row[column]) for row in rows]) / np.diff([math.log(row["bits"]) for row in rows])
+        return [float(slope) for slope in slopes]
+
+    return _extreme(column, f"exponent of T in {words}", "the least between neighbouring T", exponents, min, 1)
+
+
+def added_exponent(column: str, words: str, *, log: bool) -> lab.Quantity:
+    """The exponent of T in what a bit adds to a column, or to e to the power of it: 0 at most if it grows linearly.
+
+    The exponent of T in the column itself would be small beside any intercept, however fast the rest grows.
+    """
+
+    def exponents(rows: lab.Rows) -> list[float]:
+        lengths = [float(row["bits"]) for row in rows]
+        slopes = _steepening(lengths, [row[column] if log else math.log(row[column]) for row in rows])
+        return [slope if abs(slope) > LOG_ROUNDING else 0.0 for slope in slopes]
+
+    which = "the largest from one pair of neighbouring T to the next"
+    return _extreme(column, f"exponent of T in what a bit adds to {words}", which, exponents, max, 2)
+
+
+def _extreme(
+    column: str,
+    words: str,
+    which: str,
+    exponents: Callable[[lab.Rows], list[float]],
+    worst: Callable[[list[float]], float],
+    span: int,
+) -> lab.Quantity:
+    """The worst of the exponents that follow from a column at all lengths, each from `span` neighbouring steps."""
+
+    def estimate(rows: lab.Rows, confidence: float) -> Estimate | str:
+        if len(rows) < LENGTHS:
+            return f"bounds at {len(rows)} lengths"
+        values = [row[column] for row in rows]
+        # Of numbers that are infinite the exponents are none.
+        if any(map(math.isnan, values)) or any(map(math.isnan, exponents(rows))):
+            return f"not a number at one of {len(rows)} lengths"
+        return lab.exactly(worst(exponents(rows)))
+
+    def note(rows: lab.Rows) -> str:
+        place = exponents(rows).index(worst(exponents(rows)))
+        return f"from T = {rows[place]['bits']} to {rows[place + span]['bits']}"
+
+    def by_length(table: lab.Rows) -> lab.Rows:
+        return lab.Rows(sorted(table.having(column), key=lambda row: row["bits"]))
+
+    return lab.Quantity(words, estimate, "lengths", chosen=by_length, group_words=which, note=note)
+
+
+def _steepening(lengths: Sequence[float], logs: Sequence[float]) -> list[float]:
+    """Exponents of T in what a bit adds, from one pair of neighbouring lengths to the next; logs are of the column."""
+    added = [
+        high + math.log(-math.expm1(low - high)) - math.log(longer - shorter) if high > low else -math.inf
+        for (low, high), (shorter, longer) in zip(itertools.pairwise(logs), itertools.pairwise(lengths), strict=True)
+    ]
+    middles = [math.log((shorter + longer) / 2) for shorter, longer in itertools.pairwise(lengths)]
+    return [
+        0.0 if later == -math.inf else (later - earlier) / (after - before)  # what adds nothing does not grow
+        for (earlier, later), (before, after) in zip(
+            itertools.pairwise(added), itertools.pairwise(middles), strict=True
+        )
+    ]
+
+
+SAME_PLACE = quantities.mean(
+    lab.Column("attention to bit i and step i - 1", lambda row: row["attention"]), fewest=CHAINS
+).where("chains that learned", has_learned, way="steps")
+CLAIMS = (
+    lab.Claim(
+        "a chain of thought learns where one pass fails",
+        "§ 3",
+        "writing intermediate parities makes PARITY learnable, which is not learned at once",
+        f"at some T with {MODELS} or more models each way, the longest among these: share of chains that have at "
+        f"least {RIGHT:g} of parities right, written by themselves, and share of single passes that have at most "
+        f"{CHANCE:g}, with the same model, steps and strings: at least a half each",
+        judge_gap,
+        decided_from="laptop",
+    ),
+    lab.Claim(
+        "a chain of thought learns at every length",
+        "§ 3",
+        "each step has degree 2, whatever T is",
+        f"share of chains, of all T, that have at least {RIGHT:g} of parities right: at least a half; and at every "
+        "T some chain has",
+        judge_chain,
+        decided_from="laptop",
+    ),
+    lab.Claim(
+        "the network written down is right",
+        "App. G",
+        "a network of degree 2 with positions of period T writes every parity without an error",
+        "share of strings with a wrong step: never",
+        judge_written,
+    ),
+    lab.Claim(
+        "the exponent of one pass is T/2 times that of the chain",
+        "Thms 7, 8",
+        "gradient and norm bounds are superlinear in the degree, which is T in one pass and 2 in the chain",
+        "exponent without what both have, at the chain's best sigma: at least T/2 times the other's at every T; "
+        "exponent of T in their quotient, between neighbouring T: at least 1",
+        judge_factor(0.5),
+    ),
+    lab.claim(
+        "the bound of one pass grows exponentially",
+        "Thm 8",
+        "in one pass the bound on the error is exponential in T",
+        growth_exponent("core_pass", "the exponent of one pass, but for what both have") >= 1 - ROUNDING,
+    ),
+    lab.claim(
+        "the bound of the chain grows linearly",
+        "Thm 7",
+        "with a chain of thought the bound on the error is linear in T",
+        added_exponent("log_chain", "the bound of the chain", log=True) <= 0.0,
+    ),
+    lab.Claim(
+        "the exponent of one pass is T times that of the chain",
+        "Thm 8, as read by others",
+        "the same with the factor T",
+        "the same: at least T times the other's at every T",
+        judge_factor(1.0),
+        exploratory=True,
+    ),
+    lab.claim(
+        "the chain needs no more than linearly many samples",
+        "Thm 7",
+        "not said: the samples from which the bound is below 1, with the norm that the network has",
+        added_exponent("needed_network", "the samples needed", log=False) <= 0.0,
+        exploratory=True,
+    ),
+    lab.claim(
+        "chains attend as the network written down does",
+        "App. G",
+        "not said: whether a step that is learned looks at the tokens of its own position",
+        (SAME_PLACE >= 0.5).saying(
+            "attention to bit i and step i - 1 by the head that pays most, mean of chains that learned: at least a half"
+        ),
+        exploratory=True,
+        decided_from="laptop",
+    ),
+)
+
+
+# ---------------------------------------------------------------- what is drawn
+
+
+def figure_of_models(table: lab.Rows, title: str) -> lab.Figure:
+    """The share of right parities against the length, and how the loss went at the longest."""
+    rows = table.having("way")
+    right = [
+        lab.estimates(
+            NAMES[way],
+            [row["length"] + APART * (2 * colour - 1) for row in models],
+            [lab.share(row["right"], row["asked"]) for row in models],
+            "points",
+            colour=colour,
+        )
+        for colour, (way, models) in enumerate(rows.each("way", NAMES))
+        if models
+    ]
+    written = table.having("wrong")
+    if written:
+        shares = [1 - row["wrong"] / row["strings"] for row in written]
+        lengths = written.column("written")
+        right.append(lab.Series("network written down", lengths, shares, "line", dashed=True, colour=2))
+    rules = [lab.Rule(0.5, "chance")]
+    panels = [lab.Panel("", "length T", "share of right parities", right, y_range=(0.4, 1.02), rules=rules)]
+    longest = rows.where(length=max(rows.column("length"), default=0))
+    along = lab.Rows(
+        [
+            {"way": row["way"], "step": step, "loss": loss}
+            for row in longest
+            for step, loss in zip(row["epochs"], row["losses"], strict=True)
+        ]
+    )
+    if along:
+        label = f"squared error on validation strings, T = {longest[0]['length']}"
+        rules = [lab.Rule(0.25, "says 1/2")]
+        panels.append(lab.chart(along, "step", "loss", by="way", labels=NAMES, y_label=label, rules=rules))
+    caption = (
+        "Left: a point per model with its 95 % interval, parities of fresh strings, every step written by the model. "
+        "Right: means over models, with bands to the least and largest; of a chain over all its tokens, of which the "
+        "bits are half."
+    )
+    return lab.Figure("parities", title, caption, panels, where="§ 3")
+
+
+def figure_of_bounds(table: lab.Rows) -> lab.Figure:
+    """Samples from which each bound says something, and the exponents."""
+    rows = table.having("needed_chain")
+    lines = [
+        lab.line(rows, "bits", f"needed_{name}", label, band=False, colour=colour, dashed=name == "network")
+        for colour, (name, label) in enumerate(
+            (("chain", "chain of thought"), ("pass", "one pass"), ("network", "chain, norm of the network"))
+        )
+    ]
+    exponents = [
+        lab.line(rows, "bits", f"core_{name}", label, band=False, colour=colour)
+        for colour, (name, label) in enumerate((("chain", "chain of thought"), ("pass", "one pass")))
+    ]
+    rules = [lab.Rule(float(samples), "strings of a training") for samples in rows.values("samples")]
+    panels = [
+        lab.Panel("", "length T", "samples needed", lines, x_log=True, y_log=True, rules=rules),
+        lab.Panel("", "length T", "exponent of the bound", exponents, x_log=True, y_log=True),
+    ]
+    caption = (
+        "Left: samples from which the bound on a wrong parity is below 1. Right: the exponent of the bound but for "
+        "-m / 8 Σ², at the σ that is best for the chain. Both bounds are for a training loss of 0."
+    )
+    return lab.Figure("bounds", "Bounds of PARITY with and without a chain of thought", caption, panels, where="Thm 16")
+
+
+# ---------------------------------------------------------------- the study
 
 
 class CotParity(lab.Study):
@@ -60,90 +562,16 @@ class CotParity(lab.Study):
          "up to 20, 3 from the first seed 1,000 on, 10 at the longest T, 1,500, 128", "minutes; no look used these"),
         ("norm of the network", "L(1, 2, T)", "the same, and the one it has beside it", "T entries, not one"),
     )  # fmt: skip
-    claims = (
-        lab.Claim(
-            "a chain of thought learns where one pass fails",
-            "§ 3",
-            "writing intermediate parities makes PARITY learnable, which is not learned at once",
-            f"at some T with {MODELS} or more models each way, the longest among these: share of chains that have at "
-            f"least {RIGHT:g} of parities right, written by themselves, and share of single passes that have at most "
-            f"{CHANCE:g}, with the same model, steps and strings: at least a half each",
-            judge_gap,
-            decided_from="laptop",
-        ),
-        lab.Claim(
-            "a chain of thought learns at every length",
-            "§ 3",
-            "each step has degree 2, whatever T is",
-            f"share of chains, of all T, that have at least {RIGHT:g} of parities right: at least a half; and at every "
-            "T some chain has",
-            judge_chain,
-            decided_from="laptop",
-        ),
-        lab.Claim(
-            "the network written down is right",
-            "App. G",
-            "a network of degree 2 with positions of period T writes every parity without an error",
-            "share of strings with a wrong step: never",
-            judge_written,
-        ),
-        lab.Claim(
-            "the exponent of one pass is T/2 times that of the chain",
-            "Thms 7, 8",
-            "gradient and norm bounds are superlinear in the degree, which is T in one pass and 2 in the chain",
-            "exponent without what both have, at the chain's best sigma: at least T/2 times the other's at every T; "
-            "exponent of T in their quotient, between neighbouring T: at least 1",
-            judge_factor(0.5),
-        ),
-        lab.Claim(
-            "the bound of one pass grows exponentially",
-            "Thm 8",
-            "in one pass the bound on the error is exponential in T",
-            "exponent of T in the exponent of the bound but for what both have, between neighbouring T: at least 1",
-            judge_growth("core_pass", "exponent of T in the exponent of one pass"),
-        ),
-        lab.Claim(
-            "the bound of the chain grows linearly",
-            "Thm 7",
-            "with a chain of thought the bound on the error is linear in T",
-            "exponent of T in what a bit adds to the bound, from one pair of neighbouring T to the next: at most 0",
-            judge_increments("log_chain", "exponent of T in what a bit adds to the bound of the chain", log=True),
-        ),
-        lab.Claim(
-            "the exponent of one pass is T times that of the chain",
-            "Thm 8, as read by others",
-            "the same with the factor T",
-            "the same: at least T times the other's at every T",
-            judge_factor(1.0),
-            exploratory=True,
-        ),
-        lab.Claim(
-            "the chain needs no more than linearly many samples",
-            "Thm 7",
-            "not said: the samples from which the bound is below 1, with the norm that the network has",
-            "exponent of T in what a bit adds to these samples, from one pair of neighbouring T to the next: at most 0",
-            judge_increments("needed_network", "exponent of T in what a bit adds to the samples needed", log=False),
-            exploratory=True,
-        ),
-        lab.Claim(
-            "chains attend as the network written down does",
-            "App. G",
-            "not said: whether a step that is learned looks at the tokens of its own position",
-            "attention to bit i and step i - 1 by the head that pays most, in chains that learned: at least a half",
-            judge_attention,
-            exploratory=True,
-            decided_from="laptop",
-        ),
-    )
+    claims = CLAIMS
 
     def trials(self, scale: str) -> list[Learned | Written | Bounded]:
         plan = dict(self.scales[scale].settings)
         lengths, first = plan.pop("lengths"), plan.pop("first_seed")
         counts = dict.fromkeys(lengths, plan.pop("seeds")) | {lengths[-1]: plan.pop("longest")}
         samples = plan["steps"] * plan["batch"]
-        asked = {"one-pass": {"strings": plan.pop("passes")}}  # what is near chance takes more strings to tell
+        more = {"one-pass": {"strings": plan.pop("passes")}}  # what is near chance takes more strings to tell
         models = [
-            Learned(way, n, seed, **(plan | asked.get(way, {})))
+            Learned(way, n, seed, **(plan | more.get(way, {})))
             for way, n in itertools.product(get_args(Way), lengths)
             for seed in range(first, first + counts[n])
         ]
@@ -151,16 +579,17 @@ class CotParity(lab.Study):
 
     def measure(self, trial: Learned | Written | Bounded, progress: lab.Progress) -> lab.Outcome:
         if isinstance(trial, Learned):
-            return learned(trial, progress)
-        return written(trial) if isinstance(trial, Written) else bounded(trial)
+            return trained_parities(trial, progress)
+        return written_errors(trial) if isinstance(trial, Written) else both_bounds(trial)
 
     def provenance(self, table: lab.Rows) -> list[str]:
         rows = table.having("way")
         done = rows.where(has_learned)
-        by = [f"{len(done.where(way=way))} of {len(own)} {NAMES[way]}" for way, own in rows.each("way", NAMES)]
-        seconds = [f"{sum(own.column('seconds')):.0f} s {NAMES[way]}" for way, own in rows.each("way", NAMES)]
+        by_way = rows.each("way", NAMES)
+        counts = [f"{len(done.where(way=way))} of {len(models)} {NAMES[way]}" for way, models in by_way]
+        seconds = [f"{sum(models.column('seconds')):.0f} s {NAMES[way]}" for way, models in by_way]
         return [
-            f"at least {RIGHT:g} of parities right: {', '.join(by)}; all are in the figure and are judged",
+            f"at least {RIGHT:g} of parities right: {', '.join(counts)}; all are in the figure and are judged",
             f"time of all trainings: {', '.join(seconds)}; a step of a chain reads up to twice as many tokens",
         ]
 

@@ -1,15 +1,556 @@
-"""The gap of learned sums of parities by degree and sparsity, beside the bound of Thm 2 (Fig 1)."""
+"""The gap of learned sums of parities by degree and sparsity, beside the bound of Thm 2 (Fig 1).
+
+Functions of each class, a degree D and a sparsity, are learned from few strings; the gap is the loss on all strings
+less the loss on those of the training. The bound of a class follows from what noise adds to the loss of the networks
+that are written down for its functions.
+
+A curve is the gap of one function of each class along an axis, the degree or the sparsity. Functions of different
+classes are drawn and learned independently, so that curves are, and their slopes and bends are averaged with Student's
+interval. Functions that were not learned are on no curve; how many these are is said. What is claimed of curves is
+decided, either way, by no less than half of all curves, from several places across the axis. Curves are compared with
+one another only where they are whole: high degrees are those that are not learned, and without them a curve is another
+one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
 
 import flipscope.lab as lab
-from flipscope.studies.sharper._gap import DELTA, SIGMA, Arm, Function, Noise, measured, mesh, with_bounds
-from flipscope.studies.sharper._gap_claims import claims, vacuous
-from flipscope.studies.sharper._gap_figures import figures
-from flipscope.studies.sharper._learned import DEGREES, LAPTOP, LONG, PAPER, SMOKE, counted, places
+from flipscope.basics.estimates import Estimate
+from flipscope.bounds.pac_bayes import class_bound, estimated_subgaussian
+from flipscope.constructions.class_perturbation import class_perturbations
+from flipscope.lab import quantities
+from flipscope.lab.judges import ROUNDING
+from flipscope.studies.sharper.shared import (
+    DEGREES,
+    LAPTOP,
+    LONG,
+    PAPER,
+    SMOKE,
+    Learning,
+    functions_of,
+    learned_summary,
+)
+from flipscope.training.recipes.sharper import converged, gap
+
+DELTA, SIGMA = 0.2, 0.01  # the failure probability and the sub-Gaussian constant that the paper puts in (App. A)
+LEVEL = 1.0  # a bound that is not below it is vacuous
+CONSTANT = 0.25  # loss of the best constant: the variance of a sum of parity indicators whose coefficients have norm 1
+Arm = Literal["classes", "long", "norm", "batch", "heads"]
+
+POINTS = 3  # of a curve, to have a slope
+BENT = 4  # of a curve, to have a bend
+FEWEST = 3  # curves, or seeds
+ACROSS = 3  # sparsities of curves by degree, degrees of curves by sparsity
+CLASSES = 8  # that a seed has learned, to be put in order
+FUNCTIONS = 10  # whose bound says something
+ORDER = 0.5  # rank correlation from which the order is called the same
+RANGE = (0.01, 0.1)  # of Sigma (App. A)
+MOST = 0.9  # share that is called all but a few
+AXES = {"degree": "sparsity", "sparsity": "degree"}  # along it, and across
+PLURAL = {"degree": "degrees", "sparsity": "sparsities"}
+
+
+# ---------------------------------------------------------------- what is measured
+
+
+@dataclass(frozen=True)
+class Function(Learning):
+    """A function that is learned, for its gap; `arm` is the part of the study that it belongs to."""
+
+    tag = "function"
+
+    tag = "function"
+
+    arm: Arm = "classes"
+
+
+@dataclass(frozen=True)
+class Noise(lab.Trial):
+    """What noise adds to the loss of the constructions of a class, at each standard deviation of a mesh."""
+
+    tag = "noise"
+
+    tag = "noise"
+
+    sparsity: int
+    degree: int
+    length: int
+    mesh: tuple[float, ...]
+    functions: int
+    draws: int
+    strings: int
+
+    @property
+    def cost(self) -> float:
+        """In the units of a training's cost."""
+        return float(len(self.mesh) * self.functions * self.draws * self.length)
+
+
+def measured_gap(trial: Function, progress: lab.Progress) -> dict[str, Any]:
+    """The training, its gap, and Sigma as estimated from its losses."""
+    trained = lab.trained(trial.recipe, progress)
+    losses = gap(trial.recipe, trained.model)
+    return {
+        "learned": converged(trained),
+        "taken": trained.fitted.steps,
+        "epoch_loss": trained.history[-1].train_loss if trained.history else None,
+        "train": losses.train,
+        "everywhere": losses.everywhere.value,
+        "gap": losses.value.value,
+        "gap_low": losses.value.low,
+        "gap_high": losses.value.high,
+        "exact": losses.exact,
+        "subgaussian": estimated_subgaussian(losses.errors),
+    }
+
+
+def measured_perturbation(trial: Noise, progress: lab.Progress) -> dict[str, Any]:
+    """P at each sigma: the largest over random functions, as in § 2.3."""
+    largest = []
+    for number, sigma in enumerate(trial.mesh):
+        perturbations = class_perturbations(
+            trial.sparsity, trial.degree, trial.length, sigma,
+            functions=trial.functions, draws=trial.draws, strings=trial.strings, seed=trial.degree,
+        )  # fmt: skip
+        largest.append(max(each.perturbation for each in perturbations))
+        progress(number + 1, len(trial.mesh))
+    return {"perturbation": largest}
+
+
+def class_bounds(
+    sparsity: int, degree: int, length: int, samples: int, perturbation: dict[float, float] | None
+) -> dict[str, Any]:
+    """The truncated bound of a class and the semi-analytic one, where P was measured, each with its sigma."""
+    truncated = _truncated(sparsity, degree, length, samples)
+    if perturbation is None:
+        return {"truncated": truncated, "semi": None, "sigma": None}
+    semi = class_bound(
+        sparsity, degree, length, samples, delta=DELTA, subgaussian=SIGMA, form="semi-analytic",
+        perturbation=perturbation,
+    )  # fmt: skip
+    return {"truncated": truncated, "semi": semi.bound, "sigma": semi.sigma}
+
+
+def _truncated(sparsity: int, degree: int, length: int, samples: int, subgaussian: float = SIGMA) -> float | None:
+    """The bound without P; None for losses that do not vary, where there is no Sigma."""
+    if not subgaussian > 0:
+        return None
+    return class_bound(sparsity, degree, length, samples, delta=DELTA, subgaussian=subgaussian).bound
+
+
+def mesh(smallest: float, largest: float, count: int, *, log: bool) -> tuple[float, ...]:
+    """Standard deviations, evenly spread or on a log scale."""
+    spread = np.geomspace if log else np.linspace
+    return tuple(float(f"{value:.6g}") for value in spread(smallest, largest, count))
+
+
+# ---------------------------------------------------------------- what is claimed
+
+
+def curves(rows: lab.Rows, axis: str) -> lab.Rows:
+    """The slope of the gap along an axis, for every curve, and its bend, twice the square's coefficient, or None.
+
+    Beside these stand how many curves are possible if all functions are learned, and how many functions are.
+    """
+    across, places = AXES[axis], len(rows.values(axis))
+    learned = rows.where(learned=True)
+    counts = {"possible": _curve_count(rows, axis), "functions": len(rows), "learned": len(learned)}
+    found = []
+    for (place, seed), points in learned.by(across, "seed"):
+        if len(points) >= POINTS:
+            x, y = np.array(points.column(axis), np.float64), np.array(points.column("gap"), np.float64)
+            size, wide = float(np.abs(y).max()), float(np.ptp(x))
+            bend = _unrounded(2 * float(np.polyfit(x, y, 2)[0]), size / wide**2) if len(points) >= BENT else None
+            slope = _unrounded(float(np.polyfit(x, y, 1)[0]), size / wide)
+            curve = {across: place, "seed": seed, "slope": slope, "bend": bend, "whole": len(points) == places}
+            found.append(curve | counts)
+    return lab.Rows(found)
+
+
+def _curve_count(rows: lab.Rows, axis: str) -> int:
+    """How many curves along an axis the rows belong to."""
+    return len({(row[AXES[axis]], row["seed"]) for row in rows})
+
+
+def _unrounded(value: float, size: float) -> float:
+    """0 for what is left over from rounding: the signs of these agree, and would decide."""
+    return value if abs(value) > ROUNDING * size else 0.0
+
+
+def _unless_partial(judged: lab.Judgement, rows: lab.Rows, axis: str, across: int) -> lab.Judgement:
+    """The same judgement, but decided by half of all curves at least, from so many places across the axis."""
+    places = len(rows.values(AXES[axis]))
+    counts = (
+        (_curve_count(rows, axis), math.ceil(rows[0]["possible"] / 2), "curves"),
+        (places, across, f"{PLURAL[AXES[axis]]} with curves"),
+    )
+    for count, fewest, what in counts:
+        if count < fewest and judged.verdict != "undecided":
+            return judged.left_open(f"too few {what}: {count}", f"at least {fewest} {what}")
+    return judged
+
+
+def _mean_of_curves(column: str, axis: str, arm: Arm, across: int) -> lab.Quantity:
+    """The slope or the bend of the gap along an axis, averaged over curves."""
+
+    def curves_of_arm(table: lab.Rows) -> lab.Rows:
+        return curves(table.where(arm=arm), axis).having(column)
+
+    def note(rows: lab.Rows) -> str:
+        return f"{len(rows)} curves; {rows[0]['learned']} of {rows[0]['functions']} functions learned"
+
+    def unless_partial(judged: lab.Judgement, found: Estimate, rows: lab.Rows) -> lab.Judgement:
+        return _unless_partial(judged, rows, axis, across)
+
+    words = f"{column} of the gap by {axis}"
+    mean = quantities.mean(lab.Column(words, lambda row: row[column]), fewest=FEWEST, unit="curves")
+    remedy = f"at least {FEWEST} curves, or more steps"
+    return replace(mean, rows="learned functions", chosen=curves_of_arm, note=note, after=unless_partial, remedy=remedy)
+
+
+def rises(axis: str, arm: Arm = "classes", *, across: int = ACROSS) -> lab.Criterion:
+    """The gap rises along an axis."""
+    return _mean_of_curves("slope", axis, arm, across) > 0.0
+
+
+def rises_faster_than_linearly(axis: str) -> lab.Criterion:
+    """The gap rises along an axis, and bends upwards."""
+    return (_mean_of_curves("bend", axis, "classes", ACROSS) > 0.0) & rises(axis)
+
+
+def _steeper_at_larger_sparsity() -> lab.Criterion:
+    """The gap rises faster with the degree at the larger half of the sparsities than at the smaller half."""
+
+    def whole_curves(table: lab.Rows) -> lab.Rows:
+        rows = table.where(arm="classes")
+        middle = float(np.median(rows.values("sparsity"))) if rows else 0.0
+        whole = curves(rows, "degree").where(whole=True)
+        return lab.Rows({**curve, "above_middle": curve["sparsity"] - middle} for curve in whole)
+
+    slopes = quantities.difference(
+        lab.Column("slope of the gap by degree", lambda row: row["slope"]),
+        ("curves at the larger half of the sparsities", lambda row: row["above_middle"] > 0),
+        ("curves at the smaller half", lambda row: row["above_middle"] < 0),
+        fewest=FEWEST,
+        unit="curves that are whole",
+    )
+
+    def after(judged: lab.Judgement, found: Estimate, rows: lab.Rows) -> lab.Judgement:
+        judged = slopes.after(judged, found, rows)
+        if not _unrounded(found.value, max(map(abs, rows.column("slope")))):
+            return judged.left_open("no difference at all")
+        return _unless_partial(judged, rows, "degree", ACROSS)
+
+    remedy = f"at least {FEWEST} of each, or more steps"
+    return replace(slopes, rows="curves with all degrees", chosen=whole_curves, after=after, remedy=remedy) > 0.0
+
+
+def _same_order() -> lab.Criterion:
+    """The bound puts classes in the order of the gap: Spearman's rho of each seed's functions, averaged."""
+
+    def comparable(table: lab.Rows) -> lab.Rows:
+        """Functions on whole curves, of seeds with enough classes in which both numbers vary."""
+        rows = table.where(arm="classes").having("semi")
+        whole = {(curve["sparsity"], curve["seed"]) for curve in curves(rows, "degree").where(whole=True)}
+        possible = {"possible": _curve_count(rows, "degree")}
+        kept = lab.Rows()
+        for _, own in rows.where(lambda row: (row["sparsity"], row["seed"]) in whole).by("seed"):
+            columns = [np.array(own.column(name), np.float64) for name in ("gap", "semi")]
+            varied = all(_unrounded(float(np.ptp(each)), float(np.abs(each).max())) for each in columns)
+            if len(own) >= CLASSES and varied:
+                kept += (row | possible for row in own)
+        return kept
+
+    def unless_partial(judged: lab.Judgement, found: Estimate, rows: lab.Rows) -> lab.Judgement:
+        return _unless_partial(judged, rows, "degree", ACROSS)
+
+    bound = lab.Column("semi-analytic bound over classes", lambda row: row["semi"])
+    rank = quantities.order("gap", bound, per="seed", fewest=FEWEST, points=CLASSES)
+    return replace(rank, rows="curves with all degrees", chosen=comparable, after=unless_partial) >= ORDER
+
+
+def _in_main_arms(row: lab.Row) -> bool:
+    return row["arm"] in ("classes", "long")
+
+
+def _share_above_bound(rows: lab.Rows, confidence: float) -> Estimate | str:
+    """The share of functions with a gap above the bound of their class.
+
+    A bound above the loss of the best constant forbids nothing that a learner would do: such classes do not count.
+    """
+    bounded = rows.where(lambda row: not row["semi"] >= CONSTANT)
+    if len(bounded) < FUNCTIONS:
+        least = f"the least bound is {min(rows.column('semi')):.2g}"
+        return f"{len(bounded)} learned functions of classes with a bound below {CONSTANT:g}; {least}"
+    return lab.share_of(bounded, lambda row: not row["gap"] <= row["semi"], confidence)  # NaN is not below anything
+
+
+BROKEN = lab.Quantity(
+    "share of functions with a gap above the bound",
+    _share_above_bound,
+    "functions",
+    within=(0.0, 1.0),
+    remedy="more strings",
+).where("learned functions", lambda row: _in_main_arms(row) and row.get("semi") is not None, learned=True)
+
+SMALL_SIGMA = (
+    quantities.share(
+        f"share with Sigma from {RANGE[0]:g} to {RANGE[1]:g}", lambda row: RANGE[0] <= row["subgaussian"] <= RANGE[1]
+    )
+    .where("learned models", _in_main_arms, learned=True)
+    .noting(lambda rows: f"median {np.median(rows.column('subgaussian')):.3g}")
+)
+
+
+def learned_more_often(words: str, sides: Callable[[lab.Rows], tuple[lab.Rows, lab.Rows]], name: str) -> lab.Criterion:
+    """A larger share of the first rows was learned than of the second; `name` says what a side is by its columns."""
+
+    def shares(rows: lab.Rows, confidence: float) -> tuple[Estimate, Estimate]:
+        # Each interval with half of the error: their difference is right for any counts, also for none and all.
+        first, second = (
+            lab.share_of(side, lambda row: row["learned"], 1 - (1 - confidence) / 2) for side in sides(rows)
+        )
+        return first, second
+
+    def estimate(rows: lab.Rows, confidence: float) -> Estimate | str:
+        if not all(sides(rows)):
+            return "no functions to compare"
+        first, second = shares(rows, confidence)
+        ends = (first.low - second.high, first.high - second.low)
+        return Estimate(first.value - second.value, *ends, confidence, len(sides(rows)[1]))
+
+    def note(rows: lab.Rows) -> str:
+        pairs = zip(sides(rows), shares(rows, lab.confidence()), strict=True)
+        return ", ".join(f"{name.format(**side[-1])}: {share.value:.2g} learned" for side, share in pairs)
+
+    return lab.Quantity(words, estimate, "functions", note=note, remedy="functions of both kinds") > 0.0
+
+
+def _by_batch(table: lab.Rows) -> tuple[lab.Rows, lab.Rows]:
+    """The same functions in small batches and in large ones."""
+    large = table.where(arm="batch")
+    keys = {(row["sparsity"], row["degree"], row["seed"]) for row in large}
+    return table.where(lambda row: (row["sparsity"], row["degree"], row["seed"]) in keys, arm="classes"), large
+
+
+def _by_heads(table: lab.Rows) -> tuple[lab.Rows, lab.Rows]:
+    """The same functions with several heads and with one."""
+    rows = table.where(arm="heads")
+    return rows.where(lambda row: row["heads"] > 1), rows.where(heads=1)
+
+
+CLAIMS = (
+    lab.claim(
+        "the gap grows with the degree",
+        "Fig 1 right",
+        "functions of a higher degree generalise worse",
+        rises("degree").saying(
+            "slope of the gap by degree, over functions of one sparsity, averaged over sparsities and seeds: above 0"
+        ),
+    ),
+    *(
+        lab.claim(
+            f"super-linear in {axis}",
+            "§ 2.1, Fig 1",
+            f"the gap increases with {axis}, and faster than linearly",
+            rises_faster_than_linearly(axis).saying(
+                f"slope and second derivative of a parabola through the gap by {axis}, averaged over curves: above 0"
+            ),
+        )
+        for axis in AXES
+    ),
+    lab.claim(
+        "faster at larger sparsity",
+        "§ 2.1",
+        "the two multiply: with more parities the gap grows faster with the degree",
+        _steeper_at_larger_sparsity().saying(
+            "mean slope by degree at the larger half of the sparsities less that at the smaller half, of curves with "
+            "all degrees: above 0"
+        ),
+    ),
+    lab.claim(
+        "the bound has the same order",
+        "Fig 1",
+        "classes with a larger bound have a larger gap",
+        _same_order().saying(
+            "Spearman's rho of gap and semi-analytic bound over classes, averaged over seeds, of curves with all "
+            f"degrees: at least {ORDER:g}"
+        ),
+    ),
+    lab.claim(
+        "the bound holds",
+        "Thm 2",
+        "the loss of what is learned is below the bound of its class, with probability 1 - delta",
+        (BROKEN <= DELTA).saying(
+            "share of learned functions with a gap above the semi-analytic bound of their class, where that is below "
+            f"{CONSTANT:g}, the loss of the best constant: at most {DELTA:g}"
+        ),
+    ),
+    lab.claim(
+        "losses are sub-Gaussian with a small constant",
+        "App. A",
+        "Sigma of trained models, estimated from their losses, falls between 0.01 and 0.1",
+        (SMALL_SIGMA >= MOST).saying(
+            f"share of learned models with Sigma from {RANGE[0]:g} to {RANGE[1]:g}: at least {MOST:g}"
+        ),
+    ),
+    lab.claim(
+        "the gap grows with the degree with layer norms, too",
+        "App. A",
+        "with layer norms the results do not change in quality",
+        rises("degree", "norm", across=1).saying(
+            "slope of the gap by degree of models with layer norms, averaged over seeds: above 0"
+        ),
+    ),
+    lab.claim(
+        "large batches learn less often",
+        "App. A",
+        "the model struggles with degree 5 in batches of more than 256 strings",
+        learned_more_often(
+            "share of functions of the largest degree learned in small batches less in large ones, in as many steps",
+            _by_batch,
+            "batches of {batch}",
+        ),
+    ),
+    lab.claim(
+        "several heads learn what one does not",
+        "App. A",
+        "left open: which model learns classes that one head does not within minutes",
+        learned_more_often(
+            "share of functions of T = 20, D = 2, sparsity 7 learned by four heads less by one, in as many steps",
+            _by_heads,
+            "{heads} heads",
+        ),
+        exploratory=True,
+    ),
+)
+
+
+def vacuous_bounds(table: lab.Rows) -> list[str]:
+    """Where the bound says nothing, in words."""
+    lines = []
+    for arm, words in (("classes", ""), ("long", "of the longer strings ")):
+        rows = table.where(arm=arm).having("semi")
+        classes = {(row["sparsity"], row["degree"]): row for row in rows}
+        below = [f"D = {d}, sparsity {s}: {row['semi']:.2f}" for (s, d), row in sorted(classes.items())
+                 if row["semi"] < LEVEL]  # fmt: skip
+        if classes:
+            lines.append(
+                f"semi-analytic bound below 1 in {len(below)} of {len(classes)} classes {words}"
+                + (f"({'; '.join(below)})" if below else "and vacuous in all")
+            )
+    models = table.where(learned=True).having("own_bound")
+    if models:
+        tight = models.where(lambda row: row["own_bound"] < LEVEL)
+        lines.append(
+            f"with Sigma as estimated for each model in the place of 0.01 the truncated bound is below 1 for "
+            f"{len(tight)} of {len(models)} models"
+        )
+    return lines
+
+
+# ---------------------------------------------------------------- what is drawn
+
+APART = 0.06  # degrees between the marks of two sparsities, so that all intervals are seen
+
+
+def _figure_by_class(table: lab.Rows, title: str, suffix: str) -> lab.Figure:
+    """Fig 1: the bound and the gap by degree, a colour for each sparsity."""
+    bounded, measured, middle = [], [], (len(table.values("sparsity")) - 1) / 2
+    for colour, (sparsity, rows) in enumerate(table.by("sparsity")):
+        name = f"sparsity {sparsity}"
+        if semi := rows.having("semi"):
+            bounded.append(lab.line(semi, "degree", "semi", name, "mean", band=False, colour=colour))
+        bounded.append(
+            lab.line(rows, "degree", "truncated", f"{name}, without P", "mean", band=False, colour=colour, dashed=True)
+        )
+        measured += _gaps(rows, name, colour, APART * (colour - middle))
+    length, samples = table[0]["length"], table[0]["samples"]
+    rules = [lab.Rule(LEVEL, "vacuous above"), lab.Rule(CONSTANT, "loss of the best constant")]
+    panels = [
+        lab.Panel("bound", "degree D", "bound on the loss", bounded, y_log=True, rules=rules),
+        lab.Panel("measured", "degree D", "gap: loss on all strings less on its own", measured),
+    ]
+    caption = (
+        f"T = {length}, {samples:,} strings. Left: the bound of Thm 2 with P measured, dashed without it. Right: mean "
+        "over learned functions with Student's 95 % intervals, where there are two of them."
+    )
+    return lab.Figure(f"generalization-gap{suffix}", title, caption, panels, where="Fig 1")
+
+
+def _gaps(rows: lab.Rows, name: str, colour: int, shift: float) -> list[lab.Series]:
+    """The mean gap of learned functions by degree, if there are some."""
+    groups = [(degree, own.column("gap")) for degree, own in rows.where(learned=True).by("degree")]
+    if not groups:
+        return []
+    means = [lab.student_mean(gaps) if len(gaps) > 1 else lab.exactly(gaps[0]) for _, gaps in groups]
+    hover = [f"D = {degree}, {len(gaps)} functions" for degree, gaps in groups]
+    places = [degree + shift for degree, _ in groups]
+    return [lab.estimates(name, places, means, "points", colour=colour, hover=hover)]
+
+
+def _figure_of_ablations(table: lab.Rows) -> lab.Figure | None:
+    """With layer norms and without, of the same functions; steps until learned by size of batches and by heads."""
+    panels, absent = [], 0
+    if normed := table.where(arm="norm"):
+        plain = table.where(lambda row: row["sparsity"] in normed.column("sparsity"), arm="classes")
+        series = [
+            *_gaps(plain, "no norm, as in the paper", 0, -APART),
+            *_gaps(normed, "with layer norms", 1, APART),
+        ]
+        title = f"sparsity {', '.join(map(str, normed.values('sparsity')))}"
+        panels.append(lab.Panel(title, "degree D", "gap: loss on all strings less on its own", series))
+    if large := table.where(arm="batch"):
+        keys = {(row["sparsity"], row["degree"]) for row in large}
+        plain = table.where(lambda row: (row["sparsity"], row["degree"]) in keys, arm="classes")
+        groups = [(f"batches of {rows[0]['batch']}", rows) for rows in (plain, large) if rows]
+        title = f"degree {', '.join(map(str, large.values('degree')))}"
+        panels.append(lab.Panel(title, "sparsity", "steps", _points_of_steps(groups, "sparsity", 0.3), y_log=True))
+        absent += len(_without_steps(plain)) + len(_without_steps(large))
+    if several := table.where(arm="heads"):
+        groups = [("1 head" if heads == 1 else f"{heads} heads", rows) for heads, rows in several.by("heads")]
+        classes = [f"T = {length}, D = {degree}, sparsity {sparsity}"
+                   for (length, degree, sparsity), _ in several.by("length", "degree", "sparsity")]  # fmt: skip
+        panels.append(
+            lab.Panel("; ".join(classes), "function", "steps", _points_of_steps(groups, "seed", 0.2), y_log=True)
+        )
+        absent += len(_without_steps(several))
+    if not panels:
+        return None
+    caption = (
+        "Gaps: mean over learned functions with Student's 95 % intervals. Steps: a point per function, until it was "
+        "learned or at the limit." + (f" {absent} that took no step are not shown." if absent else "")
+    )
+    title = "Layer norms, large batches, several heads"
+    return lab.Figure("generalization-gap-ablations", title, caption, panels, where="App. A")
+
+
+def _without_steps(rows: lab.Rows) -> lab.Rows:
+    """Trainings that ended before their first step, such as diverged ones: a log scale cannot show them."""
+    return rows.where(lambda row: row["taken"] <= 0)
+
+
+def _points_of_steps(groups: list[tuple[str, lab.Rows]], x: str, apart: float) -> list[lab.Series]:
+    """The steps that each function took, groups beside one another, those that were not learned in another colour."""
+    shown = []
+    for place, (name, rows) in enumerate(groups):
+        for learned, words in ((True, "learned"), (False, "not learned")):
+            own = rows.where(lambda row: row["taken"] > 0, learned=learned)
+            if own:
+                at = [row[x] + apart * (place - 0.5) for row in own]
+                colour = 2 * place + (not learned)
+                shown.append(lab.Series(f"{name}, {words}", at, own.column("taken"), "points", colour=colour))
+    return shown
+
+
+# ---------------------------------------------------------------- the study
 
 SMALL = {"functions": 1, "noise": {"mesh": mesh(1e-3, 1e-2, 2, log=True), "functions": 1, "draws": 2, "strings": 8}}
 # T = 20, D = 2, sparsity 7: a class of which one head learned nothing within minutes, and four heads did.
@@ -60,44 +601,66 @@ class GeneralizationGap(lab.Study):
          "silent"),
         ("large batches", "silent on steps", "as many steps as small ones; not at the largest sparsity", "time"),
     )  # fmt: skip
-    claims = claims()
+    claims = CLAIMS
 
     def trials(self, scale: str) -> list[Function | Noise]:
         plan = self.scales[scale].settings
         training, degrees, sparsities = plan["training"], plan["degrees"], plan["sparsities"]
-        own = places(sparsities, degrees, plan["functions"])
+        functions = functions_of(sparsities, degrees, plan["functions"])
         middle, few = sparsities[(len(sparsities) - 1) // 2], sparsities[: max(1, len(sparsities) - 1)]
         arms: list[tuple[Arm, dict[str, Any], list[dict[str, int]]]] = [
-            ("classes", {}, own),
-            ("norm", {"norm": "post"}, [each for each in own if each["sparsity"] == middle]),
-            ("batch", {"batch": plan["large"]}, places(few, degrees[-1:], plan["functions"])),
+            ("classes", {}, functions),
+            ("norm", {"norm": "post"}, [each for each in functions if each["sparsity"] == middle]),
+            ("batch", {"batch": plan["large"]}, functions_of(few, degrees[-1:], plan["functions"])),
         ]
         if plan["long"]:
-            arms.append(("long", plan["long"], places((1,), degrees, plan["functions"])))
+            arms.append(("long", plan["long"], functions_of((1,), degrees, plan["functions"])))
         learned = [Function(**(training | each | changed), arm=arm) for arm, changed, chosen in arms for each in chosen]
         if hard := plan["heads"]:
             learned += [
                 Function(**(training | hard["training"] | each), heads=heads, arm="heads")
                 for heads in (1, hard["heads"])
-                for each in places(hard["sparsities"], hard["degrees"], hard["functions"])
+                for each in functions_of(hard["sparsities"], hard["degrees"], hard["functions"])
             ]
         classes = {(trial.sparsity, trial.degree, trial.length) for trial in learned}
         return [*learned, *(Noise(*each, **plan["noise"]) for each in sorted(classes))]
 
     def measure(self, trial: Function | Noise, progress: lab.Progress) -> lab.Outcome:
-        return measured(trial, progress)
+        return measured_perturbation(trial, progress) if isinstance(trial, Noise) else measured_gap(trial, progress)
 
     def summarise(self, results: Sequence[lab.Result]) -> lab.Rows:
-        return with_bounds(results)
+        """A row for each function that was learned, with the bounds of its class, of which noise is another trial."""
+        perturbations = {
+            (trial.sparsity, trial.degree, trial.length): dict(zip(trial.mesh, outcome["perturbation"], strict=True))
+            for trial, outcome in ((result.trial, result.outcome) for result in results)
+            if isinstance(trial, Noise)
+        }
+        bounds: dict[tuple[int, int, int, int], dict[str, Any]] = {}
+        rows = lab.Rows()
+        for result in results:
+            trial = result.trial
+            if isinstance(trial, Function):
+                key = (trial.sparsity, trial.degree, trial.length, trial.samples)
+                if key not in bounds:
+                    bounds[key] = class_bounds(*key, perturbations.get(key[:3]))
+                of_model = _truncated(*key, subgaussian=result.outcome["subgaussian"])
+                rows.append({**trial.content(), **result.outcome, **bounds[key], "own_bound": of_model})
+        return rows
 
     def provenance(self, table: lab.Rows) -> list[str]:
-        named = {"classes": "all classes", "long": "longer strings", "norm": "layer norms", "batch": "large batches"}
-        said = [f"{words}: {counted(table.where(arm=arm))}" for arm, words in named.items() if table.where(arm=arm)]
-        by = [f"heads {heads}: {counted(rows)}" for heads, rows in table.where(arm="heads").by("heads")]
-        return [*said, *by, *vacuous(table)]
+        names = {"classes": "all classes", "long": "longer strings", "norm": "layer norms", "batch": "large batches"}
+        arms = [f"{words}: {learned_summary(rows)}" for arm, words in names.items() if (rows := table.where(arm=arm))]
+        heads = [f"heads {heads}: {learned_summary(rows)}" for heads, rows in table.where(arm="heads").by("heads")]
+        return [*arms, *heads, *vacuous_bounds(table)]
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:
-        return figures(table, self.title)
+        figures = [
+            _figure_by_class(rows, self.title, suffix)
+            for arm, suffix in (("classes", ""), ("long", "-long"))
+            if (rows := table.where(arm=arm))
+        ]
+        ablations = _figure_of_ablations(table)
+        return [*figures, ablations] if ablations is not None else figures
 
 
 STUDY = GeneralizationGap()

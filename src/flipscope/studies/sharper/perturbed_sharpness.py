@@ -1,39 +1,399 @@
-"""What Gaussian noise does to the Hessian's trace of the written-down networks, beside the bound on it (Figs 3-4)."""
+"""What Gaussian noise does to the Hessian's trace of the written-down networks, beside the bound on it (Figs 3-4).
+
+Thm 17 bounds by P what noise on all parameters adds to the trace, as long as no neuron flips. The paper finds that the
+change is much smaller than P, hardly grows with the length, and is small beside the bound G_u of the sharpness without
+noise.
+"""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, Literal
 
 import numpy as np
+import torch
+from jaxtyping import Float64
+from scipy.signal import find_peaks
 
 import flipscope.lab as lab
+from flipscope.basics.bits import Bits
+from flipscope.basics.seeds import generators, random_strings, seed_of
+from flipscope.bounds.pac_bayes import flip_threshold, gradient_bound, perturbation_term
 from flipscope.bounds.pac_bayes.inequalities import MESH
-from flipscope.studies.sharper._perturbation_claims import (
-    FAR,
-    GROWTH,
-    SMALL,
-    judge_far,
-    judge_lengths,
-    judge_slices,
-    judge_small,
-    judge_theorem,
-)
-from flipscope.studies.sharper._perturbation_figures import figures as drawn
-from flipscope.studies.sharper._perturbations import (
-    DEGREES,
-    NOISE,
-    SOME,
-    SPARSITIES,
-    Noise,
-    Perturbed,
-    Slice,
-    by_size,
-    changes,
-    sliced,
+from flipscope.constructions.fourier import fourier_network
+from flipscope.cube.fourier_sums import random_sum
+from flipscope.lab import quantities
+from flipscope.models.fourier_network import FourierNetwork
+from flipscope.models.movable_parameters import MovableParameters
+from flipscope.models.parameters import chosen
+from flipscope.probes.asking import asked
+from flipscope.probes.landscape import landscape
+from flipscope.probes.perturbed_trace import trace_changes
+
+Noise = Literal["std", "variance"]  # what the paper's text, and what its code takes a value of the mesh for
+NOISE: dict[Noise, str] = {"std": "a standard deviation", "variance": "a variance"}
+DEGREES, SPARSITIES, LENGTHS = (1, 2, 3, 4, 5), (1, 7, 14, 20), (20, 30, 40, 50)
+SOME = tuple(MESH[k] for k in (19, 18, 17, 15, 10, 0))
+SHIFT, DEEP = 1.2, 0.1  # how far the MLP's input is moved; a minimum is as deep as this part of the largest loss
+NOISIEST = 0.1  # of a random slice, in units of a standard deviation of every parameter
+
+FAR = 0.01  # "far below": two orders of magnitude
+SMALL = 0.1  # "small beside G_u"
+GROWTH = 0.5  # "not there in reality": the largest exponent of T
+CERTAIN = 4  # a change so many times its standard error has an exponent
+FEWEST_FUNCTIONS, FEWEST_LINES = 20, 10
+
+
+# ---------------------------------------------------------------- what is measured
+
+
+@dataclass(frozen=True)
+class Perturbed(lab.Trial):
+    """The construction of one random function under noise of several sizes."""
+
+    tag = "perturbed"
+
+    tag = "perturbed"
+
+    length: int
+    sparsity: int
+    degree: int
+    seed: int
+    noise: Noise
+    mesh: tuple[float, ...]
+    strings: int
+    probes: int
+    draws: int = 1
+
+    @property
+    def cost(self) -> float:
+        """A trace sums over all parameters, most of which are in three square matrices."""
+        return float(len(self.mesh) * self.draws * (self.length + 20) ** 2)
+
+
+@dataclass(frozen=True)
+class Slice(lab.Trial):
+    """The loss of a construction along a shift of the MLP's input, and along random directions."""
+
+    tag = "slice"
+
+    tag = "slice"
+
+    length: int
+    sparsity: int
+    degree: int
+    seed: int
+    strings: int
+    points: int
+    directions: int = 2
+
+    @property
+    def cost(self) -> float:
+        return float(self.points * self.length / 20)
+
+
+def _network(trial: Perturbed | Slice) -> tuple[FourierNetwork, Bits, np.random.Generator]:
+    """The network with mask 0 of a random function, strings to evaluate it on, and a stream for the rest."""
+    seed = seed_of(trial.seed, trial.length, trial.sparsity, trial.degree)  # no two classes have the same noise
+    for_function, for_strings, rest = generators(seed, 3)
+    network = fourier_network(random_sum(trial.length, trial.sparsity, trial.degree, for_function))
+    return network, random_strings(for_strings, trial.strings, trial.length), rest
+
+
+def noisy_traces(trial: Perturbed) -> dict[str, Any]:
+    """The trace without noise, and at each size of it: its change, the largest trace, what signs leave open."""
+    network, strings, stream = _network(trial)
+    sigmas = tuple(each if trial.noise == "std" else math.sqrt(each) for each in trial.mesh)
+    traces = trace_changes(network, strings, sigmas, draws=trial.draws, probes=trial.probes, seed=stream)
+    return {
+        "base": traces[0].base,
+        "sigma": list(sigmas),
+        "change": [each.change for each in traces],
+        "trace": [each.largest for each in traces],
+        "error": [each.error for each in traces],
+    }
+
+
+def rows_by_noise(trial: Perturbed, outcome: lab.Outcome) -> list[lab.Row]:
+    """A row for each size of the noise, with the bounds of Thms 5 and 17 beside it."""
+    fields = {name: value for name, value in trial.content().items() if name != "mesh"}
+    in_class = (trial.sparsity, trial.degree, trial.length)
+    gradient, threshold = gradient_bound(*in_class[:2]), flip_threshold(trial.degree, trial.length)
+    rows = []
+    for place, value in enumerate(trial.mesh):
+        sigma, change = outcome["sigma"][place], outcome["change"][place]
+        mended, released = (perturbation_term(sigma, *in_class, mend=mend).value for mend in (True, False))
+        rows.append(
+            {
+                "kind": "perturbed",
+                **fields,
+                "value": value,
+                "sigma": sigma,
+                "base": outcome["base"],
+                **{name: outcome[name][place] for name in ("change", "trace", "error")},
+                "relative": change / outcome["base"],
+                "analytic": mended,
+                "released": released,
+                "gradient": gradient,
+                "thm17": 2 * gradient + mended,
+                "valid": sigma <= threshold,
+                "threshold": threshold,
+            }
+        )
+    return rows
+
+
+def loss_slices(trial: Slice) -> dict[str, Any]:
+    """Losses against the network's own outputs: shift of all biases of the MLP, and Gaussian directions."""
+    network, strings, stream = _network(trial)
+    offsets = np.linspace(-SHIFT, SHIFT, trial.points)
+    losses = np.empty(trial.points)
+    with (
+        asked(network, strings, None, None) as (evaluation, before),
+        MovableParameters(chosen(network, ["bias"])) as moving,
+    ):
+        for place, offset in enumerate(offsets):
+            moving.to(torch.ones(moving.count), float(offset))
+            losses[place] = float((evaluation.outputs() - before).square().mean())
+        outputs = before.numpy()
+    numbers = sum(each.numel() for each in network.parameters())
+    reach = NOISIEST * math.sqrt(numbers)  # a draw of noise has about this length
+    random = landscape(
+        network,
+        strings,
+        outputs,
+        directions=trial.directions,
+        points=trial.points,
+        reach=reach,
+        normalise="none",
+        seed=stream,
+    )
+    return {
+        "offset": offsets,
+        "loss": losses,
+        "minima": minima(losses),
+        "random_offset": random.offsets / math.sqrt(numbers),
+        "random_loss": random.losses,
+    }
+
+
+def minima(losses: Float64[np.ndarray, " point"]) -> int:
+    """How many minima a slice has that are a tenth of its largest loss deep; its ends do not count.
+
+    >>> minima(np.array([0.0, 1.0, 0.01, 0.05, 0.0, 1.0, 0.0]))
+    1
+    """
+    return len(find_peaks(-losses, prominence=DEEP * float(losses.max()))[0])
+
+
+# ---------------------------------------------------------------- what is claimed
+
+
+def never_above(
+    column: str, words: str, bound: str, limit: str, *, part: float = 1.0, noise: Noise = "std", valid: bool = False
+) -> quantities.Judged:
+    """A column is never above this part of its bound: one case per function, its worst size of noise.
+
+    With `valid` only sizes at which no neuron flips are judged. All sizes of a function have the same directions. A
+    limit inside an interval, which is that of random signs, all of them valid together, is neither broken nor kept. A
+    network that no size of noise changes was given none.
+    """
+
+    def judge(table: lab.Rows) -> lab.Judgement:
+        rows = table.where(lambda row: row["valid"] or not valid, kind="perturbed", noise=noise)
+        functions = [
+            sizes for _, sizes in rows.by("length", "sparsity", "degree", "seed") if any(sizes.column("change"))
+        ]
+        reach = NormalDist().inv_cdf((1 + lab.confidence(len(functions))) / 2)  # standard errors
+        cases, doubtful = lab.Rows(), 0
+        for sizes in functions:
+            each = [
+                {"low": row[column] - reach * row["error"], "high": row[column] + reach * row["error"]}
+                | {"limit": part * row[bound]}
+                for row in sizes
+            ]
+            cases.append(max(each, key=_severity))
+            doubtful += any(case["high"] > case["limit"] for case in each)
+        quantity = f"share of functions with a {words} above {limit}"
+        judged = lab.never_exceeds("low", "limit", quantity, fewest=FEWEST_FUNCTIONS)(cases)
+        if judged.verdict != "reproduced" or not doubtful:
+            return judged
+        note = f"{doubtful} of {len(cases)} functions have an interval that holds the limit"
+        return judged.left_open(note, "more signs")
+
+    where = f"every value of the mesh as {NOISE[noise]}" + (", where no neuron flips" if valid else "")
+    return quantities.Judged(f"{words} at {where}: never above {limit}", judge)
+
+
+def _severity(case: dict[str, float]) -> tuple[bool, bool, float]:
+    """The order of a function's sizes: one that breaks the limit, one that is not a number, then the largest."""
+    quotient = case["low"] / case["limit"]
+    unknown = math.isnan(quotient)
+    return quotient > 1, unknown, 0.0 if unknown else quotient
+
+
+def judge_lengths(table: lab.Rows) -> lab.Judgement:
+    """The exponent of T in the change is below that in P, and small: of each class and seed, averaged.
+
+    Rows in which signs leave a quarter of the change or more have no say, nor have those where neurons may flip. What
+    is left is chosen by its change, so that less than half of all classes and seeds decide nothing.
+    """
+    valid = table.where(kind="perturbed", noise="std", valid=True)
+    certain = valid.where(lambda row: CERTAIN * row["error"] < row["change"])
+    exponents, differences = [], []
+    for _, rows in certain.by("sparsity", "degree", "seed"):
+        pairs = [
+            [lab.slopes(at, "length", column, log=True) for column in ("change", "analytic")]
+            for _, at in rows.by("value")
+        ]
+        known = [(measured[0], analytic[0]) for measured, analytic in pairs if measured and analytic]
+        if known:  # those of one function's sizes of noise have the same directions: one number of all
+            exponents.append(float(np.mean([measured for measured, _ in known])))
+            differences.append(float(np.mean([measured - analytic for measured, analytic in known])))
+    possible = len(list(valid.by("sparsity", "degree", "seed")))
+    fewest = max(FEWEST_LINES, math.ceil(possible / 2))
+    if len(exponents) < fewest:
+        reason = f"too few classes and seeds with a change that is sure at 3 lengths: {len(exponents)} of {possible}"
+        return lab.Judgement.without(reason, f"at least {fewest} of them, or more signs")
+    words = "exponent of T in the change"
+    return lab.all_of(
+        [
+            lab.at_most(lab.student_mean(values, lab.confidence(2)), limit, quantity, unit="classes and seeds")
+            for values, limit, quantity in ((exponents, GROWTH, words), (differences, 0.0, f"{words} minus that in P"))
+        ]
+    )
+
+
+SEVERAL_MINIMA = quantities.share(
+    "share of functions with several minima", lambda row: row["minima"] > 1, unit="functions"
+).where("functions of degree 2 or more", lambda row: row["degree"] > 1, kind="slice")
+CLAIMS = (
+    lab.claim(
+        "the trace under noise is at most 2 G_u + P",
+        "Thm 17",
+        "Gaussian noise adds no more than P to the bound of the trace",
+        never_above("trace", "trace of the perturbed network", "thm17", "2 G_u + P", valid=True),
+    ),
+    lab.claim(
+        "the change is far below its bound",
+        "§ 2.3, Figs 3-4",
+        "what noise adds in truth is much smaller than the analytic bound on it",
+        never_above("change", "change of the trace", "analytic", f"{FAR:g} P", part=FAR, valid=True),
+    ),
+    lab.claim(
+        "the change is small beside G_u",
+        "E.3.1",
+        "the perturbation term is small relative to the sharpness without noise, so that it may be left out",
+        never_above("change", "change of the trace", "gradient", f"{SMALL:g} G_u", part=SMALL),
+    ),
+    lab.Claim(
+        "the change hardly grows with T",
+        "§ 1.1",
+        "the growth with the length that the analytic bound has is not there in reality",
+        f"exponent of T in the change, of each class and seed in which signs leave less than a quarter of it, "
+        f"averaged: at most {GROWTH:g}, and that in P",
+        judge_lengths,
+    ),
+    lab.claim(
+        "the change is small with the mesh as variances too",
+        "§ 2.3, the released code",
+        "left open: the code takes for a variance what the text calls a standard deviation",
+        never_above("change", "change of the trace", "gradient", f"{SMALL:g} G_u", part=SMALL, noise="variance"),
+        exploratory=True,
+    ),
+    lab.claim(
+        "the loss oscillates along a shift of the MLP's input",
+        "Thm 9",
+        "left open: the MLP is a wave of D + 1 trapezoids, so that further minima lie beside the network",
+        (SEVERAL_MINIMA >= 0.5).saying(
+            "share of functions of degree 2 or more with several minima along a shift of all biases: at least 0.5"
+        ),
+        exploratory=True,
+    ),
 )
 
-LENGTHS = (20, 30, 40, 50)
+
+# ---------------------------------------------------------------- what is drawn
+
+RANGE = (1e-4, 1e18)  # of traces and their bounds, alike in all panels
+RELATIVE = "change of the trace / trace without noise"
+
+
+def _figure_of_changes(rows: lab.Rows, noise: Noise) -> lab.Figure:
+    """Figs 3 and 4: the relative change by degree, by T and by size of the noise."""
+    sizes, degrees = _three(rows.values("value")), _three(rows.values("degree"))
+    shortest, several = min(rows.values("length")), len(rows.values("length")) > 1
+    some = rows.where(lambda row: row["value"] in sizes)
+    look: dict[str, Any] = {"labels": "σ = {:.2g}" if noise == "std" else "σ² = {:.2g}", "order": sizes}
+    look |= {"centre": "geometric", "y_label": RELATIVE, "y_log": True}
+    at = f"T = {shortest}"
+    panels = [
+        lab.chart(some.where(length=shortest), "degree", "relative", "value", title=at, x_label="degree D", **look)
+    ]
+    if several:
+        panels.append(lab.chart(some, "length", "relative", "value", title="all degrees", x_label="length T", **look))
+    by_value = [
+        lab.line(own, "value", "relative", f"D = {degree}", colour=len(sizes) + place)
+        for place, (degree, own) in enumerate(rows.where(length=shortest).each("degree", degrees))
+        if own
+    ]
+    label = f"size of the noise, {NOISE[noise]}"
+    panels.append(lab.Panel(at, label, RELATIVE, by_value, x_log=True, y_log=True))
+    caption = "Geometric means over functions and sparsities, with bands from the least change to the largest."
+    title = f"The change of the trace, the size of the noise being {NOISE[noise]}"
+    return lab.Figure(f"perturbed-sharpness-{noise}", title, caption, panels, columns=3, where="Figs 3-4")
+
+
+def _three(values: list[Any]) -> list[Any]:
+    """The first, the middle and the last: with more the colours would come twice."""
+    return [values[k] for k in sorted({0, len(values) // 2, len(values) - 1})]
+
+
+def _figure_of_bounds(std: lab.Rows) -> lab.Figure:
+    """What is measured beside P and G_u, at the smallest T, by size of the noise: one panel for each sparsity."""
+    shortest = std.where(length=min(std.values("length")))
+    degree = shortest.values("degree")[len(shortest.values("degree")) // 2]
+    panels = []
+    for sparsity, rows in shortest.where(degree=degree).by("sparsity"):
+        series = [
+            lab.line(rows, "sigma", "change", "change, measured", colour=0),
+            lab.line(rows, "sigma", "base", "trace without noise", colour=1, dashed=True),
+            lab.line(rows, "sigma", "gradient", "G_u", colour=2, dashed=True),
+            lab.line(rows, "sigma", "analytic", "P of Thm 17, mended", colour=3),
+            lab.line(rows, "sigma", "released", "P as released", colour=4),
+        ]
+        rule = [lab.Rule(rows[0]["threshold"], "neurons may flip", "x")]
+        title = f"ω = {sparsity}, D = {degree}, T = {rows[0]['length']}"
+        panels.append(lab.Panel(title, "σ", "trace", series, x_log=True, y_log=True, y_range=RANGE, rules=rule))
+    caption = "Geometric means over functions, with bands from the least to the largest."
+    title = "The change of the trace and its bounds"
+    return lab.Figure("perturbed-sharpness-bounds", title, caption, panels, where="§ 2.3")
+
+
+def _figure_of_slices(slices: lab.Rows) -> lab.Figure:
+    """The loss along a shift of the MLP's input and along noise, of the first function of each degree."""
+    shift, random = [], []
+    for colour, (degree, rows) in enumerate(slices.by("degree")):
+        row = rows[0]
+        shift.append(lab.Series(f"D = {degree}", row["offset"], row["loss"], colour=colour))
+        random.append(lab.Series(f"D = {degree}", row["random_offset"], row["random_loss"][0], colour=colour))
+    title = f"ω = {slices[0]['sparsity']}, T = {slices[0]['length']}"
+    panels = [
+        lab.Panel(title, "shift of the MLP's input", "loss", shift),
+        lab.Panel(title, "offset along noise, in σ", "loss", random),
+    ]
+    caption = (
+        "Loss against the network's own outputs, of the first function of each degree: left all biases of the MLP "
+        "move together, right all parameters move along one draw of Gaussian noise."
+    )
+    return lab.Figure("perturbed-sharpness-slices", "Slices of the loss", caption, panels, where="Thm 9")
+
+
+# ---------------------------------------------------------------- the study
 
 
 class PerturbedSharpness(lab.Study):
@@ -80,53 +440,7 @@ class PerturbedSharpness(lab.Study):
             "minutes",
         ),
     )
-    claims = (
-        lab.Claim(
-            "the trace under noise is at most 2 G_u + P",
-            "Thm 17",
-            "Gaussian noise adds no more than P to the bound of the trace",
-            "trace at a perturbed network, σ as standard deviation where no neuron flips: never above 2 G_u + P",
-            judge_theorem,
-        ),
-        lab.Claim(
-            "the change is far below its bound",
-            "§ 2.3, Figs 3-4",
-            "what noise adds in truth is much smaller than the analytic bound on it",
-            f"change of the trace, σ as standard deviation where no neuron flips: never above {FAR:g} P",
-            judge_far,
-        ),
-        lab.Claim(
-            "the change is small beside G_u",
-            "E.3.1",
-            "the perturbation term is small relative to the sharpness without noise, so that it may be left out",
-            f"change of the trace at every σ of the mesh, as standard deviation: never above {SMALL:g} G_u",
-            judge_small("std"),
-        ),
-        lab.Claim(
-            "the change hardly grows with T",
-            "§ 1.1",
-            "the growth with the length that the analytic bound has is not there in reality",
-            f"exponent of T in the change, of each class and seed in which signs leave less than a quarter of it, "
-            f"averaged: at most {GROWTH:g}, and that in P",
-            judge_lengths,
-        ),
-        lab.Claim(
-            "the change is small with the mesh as variances too",
-            "§ 2.3, the released code",
-            "left open: the code takes for a variance what the text calls a standard deviation",
-            f"change of the trace at every value of the mesh, as variance: never above {SMALL:g} G_u",
-            judge_small("variance"),
-            exploratory=True,
-        ),
-        lab.Claim(
-            "the loss oscillates along a shift of the MLP's input",
-            "Thm 9",
-            "left open: the MLP is a wave of D + 1 trapezoids, so that further minima lie beside the network",
-            "share of functions of degree 2 or more with several minima along a shift of all biases: at least 0.5",
-            judge_slices,
-            exploratory=True,
-        ),
-    )
+    claims = CLAIMS
 
     def trials(self, scale: str) -> list[lab.Trial]:
         plan = self.scales[scale].settings
@@ -144,35 +458,33 @@ class PerturbedSharpness(lab.Study):
         return [*noisy, *slices]
 
     def measure(self, trial: Perturbed | Slice, progress: lab.Progress) -> lab.Outcome:
-        return changes(trial) if isinstance(trial, Perturbed) else sliced(trial)
+        return noisy_traces(trial) if isinstance(trial, Perturbed) else loss_slices(trial)
 
-    def summarise(self, results: Sequence[lab.Result]) -> lab.Rows:
-        rows = lab.Rows()
-        for result in results:
-            if isinstance(result.trial, Perturbed):
-                rows += by_size(result.trial.content(), result.outcome)
-            else:
-                rows.append({"kind": "slice", **self.row(result.trial, result.outcome)})
-        return rows
+    def rows(self, trial: Perturbed | Slice, outcome: lab.Outcome) -> list[lab.Row]:
+        if isinstance(trial, Perturbed):
+            return rows_by_noise(trial, outcome)
+        return [{"kind": "slice", **self.row(trial, outcome)}]
 
     def provenance(self, table: lab.Rows) -> list[str]:
-        noisy = table.where(kind="perturbed")
-        if not noisy:
-            return []
-        said = []
-        for noise, meant in NOISE.items():
-            own = noisy.where(noise=noise)
-            if own:
-                open_ = float(np.median([row["error"] / row["change"] for row in own]))
-                said += [
-                    f"size of the noise as {meant}: small enough for Lemma 22, by which no neuron flips, in "
-                    f"{len(own.where(valid=True))} of {len(own)} cases; random signs leave a standard error of "
-                    f"{open_:.2g} of the change, in the median"
-                ]
-        return said
+        lines = []
+        for noise, words in NOISE.items():
+            if rows := table.where(kind="perturbed", noise=noise):
+                error = float(np.median([row["error"] / row["change"] for row in rows]))
+                lines.append(
+                    f"size of the noise as {words}: small enough for Lemma 22, by which no neuron flips, in "
+                    f"{len(rows.where(valid=True))} of {len(rows)} cases; random signs leave a standard error of "
+                    f"{error:.2g} of the change, in the median"
+                )
+        return lines
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:
-        return drawn(table)
+        noisy, slices = table.where(kind="perturbed"), table.where(kind="slice")
+        figures = [_figure_of_changes(rows, noise) for noise in NOISE if (rows := noisy.where(noise=noise))]
+        if rows := noisy.where(noise="std"):
+            figures.append(_figure_of_bounds(rows))
+        if slices:
+            figures.append(_figure_of_slices(slices))
+        return figures
 
 
 STUDY = PerturbedSharpness()

@@ -35,7 +35,7 @@ from flipscope.cube.expression import parse
 from flipscope.data.lengths import FAMILIES, LengthsData, prefix_values
 from flipscope.data.real import RealData
 from flipscope.data.real_functions import is_real
-from flipscope.data.strings import StringData
+from flipscope.data.strings import Data, StringData
 from flipscope.data.tables import TableData
 from flipscope.models.config import TransformerConfig
 from flipscope.models.modes import eval_mode
@@ -44,7 +44,8 @@ from flipscope.models.presets import hardness
 from flipscope.models.seq2seq import Seq2Seq
 from flipscope.models.seq2seq_config import Seq2SeqConfig
 from flipscope.training.named import Measurement
-from flipscope.training.recipe import AnyData, Recipe, TrainingProtocol
+from flipscope.training.protocol import TrainingProtocol
+from flipscope.training.recipe import Recipe
 
 KEPT_BELOW = 0.001  # squared error of 0 and 1
 KEPT_ABOVE = 0.999  # share of the bits that a scratchpad has right
@@ -121,7 +122,7 @@ def hardness_recipe(
     )
 
 
-def _data(function: str, n: int, seed: int) -> AnyData:
+def _data(function: str, n: int, seed: int) -> Data:
     validation = min(1_000, 1 << min(n, 30))
     if is_real(function):
         return RealData(function=function, length=n, validation=validation, seed=seed)
@@ -296,7 +297,7 @@ def final(
     return Final(n, error, accuracy, exact, limit, bool(mean < limit))
 
 
-def _values(data: AnyData, bits: Bits, n: int) -> np.ndarray:
+def _values(data: Data, bits: Bits, n: int) -> np.ndarray:
     """The function's values on these strings, of whatever length where it has a value there."""
     if isinstance(data, LengthsData):
         return prefix_values(data.function, bits)[:, -1]

@@ -1,11 +1,12 @@
-"""The training of the sharper-picture paper as a recipe (App. A), and the gap that it leaves.
+"""The trainings of the sharper-picture paper as recipes, and the gap that they leave.
 
-The model has two attention layers of one head with an MLP between them, and no norm (`models.presets.fourier`). The
-optimiser is AdamW with weight decay 1e-4 at a constant rate, batches have at most 256 strings, and a training ends
-after the first epoch whose mean loss, of each batch before its step, is below 0.02. The learning rate is lost from the
-paper: 2e-3 is that of the released log.
+For sums of parities (App. A) the model has two attention layers of one head with an MLP between them, and no norm
+(`models.presets.fourier`). The optimiser is AdamW with weight decay 1e-4 at a constant rate, batches have at most 256
+strings, and a training ends after the first epoch whose mean loss, of each batch before its step, is below 0.02. The
+learning rate is lost from the paper: 2e-3 is that of the released log.
 
     fourier_recipe    one random sum of parities, learned from m strings
+    parity_recipe     PARITY with a chain of thought or in one pass (§ 3), of which the paper trains no model
     gap               loss on all strings, or many fresh ones, beside that on the strings of the training
 """
 
@@ -27,9 +28,10 @@ from flipscope.basics.estimates import Estimate
 from flipscope.basics.resampling import student_mean
 from flipscope.basics.seeds import random_strings, seed_of
 from flipscope.data.fourier import FourierData
+from flipscope.data.steps import StepsData, Way
 from flipscope.models.modes import eval_mode
 from flipscope.models.outputs import binary_logit
-from flipscope.models.presets import fourier
+from flipscope.models.presets import fourier, hardness
 from flipscope.training.named import loss_term
 from flipscope.training.recipe import Recipe, Trained
 from flipscope.training.recipes.hardness import hardness_protocol
@@ -92,6 +94,34 @@ def fourier_recipe(
             terms=(loss_term("trace", penalty),) if penalty else (),
         ),
         seed=seed_of(seed, length, sparsity, degree, _START),
+    )
+
+
+def parity_recipe(way: Way, length: int, seed: int, *, steps: int, batch: int, lr: float, width: int = 64) -> Recipe:
+    """PARITY learned with a chain of thought or in one pass: both ways have the same parameters, start and strings.
+
+    The model is that of the hardness paper, which learns PARITY where one does, causal and with positions of period T
+    (App. G). It is read at every token, or at START only.
+
+    >>> chain, single = (parity_recipe(way, 20, 0, steps=100, batch=64, lr=1e-3) for way in ("steps", "one-pass"))
+    >>> chain.model.readout, single.model.readout, chain.protocol == single.protocol
+    ('every', 'last', True)
+    """
+    model = dataclasses.replace(
+        hardness(2 * length, width),
+        inputs="tokens",
+        vocabulary=3,
+        causal=True,
+        positions="cyclic",
+        period=length,
+        position_width=max(length, width // 2),
+        readout="every" if way == "steps" else "last",
+    )
+    return Recipe(
+        data=StepsData(length=length, way=way, seed=seed),
+        model=model,
+        protocol=hardness_protocol(batch=batch, steps=steps, lr=lr, weight_decay=1e-4, epoch_steps=100),
+        seed=seed,
     )
 
 

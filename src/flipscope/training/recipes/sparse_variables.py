@@ -19,7 +19,8 @@ from flipscope.basics.errors import InputError
 from flipscope.data.sparse import SparseData, balanced_share
 from flipscope.models.presets import mingpt
 from flipscope.training.named import Measurement, measurement
-from flipscope.training.recipe import Recipe, TrainingProtocol
+from flipscope.training.protocol import TrainingProtocol
+from flipscope.training.recipe import Recipe
 
 SUCCESS = 0.99  # of the validation strings: a training succeeds above it
 CHECKED = 10  # steps between two looks at the validation set

@@ -1,6 +1,6 @@
-"""Sums of parities that are learned: the trainings that studies of this paper share, and which of them are done.
+"""Sums of parities that are learned: the trainings that studies of this paper share.
 
-`fourier_recipe(sparsity, degree, seed, **LAPTOP)` is the same model in every study that asks for it.
+`fourier_recipe(sparsity, degree, seed, **LAPTOP)` is the same model in every study that uses it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEGREES = (1, 2, 3, 4, 5)
 
 
 @dataclass(frozen=True)
-class Learning(lab.Trial):
+class Learning(lab.TrainedTrial):
     """One random function of a class, and how it is learned."""
 
     sparsity: int
@@ -40,48 +40,45 @@ class Learning(lab.Trial):
     heads: int = 1
 
     @property
-    def cost(self) -> float:
-        """Of all steps: of higher degrees more are taken."""
-        return (
-            self.steps * self.heads * (20 + self.batch * self.length / 64) * self.degree * (10 if self.penalty else 1)
+    def recipe(self) -> Recipe:
+        return fourier_recipe(
+            self.sparsity,
+            self.degree,
+            self.seed,
+            length=self.length,
+            samples=self.samples,
+            batch=self.batch,
+            lr=self.lr,
+            steps=self.steps,
+            dropout=self.dropout,
+            norm=self.norm,
+            penalty=self.penalty,
+            heads=self.heads,
         )
 
-
-def recipe_of(trial: Learning) -> Recipe:
-    """The training of the trial's function."""
-    return fourier_recipe(
-        trial.sparsity,
-        trial.degree,
-        trial.seed,
-        length=trial.length,
-        samples=trial.samples,
-        batch=trial.batch,
-        lr=trial.lr,
-        steps=trial.steps,
-        dropout=trial.dropout,
-        norm=trial.norm,
-        penalty=trial.penalty,
-        heads=trial.heads,
-    )
+    @property
+    def cost(self) -> float:
+        """In the units of the other trials of these studies, and as if the steps taken grew with the degree."""
+        slower = 10 if self.penalty else 1
+        return self.steps * self.heads * (20 + self.batch * self.length / 64) * self.degree * slower
 
 
-def places(sparsities: tuple[int, ...], degrees: tuple[int, ...], functions: int) -> list[dict[str, int]]:
-    """Sparsity, degree and seed of every function."""
+def functions_of(sparsities: tuple[int, ...], degrees: tuple[int, ...], functions: int) -> list[dict[str, int]]:
+    """Sparsity, degree and seed of so many functions of every class."""
     return [
         {"sparsity": sparsity, "degree": degree, "seed": seed}
         for sparsity, degree, seed in itertools.product(sparsities, degrees, range(functions))
     ]
 
 
-def counted(table: lab.Rows) -> str:
-    """How many functions were learned, and of which classes some were not."""
+def learned_summary(table: lab.Rows) -> str:
+    """How many functions were learned, and of which classes some were not, in words."""
     if not table:
         return "none was tried"
     failed = [
         f"D = {degree}, sparsity {sparsity}: {len(missed)} of {len(rows)}"
         for (degree, sparsity), rows in table.by("degree", "sparsity")
-        for missed in [rows.where(learned=False)]
-        if missed
+        if (missed := rows.where(learned=False))
     ]
-    done = f"{len(table.where(learned=True))} of {len(table)} functions were learned"
-    return f"{done}; not learned: {'; '.join(failed)}" if failed else done
+    summary = f"{len(table.where(learned=True))} of {len(table)} functions were learned"
+    return f"{summary}; not learned: {'; '.join(failed)}" if failed else summary

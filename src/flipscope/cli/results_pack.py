@@ -1,0 +1,73 @@
+"""flipscope results pack: what is stored of some studies, as one file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.filesize import decimal
+
+from flipscope.basics.errors import InputError, printable
+from flipscope.basics.files import check_target
+from flipscope.basics.wording import count_text
+from flipscope.cli.common import print_json, results_folder
+from flipscope.lab import registry
+from flipscope.lab.keys import code_version, trial_key
+from flipscope.lab.store import packs
+from flipscope.lab.store.artefacts import SUFFIX, Models
+from flipscope.lab.store.store import Store
+
+EXAMPLES = """
+  flipscope results pack random-init -o random-init.flipscope
+  flipscope results pack sparse-and --scale laptop -o ledger/laptop/sparse-and.flipscope
+  flipscope results pack -o everything.flipscope --models
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Which studies, and where to."""
+    parser.add_argument("study", nargs="*", metavar="STUDY", help="by name (default: all that have results)")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help=f"to write, such as x{packs.ENDING}")
+    parser.add_argument("--scale", metavar="SCALE", help="only the trials of this scale, of each study's present code")
+    parser.add_argument("--models", action="store_true", help="with all trained models of the folder, of any study")
+    results_folder(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write a pack of the named studies, or of all."""
+    target = Path(arguments.output)
+    check_target(target, "pack")
+    with Store(arguments.results, create=False) as store:
+        stored = store.studies()
+        names = [registry.find(name).name if ":" in name else name for name in arguments.study] or stored
+        for name in names:
+            if name not in stored:
+                there = f"there are results of {', '.join(stored)}" if stored else "nothing is stored there"
+                raise InputError(f"there are no results of {name!r} in {store.folder}: {there}")
+        if not names:
+            raise InputError(f"nothing is stored in {store.folder}: run a study first")
+        chosen = _of_scale(arguments.study or names, arguments.scale) if arguments.scale is not None else None
+        files = [path for path in Models(store.folder).paths() if path.name.endswith(SUFFIX)]
+        models = files if arguments.models else []
+        header = packs.write(target, store, names, chosen=chosen, scale=arguments.scale, models=models)
+    size = target.stat().st_size
+    if arguments.json:
+        print_json({"file": str(target), "bytes": size, **asdict(header)})
+    else:
+        parts = [count_text(header.rows["results"], "trial"), count_text(header.rows["looks"], "look")]
+        parts += [count_text(header.files["models"], "model")] if arguments.models else []
+        print(f"wrote {printable(str(target))}: {', '.join(parts)} ({decimal(size)})", file=sys.stderr)
+    return 0
+
+
+def _of_scale(names: Sequence[str], scale: str) -> Callable[[str, str], bool]:
+    """Whether a result is of a trial of this scale, measured by the present code of its study."""
+    keys: dict[str, set[str]] = {}
+    for name in names:
+        study = registry.find(name)
+        code = code_version(study)
+        keys[study.name] = {trial_key(study, trial, code) for trial in study.checked_trials(scale)}
+    return lambda study, key: key in keys[study]

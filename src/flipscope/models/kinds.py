@@ -1,0 +1,35 @@
+"""The kinds of models by the names that files and recipes hold; needs no PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from flipscope.basics.registry import Registry
+from flipscope.models import attention_network_config, fourier_network_config, seq2seq_config
+from flipscope.models.attention_network_config import AttentionNetworkConfig
+from flipscope.models.config import TransformerConfig
+from flipscope.models.fourier_network_config import FourierNetworkConfig
+from flipscope.models.seq2seq_config import Seq2SeqConfig
+
+StringConfig: TypeAlias = TransformerConfig | AttentionNetworkConfig | FourierNetworkConfig  # one answer per string
+AnyConfig: TypeAlias = StringConfig | Seq2SeqConfig
+
+TRANSFORMER = "transformer"  # the kind of a configuration that names none
+
+KINDS: Registry[type[AnyConfig]] = Registry(
+    "kind of model",
+    {
+        TRANSFORMER: TransformerConfig,
+        seq2seq_config.KIND: Seq2SeqConfig,
+        attention_network_config.KIND: AttentionNetworkConfig,
+        fourier_network_config.KIND: FourierNetworkConfig,
+    },
+)
+
+
+def configuration(fields: Mapping[str, Any]) -> AnyConfig:
+    """The configuration with these fields, of the kind that one of them names; a transformer's need not name it."""
+    kind = KINDS.canonical(fields.get("kind", TRANSFORMER))
+    rest = {name: value for name, value in fields.items() if name != "kind"}
+    return KINDS.definitions[kind].from_dict(rest if kind == TRANSFORMER else {**rest, "kind": kind})

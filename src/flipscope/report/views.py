@@ -1,0 +1,327 @@
+"""What a page shows of a study, as plain dictionaries: for the terminal, the HTML report, and whatever else shows it.
+
+Nothing here knows how it is drawn: texts are plain, numbers are in words, and figures are specifications for Vega-Lite.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flipscope import __version__
+from flipscope.basics import wording
+from flipscope.basics.wording import count_text, number_text, time_text
+from flipscope.lab.figures import Figure
+from flipscope.lab.history import Look
+from flipscope.lab.registry import address
+from flipscope.lab.rows import Rows
+from flipscope.lab.study import Claim, Study
+from flipscope.lab.vegalite import specification
+from flipscope.lab.verdict import VERDICTS, Judgement
+from flipscope.report.drawing import alt_text, file_stems
+
+if TYPE_CHECKING:
+    from flipscope.lab.run.driver import Run
+
+View = dict[str, Any]
+
+MAX_ROWS = 200  # of a table
+OPEN_ROWS = 25  # a longer table is folded
+PAPERS = {  # by the numbers that the studies use; CITATION.cff has them in full
+    "000": ("Kövér et al. 2026, parameter-space geometry", "https://arxiv.org/abs/2606.08768"),
+    "001": ("Hahn and Rofin 2024, sensitive functions are hard", "https://arxiv.org/abs/2402.09963"),
+    "002": ("Lintilhac and Shaikh 2026, a sharper picture", "https://arxiv.org/abs/2605.20988"),
+    "003": ("Edelman et al. 2022, sparse variable creation", "https://arxiv.org/abs/2110.10090"),
+    "004": ("Vasudeva et al. 2025, low-sensitivity functions", "https://arxiv.org/abs/2403.06925"),
+}
+
+
+@dataclass(frozen=True)
+class StudyPage:
+    """A study as it was measured, with all that a page tells of it."""
+
+    run: Run
+    figures: Sequence[Figure]
+    settings: Mapping[str, Sequence[Any]]  # the values of each field of the trials, each once
+    machines: Sequence[str]  # what it was measured on, in words
+    code: str  # the version of the study's code
+    command: str  # which repeats it
+    finished: str = ""  # when the last trial was
+    notes: Sequence[str] = ()  # what a reader must know first
+    older: str = ""  # what measured it, in words, if that was not the present code
+
+
+# ---------------------------------------------------------------- all studies
+
+
+def in_order(pages: Sequence[StudyPage]) -> list[StudyPage]:
+    """The pages in the order in which they are shown: studies that decided a claim first."""
+    return sorted(pages, key=lambda page: all(found.verdict == "undecided" for _, found in page.run.judgements))
+
+
+def report_view(pages: Sequence[StudyPage], missing: Sequence[tuple[str, str]] = ()) -> View:
+    """All studies `in_order`; `missing` are studies that cannot be shown, with the reasons.
+
+    Claims whose results are of older code are shown, and not counted.
+    """
+    pages = in_order(pages)
+    judged = [each for page in pages if not page.older for each in page.run.judgements]
+    older = sum(len(page.run.judgements) for page in pages if page.older)
+    found = [judgement.verdict for _, judgement in judged]
+    limits = [judgement.verdict for claim, judgement in judged if claim.asymptotic]
+    return {
+        "version": __version__,
+        "summary": _summary(pages, len(judged) + older),
+        "counts": {verdict: found.count(verdict) for verdict in VERDICTS},
+        "apart": [*_limits_text(limits, len(judged)), *_older_text(older)],
+        "pages": [study_view(page, f"study-{number}") for number, page in enumerate(pages)],
+        "missing": list(missing),
+    }
+
+
+def _summary(pages: Sequence[StudyPage], claims: int) -> str:
+    if not pages:
+        return "No study has results."
+    seconds = time_text(sum(page.run.seconds for page in pages))
+    judged = count_text(claims, "claim").replace("1 claim", "one claim", claims == 1)
+    studies = "1 study" if len(pages) == 1 else f"{len(pages)} studies"
+    return f"{studies}, {judged}, {seconds} of computing. Every verdict comes with the interval it rests on."
+
+
+def _limits_text(limits: Sequence[str], claims: int) -> list[str]:
+    """What to know of claims that no measured length can contradict."""
+    if not limits:
+        return []
+    held = f"{limits.count('reproduced')} reproduced, {limits.count('undecided')} undecided"
+    return [
+        f"{len(limits)} of the {claims} claims are limit theorems ({held}): they speak of long enough "
+        "strings, so that no measured length can contradict them, and their verdicts weigh less than the others'."
+    ]
+
+
+def _older_text(claims: int) -> list[str]:
+    """What to know of claims that were measured by older code."""
+    if not claims:
+        return []
+    return [f"{count_text(claims, 'claim')} of studies that older code measured: marked below, and not counted here."]
+
+
+# ---------------------------------------------------------------- one study
+
+
+def study_view(page: StudyPage, name: str) -> View:
+    """One study; the name tells its parts from those of others."""
+    run, study = page.run, page.run.study
+    paper, link = PAPERS.get(study.paper, (study.paper, ""))
+    if not link and re.fullmatch(r"https?://[^\s\"'<>]+", study.paper):
+        link = study.paper
+    seeds = {key: values for key, values in page.settings.items() if "seed" in key.lower()}
+    others = {key: values for key, values in page.settings.items() if key not in seeds}
+    known = {each for claim in study.claims for each in (claim.name, *claim.formerly)}
+    return {
+        "id": name,
+        "name": study.name,
+        "title": study.title,
+        "paper": paper,
+        "link": link,
+        "where": ", ".join(study.figures),
+        "scale": run.scale,
+        "scale_note": "" if page.older else study.scales[run.scale].note,  # the plan may have changed since
+        "progress": _progress(run),
+        "time": time_text(run.seconds),
+        "older": page.older,
+        "notes": [*_warnings(run), *page.notes],
+        "provenance": run.provenance,
+        "deviations": study.deviations,
+        "differences": [
+            (setting, *(wording.values_text(each if isinstance(each, tuple) else [each]) for each in (there, here)))
+            for setting, there, here in ([] if page.older else study.differences(run.scale))
+        ],
+        "claims": [{"id": f"{name}-{place}", **view} for place, view in enumerate(claim_views(run))],
+        "gone": [look_view(look, study) for look in run.looks if look.claim not in known],
+        "figures": figure_views(study.name, page.figures),
+        "table": table_view(run.table),
+        "command": page.command,
+        "facts": _facts(page),
+        "settings": [(key, wording.values_text(values)) for key, values in others.items()],
+        "seeds": [(key, wording.values_text(values)) for key, values in seeds.items()],
+    }
+
+
+def _progress(run: Run) -> str:
+    if run.complete:
+        return count_text(run.trials, "trial")
+    failed = f", {run.failed:,} failed" if run.failed else ""
+    return f"{run.done:,} of {count_text(run.trials, 'trial')}{failed}"
+
+
+def _warnings(run: Run) -> list[str]:
+    found = []
+    if run.missing:
+        left = f"{run.missing:,} of {count_text(run.trials, 'trial')}"
+        found.append(f"{left} {'is' if run.missing == 1 else 'are'} not measured yet: verdicts are interim.")
+    if run.failed:
+        found.append(
+            f"{count_text(run.failed, 'trial')} failed; flipscope results {run.study.name} --failed tells why."
+        )
+    return found
+
+
+def _facts(page: StudyPage) -> list[tuple[str, str]]:
+    run = page.run
+    facts = [
+        ("Trials", f"{run.done:,} of {run.trials:,} done, {run.failed:,} failed"),
+        ("Time spent", f"{time_text(run.seconds)}, all trials together"),
+        ("Finished", page.finished),
+        ("Version", page.older or f"flipscope {__version__}, code {page.code[:12]}, revision {run.study.revision}"),
+        ("Measured on", "; ".join(page.machines)),
+    ]
+    return [(name, said) for name, said in facts if said]
+
+
+def figure_views(study: str, figures: Sequence[Figure]) -> list[View]:
+    """The figures of a study, each with the name of its files and what it shows, in words."""
+    return [
+        {
+            "stem": stem,
+            "title": figure.title,
+            "caption": figure.caption,
+            "where": figure.where,
+            "alt": alt_text(figure),
+            "data": specification(figure),
+        }
+        for stem, figure in zip(file_stems(study, list(figures)), figures, strict=True)
+    ]
+
+
+def table_view(table: Rows) -> View:
+    """The first rows of a table, each cell in words, with the number to sort it by where that was rounded."""
+    names = list(dict.fromkeys(name for row in table for name in row))
+    numbers = {name: all(wording.is_number(row.get(name)) for row in table) for name in names}
+
+    def cell(name: str, value: Any) -> View:
+        text, value = wording.cell_text(value), wording.sort_value(value)
+        return {"text": text, "value": value if value != text else "", "number": numbers[name]}
+
+    return {
+        "columns": [{"name": name, "number": numbers[name]} for name in names],
+        "rows": [[cell(name, row.get(name)) for name in names] for row in table[:MAX_ROWS]],
+        "count": f"{len(table):,}",
+        "more": f"{len(table) - MAX_ROWS:,}" if len(table) > MAX_ROWS else "",
+        "long": len(table) > OPEN_ROWS,
+    }
+
+
+# ---------------------------------------------------------------- claims
+
+
+def claim_views(run: Run) -> list[View]:
+    """The claims of a study, those that are undecided last: verdict, numbers, looks, and why it is not decided."""
+    return [_claim_view(claim, found, run) for claim, found in run.decided_first]
+
+
+def _claim_view(claim: Claim, found: Judgement, run: Run) -> View:
+    return {
+        "name": claim.name,
+        "source": claim.source,
+        "statement": claim.statement,
+        "criterion": claim.criterion,
+        "exploratory": claim.exploratory,
+        "asymptotic": claim.asymptotic,
+        **judgement_view(found),
+        "seen": "" if found.seen is None else found.seen.text,
+        "looks": _looks_of(claim, run),
+        "note": found.note,
+        "remedy": found.remedy,
+        "reason": _reason(claim, found, run),
+        "bar": wording.interval_places(found.measured, found.low, found.high),
+        "parts": [judgement_view(part) for part in found.parts],
+    }
+
+
+def judgement_view(found: Judgement) -> View:
+    """A verdict with its number: in parts, and as one short text."""
+    measured = number_text(found.measured)
+    return {
+        "verdict": found.verdict,
+        "interim": found.seen is not None and found.seen.standing == "interim",
+        "quantity": found.quantity,
+        "measured": measured,
+        "interval": wording.interval_text(found.low, found.high) if measured else "",
+        "limit": found.limit,
+        "numbers": _numbers(found),
+    }
+
+
+def _numbers(found: Judgement) -> str:
+    """The number with its interval against its limit, "" where there is none."""
+    if found.measured is None:
+        return ""
+    measured, low, high = (number_text(end, 3, "?") for end in (found.measured, found.low, found.high))
+    return f"{measured} [{low}, {high}]" + (f" {found.limit}" if found.limit else "")
+
+
+def _reason(claim: Claim, found: Judgement, run: Run) -> str:
+    """What a reader must know beside the number: which look it is, why it is not reproduced, what would decide it."""
+    seen = "" if found.seen is None else found.seen.text
+    if found.verdict == "reproduced":
+        return seen
+    if found.verdict == "contradicted":
+        return "; ".join(text for text in (seen, found.note) if text)
+    why = found.quantity if found.measured is None else _open_because(found)
+    if found.measured is None and found.note:
+        why = f"{found.note}: {why}"
+    exploratory = found.seen is not None and found.seen.standing == "exploratory"
+    command = "" if exploratory else _next_command(claim, run)  # an exploratory one asks for new seeds itself
+    remedy = ": ".join(text for text in (found.remedy, command) if text)
+    return "; ".join(text for text in (seen, why, f"would decide: {remedy}" if remedy else "") if text)
+
+
+def _open_because(found: Judgement) -> str:
+    """Why a number with an interval does not decide; a claim of several shows one that may look as if it did."""
+    if found.note:
+        return found.note
+    still = sum(part.verdict == "undecided" for part in found.parts)
+    return f"{still} of {len(found.parts)} parts are open" if still else "the interval straddles the limit"
+
+
+def _next_command(claim: Claim, run: Run) -> str:
+    """The command for data that may decide the claim: the rest of this scale, or the next that can; "" if none."""
+    names = list(run.study.scales)
+    first = names.index(run.scale) + int(run.complete)
+    if claim.decided_from is not None:
+        first = max(first, names.index(claim.decided_from) if claim.decided_from else len(names))
+    return f"flipscope run {address(run.study)} --scale {names[first]}" if first < len(names) else ""
+
+
+def _looks_of(claim: Claim, run: Run) -> list[View]:
+    """The looks that were kept of a claim, where there is more than the one that is shown."""
+    looks = [look for look in run.looks if look.claim in (claim.name, *claim.formerly)]
+    return [look_view(look, run.study) for look in looks] if len(looks) > 1 else []
+
+
+def look_view(look: Look, study: Study) -> View:
+    """A look that was kept, with its numbers: in parts, and as one line."""
+    found = look.judgement
+    measured, low, high = (number_text(found[name], 3, "?") for name in ("measured", "low", "high"))
+    known = found["measured"] is not None
+    what = "exploratory" if look.exploratory else f"look {look.number}"
+    made, confidence = look.made[:10], f"{100 * (1 - look.error):.3g} %"
+    withdrawn = study.withdrawn.get(look.revision, "")
+    said = f"{measured} [{low}, {high}] {found['limit']}".rstrip() if known else "no number"
+    end = f"; withdrawn: {withdrawn}" if withdrawn else ""
+    return {
+        "claim": look.claim,
+        "exploratory": look.exploratory,
+        "what": what,
+        "made": made,
+        "confidence": confidence,
+        "measured": measured if known else "",
+        "interval": f"[{low}, {high}]" if known else "",
+        "limit": found["limit"],
+        "verdict": found["verdict"],
+        "withdrawn": withdrawn,
+        "line": f"{what} ({made}, at {confidence}): {said}, {found['verdict']}{end}",
+    }
