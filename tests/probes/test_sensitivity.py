@@ -625,7 +625,7 @@ def test_spectra_that_cannot_be_measured() -> None:
         truth_table(first_bit, 0)
     with pytest.raises(InputError, match="strings must be"):
         sensitivity_profile(first_bit, 4, strings=0)
-    with pytest.raises(InputError, match="precision_target must be a positive"):
+    with pytest.raises(InputError, match="precision_target=0 must be a positive"):
         sensitivity_profile(first_bit, 4, precision_target=0)
     with pytest.raises(InputError, match="confidence"):
         sensitivity_profile(first_bit, 4, confidence=1)

@@ -107,7 +107,7 @@ def _negated_term() -> Iterator[None]:
         term = trace(around, **settings)
         return lambda *arguments: -term(*arguments)
 
-    with mock.patch.object(terms, "trace", negated), mock.patch.dict(terms.BY_NAME, {"trace": negated}):
+    with mock.patch.object(terms, "trace", negated), mock.patch.dict(terms.TERMS.definitions, {"trace": negated}):
         yield
 
 
@@ -137,16 +137,17 @@ def _undecayed(stepper: torch.optim.Optimizer, *_: Any) -> torch.optim.Optimizer
 
 MUTANTS = (
     Mutant("attention times 1.02", wrapped(Attention, "mix", times(1.02)), ["random-sensitivity"], ["hardness"]),
-    Mutant("marker path times 1.05", _marker_path, ["sparse-parity"], ["sparse, fixed strings"]),
+    # In the few steps of a smoke trial the marker's attention, with weights of 0.02, changes a loss by 3e-6 only.
+    Mutant("marker path times 1.05", _marker_path, [], ["sparse, fixed strings"]),
     Mutant("dropout 0.5", _more_dropout, ["sparse-parity"], ["sparse, fresh strings", "fourier"]),
-    Mutant("eps of layer norm times 100", _larger_eps, ["norm-essential"], ["geometry, fresh strings"]),
+    Mutant("eps of layer norm times 100", _larger_eps, [], ["geometry, fresh strings"]),
     Mutant("sharpness doubled", wrapped(sharpness, "_estimate", _doubled), ["parity-dynamics"], ["hardness, logged"]),
     Mutant("wrong sign of a loss term", _negated_term, ["low-sharpness"], ["fourier, trace"]),
     Mutant("positions shifted by one", wrapped(Embedding, "positions", _shifted), ["cot-parity"], ["steps"]),
     Mutant("initial weights times 1.02", wrapped(init._Law, "draw", times(1.02)), ["norm-blowup"], ["table"]),
     Mutant("learning rate times 1.02", wrapped(fit, "_stepper", _faster), ["norm-essential"], ["lengths"]),
     Mutant("no weight decay", wrapped(fit, "_stepper", _undecayed), [], ["hardness, mean"]),
-    Mutant("loss times 1.02", wrapped(Aim, "total", times(1.02)), ["norm-essential"], ["scratchpad"]),
+    Mutant("loss times 1.02", wrapped(Aim, "total", times(1.02)), ["sparse-parity"], ["scratchpad"]),
 )
 
 

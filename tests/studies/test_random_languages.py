@@ -16,7 +16,7 @@ def test_failures() -> None:
     low = [row("random", 0.6, {0: 0.99, 10: 0.01}, seed=seed) for seed in range(60)]
     assert verdict(name, *low) == "reproduced"
     few = CLAIMS[name].judge(Rows(low[:3]))
-    assert (few.verdict, few.remedy) == ("undecided", "at least 36 models in each group")
+    assert (few.verdict, few.remedy) == ("undecided", "at least 36 models")
     high = [row("random", 0.6, {9: 1.0}, seed=seed) for seed in range(3)]  # 9 of 40, on average
     assert verdict(name, *high) == "contradicted"
     assert verdict(name, *models("parity", {0: 1.0}, count=60)) == "undecided"  # of Parity something else is said
@@ -30,7 +30,7 @@ def test_the_bias_persists_in_models_that_learned() -> None:
         assert verdict(name, *learned) == expected
     assert verdict(name, row("random", 1.0, {4: 1.0})) == "undecided"
     missing = CLAIMS[name].judge(Rows([row("random", 0.6, {0: 1}), row("first", 1.0, {1: 1})]))
-    assert (missing.verdict, missing.remedy) == ("undecided", "wider models, trained for longer")
+    assert (missing.verdict, missing.quantity) == ("undecided", "no models: models that learned")
 
 
 @pytest.mark.parametrize(("length", "sensitivity", "near"), [(40, 2, 1), (40, 3, 0), (100, 5, 1), (100, 6, 0)])

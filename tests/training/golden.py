@@ -83,7 +83,8 @@ RECIPES: Mapping[str, Callable[[], Recipe]] = {
     "geometry, fixed strings": _geometry,
     "geometry, fresh strings": _recognizer,
     "hardness": lambda: hardness_recipe("majority", 6, 0, width=16, batch=32, steps=30),
-    "hardness, mean": lambda: hardness_recipe("mean", 6, 0, width=16, batch=32, steps=30),
+    # At a larger rate, so that weight decay shows within few steps.
+    "hardness, mean": lambda: hardness_recipe("mean", 6, 0, width=16, batch=32, steps=30, lr=3e-3),
     "hardness, logged": _logged,
     "table": lambda: table_recipe(
         TableData(table=random_table(6, 0), length=6, subset=32, seed=0), 0, width=16, batch=16, steps=30
@@ -93,8 +94,9 @@ RECIPES: Mapping[str, Callable[[], Recipe]] = {
     "steps": _steps,
     "fourier": lambda: fourier_recipe(2, 2, 0, length=8, samples=256, batch=32, steps=24),
     "fourier, trace": lambda: fourier_recipe(2, 2, 0, length=8, samples=256, batch=32, steps=24, penalty=0.01),
+    # At a larger rate, so that attention, which begins with weights of 0.02, has a say within few steps.
     "sparse, fixed strings": lambda: sparse_recipe(
-        "and", 16, 0, samples=40, validation=200, steps=30, width=16, heads=4
+        "and", 8, 0, samples=64, validation=200, steps=30, width=16, heads=4, lr=3e-2, stop=False
     ),
     "sparse, fresh strings": lambda: sparse_recipe(
         "parity", 10, 0, batch=64, validation=200, steps=30, width=16, heads=4
