@@ -69,7 +69,7 @@ def test_a_study_shows_what_it_decided_and_names_the_rest() -> None:
 
 def test_the_last_screen_counts_the_verdicts_of_all_studies() -> None:
     said = shown(demo.last_page([run_of(GOOD, BAD), run_of(GOOD, OPEN)], 130.0), 100)
-    assert "3 of 4 claims are decided by data made here, in 2.2 min: 2 reproduced, 1 contradicted." in said
+    assert "3 of 4 claims are decided by data made here, in 2 min 10 s: 2 reproduced, 1 contradicted." in said
     assert [line.split() for line in said.splitlines() if line.startswith("tiny")] == [
         ["tiny", "1", "1", "·"],
         ["tiny", "1", "·", "1"],
