@@ -139,7 +139,7 @@ MUTANTS = (
     Mutant("attention times 1.02", wrapped(Attention, "mix", times(1.02)), ["random-sensitivity"], ["hardness"]),
     # In the few steps of a smoke trial the marker's attention, with weights of 0.02, changes a loss by 3e-6 only.
     Mutant("marker path times 1.05", _marker_path, [], ["sparse, fixed strings"]),
-    Mutant("dropout 0.5", _more_dropout, ["low-sharpness"], ["sparse, fresh strings", "fourier"]),
+    Mutant("dropout 0.5", _more_dropout, ["sparse-and"], ["sparse, fresh strings", "fourier"]),
     Mutant("eps of layer norm times 100", _larger_eps, [], ["geometry, fresh strings"]),
     Mutant("sharpness doubled", wrapped(sharpness, "_estimate", _doubled), ["parity-dynamics"], ["hardness, logged"]),
     Mutant("wrong sign of a loss term", _negated_term, ["low-sharpness"], ["fourier, trace"]),
