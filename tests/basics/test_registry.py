@@ -19,7 +19,7 @@ def half(x: float) -> float:
     return x / 2
 
 
-OWN: Registry[Callable[..., Any]] = Registry("map", {"double": double}, former={"twice": "double"}, own=True)
+OWN: Registry[Callable[..., Any]] = Registry("map", {"double": double}, former={"twice": "double"}, extensible=True)
 CLOSED: Registry[Callable[..., Any]] = Registry("map", {"double": double})
 
 

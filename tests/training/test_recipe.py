@@ -233,7 +233,7 @@ def test_kinds_are_stored_by_name_and_read_by_former_names(tmp_path: Path, monke
         if kind == "plain-strings":  # as if the kind had been renamed
             with pytest.raises(NotWhole, match=kind):
                 artefact.read(path)
-            renamed = Registry("kind of data", KINDS.definitions, former={kind: "strings"}, own=True)
+            renamed = Registry("kind of data", KINDS.definitions, former={kind: "strings"}, extensible=True)
             monkeypatch.setattr("flipscope.data.kinds.KINDS", renamed)
         found = artefact.read(path).recipe
         assert found == RECIPE

@@ -1,17 +1,19 @@
-"""What every room may use: checks, estimates, seeds, limits, files, words. Neither torch nor numba.
+"""Helpers for every room: checks, estimates, seeds, limits, files, wording. Imports neither torch nor numba.
 
-errors      InputError: what the caller can fix, in one sentence
-checks      checks of numbers that a caller gives
-arguments   arguments held against annotations, at every public function
+errors      InputError: a mistake that the caller can correct, in one sentence
+checks      checks of single numbers
+arguments   checks of a function's arguments against its annotations
 bits        strings and truth tables as arrays
 seeds       generators, seeds from numbers, random strings
 estimates   Estimate, and intervals that hold at every sample size
 resampling  means, slopes and tails from few samples
-limits      what memory and processors there are, and what is beyond any machine
-progress    how work tells how far it is
-wording     numbers, times and settings in words, for every page
+limits      memory and processors of this machine, and refusals of what exceeds them
+progress    the type of progress callbacks
+registry    short names for classes and functions that stored files refer to
+wording     numbers, times and settings as text, for every page
 files       files written whole or not at all
-streams     output that never ends a run
-extra       packages that are optional
+npz         .npz files, with shapes checked before arrays are unpacked
+streams     standard streams that never raise
+extra       optional packages
 lazy        public names fetched on first use
 """

@@ -1,4 +1,4 @@
-"""Arguments held against annotations: a public function refuses what it cannot mean before it begins.
+"""Checks of arguments against annotations: a public function refuses values of the wrong type before it begins.
 
     >>> @checked_arguments
     ... def stretched(text: str, times: int = 2, *, side: Literal["left", "right"] = "left") -> str:
@@ -9,7 +9,7 @@
     ...     print(error)
     times must be a whole number, not 2.5.
 
-What an annotation says in the eyes of a caller:
+What each annotation accepts:
 
 int             a whole number of any kind, numpy's too, but not True or False; the function is given a Python int
 float           a number, neither True nor False nor an integer too large for a float; NaN, too, is a number here
@@ -17,14 +17,14 @@ bool            True or False, numpy's too
 str, a class    an instance of it
 Literal         one of these
 Sequence[X]     a list, a tuple, a set, an array, a tensor of X; neither a str nor a mapping nor a generator
-tuple[X, Y]     the same, of so many
-Iterable[X]     whatever can be gone through; its elements are looked at where that does not use it up
+tuple[X, Y]     the same, of this length
+Iterable[X]     anything that can be iterated over; its elements are checked unless that would use them up
 Mapping[X, Y]   a mapping of X to Y
 Callable        anything that can be called
 X | Y           one of the two
 
-Anything else is the function's own affair: ArrayLike, Any, object, protocols that cannot be asked at run time, and
-names that its module imports for type checkers only.
+Any other annotation is not checked here: ArrayLike, Any, object, protocols that are not runtime-checkable, and names
+that the module imports for type checkers only.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ _ONE_OF = "one of "
 
 @dataclass(frozen=True)
 class _Kind:
-    """What a parameter takes: the value as the function is given it, or _REFUSED; and what to call that."""
+    """What a parameter accepts: a conversion that gives the value or _REFUSED, and words for the error message."""
 
     taken: Callable[[Any], Any]
     words: str
-    plain: frozenset[type] = frozenset()  # types whose values are all taken as they are, told without a call
+    plain: frozenset[type] = frozenset()  # types of which every value is accepted unchanged, without a call
 
 
 def checked_arguments(function: F) -> F:
-    """The function, made to raise InputError for arguments that do not fit its annotations, naming the parameter."""
+    """Make the function raise an InputError that names the parameter where an argument does not fit its annotation."""
     signature = inspect.signature(function)
     names = [one.name for one in signature.parameters.values() if one.kind <= one.POSITIONAL_OR_KEYWORD]
     kinds: dict[str, _Kind] = {}
-    others: list[_Kind] = []  # of keywords that the function collects, where they are all of one kind
+    others: list[_Kind] = []  # for the values of **keywords, where these are annotated
     known = False
 
     @functools.wraps(function)
@@ -92,11 +92,11 @@ def check_fields(record: Any) -> None:
         value = getattr(record, name)
         taken = _taken(name, value, kind)
         if taken is not value:
-            object.__setattr__(record, name, taken)  # of frozen ones too, which are still being made
+            object.__setattr__(record, name, taken)  # works for frozen dataclasses, in __post_init__
 
 
 def plain_fields(record: Any) -> dict[str, Any]:
-    """The fields of a dataclass by name, each number written in one way only: as its annotation says, not as it came.
+    """The fields of a dataclass by name, numbers converted to the types of their annotations.
 
     >>> @dataclass
     ... class Step:
@@ -132,29 +132,29 @@ def _taken(name: str, value: Any, kind: _Kind | None) -> Any:
 
 
 def _kinds(function: Callable[..., Any], others: list[_Kind]) -> dict[str, _Kind]:
-    """What each parameter takes, where its annotation says something that can be checked."""
+    """What each parameter accepts, for the parameters whose annotations can be checked."""
     hints = _hints(function)
-    found: dict[str, _Kind] = {}
+    by_name: dict[str, _Kind] = {}
     for one in inspect.signature(function).parameters.values():
         hint = hints.get(one.name, Any)
         if one.kind is one.VAR_KEYWORD:
             if typing.get_origin(hint) is typing.Unpack:
-                found |= _of_all(typing.get_type_hints(typing.get_args(hint)[0]))
+                by_name |= _of_all(typing.get_type_hints(typing.get_args(hint)[0]))
             elif (kind := _kind(hint)) is not None:
                 others.append(kind)
         elif one.kind is not one.VAR_POSITIONAL and (kind := _kind(hint)) is not None:
-            found[one.name] = kind
-    return found
+            by_name[one.name] = kind
+    return by_name
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations as they are meant; without those that name what only a type checker imports."""
+    """The evaluated annotations, without those that name something imported for type checkers only."""
     inner = inspect.unwrap(function)
-    found = {}
+    hints = {}
     for name, text in inner.__annotations__.items():
         with contextlib.suppress(NameError, TypeError):
-            found[name] = eval(text, inner.__globals__) if isinstance(text, str) else text
-    return found
+            hints[name] = eval(text, inner.__globals__) if isinstance(text, str) else text
+    return hints
 
 
 @functools.cache
@@ -172,7 +172,7 @@ def _of_all(hints: dict[str, Any]) -> dict[str, _Kind]:
 
 
 def _kind(hint: Any) -> _Kind | None:
-    """What an annotation takes; None where it says nothing that can be checked."""
+    """What an annotation accepts; None where it cannot be checked."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if isinstance(hint, TypeVar):
         return None if hint.__bound__ is None else _kind(hint.__bound__)
@@ -196,7 +196,7 @@ def _kind(hint: Any) -> _Kind | None:
         return _iterable(_kind(inner[0]))
     if origin in (collections.abc.Mapping, dict):
         return _mapping(*map(_kind, inner))
-    array = getattr(hint, "array_type", None)  # of jaxtyping: shapes and types of numbers are the function's affair
+    array = getattr(hint, "array_type", None)  # jaxtyping: shapes and dtypes are left to the function
     return _instance(array if isinstance(array, type) else origin or hint)
 
 
@@ -213,33 +213,33 @@ def _instance(kind: Any) -> _Kind | None:
 
 
 def _any_of(kinds: list[_Kind | None]) -> _Kind | None:
-    """Any of several; nothing is said where one of them takes anything."""
+    """Any of several kinds; None where one of them accepts everything."""
     known = [kind for kind in kinds if kind is not None]
     if len(known) < len(kinds):
         return None
 
     def taken(value: Any) -> Any:
-        return next((found for kind in known if (found := kind.taken(value)) is not _REFUSED), _REFUSED)
+        return next((accepted for kind in known if (accepted := kind.taken(value)) is not _REFUSED), _REFUSED)
 
     words = list(dict.fromkeys(kind.words for kind in known))
     if "a number" in words and "a whole number" in words:
         words.remove("a whole number")
     chosen = [word for word in words if word.startswith(_ONE_OF)]
     rest = [word for word in words if word not in chosen]
-    said = ", nor ".join([*chosen, *rest]) if chosen else " or ".join(rest)
-    return _Kind(taken, said, plain=frozenset().union(*(kind.plain for kind in known)))
+    description = ", nor ".join([*chosen, *rest]) if chosen else " or ".join(rest)
+    return _Kind(taken, description, plain=frozenset().union(*(kind.plain for kind in known)))
 
 
 def _many(count: int | None, kinds: list[_Kind | None]) -> _Kind:
-    """Several values in a row, so many of them; of one kind, or each of its own."""
+    """A sequence, of a fixed length if `count` is given: all elements of one kind, or each of its own."""
     each = kinds[0] if kinds else None
 
     def taken(value: Any) -> Any:
-        found = _elements(value)
-        if found is None or (count is not None and len(found) != count):
+        elements = _elements(value)
+        if elements is None or (count is not None and len(elements) != count):
             return _REFUSED
-        wanted = kinds if count is not None else [each] * len(found)
-        fits = all(kind is None or kind.taken(one) is not _REFUSED for one, kind in zip(found, wanted, strict=True))
+        wanted = kinds if count is not None else [each] * len(elements)
+        fits = all(kind is None or kind.taken(one) is not _REFUSED for one, kind in zip(elements, wanted, strict=True))
         return value if fits else _REFUSED
 
     several = "a sequence" if count is None else f"{count} values"
@@ -250,9 +250,9 @@ def _iterable(each: _Kind | None) -> _Kind:
     several = _many(None, [each])
 
     def taken(value: Any) -> Any:
-        known = isinstance(value, str | collections.abc.Collection) or hasattr(value, "tolist")
-        if not known and isinstance(value, collections.abc.Iterable):
-            return value  # such as a generator: looking would use it up
+        checkable = isinstance(value, str | collections.abc.Collection) or hasattr(value, "tolist")
+        if not checkable and isinstance(value, collections.abc.Iterable):
+            return value  # such as a generator, which checking would use up
         return several.taken(value)
 
     return _Kind(taken, several.words)
@@ -265,12 +265,12 @@ def _mapping(of: _Kind | None, to: _Kind | None) -> _Kind:
         pairs = ((kind, one) for pair in value.items() for kind, one in zip((of, to), pair, strict=True))
         return value if all(kind is None or kind.taken(one) is not _REFUSED for kind, one in pairs) else _REFUSED
 
-    said = [kind.words for kind in (of, to) if kind is not None]
-    return _Kind(taken, "a mapping" + (f" from {' to '.join(said)}" if len(said) == 2 else ""))
+    names = [kind.words for kind in (of, to) if kind is not None]
+    return _Kind(taken, "a mapping" + (f" from {' to '.join(names)}" if len(names) == 2 else ""))
 
 
 def _elements(value: Any) -> list[Any] | None:
-    """What is in it; None for what is no collection, such as a str or an array without axes."""
+    """The elements of a collection; None for anything else, such as a str or an array without axes."""
     single = isinstance(value, str | bytes | collections.abc.Mapping) or getattr(value, "ndim", 1) == 0
     if single or (not isinstance(value, collections.abc.Collection | np.ndarray) and not hasattr(value, "tolist")):
         return None
@@ -288,7 +288,7 @@ def _whole(value: Any) -> Any:
         return value
     try:
         return _REFUSED if isinstance(value, bool) else operator.index(value)
-    except (TypeError, ValueError, RuntimeError, NotImplementedError):  # of tensors, whatever they say
+    except (TypeError, ValueError, RuntimeError, NotImplementedError):  # raised by tensors
         return _REFUSED
 
 
@@ -302,7 +302,7 @@ def _number(value: Any) -> Any:
 
 
 def _as_float(value: Real) -> Any:
-    """The value, an integer as it is, another kind of number, such as a Fraction, as a float."""
+    """An integer unchanged, any other kind of number, such as a Fraction, as a float."""
     near = float(value)
     return value if isinstance(value, int) else near
 
@@ -312,10 +312,10 @@ def _flag(value: Any) -> Any:
 
 
 def _is_choice(value: Any, choices: tuple[Any, ...]) -> bool:
-    known = (
+    candidates = (
         one for one in choices if isinstance(value, type(one)) and isinstance(value, bool) == isinstance(one, bool)
     )
-    return any(value == one for one in known)
+    return any(value == one for one in candidates)
 
 
 _NUMBERS: dict[Any, _Kind] = {

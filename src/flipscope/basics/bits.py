@@ -54,11 +54,11 @@ def index_bits(start: int, count: int, width: int) -> Bits:
 
 
 def as_array(values: Any, name: str) -> NDArray[Any]:
-    """The values, those of a torch tensor too, as a numpy array, or a sentence when they cannot be read as one."""
+    """The values as a numpy array, those of a torch tensor too; InputError where that is impossible."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise InputError(f"{name}: some values are masked; fill them or leave them out.")
     try:
-        # A tensor, without importing torch: without gradients, and from wherever it is.
+        # A tensor, handled without importing torch: detached, and copied from its device.
         return np.asarray(values.detach().cpu().numpy() if hasattr(values, "detach") else values)
     except (ValueError, OverflowError):
         raise InputError(f"{name}: rows of different lengths do not make an array.") from None
@@ -67,7 +67,7 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
 
 
 def as_numbers(values: Any, name: str) -> NDArray[np.float64]:
-    """The values as float64, or a sentence when they are no numbers."""
+    """The values as float64; InputError where they are not numbers."""
     array = as_array(values, name)
     if array.dtype.kind not in "biuf":
         raise InputError(f"{name} of type {array.dtype} must be numbers")
@@ -75,7 +75,7 @@ def as_numbers(values: Any, name: str) -> NDArray[np.float64]:
 
 
 def check_strings(strings: object) -> Bits:
-    """The strings as an array of bits, at least one, or a sentence about what is wrong with them."""
+    """One or more strings as an array of bits; InputError that says what is wrong with them."""
     if hasattr(strings, "detach") or isinstance(strings, np.ma.MaskedArray):
         strings = as_array(strings, "strings")
     try:

@@ -1,4 +1,4 @@
-"""Checks of numbers that a caller gives: one sentence where they cannot be meant."""
+"""Checks of the numbers that a caller passes; a bad one raises InputError with one sentence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST = 80  # characters of a value in a message
 
 
 def shown(value: object) -> str:
-    """A value for an error message, on one short line: arrays by their shape, very long numbers by their length."""
+    """A value as one short line of an error message: an array as its shape, a very long number as its length."""
     if isinstance(value, int) and value.bit_length() > 128:
         return f"a number of {value.bit_length()} bits"
     shape = getattr(value, "shape", None)
@@ -32,7 +32,7 @@ def shown(value: object) -> str:
 
 
 def is_finite(value: object) -> TypeGuard[float]:
-    """Whether it is a number that a float can hold: neither True nor False, nor NaN, infinity or a larger integer."""
+    """Whether the value is a finite number that fits into a float: no Boolean, NaN, infinity or larger integer."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
         return False
     try:
@@ -75,7 +75,7 @@ def check_count(name: str, value: SupportsIndex, minimum: int = 1) -> int:
     """The value as an int, after making sure that it is a whole number of at least ``minimum``."""
     try:
         whole = operator.index(value)
-    except (TypeError, ValueError, RuntimeError):  # tensors have reasons of their own
+    except (TypeError, ValueError, RuntimeError):  # tensors raise any of these
         raise InputError(f"{name} must be a whole number, not {shown(value)}") from None
     if isinstance(value, bool) or whole < minimum:
         raise InputError(f"{name} must be a whole number of at least {minimum}, not {shown(value)}")
@@ -83,7 +83,7 @@ def check_count(name: str, value: SupportsIndex, minimum: int = 1) -> int:
 
 
 def check_validity(validity: str) -> None:
-    """Refuse anything but the two validities."""
+    """Raise InputError unless the validity is "fixed" or "anytime"."""
     if not isinstance(validity, str) or validity not in ("fixed", "anytime"):
         raise InputError(f'validity must be "fixed" or "anytime", not {shown(validity)}')
 

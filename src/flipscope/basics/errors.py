@@ -1,4 +1,4 @@
-"""What is said to the caller: the exceptions that are one sentence, and text as a terminal may show it."""
+"""Exceptions whose message is one sentence for the user, and text that is safe to show on a terminal."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
-# Controls of the first and second kind except newline and tab, separators of lines, marks that turn text around, and
-# what stands in a path for bytes that are not Unicode.
+# C0 and C1 control characters except newline and tab, line separators, marks of writing direction, and the surrogates
+# that stand for undecodable bytes in a path.
 _RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class InputError(ValueError):
-    """Bad input, said in one clear sentence; the command line turns it into its exit code.
+    """Bad input, described in one clear sentence; the command line turns it into exit code 2.
 
     >>> import flipscope
     >>> try:
@@ -33,14 +33,14 @@ class RunError(InputError):
 
 
 def reason(error: Exception) -> str:
-    """What went wrong, on one line; a traceback inside a long one has the cause at its end."""
+    """An error's message on one line; of a long message the end, where an embedded traceback has its cause."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return text if len(text) <= 300 else f"{text[:145]} ... {text[-150:]}"
 
 
 @contextmanager
 def blamed_on(what: str) -> Iterator[None]:
-    """Around calls of what the caller gave, such as "the model": an exception in there becomes an InputError."""
+    """Context for calls into the caller's code, such as "the model": an exception from there becomes an InputError."""
     try:
         yield
     except InputError:
@@ -50,5 +50,5 @@ def blamed_on(what: str) -> Iterator[None]:
 
 
 def printable(text: str) -> str:
-    """The text without what a terminal would obey instead of show: control characters stand as \\x1b and the like."""
-    return _RAW.sub(lambda found: ascii(found[0])[1:-1], text)
+    """The text with control characters escaped, as \\x1b and the like, so that a terminal does not obey them."""
+    return _RAW.sub(lambda match: ascii(match[0])[1:-1], text)

@@ -80,7 +80,7 @@ class Estimate:
         }
 
     def as_count_json(self, n: int) -> dict[str, float | int]:
-        """The same for a share of the 2^n strings told as a number of strings, in integers of any size."""
+        """The same for a share of the 2^n strings, given as numbers of strings: integers of any size."""
         total = 1 << n
         return {
             "value": round(Fraction(self.value) * total),

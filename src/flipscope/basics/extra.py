@@ -1,4 +1,4 @@
-"""Packages that only a cluster needs: the extra `cluster`."""
+"""Packages of the optional extra `cluster`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are read only where they are files, and written whole or not at all."""
+"""Reading only regular files, and writing files whole or not at all."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from flipscope.basics.errors import InputError
 
 
 def check_source(source: Path) -> None:
-    """Raise InputError if what is there is not a file: to open a pipe is to wait for its writer, perhaps forever.
+    """Raise InputError if the path is not a regular file: opening a pipe would wait for its writer, perhaps forever.
 
-    Where there is nothing it says nothing: whoever opens it does.
+    A missing file passes: opening it gives the better message.
     """
     try:
         mode = os.stat(source).st_mode
@@ -27,7 +27,7 @@ def check_source(source: Path) -> None:
 
 
 def check_target(target: Path, what: str) -> None:
-    """Raise InputError if no file can be written there: a device or a pipe is not replaced by one."""
+    """Raise InputError if no file can be written there; a device or a pipe is not replaced."""
     reason = None
     try:
         mode = os.stat(target).st_mode

@@ -34,7 +34,7 @@ def lazily(package: str) -> tuple[Callable[[str], object], Callable[[], list[str
 
 def _imports(package: str) -> dict[str, str]:
     """The module of each name that the package imports under ``if TYPE_CHECKING``."""
-    import ast  # these two only when a name is used
+    import ast  # here, since importing the package should not load them
     import inspect
 
     blocks = [node.body for node in ast.parse(inspect.getsource(sys.modules[package])).body if isinstance(node, ast.If)]
@@ -44,7 +44,7 @@ def _imports(package: str) -> dict[str, str]:
 
 def _imported(module: str, name: str, package: str) -> object:
     """What ``from module import name`` gives: a name of the module, or else a module inside it."""
-    # A package that is asked for its own names would ask itself again.
+    # getattr of the package would call this function again.
     if module != package and hasattr(home := import_module(module), name):
         return getattr(home, name)
     return import_module(f"{module}.{name}")

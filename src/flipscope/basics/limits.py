@@ -1,8 +1,8 @@
-"""What a machine can hold: a question that is far too large is refused with a sentence before it is tried.
+"""Limits of the machine: a request that is far too large is refused with a sentence before it is tried.
 
 The estimates are lower bounds, so that nothing is refused that could have been answered: what must be in the memory at
-one time, against all that the machine has or its control group allows, and work that nobody could ever wait for. How
-long something takes in hours only commands ask (`cli.hours`).
+one time, against all that the machine has or its control group allows, and work that would take decades. Estimates in
+hours are made by commands only (`cli.hours`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_WORK = 10**20  # multiplications: thirty years of a core that does 10^11 pe
 
 @functools.cache
 def machine_memory() -> int:
-    """Bytes that this machine has, or that the control groups of this process allow, if that is less."""
+    """Bytes of memory of this machine, or those that the control groups of this process allow, if fewer."""
     return int(min(allowed_memory(), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))
 
 
@@ -31,7 +31,7 @@ def check_memory(need: int, what: str, advice: str) -> None:
 
 
 def check_work(multiplications: int, what: str, advice: str) -> None:
-    """Raise InputError if `what` is more than anyone can wait for."""
+    """Raise InputError if `what` takes more than MOST_WORK multiplications."""
     if multiplications > MOST_WORK:
         raise InputError(f"{what} would take more than 10^20 multiplications, decades of computing: {advice}")
 
@@ -48,8 +48,8 @@ def allowed_memory(groups: Path = Path("/proc/self/cgroup"), root: Path = Path("
                 top, name = root / "memory", "memory.limit_in_bytes"
             else:
                 continue
-            own = top / group.lstrip("/")
-            for folder in (own, *own.parents):
+            lowest = top / group.lstrip("/")
+            for folder in (lowest, *lowest.parents):
                 with contextlib.suppress(OSError, ValueError):  # "max" is no number
                     least = min(least, int((folder / name).read_text()))
                 if folder == top:
@@ -58,7 +58,7 @@ def allowed_memory(groups: Path = Path("/proc/self/cgroup"), root: Path = Path("
 
 
 def said_bytes(count: float) -> str:
-    """A number of bytes as a reader likes it."""
+    """A number of bytes as text with a unit, such as "1.5 GB"."""
     for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
         if count < 1000:
             return f"{count:.3g} {unit}"

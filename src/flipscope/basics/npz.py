@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from flipscope.basics.files import check_source
 from flipscope.basics.limits import check_memory
 
-# What unzipping and numpy raise on bytes that are not what was written.
+# What unzipping and numpy raise on damaged bytes.
 DAMAGE = (
     EOFError,
     KeyError,
@@ -45,13 +45,13 @@ class Header(NamedTuple):
 
 
 class Arrays:
-    """The arrays of a file, unpacked when they are asked for, if they fit into the memory."""
+    """The arrays of a file, each unpacked on first use if it fits into memory."""
 
     def __init__(self, path: Path, opened: np.lib.npyio.NpzFile) -> None:
         self._path, self._opened = path, opened
 
     def header(self, name: str) -> Header:
-        """Shape and type of an array, of which nothing else is unpacked."""
+        """Shape and type of an array, read without unpacking its numbers."""
         assert self._opened.zip is not None
         with self._opened.zip.open(f"{name}.npy") as member:
             version = npy.read_magic(member)
@@ -67,12 +67,12 @@ class Arrays:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Arrays]:
-    """The arrays of a file; what is raised where it is damaged is one of DAMAGE."""
+    """The arrays of a file; a damaged file raises one of DAMAGE."""
     check_source(path)
     # Opened here, because np.load does not close the file when what is inside turns out to be damaged.
     with path.open("rb") as file:
-        found = np.load(file, allow_pickle=False)
-        if not isinstance(found, np.lib.npyio.NpzFile):
+        arrays = np.load(file, allow_pickle=False)
+        if not isinstance(arrays, np.lib.npyio.NpzFile):
             raise TypeError(f"{path} holds one array without a name")
-        with found:
-            yield Arrays(path, found)
+        with arrays:
+            yield Arrays(path, arrays)

@@ -1,7 +1,7 @@
-"""How work tells how far it is."""
+"""The type of progress callbacks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-Progress = Callable[[int, int], None]  # called with what is done, and what there is in all
+Progress = Callable[[int, int], None]  # called with the steps done and the steps in all

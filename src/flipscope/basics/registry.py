@@ -1,7 +1,7 @@
 """Short names for classes and functions that stored files refer to.
 
 A file holds a name, never the place of a definition in the source, so that it can be read after the definition has
-moved or was renamed. What a registry does not have is given by its place, "package.module:definition".
+moved or was renamed. Definitions outside a registry are given by their place, "package.module:definition".
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class UnknownName(InputError):
 
 
 class Registry(Generic[T]):
-    """Definitions of one sort by their short names; `former` are names of earlier versions, and what they are now.
+    """Definitions of one sort by their short names; `former` maps names of earlier versions to present ones.
 
-    With `own` the definitions of other packages may be given by their place.
+    With `extensible` definitions of other packages may be given by their place, "package.module:definition".
 
     >>> shapes = Registry("shape", {"round": float, "square": int}, former={"circle": "round"})
     >>> shapes.get("circle"), shapes.canonical("circle"), shapes.name_of(int)
@@ -36,27 +36,27 @@ class Registry(Generic[T]):
         definitions: Mapping[str, T],
         *,
         former: Mapping[str, str] | None = None,
-        own: bool = False,
+        extensible: bool = False,
     ) -> None:
-        self.what, self.definitions, self.own = what, dict(definitions), own
+        self.what, self.definitions, self.extensible = what, dict(definitions), extensible
         self._former = {**{_place(each): name for name, each in definitions.items()}, **(former or {})}
 
     def canonical(self, name: str) -> str:
         """The name that files hold, for a registered name, a former one, or a place; UnknownName for any other."""
-        if isinstance(name, str):  # whatever a damaged file has there
+        if isinstance(name, str):  # a damaged file may have anything here
             if name in self.definitions:
                 return name
             if name in self._former:
                 return self._former[name]
-            if self.own and ":" in name:
+            if self.extensible and ":" in name:
                 return name
-        otherwise = ", or give package.module:definition" if self.own else ""
+        otherwise = ", or give package.module:definition" if self.extensible else ""
         raise UnknownName(
             f"{name!r} is no {self.what} that this flipscope knows: known are {', '.join(self.definitions)}{otherwise}"
         )
 
     def get(self, name: str) -> T:
-        """What a name stands for; UnknownName where there is nothing."""
+        """The definition that a name stands for; UnknownName where there is none."""
         name = self.canonical(name)
         return self.definitions[name] if name in self.definitions else self._imported(name)
 
@@ -67,10 +67,10 @@ class Registry(Generic[T]):
     def _imported(self, place: str) -> T:
         module, _, name = place.partition(":")
         try:
-            found: T = operator.attrgetter(name)(importlib.import_module(module))
+            definition: T = operator.attrgetter(name)(importlib.import_module(module))
         except (ImportError, AttributeError, TypeError, ValueError) as error:
             raise UnknownName(f"the {self.what} {place!r} cannot be imported: {error}") from error
-        return found
+        return definition
 
 
 def _place(definition: Any) -> str:

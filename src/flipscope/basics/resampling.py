@@ -1,4 +1,4 @@
-"""Lines, and intervals for what has no bounds: the mean of a few slopes or exponents, one from each model."""
+"""Straight lines, and intervals for unbounded quantities, such as the mean of a few slopes, one from each model."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def bootstrap_mean(samples: Sequence[float], confidence: float = 0.95, seed: int
     check_confidence(confidence)
     if np.ptp(values) == 0:  # nothing to resample
         return Estimate(centre, centre, centre, confidence, len(values))
-    found = stats.bootstrap(
+    interval = stats.bootstrap(
         (values,),
         np.mean,
         n_resamples=10_000,
@@ -51,7 +51,9 @@ def bootstrap_mean(samples: Sequence[float], confidence: float = 0.95, seed: int
         method="BCa",
         rng=np.random.default_rng(seed),
     ).confidence_interval
-    return Estimate(centre, min(float(found.low), centre), max(float(found.high), centre), confidence, len(values))
+    return Estimate(
+        centre, min(float(interval.low), centre), max(float(interval.high), centre), confidence, len(values)
+    )
 
 
 def straight_line(x: ArrayLike, y: ArrayLike) -> tuple[float, float]:

@@ -41,6 +41,6 @@ def random_strings(rng: np.random.Generator, count: int, n: int) -> Bits:
 
 
 def check_strings_fit(count: int, n: int) -> None:
-    """Raise InputError if so many strings, one byte per bit, and the words they are drawn as do not fit into memory."""
+    """Raise InputError if `count` strings, one byte per bit, and the words they are drawn as do not fit into memory."""
     need = count * (n + 16 * -(-n // 64))
     check_memory(need, f"{count:,} strings of {n:,} bits", "give fewer or shorter ones")

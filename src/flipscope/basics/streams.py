@@ -1,7 +1,7 @@
 """Standard output and error that never stop the work: what cannot be written is dropped, and the reason kept.
 
-A reader that goes away, a full disk or a closed descriptor is no reason to lose hours of measuring. Whoever has
-something to say prints it as usual; whoever is responsible for the outcome asks for the trouble at the end.
+A reader that goes away, a full disk or a closed descriptor is no reason to lose hours of measuring. Code prints as
+usual; the command line looks at `trouble` at the end and reports it.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from typing import Any, TextIO, cast
 
 
 class Outlet:
-    """A text stream whose writes do not raise; `trouble` is what went wrong first, and nothing is written after it."""
+    """A text stream whose writes do not raise; `trouble` is the first error, and nothing is written after it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self.trouble: OSError | ValueError | None = None
 
     def write(self, text: str) -> int:
-        """Write the text, if it can be."""
+        """Write the text, unless a write has failed."""
         if self.trouble is None:
             with self._forgiven():
                 self._stream.write(text)
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write the lines, if they can be."""
+        """Write the lines, unless a write has failed."""
         self.write("".join(lines))
 
     def flush(self) -> None:
-        """Pass on what was written."""
+        """Flush the stream, unless a write has failed."""
         if self.trouble is None:
             with self._forgiven():
                 self._stream.flush()
@@ -46,7 +46,7 @@ class Outlet:
             yield
         except OSError as error:
             self.trouble = error
-            # What is left in the buffer goes nowhere: else the interpreter tries again when it ends, and complains.
+            # Send the rest of the buffer nowhere: otherwise the interpreter tries again at exit, and complains.
             with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
                 os.dup2(nowhere.fileno(), self._stream.fileno())
         except ValueError as error:
@@ -71,9 +71,9 @@ def forgiving() -> Iterator[Outlet]:
 
 
 def stand_in_for_closed() -> None:
-    """Open what was closed at the start, so that no file gets the number of a standard stream, and with it its words.
+    """Open standard streams that were closed at the start, so that no other file gets their descriptors and their text.
 
-    Standard output is then one that cannot be written, for that must be told; standard error and input are empty.
+    Standard output then refuses every write, so that the loss is reported; standard error and input are empty.
     """
     if sys.stdin is None:
         sys.stdin = os.fdopen(_null(os.O_RDONLY), closefd=False)

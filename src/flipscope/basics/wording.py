@@ -1,4 +1,4 @@
-"""Numbers, times and lists of settings in words, the same on every page."""
+"""Numbers, times and lists of settings as text, the same on every page."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from flipscope.basics.estimates import Estimate
 
 MINUS = "\N{MINUS SIGN}"
-FULL_DIGITS = 24  # an integer of more is said by its power of ten
-MAX_VALUES = 8  # of a setting; more are said by their number and the ends
+FULL_DIGITS = 24  # a longer integer is shown as a power of ten
+MAX_VALUES = 8  # of a setting; more are shown as their number and the two ends
 MAX_TEXT = 300  # characters of a cell
 
 
@@ -56,7 +56,7 @@ def cell_text(value: Any) -> str:
 
 
 def sort_value(value: Any) -> str:
-    """A number as a computer sorts it, "" for anything else; not what the cell says where that was rounded."""
+    """The text by which a column of a page is sorted: the unrounded number, "" for anything else."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -74,7 +74,7 @@ def is_number(value: Any) -> bool:
 
 
 def _integer(value: int, separator: str = "") -> str:
-    # Not str(value) first: Python refuses it for thousands of digits.
+    # Not by str(value), which Python refuses for thousands of digits.
     digits = math.log10(abs(value)) if value else 0.0
     sign = MINUS if value < 0 else ""
     if digits <= FULL_DIGITS:
@@ -100,7 +100,7 @@ def count_text(count: int, what: str) -> str:
 
 
 def values_text(values: Sequence[Any]) -> str:
-    """The values that a setting takes: all while they are few, otherwise how many and between which."""
+    """The values that a setting takes: all of a few; of many, how many and between which."""
     if len(values) <= MAX_VALUES:
         return ", ".join(map(cell_text, values))
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
@@ -112,11 +112,11 @@ def values_text(values: Sequence[Any]) -> str:
 
 def settings_of(trials: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """The values that each setting takes among the trials, each once."""
-    found: dict[str, dict[str, Any]] = {}
+    by_name: dict[str, dict[str, Any]] = {}
     for trial in trials:
         for name, value in trial.items():
-            found.setdefault(name, {}).setdefault(repr(value), value)
-    return {name: _ordered(list(values.values())) for name, values in found.items()}
+            by_name.setdefault(name, {}).setdefault(repr(value), value)
+    return {name: _ordered(list(values.values())) for name, values in by_name.items()}
 
 
 def _ordered(values: list[Any]) -> list[Any]:
@@ -125,7 +125,7 @@ def _ordered(values: list[Any]) -> list[Any]:
 
 
 def interval_places(measured: float | None, low: float | None, high: float | None) -> dict[str, Any] | None:
-    """Where a number and its interval stand between 0 and a round number, for a small picture 132 wide."""
+    """Positions of a number and its interval on an axis from 0 to a round number, for a picture 132 units wide."""
     if measured is None or not abs(measured) < 1e100:
         return None
     ends = [end for end in (low, high) if end is not None and abs(end) < 1e100]
@@ -142,7 +142,7 @@ def interval_places(measured: float | None, low: float | None, high: float | Non
         "start": number_text(start),
         "end": number_text(end),
         "at": place(measured),
-        # An interval that is narrower than can be seen is still there.
+        # Widened so that even the narrowest interval is visible.
         "low": place(low) - 0.5 if whole and low is not None else None,
         "high": place(high) + 0.5 if whole and high is not None else None,
     }

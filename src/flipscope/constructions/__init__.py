@@ -1,1 +1,1 @@
-"""Networks whose weights are written down instead of learned, with what can be proven of them."""
+"""Networks whose weights are constructed instead of learned, with proven bounds on their errors and norms."""

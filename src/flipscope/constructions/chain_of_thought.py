@@ -1,4 +1,4 @@
-"""Parity one bit at a time: the network of App. G in paper 002, which writes every step down and reads it again.
+"""Parity one bit at a time: the network of App. G in paper 002, which writes every step and reads it again.
 
 Positions repeat with period T, so that step i, at token T + i, has the code of bit i. Attention between equal codes
 brings the mean of x_i and of r_(i-1), which was written there; an MLP of degree 2 gives 1 where they agree; r_i is the
@@ -24,7 +24,7 @@ _DEGREE = 2
 
 @checked_arguments
 def parity_steps(length: int, *, dtype: torch.dtype = torch.float64) -> FourierNetwork:
-    """The network that answers [x_i + r_(i-1) is even] at step i, its weights written down; `write_steps` runs it.
+    """The constructed network that answers [x_i + r_(i-1) is even] at step i; `write_steps` runs it.
 
     >>> network = parity_steps(6)
     >>> write_steps(network, torch.tensor([[1, 0, 1, 1, 0, 0]])).tolist()  # the parities of 1, 10, 101, ...

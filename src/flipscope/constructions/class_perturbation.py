@@ -22,19 +22,19 @@ def class_perturbations(
     strings: int = 200,
     seed: Seed = 0,
 ) -> list[PerturbedLoss]:
-    """What noise adds to the construction of random functions of the class, one each; the largest is P's estimate.
+    """The perturbed losses of constructions of random functions of the class; the largest `perturbation` estimates P.
 
-    The remainder of Thm 12 is measured, by perturbed losses, instead of the change of the trace that the paper takes
-    (`flipscope.probes.perturbed.worst_trace_change`); each is the upper end of its interval.
+    It is the remainder of Thm 12, measured by perturbed losses, at the upper end of its interval. The paper takes the
+    change of the trace instead (`flipscope.probes.perturbed_trace.trace_changes`).
 
-    >>> found = class_perturbations(2, 2, 6, 1e-3, functions=2, draws=5, strings=8)
-    >>> max(each.perturbation for each in found) >= 0
+    >>> losses = class_perturbations(2, 2, 6, 1e-3, functions=2, draws=5, strings=8)
+    >>> max(each.perturbation for each in losses) >= 0
     True
     """
-    found = []
+    losses = []
     for stream in generators(seed, check_count("functions", functions)):
         for_function, for_strings, for_draws = stream.spawn(3)
         network = fourier_network(random_sum(length, sparsity, degree, for_function))
-        asked = random_strings(for_strings, check_count("strings", strings), length)
-        found.append(perturbed_loss(network, asked, sigma, draws=draws, seed=for_draws))
-    return found
+        inputs = random_strings(for_strings, check_count("strings", strings), length)
+        losses.append(perturbed_loss(network, inputs, sigma, draws=draws, seed=for_draws))
+    return losses

@@ -1,15 +1,15 @@
-"""A network for any sum of parities, weights and all: App. B, D and F.1 of paper 002, and mixed degrees beyond it.
+"""A constructed network for any sum of parities: App. B, D and F.1 of paper 002, extended to mixed degrees.
 
 Position t stands for the t-th set. The first layer's attention brings it the mean of the bits in S_t, k/D but for a
 small error; the MLP turns that into the indicator of even k by trapezoids that are flat around every k/D (Thm 9); the
 second layer's attention adds these up with weights c_t / Z and the scale Z = sum c_t.
 
-Softmax cannot ignore a position: those that stand for no set keep a share, which is what is wrong with the output. With
-logit -mask they lose it. mask=40 makes the output exact; mask=0 is the paper's network, whose norm and gradient its
-theorems bound, and both cannot be had at once: the gradient with respect to F grows with the mask.
+Softmax cannot ignore a position: those that stand for no set keep a share of the attention, which is the error of the
+output. A logit of -mask takes that share away. mask=40 makes the output exact; mask=0 is the paper's network, whose
+norm and gradient its theorems bound. One cannot have both: the gradient with respect to F grows with the mask.
 
-A head of the first layer, a coordinate and D + 1 trapezoids per degree, and a head of the second per degree and sign:
-so sets may differ in size and coefficients in sign.
+Each degree has a head of the first layer, a coordinate and D + 1 trapezoids, and for each sign a head of the second
+layer, so that sets may differ in size and coefficients in sign.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from flipscope.models.fourier_network import FourierNetwork
 from flipscope.models.fourier_network_config import FourierNetworkConfig, Readout
 from flipscope.probes.gradients import squared_gradients
 
-EXACT = 40.0  # a mask with which what positions without a set keep is below rounding
-MOST_BITS = 16  # up to which a check asks all strings
+EXACT = 40.0  # a mask that leaves positions without a set a share below rounding
+MOST_BITS = 16  # up to this length a check evaluates all strings
 _CORNERS = (0.75, 0.25, -0.25, -0.75)  # of a trapezoid, in units of 1/D
 _SLOPES = (1.0, -1.0, -1.0, 1.0)  # in units of 2D
 _BLOCK = 1 << 10
@@ -51,11 +51,11 @@ def fourier_network(
     seed: Seed = 0,
     dtype: torch.dtype = torch.float64,
 ) -> FourierNetwork:
-    """The network that computes the target, its weights written down.
+    """The network that computes the target, with constructed weights.
 
-    mask        Lambda: what is taken from the second layer's logits of positions without a set; 40 is exact
+    mask        Lambda, subtracted from the second layer's logits of positions without a set; 40 is exact
     readout     "linear": a weight per position instead of the second layer (App. F.1), exact without a mask
-    code_width  positions as Gaussian vectors of so many coordinates, drawn from the seed, instead of one-hot (App. B.2)
+    code_width  positions as Gaussian vectors of this width, drawn from the seed, instead of one-hot (App. B.2)
     grid        the counts of ones to keep trapezoids for, by degree (App. D, 2; `seen_counts`); default: all
 
     >>> from flipscope.cube.fourier_sums import parse_sum
@@ -95,7 +95,7 @@ def fourier_network(
 
 @dataclass(frozen=True)
 class _Plan:
-    """Who does what: the degrees (heads and coordinates), their counts of ones, and the sets by degree and sign."""
+    """The layout of the network: degrees (heads and coordinates), their counts of ones, and sets by degree and sign."""
 
     degrees: tuple[int, ...]
     counts: dict[int, tuple[int, ...]]
@@ -183,7 +183,7 @@ def _write_second_layer(network: FourierNetwork, target: FourierSum, plan: _Plan
         network.read_value[head, config.codes + plan.degrees.index(degree)] = sign * total
 
 
-# ---------------------------------------------------------------- what is known of it
+# ---------------------------------------------------------------- errors: bounds and checks
 
 
 @checked_arguments
@@ -201,7 +201,7 @@ def attention_error(length: int, degree: int) -> float:
 def output_error(target: FourierSum, mask: float = 0.0) -> float:
     """How far the output can be from the target, with one-hot positions: sum over heads of Z times the lost share.
 
-    A head's output is a mean of Z times indicators and Z times what stands at the other positions, all in [0, Z].
+    A head's output is a mean of Z times the indicators and Z times the values at the other positions, all in [0, Z].
 
     >>> from flipscope.cube.fourier_sums import random_sum
     >>> output_error(random_sum(20, 10, 2), mask=40) < 1e-16 < output_error(random_sum(20, 10, 2))
@@ -217,7 +217,7 @@ def output_error(target: FourierSum, mask: float = 0.0) -> float:
 
 @checked_arguments
 def projection_width(length: int, epsilon: float = 0.1) -> int:
-    """d' = min(T, 8 log T / epsilon^2): coordinates that positions need (App. B.2); at T no projection is wanted.
+    """d' = min(T, 8 log T / epsilon^2): the coordinates that positions need (App. B.2); at T there is no projection.
 
     >>> projection_width(20), projection_width(20_000)
     (20, 7923)
@@ -230,10 +230,10 @@ def projection_width(length: int, epsilon: float = 0.1) -> int:
 
 @dataclass(frozen=True)
 class Check:
-    """How far a network is from its target: the largest differences over so many strings."""
+    """The largest differences between a network and its target over a number of strings."""
 
-    attention: float  # of the means that the first layer brings, from k/D
-    parity: float  # of the indicators that the MLP makes of them, from 0 and 1
+    attention: float  # of the first layer's means from k/D
+    parity: float  # of the MLP's indicators from 0 and 1
     output: float  # of the output from the target
     strings: int
     exhaustive: bool
@@ -243,7 +243,7 @@ class Check:
 def check_network(
     network: FourierNetwork, target: FourierSum, *, strings: int = 2000, seed: Seed = 0, exhaustive: bool | None = None
 ) -> Check:
-    """The network held against its target on all strings (up to 16 bits), or on so many random ones.
+    """Compare a network with its target on all strings (up to 16 bits), or on that many random ones.
 
     >>> from flipscope.cube.fourier_sums import parse_sum
     >>> f = parse_sum("x1x2 - 0.5*x2x3x4", 5)
@@ -255,25 +255,25 @@ def check_network(
     if everything and n > MOST_BITS:
         raise InputError(f"all strings of {n} bits are too many: leave exhaustive out, or give at most {MOST_BITS}")
     (stream,) = generators(seed, 1)
-    asked = index_bits(0, 1 << n, n) if everything else random_strings(stream, check_count("strings", strings), n)
+    checked = index_bits(0, 1 << n, n) if everything else random_strings(stream, check_count("strings", strings), n)
     degrees = sorted({len(each) for each in target.sets})
     places = [network.config.codes + degrees.index(len(each)) for each in target.sets]
     worst = np.zeros(3)
     with torch.no_grad():
-        for start in range(0, len(asked), _BLOCK):
-            bits = asked[start : start + _BLOCK]
+        for start in range(0, len(checked), _BLOCK):
+            bits = checked[start : start + _BLOCK]
             given = torch.from_numpy(bits)
             rows = torch.arange(target.sparsity)
             means = network.attention_outputs(given)[:, rows, places].double().numpy()
-            made = network.mlp_outputs(given)[:, rows, places].double().numpy()
+            indicators = network.mlp_outputs(given)[:, rows, places].double().numpy()
             shares = np.stack([bits[:, list(each)].mean(axis=1) for each in target.sets], axis=1)
             out = network(given).double().numpy()
-            errors = (means - shares, made - target.indicators(bits), out - target(bits))
+            errors = (means - shares, indicators - target.indicators(bits), out - target(bits))
             worst = np.maximum(worst, [np.abs(each).max() for each in errors])
-    return Check(float(worst[0]), float(worst[1]), float(worst[2]), len(asked), everything)
+    return Check(float(worst[0]), float(worst[1]), float(worst[2]), len(checked), everything)
 
 
-# ---------------------------------------------------------------- App. D: it is not Pareto-optimal
+# ---------------------------------------------------------------- App. D: networks of smaller norm or gradient
 
 
 @checked_arguments
@@ -291,17 +291,17 @@ def rescaled(network: FourierNetwork, scale: float) -> FourierNetwork:
 
 @checked_arguments
 def norm_scale(network: FourierNetwork) -> float:
-    """The scale with which ||Theta|| is smallest: (||F||^2 / (||U||^2 + ||b||^2))^(1/4)."""
+    """The scale that minimises ||Theta||: (||F||^2 / (||U||^2 + ||b||^2))^(1/4)."""
     inner = _square(network.up) + _square(network.bias)
     return float((_square(network.down) / inner) ** 0.25)
 
 
 @checked_arguments
 def gradient_scale(network: FourierNetwork, strings: UInt8[np.ndarray, "string position"]) -> float:
-    """The scale with which the mean squared gradient of the output is smallest on these strings."""
-    found = squared_gradients(network, strings)
-    inner = float((found.by_name["up"] + found.by_name["bias"]).mean())
-    return float((inner / float(found.by_name["down"].mean())) ** 0.25)
+    """The scale that minimises the mean squared gradient of the output on these strings."""
+    gradients = squared_gradients(network, strings)
+    inner = float((gradients.by_name["up"] + gradients.by_name["bias"]).mean())
+    return float((inner / float(gradients.by_name["down"].mean())) ** 0.25)
 
 
 def _square(parameter: Tensor) -> float:
@@ -312,8 +312,8 @@ def _square(parameter: Tensor) -> float:
 def seen_counts(target: FourierSum, strings: Bits) -> dict[int, tuple[int, ...]]:
     """Which counts of ones occur in the sets of each degree on these strings: a `grid` for `fourier_network`.
 
-    The network without the other trapezoids has a smaller norm and is the same on these strings (App. D, 2); elsewhere
-    it may be wrong.
+    Without the other trapezoids the network has a smaller norm and the same output on these strings (App. D, 2), but
+    perhaps not on others.
 
     >>> from flipscope.cube.fourier_sums import parse_sum
     >>> seen_counts(parse_sum("x1x2x3", 4), np.array([[1, 0, 0, 1], [1, 1, 0, 0]], np.uint8))
@@ -321,7 +321,7 @@ def seen_counts(target: FourierSum, strings: Bits) -> dict[int, tuple[int, ...]]
     """
     if strings.ndim != 2 or strings.shape[1] != target.length or not len(strings):
         raise InputError(f"strings of shape {strings.shape} must be [string, {target.length}], and at least one")
-    found: dict[int, set[int]] = {}
+    by_degree: dict[int, set[int]] = {}
     for members in target.sets:
-        found.setdefault(len(members), set()).update(strings[:, list(members)].sum(axis=1, dtype=np.int64).tolist())
-    return {degree: tuple(sorted(counts)) for degree, counts in sorted(found.items())}
+        by_degree.setdefault(len(members), set()).update(strings[:, list(members)].sum(axis=1, dtype=np.int64).tolist())
+    return {degree: tuple(sorted(counts)) for degree, counts in sorted(by_degree.items())}

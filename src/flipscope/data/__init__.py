@@ -1,9 +1,9 @@
-"""What models are trained and measured on: labelled inputs, and batches of them.
+"""Labelled inputs to train and measure models on, and batches of them.
 
 languages       strings with the labels of a Boolean function, or of fair coins
-real_functions  real-valued functions of bits, written down as text
+real_functions  real-valued functions of bits, given as text
 batches         a fixed set shuffled each epoch, or fresh strings
-strings         StringData: strings of one Boolean function; and what training asks of a kind of data
+strings         StringData: strings of one Boolean function; and Data, the interface of every kind of data
 real            RealData: strings with the values of a real-valued function
 tables          TableData: a truth table, all of its rows or some
 lengths         LengthsData: strings of many lengths, answered at the end, at every position, or on a scratchpad

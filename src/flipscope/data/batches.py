@@ -1,4 +1,4 @@
-"""Sources of batches: a fixed set in a new order each epoch, or fresh strings; and the checks on what they give."""
+"""Sources of batches: a fixed set in a new order each epoch, or fresh strings; and checks of the batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flipscope.models.seal import fingerprint
 
 Inputs = Literal["bits", "tokens", "numbers"]  # 0 and 1; whole numbers from 0 on; anything, such as images
 INPUTS: tuple[Inputs, ...] = ("bits", "tokens", "numbers")
-_ASKED = 256  # strings by whose labels a language is told from another
+_FINGERPRINTED = 256  # strings whose labels identify a language
 # Strings [string, position], labels [string] or [string, position]: arrays or tensors.
 Batch: TypeAlias = tuple[Any, Any]
 
@@ -46,17 +46,17 @@ class Resumable(Protocol):
     """A source of batches that can go on in the middle of an epoch, in another process too."""
 
     def state(self) -> dict[str, Any]:
-        """Where it is, after the batch it gave last; what JSON can hold."""
+        """Its position after the last batch it gave, as JSON can hold it."""
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Be where another one of the same kind and content was: the next pass gives the rest of its epoch."""
+        """Go to the position of a source of the same kind and content: the next pass gives the rest of that epoch."""
 
     def fingerprint(self) -> str:
-        """What tells its content from that of another, as far as that can be known."""
+        """A digest of its content, or of a sample of it where batches are drawn."""
 
 
 class Shuffled:
-    """Batches of a fixed set, in a new order each time it is gone through; the last may be smaller."""
+    """Batches of a fixed set, in a new order in every pass; the last may be smaller."""
 
     def __init__(
         self, data: Labelled, batch: int, seed: int | np.random.Generator = 0, inputs: Inputs = "bits"
@@ -72,7 +72,7 @@ class Shuffled:
         self._given, self._skipped = self._skipped, 0
         order = torch.from_numpy(self._stream.permutation(len(self._bits)))
         for rows in order[self._given * self.batch :].split(self.batch):
-            if len(rows):  # of nothing, split makes one empty part
+            if len(rows):  # split gives one empty part where no rows are left
                 self._given += 1
                 yield self._bits[rows], self._labels[rows]
         self._begun, self._given = self._stream.bit_generator.state, 0
@@ -89,7 +89,7 @@ class Shuffled:
 
 
 class Fresh:
-    """Batches of uniformly random strings that are drawn when asked for; an epoch is `steps` of them."""
+    """Batches of uniformly random strings, drawn one by one; an epoch is `steps` of them."""
 
     def __init__(
         self, language: Callable[[Any], Any], n: int, batch: int, steps: int, seed: int | np.random.Generator = 0
@@ -115,13 +115,13 @@ class Fresh:
         self._given = self._skipped = state["given"]
 
     def fingerprint(self) -> str:
-        some = random_strings(np.random.default_rng(0), _ASKED, self.n)
+        some = random_strings(np.random.default_rng(0), _FINGERPRINTED, self.n)
         labels = torch.tensor(np.asarray(self.language(some)))
         return fingerprint([labels, torch.tensor([self.n, self.batch, self.steps])])
 
 
 class Drawn:
-    """Batches that a function draws from a stream when asked for; an epoch is `steps` of them.
+    """Batches that a function draws from a random stream, one by one; an epoch is `steps` of them.
 
     The function is given a random generator, and must take all its randomness from it.
     """
@@ -154,7 +154,7 @@ class Drawn:
 
 
 def as_tensors(bits: Any, labels: Any, name: str, inputs: Inputs = "bits") -> tuple[Tensor, Tensor]:
-    """Bits in uint8, tokens or numbers as they are, and one finite label each, or one for each of its positions."""
+    """Inputs (bits as uint8, others unchanged) and finite labels, one per string or per position, as tensors."""
     strings, wanted = _as_tensor(bits, f"bits in {name}"), _as_tensor(labels, f"labels in {name}")
     if len(strings.shape) < 2 or (strings.ndim != 2 and inputs != "numbers") or len(strings) == 0:
         raise InputError(f"bits of shape {tuple(strings.shape)} in {name} must be [string, position], one or more")
@@ -170,7 +170,7 @@ def as_tensors(bits: Any, labels: Any, name: str, inputs: Inputs = "bits") -> tu
 
 
 def _as_tensor(values: Any, name: str) -> Tensor:
-    """The values as a tensor, or a sentence when they are no numbers."""
+    """The values as a tensor; InputError where they are not numbers."""
     if isinstance(values, Tensor):
         if values.layout is not torch.strided or values.is_quantized or values.is_meta:
             raise InputError(f"{name}: {shown(values)} must be a dense tensor that holds its numbers")
@@ -182,7 +182,7 @@ def _as_tensor(values: Any, name: str) -> Tensor:
 
 
 def _check_inputs(strings: Tensor, name: str, inputs: Inputs) -> None:
-    """Raise InputError unless the inputs are what they are said to be."""
+    """Raise InputError unless the inputs are of the declared kind."""
     if inputs == "bits" and not bool(((strings == 0) | (strings == 1)).all()):
         raise InputError(f"bits in {name} must be 0 or 1: for other symbols say inputs='tokens'")
     if inputs == "tokens" and (strings.is_floating_point() or bool((strings < 0).any())):

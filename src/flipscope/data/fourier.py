@@ -16,7 +16,12 @@ from flipscope.basics.seeds import random_strings
 from flipscope.cube.fourier_sums import FourierSum, random_sum
 from flipscope.data.batches import Batch, Drawn, Examples, Inputs, Labelled
 
-_TARGET, _TRAIN, _VALIDATION, _FRESH = 0x74617267, 0x74726169, 0x76616C69, 0x66726573  # streams of their own
+_TARGET, _TRAIN, _VALIDATION, _FRESH = (
+    0x74617267,
+    0x74726169,
+    0x76616C69,
+    0x66726573,
+)  # one random stream for each purpose
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +55,7 @@ class FourierData:
 
     @property
     def function(self) -> str:
-        """What a list of models says of it."""
+        """What is learned, in words, for lists of models."""
         return f"sum {self.seed} of {self.sparsity} parities of {self.degree} of {self.length} bits"
 
     def target(self) -> FourierSum:
@@ -68,7 +73,7 @@ class FourierData:
         return self._drawn(self.train, self._stream(_TRAIN))
 
     def validation_sets(self) -> list[Labelled]:
-        """What is asked after each epoch."""
+        """The sets on which the model is evaluated after each epoch."""
         return [self._drawn(self.validation, self._stream(_VALIDATION))]
 
     def source(self, batch: int, steps: int, seed: int) -> Labelled | Iterable[Batch]:
@@ -77,8 +82,8 @@ class FourierData:
             return self.strings()
 
         def fresh(stream: np.random.Generator) -> Batch:
-            found = self._drawn(batch, stream)
-            return found.bits, found.labels
+            examples = self._drawn(batch, stream)
+            return examples.bits, examples.labels
 
         return Drawn(fresh, steps, self._stream(_FRESH, seed))
 
@@ -91,6 +96,6 @@ class FourierData:
         return Examples(bits, self.values(bits))
 
     def _stream(self, *kind: int) -> np.random.Generator:
-        """One of its own for each class, so that what is measured in two classes is independent."""
+        """A random stream for this purpose, another for each class, so that results of two classes are independent."""
         numbers = (self.seed, self.length, self.sparsity, self.degree)
         return np.random.default_rng([*(check_count("a size", number, 0) for number in numbers), *kind])

@@ -28,5 +28,5 @@ KINDS: Registry[type[Data]] = Registry(
         "flipscope.training.sharper_sets:FourierData": "fourier",
         "flipscope.training.step_sets:StepsData": "steps",
     },
-    own=True,
+    extensible=True,
 )

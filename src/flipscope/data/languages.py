@@ -23,7 +23,7 @@ SIZES: Mapping[str, int] = {"train": 10_000, "validation": 1_000, "test": 1_000}
 
 _CUBE_BITS = 20  # up to here a split walks through the whole cube in random order instead of drawing strings
 _BLOCK = 1 << 14  # strings labelled together at most
-_TRIES = 1_000  # strings drawn for each that is kept before a balanced split is given up
+_TRIES = 1_000  # strings drawn per string kept, before a balanced split is given up
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -45,9 +45,9 @@ class LabelledStrings:
             ("bits", flat.reshape(bits.shape)),
             ("labels", checked_values(labels, len(bits), "labels")),
         ):
-            own = array.astype(np.uint8, copy=True)
-            own.flags.writeable = False
-            object.__setattr__(self, name, own)
+            copied = array.astype(np.uint8, copy=True)
+            copied.flags.writeable = False
+            object.__setattr__(self, name, copied)
 
     def __len__(self) -> int:
         return len(self.bits)
@@ -102,18 +102,18 @@ def draw(
 
 
 def random_language(n: int, count: int, seed: int | np.random.Generator = 0) -> LabelledStrings:
-    """So many different uniformly random strings, each with the label of a fair coin (App. F.2)."""
+    """`count` different uniformly random strings, each labelled by a fair coin (App. F.2)."""
     n, count = checked_bits(n), check_count("count", count)
     _check_room(count, n)
     (root,) = generators(seed, 1)
-    # The length goes into both streams: else strings and labels of n + 1 bits would continue those of n.
+    # The length is part of both seeds: otherwise strings and labels of n + 1 bits would repeat those of n.
     strings, coins = (np.random.default_rng((n, int(word))) for word in root.integers(2**63, size=2))
     bits = _fill(lambda some: np.zeros(len(some), np.uint8), n, count, strings, set(), balanced=False).bits
     return LabelledStrings(bits, coins.integers(0, 2, count, dtype=np.uint8))
 
 
 def _check_room(count: int, n: int) -> None:
-    """Raise InputError unless there are so many strings of n bits."""
+    """Raise InputError if there are fewer than `count` strings of n bits."""
     if count > 1 << n:
         raise InputError(f"{count} different strings of n={n} bits do not exist (there are {1 << n}): ask for fewer")
 
@@ -122,7 +122,7 @@ def _fill(
     label: Callable[[Bits], Bits], n: int, count: int, stream: np.random.Generator, seen: set[bytes], balanced: bool
 ) -> LabelledStrings:
     """The first `count` strings of the stream that were not seen before, and half of each label if balanced."""
-    room = [count - count // 2, count // 2] if balanced else [count, count]  # how many of each label may come
+    room = [count - count // 2, count // 2] if balanced else [count, count]  # strings of each label still wanted
     kept: list[Bits] = []
     labels: list[int] = []
     for bits in _candidates(n, stream, limit=count * _TRIES if balanced else None):

@@ -17,7 +17,7 @@ from flipscope.data.batches import Batch, Drawn, Examples, Inputs, Labelled
 
 Answer = Literal["string", "prefixes", "scratchpad"]
 START = 2  # the symbol that a scratchpad begins with; 0 and 1 are the bits
-_FRESH, _VALIDATION = 0x66726573, 0x76616C69  # streams of their own
+_FRESH, _VALIDATION = 0x66726573, 0x76616C69  # one random stream for each purpose
 
 
 def prefix_values(function: str, bits: Bits) -> np.ndarray:
@@ -48,8 +48,8 @@ FAMILIES: dict[str, Callable[[Bits], np.ndarray]] = {
 
 
 def scratchpad_inputs(bits: Bits, written: Bits) -> Bits:
-    """What a model with a scratchpad reads while it is taught: the bits, START, and all that was to be written but
-    the last, [string, 2 * position].
+    """What a model with a scratchpad reads in training: the bits, START, and the correct scratchpad without its last
+    symbol, [string, 2 * position].
 
     >>> scratchpad_inputs(np.array([[1, 0, 1]], np.uint8), np.array([[1, 1, 0]], np.uint8)).tolist()
     [[1, 0, 1, 2, 1, 1]]
@@ -63,13 +63,13 @@ class LengthsData:
     """Fresh uniform strings of every length from `shortest` to `length`, with the values of parity, majority, first or
     mean; all strings of a batch have one length, which is drawn uniformly.
 
-    One length per batch and not per string: nothing is padded, so that no attention is masked and the quick forward
-    of training applies; over many steps each length counts as much as with a mixture. Validation has as many strings
-    of each length, `validation` in all or one each.
+    One length per batch and not per string: nothing is padded, so that no attention is masked and the fast forward pass
+    of training applies; over many steps each length counts as much as with a mixture. Validation has as many strings of
+    each length, `validation` in all or one each.
 
     answer     "string": the value. "prefixes": at each position the value of the string up to there, for a model
-               with readout="every". "scratchpad": the same, written down bit by bit by an encoder-decoder
-               (`flipscope.models.seq2seq`), which reads the bits, START and what was to be written so far.
+               with readout="every". "scratchpad": the same, written bit by bit by an encoder-decoder
+               (`flipscope.models.seq2seq`), which reads the bits, START and the correct symbols so far.
     """
 
     train: ClassVar[int | None] = None
@@ -111,7 +111,7 @@ class LengthsData:
         return Examples(scratchpad_inputs(bits, values) if self.answer == "scratchpad" else bits, values)
 
     def validation_sets(self) -> list[Labelled]:
-        """What is asked after each epoch: a set for each length."""
+        """The sets on which the model is evaluated after each epoch, one for each length."""
         each = max(1, self.validation // len(self.lengths))
         streams = {n: np.random.default_rng([self.seed, n, _VALIDATION]) for n in self.lengths}
         return [self.examples(random_strings(stream, each, n)) for n, stream in streams.items()]
@@ -121,8 +121,8 @@ class LengthsData:
 
         def fresh(stream: np.random.Generator) -> Batch:
             n = int(stream.integers(self.lengths.start, self.lengths.stop))
-            found = self.examples(random_strings(stream, batch, n))
-            return found.bits, found.labels
+            examples = self.examples(random_strings(stream, batch, n))
+            return examples.bits, examples.labels
 
         return Drawn(fresh, steps, np.random.default_rng([self.seed, seed, _FRESH]))
 

@@ -16,7 +16,7 @@ from flipscope.data.batches import Batch, Drawn, Examples, Inputs, Labelled
 from flipscope.data.languages import draw
 from flipscope.data.real_functions import RealFunction
 
-_FRESH = 0x66726573  # a stream of its own
+_FRESH = 0x66726573  # sets the stream of fresh strings apart from others of the same seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class RealData:
         return RealFunction(self.function, self.length)(bits)
 
     def validation_sets(self) -> list[Labelled]:
-        """What is asked after each epoch."""
+        """The sets on which the model is evaluated after each epoch."""
         return [self._sets()["validation"]]
 
     def source(self, batch: int, steps: int, seed: int) -> Labelled | Iterable[Batch]:

@@ -1,4 +1,4 @@
-"""Real-valued functions of bits, written down as text."""
+"""Real-valued functions of bits, given as text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLUS = re.compile(r"(?<![eE*+])\+")  # not the sign of an exponent or of a weig
 
 
 def is_real(text: str) -> bool:
-    """Whether the text means a real-valued function, and no Boolean expression."""
+    """Whether the text is that of a real-valued function, not a Boolean expression."""
     return text.strip() == "mean" or "*" in text
 
 
@@ -43,13 +43,13 @@ class RealFunction:
             object.__setattr__(self, "_terms", [self._term(part) for part in _PLUS.split(self.text)])
 
     def _term(self, part: str) -> tuple[float, BooleanFunction]:
-        found = _WEIGHTED.fullmatch(part)
-        if found is None:
+        match = _WEIGHTED.fullmatch(part)
+        if match is None:
             raise InputError(
                 f"{self.text!r} is no real-valued function: "
                 'give "mean" or a weighted sum such as "0.6 * (x1 ^ x2) + 0.8 * x3"'
             )
-        return float(found[1]), parse(found[2], self.n)
+        return float(match[1]), parse(match[2], self.n)
 
     def __call__(self, bits: Bits) -> Float32[np.ndarray, " string"]:
         """Its values on strings [string, position]."""

@@ -21,12 +21,17 @@ from flipscope.data.batches import Batch, Drawn, Examples, Inputs, Labelled
 
 GATES = ("and", "or", "majority", "parity")
 MAX_RELEVANT = 16
-_WHERE, _TRAIN, _VALIDATION, _FRESH = 0x77686572, 0x74726169, 0x76616C69, 0x66726573  # streams of their own
+_WHERE, _TRAIN, _VALIDATION, _FRESH = (
+    0x77686572,
+    0x74726169,
+    0x76616C69,
+    0x66726573,
+)  # one random stream for each purpose
 
 
 @functools.lru_cache(maxsize=64)
 def gate_function(gate: str, relevant: int) -> BooleanFunction:
-    """The function of so many bits: "and", "or", "majority", "parity", or an expression of them, such as "x1 & ~x2".
+    """The function of `relevant` bits: "and", "or", "majority", "parity", or an expression of them, such as "x1 & ~x2".
 
     >>> gate_function("and", 3).table().tolist()
     [0, 0, 0, 0, 0, 0, 0, 1]
@@ -70,9 +75,9 @@ def balanced_share(gate: str, relevant: int) -> float:
 class SparseData:
     """Random strings with the value of a gate on `relevant` hidden positions, which are drawn from the seed.
 
-    `samples` strings are drawn once, and a batch of as many is all of them, in every step; of a smaller batch the rows
-    are drawn anew. With samples=None batches are fresh. Bits are 1 with probability `ones`; each training label is
-    wrong with probability `noise`, those of the validation set are right.
+    `samples` strings are drawn once. A batch of that size holds all of them in every step; the rows of a smaller batch
+    are drawn anew in each. With samples=None batches are fresh. Bits are 1 with probability `ones`; each training label
+    is wrong with probability `noise`, those of the validation set are right.
 
     >>> data = SparseData(length=100, samples=64, seed=0)
     >>> data.positions().shape, data.strings().bits.shape
@@ -107,7 +112,7 @@ class SparseData:
 
     @property
     def function(self) -> str:
-        """What a list of models says of it."""
+        """What is learned, in words, for lists of models."""
         return f"{self.gate} of {self.relevant} hidden bits of {self.length}"
 
     def positions(self) -> np.ndarray:
@@ -116,7 +121,7 @@ class SparseData:
         return np.sort(stream.choice(self.length, self.relevant, replace=False))
 
     def values(self, bits: Bits) -> Bits:
-        """The gate on these strings."""
+        """The gate's values on these strings."""
         return gate_function(self.gate, self.relevant)(np.ascontiguousarray(bits[:, self.positions()]))
 
     def draw_inputs(self, count: int, stream: np.random.Generator) -> Bits:
@@ -137,21 +142,21 @@ class SparseData:
         return Examples(bits, labels ^ (stream.random(count) < self.noise) if self.noise else labels)
 
     def validation_sets(self) -> list[Labelled]:
-        """What is asked after each epoch."""
+        """The sets on which the model is evaluated after each epoch."""
         bits = self.draw_inputs(self.validation, np.random.default_rng([self.seed, _VALIDATION]))
         return [Examples(bits, self.values(bits))]
 
     def source(self, batch: int, steps: int, seed: int) -> Labelled | Iterable[Batch]:
         """All of the strings in every step, some of them, or fresh ones."""
-        known = None if self.samples is None else self.strings()
+        fixed = None if self.samples is None else self.strings()
 
         def drawn(stream: np.random.Generator) -> Batch:
-            if known is None:
+            if fixed is None:
                 fresh = self._drawn(batch, stream)
                 return fresh.bits, fresh.labels
-            if batch >= len(known.bits):
-                return known.bits, known.labels
-            rows = stream.choice(len(known.bits), batch, replace=False)
-            return known.bits[rows], known.labels[rows]
+            if batch >= len(fixed.bits):
+                return fixed.bits, fixed.labels
+            rows = stream.choice(len(fixed.bits), batch, replace=False)
+            return fixed.bits[rows], fixed.labels[rows]
 
         return Drawn(drawn, steps, np.random.default_rng([self.seed, seed, _FRESH]))

@@ -5,8 +5,8 @@
 
 Positions of the model have period T, so that START stands where x_1 does, and r_i where x_(i+1) does. At a token the
 answer is the parity of the bits that stand at its place so far: of x_i and r_(i-1) it is r_i, and of x_i alone, while
-the bits are read, it is x_i. What was written is right while a model is taught; `write_steps` lets it go on from what
-it wrote itself.
+the bits are read, it is x_i. In training the steps before are the correct ones; `write_steps` lets a model go on from
+what it wrote itself.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from flipscope.data.batches import Batch, Drawn, Examples, Inputs, Labelled
 from flipscope.models.modes import eval_mode
 
 Way = Literal["steps", "one-pass"]
-START = 2  # the symbol after the bits; 0 and 1 are bits and what is written
-_VALIDATION, _FRESH = 0x76616C69, 0x66726573  # streams of their own
+START = 2  # the symbol after the bits; 0 and 1 are the bits and the steps
+_VALIDATION, _FRESH = 0x76616C69, 0x66726573  # one random stream for each purpose
 _BATCH = 512
 
 
@@ -60,12 +60,12 @@ class StepsData:
 
     @property
     def answer(self) -> str:
-        """One for each string, or for each token."""
+        """Whether there is one answer for each "string" or for each of the "steps"."""
         return "string" if self.way == "one-pass" else "steps"
 
     @property
     def function(self) -> str:
-        """What a list of models says of it."""
+        """What is learned, in words, for lists of models."""
         return f"parity({self.length}), {'step by step' if self.way == 'steps' else 'in one pass'}"
 
     def examples(self, bits: Bits) -> Examples:
@@ -78,7 +78,7 @@ class StepsData:
         return Examples(np.concatenate([begun, parities[:, :-1]], axis=1), both)
 
     def validation_sets(self) -> list[Labelled]:
-        """What is asked after each epoch."""
+        """The sets on which the model is evaluated after each epoch."""
         stream = np.random.default_rng([self.seed, _VALIDATION])
         return [self.examples(random_strings(stream, self.validation, self.length))]
 
@@ -86,8 +86,8 @@ class StepsData:
         """Fresh batches."""
 
         def fresh(stream: np.random.Generator) -> Batch:
-            found = self.examples(random_strings(stream, batch, self.length))
-            return found.bits, found.labels
+            examples = self.examples(random_strings(stream, batch, self.length))
+            return examples.bits, examples.labels
 
         return Drawn(fresh, steps, np.random.default_rng([self.seed, seed, _FRESH]))
 
@@ -99,12 +99,12 @@ class StepsData:
 
 @torch.no_grad()
 def write_steps(model: nn.Module, bits: Tensor, threshold: float = 0.5) -> Int64[Tensor, "string step"]:
-    """r_1, ..., r_T as a model with an answer at every token writes them by itself, 1 above the threshold."""
+    """The steps r_1, ..., r_T that a model with an answer at every token writes by itself: 1 above the threshold."""
     if not isinstance(bits, Tensor) or bits.ndim != 2:
         raise InputError("bits must be a torch tensor [string, position]")
     if bits.is_floating_point() or bool(((bits != 0) & (bits != 1)).any()):
         raise InputError("bits must be integers 0 and 1: START is written behind them by itself")
-    found = []
+    written = []
     with eval_mode(model):
         for part in bits.long().split(_BATCH):
             read = torch.cat([part, part.new_full((len(part), 1), START)], dim=1)
@@ -113,5 +113,5 @@ def write_steps(model: nn.Module, bits: Tensor, threshold: float = 0.5) -> Int64
                 if answers.shape != read.shape:
                     raise InputError("steps are written by a model that answers at every token: say readout='every'")
                 read = torch.cat([read, (answers[:, -1:] > threshold).long()], dim=1)
-            found.append(read[:, bits.shape[1] + 1 :])
-    return torch.cat(found)
+            written.append(read[:, bits.shape[1] + 1 :])
+    return torch.cat(written)

@@ -1,4 +1,4 @@
-"""What training asks of a kind of data, and the usual one: uniformly random strings of one Boolean function."""
+"""The interface of every kind of data, and the usual kind: uniformly random strings of one Boolean function."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FRESH = 0x66726573  # sets the stream of fresh strings apart from all that come
 
 @runtime_checkable
 class Data(Protocol):
-    """What training asks of a kind of data: a frozen dataclass of fields that JSON holds."""
+    """The interface between training and a kind of data, which is a frozen dataclass with fields that JSON can hold."""
 
     @property
     def inputs(self) -> Inputs:
@@ -31,7 +31,7 @@ class Data(Protocol):
 
     @property
     def answer(self) -> str:
-        """One answer for each "string", or for each position."""
+        """What has an answer: each "string", or each position."""
 
     @property
     def function(self) -> str | None:
@@ -43,17 +43,17 @@ class Data(Protocol):
 
     @property
     def train(self) -> int | None:
-        """Strings of a fixed set, None where batches are drawn."""
+        """The number of strings of a fixed set; None where batches are drawn."""
 
     @property
     def seed(self) -> int:
-        """Gives the strings."""
+        """The seed from which the strings are drawn."""
 
     def validation_sets(self) -> Sequence[Labelled]:
         """The sets on which the model is evaluated after each epoch."""
 
     def source(self, batch: int, steps: int, seed: int) -> Labelled | Iterable[Batch]:
-        """A fixed set, or batches of so many strings, an epoch being so many steps; the seed is that of a training."""
+        """A fixed set, or batches of `batch` strings, `steps` of them an epoch; the seed is that of the training."""
 
     def draw_inputs(self, count: int, stream: np.random.Generator) -> Any:
         """Random inputs like those of the training."""
@@ -63,8 +63,8 @@ class Data(Protocol):
 class StringData:
     """The strings of a training: uniformly random ones of a function, which is given as an expression.
 
-    `train` strings are drawn once, or fresh ones for every batch where it is None; `validation` ones tell when to stop.
-    Without a function the language is random: so many strings with the label of a fair coin each, and these are the
+    `train` strings are drawn once, or fresh ones for every batch where it is None; the `validation` strings decide when
+    to stop. Without a function the language is random: `train` strings, each labelled by a fair coin, which are the
     validation set as well (App. F.2).
     """
 
@@ -101,7 +101,7 @@ class StringData:
         return draw(f, self.length, {**sizes, "validation": self.validation}, self.seed)
 
     def validation_sets(self) -> list[Labelled]:
-        """The set that tells when to stop."""
+        """The set that decides when to stop."""
         return [self.sets()["validation"]]
 
     def source(self, batch: int, steps: int, seed: int) -> Labelled | Iterable[Batch]:
@@ -119,7 +119,7 @@ class StringData:
 
 @dataclass(frozen=True, kw_only=True)
 class UnnamedData(StringData):
-    """Strings of a function that has no expression: no recipe can hold it, and `function` only describes it."""
+    """Strings of a function without an expression, which no recipe can hold; `function` only describes it."""
 
     f: BooleanFunction
 

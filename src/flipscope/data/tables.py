@@ -1,4 +1,4 @@
-"""Truth tables written down, learned from all of their rows or from a random subset of them."""
+"""Explicit truth tables, learned from all of their rows or from a random subset of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flipscope.cube.functions import BooleanFunction
 from flipscope.data.batches import Batch, Drawn, Examples, Inputs, Labelled
 
 MAX_TABLE_BITS = 20
-_ROWS, _ORDER = 0x726F7773, 0x6F726472  # streams of their own
+_ROWS, _ORDER = 0x726F7773, 0x6F726472  # one random stream for each purpose
 
 
 def table_text(values: ArrayLike | BooleanFunction) -> str:
@@ -40,7 +40,7 @@ def random_table(n: int, seed: int) -> str:
 
 
 def completed_table(data: TableData, seed: int) -> str:
-    """A table with the labels of the rows that are trained on, and those of fair coins everywhere else."""
+    """A table with the labels of the training rows, and fair coins everywhere else."""
     values, rows = data.values(), data.rows()
     other = np.random.default_rng([check_count("seed", seed, 0), _ORDER]).integers(0, 2, values.size, dtype=np.uint8)
     other[rows] = values[rows]
@@ -49,12 +49,12 @@ def completed_table(data: TableData, seed: int) -> str:
 
 def _check_table_bits(n: int) -> None:
     if not 1 <= check_count("length", n) <= MAX_TABLE_BITS:
-        raise InputError(f"length={n} must be at most {MAX_TABLE_BITS} bits for a table written down")
+        raise InputError(f"length={n} must be at most {MAX_TABLE_BITS} bits for an explicit table")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableData:
-    """The rows of a truth table (`table_text`): all of them, or a random `subset` of so many, drawn once.
+    """The rows of a truth table (`table_text`): all of them, or `subset` random ones, drawn once.
 
     The rows of the subset are distinct, as in the hardness paper's code; with replacement=True some come twice. A
     batch is drawn from it anew at every step, each row uniformly and with replacement; with order="shuffled" an epoch
@@ -88,12 +88,12 @@ class TableData:
 
     @property
     def train(self) -> int | None:
-        """Strings of a fixed set that is gone through, None where batches are drawn."""
+        """The number of strings of a shuffled set; None where batches are drawn."""
         return None if self.order == "drawn" else len(self.rows())
 
     @property
     def function(self) -> str:
-        """What a list of models says of it."""
+        """What is learned, in words, for lists of models."""
         rows = "all rows" if self.subset is None else f"{self.subset:,} rows"
         return f"table {self.table[:8]}… of {self.length} bits, {rows}"
 
@@ -104,7 +104,7 @@ class TableData:
         )
 
     def rows(self) -> np.ndarray:
-        """The indices of the strings that are trained on."""
+        """The indices of the training strings."""
         if self.subset is None:
             return np.arange(1 << self.length)
         stream = np.random.default_rng([self.seed, _ROWS])
@@ -118,18 +118,18 @@ class TableData:
         return Examples(index_bits(0, 1 << self.length, self.length)[rows], self.values()[rows])
 
     def validation_sets(self) -> list[Labelled]:
-        """What is asked after each epoch: the strings that are trained on."""
+        """The training strings, on which the model is evaluated after each epoch."""
         return [self.strings()]
 
     def source(self, batch: int, steps: int, seed: int) -> Labelled | Iterable[Batch]:
         """A fixed set, or batches that are drawn from it."""
-        known = self.strings()
+        fixed = self.strings()
         if self.order == "shuffled":
-            return known
+            return fixed
 
         def drawn(stream: np.random.Generator) -> Batch:
-            chosen = stream.integers(0, len(known.bits), batch)
-            return known.bits[chosen], known.labels[chosen]
+            chosen = stream.integers(0, len(fixed.bits), batch)
+            return fixed.bits[chosen], fixed.labels[chosen]
 
         return Drawn(drawn, steps, np.random.default_rng([self.seed, seed, _ORDER]))
 

@@ -98,5 +98,5 @@ MEASUREMENTS: Registry[Callable[..., Any]] = Registry(
         "training_set": training_set,
         "hidden_attention": hidden_attention,
     },
-    own=True,
+    extensible=True,
 )

@@ -79,4 +79,4 @@ def _signs(like: Tensor) -> Tensor:
     return torch.randint_like(like, 2).mul_(2).sub_(1).detach()
 
 
-TERMS: Registry[Callable[..., Any]] = Registry("term of the loss", {"norm": norm, "trace": trace}, own=True)
+TERMS: Registry[Callable[..., Any]] = Registry("term of the loss", {"norm": norm, "trace": trace}, extensible=True)

@@ -140,7 +140,7 @@ def log_split(log_alphas: Logs, log_betas: Logs, log_total: ArrayLike) -> tuple[
 
 def _counted(log_ratio: Logs, factor: float, log_count: ArrayLike) -> Logs:
     """ln(2 ceil(factor r + 2) N + 1)."""
-    # A whole number that comes out of logarithms a little larger is still that number.
+    # Rounding of logarithms must not turn a whole number into the next one.
     small = np.log(np.ceil((factor * np.exp(np.minimum(log_ratio, _LARGE)) + 2) * (1 - 1e-12)))
     pieces = np.where(log_ratio < _LARGE, small, math.log(factor) + log_ratio)
     return np.asarray(np.logaddexp(math.log(2) + pieces + np.asarray(log_count), 0.0))
@@ -164,13 +164,13 @@ class Map:
     what: str
     norms: MatrixNorms
     log_radius: float  # ln of the largest norm of the vectors it is applied to
-    log_weight: float  # ln beta: what one of its error becomes at the output
+    log_weight: float  # ln beta: the factor by which its error reaches the output
     once: bool = False  # applied to one vector per string, and not to T + 1
 
     def log_norm(self, form: Form) -> float:
         """ln of d_2 B_inf B_X for "rows", of B_1 B_X for "sums", constants left out."""
-        own = self.norms.outputs * self.norms.largest if form == "rows" else self.norms.total
-        return safe_log(own) + self.log_radius
+        norm = self.norms.outputs * self.norms.largest if form == "rows" else self.norms.total
+        return safe_log(norm) + self.log_radius
 
     def log_alpha(self, form: Form) -> float:
         """ln alpha: its ln N is alpha / x^2 at distance x, but for a logarithm of x."""
@@ -187,7 +187,7 @@ class Map:
 
 @dataclass(frozen=True)
 class Net:
-    """Vectors of so many coordinates that are covered one by one: (1 + 2 B / x)^d balls of radius x for each."""
+    """Vectors that are covered one by one, each by (1 + 2 B / x)^d balls of radius x in d dimensions."""
 
     vectors: int
     width: int
@@ -205,16 +205,16 @@ class Cover:
 
     @property
     def largest(self) -> float:
-        """A: no function of the class is larger anywhere."""
+        """A: the largest absolute value of the class's functions."""
         return safe_exp(self.log_largest)
 
     def log_order(self, form: Form = "rows") -> float:
-        """ln of the paper's order: ln N "<~" order ln(m (T + 1)) / eps^2, with constant 1 for what "<~" hides."""
+        """ln of the paper's order: ln N "<~" order ln(m (T + 1)) / eps^2, with 1 for the constant that "<~" hides."""
         if not self.maps:
             return -math.inf
         return min(
-            3 * float(np.logaddexp.reduce([(each.log_norm(own) + each.log_weight) * 2 / 3 for each, own in taken]))
-            for taken in _ways(self.maps, form)
+            3 * float(np.logaddexp.reduce([(each.log_norm(kind) + each.log_weight) * 2 / 3 for each, kind in choice]))
+            for choice in _ways(self.maps, form)
         )
 
     def order(self, eps: float, count: int, form: Form = "rows") -> float:
@@ -223,40 +223,40 @@ class Cover:
         return safe_exp(self.log_order(form) + safe_log(factor))
 
     def log_size(self, log_eps: ArrayLike, log_samples: float, length: int, form: Form = "best") -> Logs:
-        """ln ln N at distance eps on so many strings of this length, with all constants: a bound."""
+        """ln ln N at distance eps on that many strings of this length, with all constants: a bound."""
         eps = np.asarray(log_eps, np.float64)
         log_vectors = log_samples + math.log(length + 1)
-        found = np.full(eps.shape, -np.inf)
+        net_size = np.full(eps.shape, -np.inf)
         maps = [each for each in self.maps if each.log_norm("sums") + each.log_weight > -math.inf]
         share = 0.0
         if self.net is not None and self.net.radius:
             share = math.log1p(-NET_SHARE)
             ratio = math.log(2 * self.net.radius) + self.net.log_weight - math.log(NET_SHARE) - eps
-            found = math.log(self.net.vectors * self.net.width) + np.log(np.logaddexp(0.0, ratio))
+            net_size = math.log(self.net.vectors * self.net.width) + np.log(np.logaddexp(0.0, ratio))
         if not maps:
-            return np.asarray(found)
+            return np.asarray(net_size)
         betas = np.array([each.log_weight for each in maps])
         sizes = []
-        for taken in _ways(maps, form):
-            _, distances = log_split(np.array([each.log_alpha(own) for each, own in taken]), betas, eps + share)
+        for choice in _ways(maps, form):
+            _, distances = log_split(np.array([each.log_alpha(kind) for each, kind in choice]), betas, eps + share)
             parts = [
-                each.log_size(own, distance, log_samples, log_vectors)
-                for (each, own), distance in zip(taken, distances, strict=True)
+                each.log_size(kind, distance, log_samples, log_vectors)
+                for (each, kind), distance in zip(choice, distances, strict=True)
             ]
-            sizes.append(np.logaddexp.reduce([found, *parts]))
+            sizes.append(np.logaddexp.reduce([net_size, *parts]))
         return np.asarray(np.min(sizes, axis=0))
 
     def size(self, eps: float, samples: int, length: int, form: Form = "best") -> float:
         """ln N at distance eps; infinite where floats end."""
         log_samples = math.log(check_count("samples", samples))
-        found = self.log_size(math.log(check_positive("eps", eps)), log_samples, check_count("length", length), form)
-        return safe_exp(found.item())
+        log_size = self.log_size(math.log(check_positive("eps", eps)), log_samples, check_count("length", length), form)
+        return safe_exp(log_size.item())
 
 
 def _ways(maps: Sequence[Map], form: Form) -> list[list[tuple[Map, Form]]]:
-    """The forms that maps may be covered in, of which the least counts.
+    """The choices of a form for each map, of which the one with the smallest result counts.
 
-    The better one for each map is better but for logarithms: it may be worse than one form for all.
+    Taking the better form for each map is best up to logarithms, and may be slightly worse than one form for all.
     """
     if form not in FORMS:
         raise InputError(f"form={form!r} is not one of {', '.join(FORMS)}")

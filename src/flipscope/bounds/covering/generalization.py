@@ -41,7 +41,7 @@ FORM_NAMES: dict[Form, str] = {
 def rademacher_bound(
     capacity: float, samples: int, *, largest: float, chaining: float = DUDLEY, as_printed: bool = False
 ) -> float:
-    """A.3: what the empirical Rademacher complexity cannot exceed, if ln N <= capacity / eps^2.
+    """A.3: an upper bound on the empirical Rademacher complexity, if ln N <= capacity / eps^2.
 
     >>> rademacher_bound(1e9, 100, largest=1.0), rademacher_bound(1e9, 100, largest=1.0, as_printed=True) < 0
     (12.0, True)
@@ -80,7 +80,7 @@ def generalization_bound(
     chaining: float = DUDLEY,
     as_printed: bool = False,
 ) -> float:
-    """Lem 2.2: what the gap between risk and empirical risk cannot exceed with probability 1 - delta.
+    """Lem 2.2: an upper bound on the gap between risk and empirical risk, with probability 1 - delta.
 
     >>> round(generalization_bound(100.0, 10_000, largest=1.0, loss_range=1.0, chaining=1.0), 7)
     1.3455115
@@ -124,7 +124,7 @@ def chained_bound(
 
 @checked_arguments
 def log_samples_needed(bound: Callable[[float], float], limit: float) -> float | None:
-    """ln of about how many samples bring a bound below a limit, the bound being a function of ln m; None if none do.
+    """ln of about how many samples bring a bound, a function of ln m, below a limit; None if no number does.
 
     >>> round(log_samples_needed(lambda log_samples: math.exp(-log_samples / 2), 0.01), 6) == round(math.log(1e4), 6)
     True
@@ -149,17 +149,17 @@ def _deviation(log_samples: float, loss_range: float, log_failures: float) -> fl
 
 @dataclass(frozen=True)
 class GapBound:
-    """What the gap between test and training loss cannot exceed with probability 1 - delta, by one form."""
+    """An upper bound on the gap between test and training loss, with probability 1 - delta, by one form."""
 
     form: Form
     log_capacity: float  # ln ln N at eps = 1
-    value: float  # what the gap cannot exceed
-    trivial: float  # what it cannot exceed anyway: the range of the loss
-    log_samples_needed: float | None  # ln of how many samples it takes to say something
+    value: float  # the bound
+    trivial: float  # the trivial bound: the range of the loss
+    log_samples_needed: float | None  # ln of the number of samples from which on it says something
 
     @property
     def vacuous(self) -> bool:
-        """Whether it says no more than the range of the loss."""
+        """Whether it is not below the range of the loss."""
         return self.value >= self.trivial
 
     def as_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The norms that covering numbers are made of, and where they come from: given, or from matrices by their names."""
+"""The norms that covering bounds depend on: given as numbers, or computed from matrices by name."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from flipscope.basics.errors import InputError
 from flipscope.bounds.numerics import spectral_norm
 
 _NAME = re.compile(r"(?:(?P<layer>\d+)\.)?(?:(?P<head>\d+)\.)?(?P<matrix>W_[QKVC])")
-_GRID = 8  # norms that were looked at afterwards are rounded up to powers of 2^(1/8)
-_LEAST = -100 * _GRID  # below 2^-100 all are one
+_GRID = 8  # norms of a trained model are rounded up to powers of 2^(1/8)
+_LEAST = -100 * _GRID  # norms below 2^-100 are treated alike
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ class MatrixNorms:
         True
         """
         # right = Q R with orthonormal columns of Q, which change no norm of a row.
-        own, other = _matrix("a matrix", left), np.asarray(np.linalg.qr(_matrix("a matrix", right), mode="r"))
-        if own.shape[1] != other.shape[1]:
-            raise InputError(f"W_Q has {own.shape[1]} columns and W_K {other.shape[1]}: they must be as many")
-        return cls.of(own @ other.T)
+        first, second = _matrix("a matrix", left), np.asarray(np.linalg.qr(_matrix("a matrix", right), mode="r"))
+        if first.shape[1] != second.shape[1]:
+            raise InputError(f"W_Q has {first.shape[1]} columns and W_K {second.shape[1]}: they must be as many")
+        return cls.of(first @ second.T)
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class HeadNorms:
     @checked_arguments
     def of(cls, query: ArrayLike, key: ArrayLike, value: ArrayLike, mix: ArrayLike | None = None) -> HeadNorms:
         """From W_Q, W_K, W_V [d, k] and W_C [k, d]."""
-        own = None if mix is None else MatrixNorms.of(_matrix("W_C", mix).T)
-        return cls(MatrixNorms.of_product(query, key), MatrixNorms.of(_matrix("W_V", value).T), own)
+        mixing = None if mix is None else MatrixNorms.of(_matrix("W_C", mix).T)
+        return cls(MatrixNorms.of_product(query, key), MatrixNorms.of(_matrix("W_V", value).T), mixing)
 
 
 @dataclass(frozen=True)
@@ -132,24 +132,27 @@ class NetworkNorms:
             if name == "w":
                 readout = float(np.linalg.norm(_matrix(name, np.atleast_2d(as_numbers(matrix, name)))))
                 continue
-            found = _NAME.fullmatch(name)
-            if found is None:
+            match = _NAME.fullmatch(name)
+            if match is None:
                 raise InputError(f"{name!r} is no name of a matrix: use W_Q, 2.W_Q for layer 2, 2.3.W_Q for its head 3")
-            place = int(found["layer"] or 1), int(found["head"] or 1)
-            heads.setdefault(place, {})[found["matrix"]] = _matrix(name, matrix)
+            place = int(match["layer"] or 1), int(match["head"] or 1)
+            heads.setdefault(place, {})[match["matrix"]] = _matrix(name, matrix)
         layers = []
         for layer in range(1, len({place for place, _ in heads}) + 1):
-            own = [heads.get((layer, head)) for head in range(1, sum(place == layer for place, _ in heads) + 1)]
-            if not own or any(each is None or len(each) != 4 for each in own):
+            of_layer = [heads.get((layer, head)) for head in range(1, sum(place == layer for place, _ in heads) + 1)]
+            if not of_layer or any(each is None or len(each) != 4 for each in of_layer):
                 raise InputError(f"layer {layer} lacks a matrix: every head has W_Q, W_K, W_V and W_C")
-            layers.append(tuple(HeadNorms.of(*(each[f"W_{c}"] for c in "QKVC")) for each in own if each is not None))
+            layers.append(
+                tuple(HeadNorms.of(*(each[f"W_{c}"] for c in "QKVC")) for each in of_layer if each is not None)
+            )
         return cls(tuple(layers), readout=readout, radius=radius, **other)  # type: ignore[arg-type]
 
     def rounded_up(self) -> tuple[NetworkNorms, float]:
         """Norms from a grid that are no smaller, and ln of one over this class's share of the failure probability.
 
-        A bound holds for norms that were fixed before the data. Those of a trained model were not: the classes of the
-        whole grid share delta, 1 / 3 (1 + |k|)^2 of it for the power k of each norm, which sums to less than 1.
+        A bound holds for norms that were fixed before the data were seen. Those of a trained model were not, so that
+        the classes of the whole grid share delta, 1 / 3 (1 + |k|)^2 of it for the power k of each norm, which sums to
+        less than 1.
         """
         price = 0.0
 
@@ -184,7 +187,7 @@ class NetworkNorms:
 
 
 def _matrix(name: str, matrix: ArrayLike) -> NDArray[np.float64]:
-    """The matrix as float64, after making sure that it is one."""
+    """The matrix as float64, after checking that it is a matrix."""
     array = as_numbers(matrix, name)
     if array.ndim != 2 or not array.size or not np.isfinite(array).all():
         raise InputError(f"{name} of shape {array.shape} must be a matrix of finite numbers")

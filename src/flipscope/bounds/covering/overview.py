@@ -1,4 +1,4 @@
-"""What the covering theorems say of one model: a bound on its generalization gap, or a score that is none."""
+"""The covering theorems for one model: a bound on its generalization gap, or a score that is not a bound."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Summary:
     length: int
     samples: int
     delta: float
-    broken: tuple[str, ...]  # assumptions; with any it is a score and not a bound
+    broken: tuple[str, ...]  # assumptions that fail; with any of these it is a score and not a bound
     norms: NetworkNorms
     bounds: tuple[GapBound, ...]
 
     @property
     def is_bound(self) -> bool:
-        """Whether the model is of the class that the theorem speaks of."""
+        """Whether the model is of the theorem's class."""
         return not self.broken
 
     @property
@@ -110,8 +110,8 @@ def summary(
 def norms_of(model: AttentionNetwork | Transformer, length: int) -> NetworkNorms:
     """The norms of this model on strings of this length.
 
-    Those of a `Transformer` are of its attention, its inputs and its read-out, as if it had nothing else: what
-    `broken_assumptions` lists is left out.
+    For a `Transformer` only its attention, inputs and read-out count; the parts that `broken_assumptions` lists are
+    left out.
 
     >>> from flipscope.models import Transformer, encoder
     >>> len(norms_of(Transformer(encoder(width=16, layers=2)), 10).layers)
@@ -127,7 +127,7 @@ def norms_of(model: AttentionNetwork | Transformer, length: int) -> NetworkNorms
 
 @checked_arguments
 def broken_assumptions(model: AttentionNetwork | Transformer) -> tuple[str, ...]:
-    """What the model has that the class of Thm A.17 has not; nothing for an `AttentionNetwork`, which is that class.
+    """Parts of the model that the class of Thm A.17 does not have; none for an `AttentionNetwork`, which is in it.
 
     >>> from flipscope.models import Transformer, encoder
     >>> broken_assumptions(Transformer(encoder(width=16, layers=2)))[0]

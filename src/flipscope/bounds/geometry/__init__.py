@@ -1,4 +1,4 @@
-"""The results of paper 000 as functions, all of them here by name."""
+"""The results of paper 000 as functions; every one can be imported from here."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The norms of a recogniser's weights (Eqs 7-14 of paper 000), from which its bounds take their constants.
 
-Norms of matrices are spectral norms. Two facts make them smaller at no cost. A layer norm does not see what is added to
-all coordinates, so W2 and phi2 count after the projection P onto mean-zero vectors (Remark E.1); and what it puts out
-has mean zero, so K, Q and V of the later layers, and w, count as K P, Q P, V P and P w.
+Norms of matrices are spectral norms. Two facts make them smaller at no cost. A layer norm ignores a constant added to
+all coordinates, so that W2 and phi2 count after the projection P onto mean-zero vectors (Remark E.1); and its outputs
+have mean zero, so that K, Q and V of the later layers, and w, count as K P, Q P, V P and P w.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from flipscope.basics.checks import check_count, check_positive
 from flipscope.basics.errors import InputError
 from flipscope.bounds.numerics import Matrix, spectral_norm, weights
 
-if TYPE_CHECKING:  # torch is not loaded for a verdict
+if TYPE_CHECKING:  # a verdict needs no torch
     from flipscope.models.config import TransformerConfig
     from flipscope.models.transformer import Block, Embedding, Transformer
 
 
-# What may differ from the preset of Eqs 7-14 without any change to the bounds.
+# Fields that may differ from the preset of Eqs 7-14 without changing the bounds.
 _FREE = ("width", "layers", "heads", "head_size", "ffn_width", "eps", "logit_scale", "dropout")
 _PLACES = ("positions", "period", "max_length")  # the vectors of positions are fixed, and of any kind
 
@@ -51,7 +51,7 @@ class LayerConstants:
 
 @dataclass(frozen=True)
 class Constants:
-    """All that the bounds need to know of a recogniser, or of all recognisers in a set of parameters.
+    """The constants that the bounds need, of one recogniser or of all recognisers in a set of parameters.
 
     `gap` is ||e(0) - e(1)||, `entry` a bound on ||e(x_n) + p(n)|| for every N, `readout` is ||w|| (Eq 14), `parameters`
     the M of section 2.4, which leaves out the vectors of symbols and positions.
@@ -124,10 +124,10 @@ class Constants:
     @checked_arguments
     def cube(cls, model: Transformer, radius: float) -> Constants:
         """Constants for all parameters in [-radius, radius]^M, with the model's shape, symbols and positions."""
-        own = cls.of(model)
-        none = (0.0,) * len(own.layers[0].key)
+        constants = cls.of(model)
+        none = (0.0,) * len(constants.layers[0].key)
         nothing = LayerConstants(none, none, none, none, 0.0, 0.0, 0.0, 0.0)
-        return dataclasses.replace(own, layers=(nothing,) * len(own.layers), readout=0.0).perturbed(radius)
+        return dataclasses.replace(constants, layers=(nothing,) * len(constants.layers), readout=0.0).perturbed(radius)
 
     def perturbed(self, radius: float) -> Constants:
         """Constants that hold wherever each parameter is moved by at most `radius` (Lem 4.2's cube)."""
@@ -153,17 +153,17 @@ class Constants:
 
         ||y|| = sqrt(D) s / sqrt(s^2 + eps) with s^2 the variance of d, so no more than sqrt(D).
         """
-        found = [self.entry]
+        radii = [self.entry]
         for layer in self.layers:
-            mixed = sum(layer.value) * found[-1]
-            inside = found[-1] + layer.down * (layer.up * mixed + layer.up_bias) + layer.down_bias  # ||P d||
+            mixed = sum(layer.value) * radii[-1]
+            inside = radii[-1] + layer.down * (layer.up * mixed + layer.up_bias) + layer.down_bias  # ||P d||
             length = math.hypot(inside, math.sqrt(self.width * self.eps))
-            found.append(math.sqrt(self.width) * (inside / length if length and math.isfinite(length) else 1.0))
-        return tuple(found)
+            radii.append(math.sqrt(self.width) * (inside / length if length and math.isfinite(length) else 1.0))
+        return tuple(radii)
 
     @property
     def diameter(self) -> float:
-        """How far apart two activations y^L can be at all: a bound on influence above this says nothing."""
+        """The largest distance of two activations y^L; a bound on influence above it is vacuous."""
         return 2 * self.radii[-1]
 
     @property
@@ -173,7 +173,7 @@ class Constants:
 
 
 def check_length(length: int) -> int:
-    """The length, after making sure that there is a bit to flip."""
+    """The length, after checking that there is a bit to flip."""
     return check_count("length", length)
 
 
@@ -185,10 +185,10 @@ def _checked(model: Transformer) -> TransformerConfig:
     from flipscope.models.presets import recognizer
     from flipscope.models.unmodified import difference
 
-    if (found := difference(model)) is not None:
+    if (change := difference(model)) is not None:
         raise InputError(
             "the bounds are for flipscope's Transformer as its configuration says, but "
-            f"{found}: build it anew with its weights"
+            f"{change}: build it anew with its weights"
         )
     config = model.config
     wanted = recognizer()
@@ -201,7 +201,7 @@ def _checked(model: Transformer) -> TransformerConfig:
 
 
 def _centred_rows(matrix: Matrix) -> Matrix:
-    """matrix P: what the matrix does to mean-zero vectors."""
+    """matrix P: the restriction of the matrix to mean-zero vectors."""
     centred: Matrix = matrix - matrix.mean(axis=-1, keepdims=True)
     return centred
 
@@ -236,7 +236,7 @@ def _entry(embedding: Embedding, symbols: Matrix) -> float:
     config = embedding.config
     sizes = np.abs(symbols)
     if config.positions == "sinusoidal":
-        # Coordinates 2i and 2i + 1 hold a point of the unit circle, which at worst points the way e does.
+        # Coordinates 2i and 2i + 1 hold a point of the unit circle, which in the worst case has the direction of e.
         pairs = np.pad(sizes, ((0, 0), (0, config.width % 2))).reshape(len(symbols), -1, 2)
         return float(np.linalg.norm(np.linalg.norm(pairs, axis=2) + 1, axis=1).max())
     if config.positions == "none":

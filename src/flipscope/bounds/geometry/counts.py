@@ -1,8 +1,8 @@
 """Numbers of strings as expressions in the length N, compared exactly for all large N: ``parse_count("2^(N-1) - N")``.
 
 An expression is made of N, numbers, + - * / ^, parentheses and C(N, k), the number of k-subsets for a fixed k. Its
-value is kept as a sum of terms a b^N N^p with rational a, b and p, of which the one that grows fastest decides the
-sign in the end: no rounding there, and no evaluation of what somebody typed.
+value is kept as a sum of terms a b^N N^p with rational a, b and p. The fastest-growing term decides the sign at large
+N, without rounding, and the user's text is parsed, never evaluated as code.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ MAX_TEXT = 1000  # characters
 MAX_POWER = 64  # of a sum, of a number whose exponent has N, and k of C(N, k)
 MAX_SHIFT = 10_000  # of c in b^(a N + c)
 MAX_TERMS = 500
-MAX_LENGTH = 10**15  # up to which floats tell a length from the next
+MAX_LENGTH = 10**15  # floats distinguish lengths up to here
 _STEPS = 100_000  # lengths that are tried one by one
-_LOG_INFINITE = 700.0  # of a number that is nearly beyond floats
+_LOG_INFINITE = 700.0  # ln of a number near the end of the range of floats
 _HALVINGS = 60  # of an interval of logarithms: to the last bit of a float
 
 _Key: TypeAlias = tuple[Fraction, Fraction]  # b and p of b^N N^p: their order is that of growth
@@ -88,7 +88,7 @@ class Count:
         return 1 if self.terms[max(self.terms)] > 0 else -1
 
     def sign_at(self, length: int) -> int:
-        """The sign at one length, by the largest term's share: 0 also stands for what rounding cannot tell."""
+        """The sign at one length, computed relative to the largest term; 0 also where rounding leaves it open."""
         log_length = math.log(length)
         logs = [(factor, _log_fraction(abs(factor)) + _log(*key, log_length)) for key, factor in self.terms.items()]
         top = max((log for _, log in logs), default=0.0)
@@ -98,10 +98,10 @@ class Count:
         return 0 if abs(total) <= unsure else (1 if total > 0 else -1)
 
     def log_negative_from(self) -> float | None:
-        """The logarithm of a length from which on the value is sure to stay below 0; None if it does not.
+        """The logarithm of a length from which on the value certainly stays below 0; None if it does not.
 
-        From there on every other term falls against the leading one, and all together are less. Logarithms, since two
-        powers of N that hardly differ cross at lengths of hundreds of digits.
+        From there on every other term falls relative to the leading one, and their sum is smaller. Logarithms, since
+        two powers of N that hardly differ cross at lengths of hundreds of digits.
         """
         if self.sign >= 0:
             return None
@@ -124,7 +124,7 @@ class Count:
     def negative_from(self) -> int | None:
         """The least N >= 2 from which on the value stays below 0; None if it does not, or only beyond MAX_LENGTH.
 
-        From `log_negative_from` down lengths are tried one by one, as many as can be.
+        Lengths are tried one by one, from `log_negative_from` downwards, at most 100,000 of them.
         """
         start = self.log_negative_from()
         if start is None or start > math.log(MAX_LENGTH):
@@ -139,7 +139,7 @@ class Count:
 
 @checked_arguments
 def parse_count(text: str) -> Count:
-    """The number of strings that the text says, as a sum of terms a b^N N^p.
+    """The expression for a number of strings, as a sum of terms a b^N N^p.
 
     >>> difference = parse_count("C(N, 2) + 100") - parse_count("N^(5/2)")
     >>> difference.sign, difference.negative_from()  # below 0 at all large N, and from 7 on
@@ -149,7 +149,7 @@ def parse_count(text: str) -> Count:
         raise InputError(f"the expression in N has {len(text):,} characters: write it with at most {MAX_TEXT:,}")
     try:
         tree = _parser().parse(text)
-        found: Count = _Builder(text).transform(tree)
+        count: Count = _Builder(text).transform(tree)
     except UnexpectedInput as error:
         token = getattr(error, "token", None)
         ended = isinstance(token, Token) and token.type == "$END"
@@ -162,10 +162,10 @@ def parse_count(text: str) -> Count:
         ) from None
     except VisitError as error:
         raise error.orig_exc from None
-    return found
+    return count
 
 
-# ---------------------------------------------------------------- from the text to the terms
+# ---------------------------------------------------------------- parsing
 
 
 @cache
@@ -174,7 +174,7 @@ def _parser() -> Lark:
 
 
 class _Builder(Transformer_NonRecursive[Token, Any]):
-    """Makes the terms of a tree, leaves first: a method for each rule of the grammar."""
+    """Turns the syntax tree into terms, leaves first: a method for each rule of the grammar."""
 
     def __init__(self, text: str) -> None:
         super().__init__(visit_tokens=False)
@@ -264,10 +264,10 @@ def _numbers(count: Count) -> list[Fraction]:
 
 
 def _gathered(terms: list[tuple[_Key, Fraction]]) -> Count:
-    found: dict[_Key, Fraction] = {}
+    factors: dict[_Key, Fraction] = {}
     for key, factor in terms:
-        found[key] = found.get(key, Fraction(0)) + factor
-    return Count({key: factor for key, factor in found.items() if factor})
+        factors[key] = factors.get(key, Fraction(0)) + factor
+    return Count({key: factor for key, factor in factors.items() if factor})
 
 
 # ---------------------------------------------------------------- terms in logarithms

@@ -13,7 +13,7 @@ from flipscope.cube.functions import BooleanFunction
 from flipscope.cube.languages import Language
 from flipscope.cube.sensitivity import min_sensitivity, zero_strings
 
-# Thm 4.5's statement gives away powers of N that its proof does not need: with k = N, Eq 122 asks only for
+# The statement of Thm 4.5 is weaker by powers of N than its proof: with k = N, Eq 122 requires only
 # K(N) = O(N^((D-1)/2L - 3 - s)), s > 0. "At least one string" therefore follows once (D-1)/2L exceeds this.
 ONE_STRING_NEEDS = 3
 MAX_SHAPE = 10**9  # of width and layers: beyond every transformer, and safe in floats
@@ -21,9 +21,9 @@ MAX_SHAPE = 10**9  # of width and layers: beyond every transformer, and safe in 
 
 @dataclass(frozen=True)
 class Threshold:
-    """N^c, c = (D-1)/2L - 5: almost every transformer has so many strings of sensitivity 0 (Thm 4.5).
+    """N^c, c = (D-1)/2L - 5: almost every transformer has at least this many strings of sensitivity 0 (Thm 4.5).
 
-    And N^(c+1)/(k+1) strings of sensitivity at most N - k.
+    It also has N^(c+1)/(k+1) strings of sensitivity at most N - k.
 
     >>> Threshold(32, 2).at(16), Threshold(32, 2).at(16, k=7)
     (2048.0, 4096.0)
@@ -67,12 +67,12 @@ class Threshold:
     def is_void_at(self, length: int) -> bool:
         """Whether N^c >= 2^N: no function has that many strings, so nothing follows at this length."""
         power = length.bit_length() - 1
-        if length == 1 << power:  # equality happens at powers of two only, where integers decide it
+        if length == 1 << power:  # equality occurs at powers of two only, and is decided in integers
             return (self.width - 1 - 10 * self.layers) * power >= 2 * self.layers * length
         return self.log2_at(length) > length
 
     def from_length(self) -> int:
-        """The least N >= 2 from which on the threshold stays below 2^N, so that the bound can bite."""
+        """The least N >= 2 from which on the threshold stays below 2^N, so that the bound says something."""
         if self.exponent <= 0:
             return 2
         # N - c log2 N falls until N = c / ln 2 and rises from there on: find where it last is not positive.
@@ -119,7 +119,7 @@ class Verdict:
 
 @checked_arguments
 def verdict(f: BooleanFunction, language: Language, name: str, *, width: int, layers: int) -> Verdict:
-    """Whether Cor 4.6 rules the family out, from which length on it can, and what follows at that of f."""
+    """Whether Cor 4.6 rules the family out, from which length on, and what follows at the length of f."""
     threshold = Threshold(width, layers)
     few = language.zero_strings in ("none", "bounded")
     bites = threshold.promises_one and (language.zero_strings == "none" or threshold.exponent > 0)
@@ -145,41 +145,45 @@ def verdict(f: BooleanFunction, language: Language, name: str, *, width: int, la
 
 def _sentences(f: BooleanFunction, language: Language, threshold: Threshold, few: bool, ruled_out: bool) -> list[str]:
     exponent = f"{threshold.exponent:.4g}"
-    said = [f"The family {language.name}: {language.reason}."]
+    sentences = [f"The family {language.name}: {language.reason}."]
     if few and not threshold.promises_one:
-        said.append(
+        sentences.append(
             f"With width {threshold.width} and {threshold.layers} layers (D-1)/2L is "
             f"{threshold.exponent + 5:.4g}, too small for the proof to give even one string of sensitivity "
             "0: nothing follows."
         )
     elif few and not ruled_out:
-        said.append(f"The threshold N^{exponent} does not grow, so it does not exceed K_0: nothing follows.")
+        sentences.append(f"The threshold N^{exponent} does not grow, so it does not exceed K_0: nothing follows.")
     elif not f.support:
-        said.append("A constant is recognised by the bias of the read-out alone, so no theorem rules it out.")
+        sentences.append("A constant is recognised by the bias of the read-out alone, so no theorem rules it out.")
     elif not ruled_out:
-        said.append(
+        sentences.append(
             f"K_0 grows faster than the threshold N^{exponent}, so no theorem on eps = 0 rules the family out; that "
             "such a family is learnable is only conjectured (Conj 5.5, for Majority)."
         )
     else:
         if named := _corollary(f, language):
-            said.append(f"This is {named}.")
-        said.append(
+            sentences.append(f"This is {named}.")
+        sentences.append(
             f"Almost every transformer of this shape has at least N^{exponent} strings of sensitivity 0 once "
             "N is large enough, so it fails to recognise the family with any margin; how large is not known, "
             f"only that the bound cannot bite before N = {threshold.from_length()}."
         )
     if f.support and not ruled_out:
-        said.append("With eps > 0 in its layer norms a transformer computes constants from some length on (Cor 3.4).")
+        sentences.append(
+            "With eps > 0 in its layer norms a transformer computes constants from some length on (Cor 3.4)."
+        )
     if threshold.is_void_at(f.n):
-        said.append(f"At N = {f.n} the threshold is at least 2^N: nothing follows at this length.")
+        sentences.append(f"At N = {f.n} the threshold is at least 2^N: nothing follows at this length.")
     elif ruled_out and threshold.exponent <= 0:
-        said.append("The exponent is not positive: the theorem then only says that there is at least one such string.")
-    return said
+        sentences.append(
+            "The exponent is not positive: the theorem then only says that there is at least one such string."
+        )
+    return sentences
 
 
 def _corollary(f: BooleanFunction, language: Language) -> str | None:
-    """Where section 5 names the family; its parity is the complement of ours, which changes no sensitivity."""
+    """The place in section 5 that names the family; the paper's parity is the complement of ours, equally sensitive."""
     if language.name == "parity":
         return "Cor 5.1, on Parity"
     if language.name == "first":

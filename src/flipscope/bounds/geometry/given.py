@@ -52,7 +52,7 @@ class FamilyVerdict:
 
     @property
     def start_text(self) -> str:
-        """The length from which on it can bite, as one writes it."""
+        """The length from which on the family is ruled out, as text."""
         return "-" if self.log_from is None else _length_text(self.from_length, self.log_from)
 
     def as_json(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class FamilyVerdict:
 
 @checked_arguments
 def zeros_verdict(zeros: str, *, width: int, layers: int) -> FamilyVerdict:
-    """Whether Cor 4.6 rules out a family with so many strings of sensitivity 0 at each length N (`parse_count`).
+    """Whether Cor 4.6 rules out a family with this number of strings of sensitivity 0 at each length N (`parse_count`).
 
     >>> zeros_verdict("N^2 + 1", width=64, layers=2).ruled_out, zeros_verdict("2^(N-1)", width=64, layers=2).ruled_out
     (True, False)
@@ -80,18 +80,18 @@ def zeros_verdict(zeros: str, *, width: int, layers: int) -> FamilyVerdict:
     """
     threshold = Threshold(width, layers)
     count = _possible(parse_count(zeros), zeros)
-    ruled_out, log_start, start, said = _judged(count, threshold)
+    ruled_out, log_start, start, note = _judged(count, threshold)
     name = f"K_0(N) = {zeros}"
-    return FamilyVerdict(name, width, layers, threshold.exponent, ruled_out, log_start, start, (), said)
+    return FamilyVerdict(name, width, layers, threshold.exponent, ruled_out, log_start, start, (), note)
 
 
 @checked_arguments
 def examples_verdict(family: str, lengths: Sequence[int], *, width: int, layers: int) -> FamilyVerdict:
     """What Cor 4.6 says of a family of which members are given, ``family`` being an expression with {n} for the length.
 
-    K_0 of each member is counted exactly. A family of the zoo is judged by its known growth. Of any other the examples
-    prove nothing at other lengths; where they lie on a polynomial of lower degree than their number asks for, it is
-    told what would follow if K_0 were that polynomial.
+    K_0 of each member is counted exactly. A family of the zoo is judged by its known growth. For any other family the
+    examples prove nothing at other lengths; where they lie on a polynomial of lower degree than so many points need,
+    the verdict says what would follow if K_0 were that polynomial.
 
     >>> examples_verdict("majority({n})", [11, 21, 41], width=64, layers=2).ruled_out
     False
@@ -101,34 +101,36 @@ def examples_verdict(family: str, lengths: Sequence[int], *, width: int, layers:
     """
     threshold = Threshold(width, layers)
     examples, languages = _counted(family, lengths, threshold)
-    said = [_told(examples, threshold)]
-    known = languages[0] if len({language.name for language in languages}) == 1 else None
-    if known is not None and known.name in LANGUAGES:
+    sentences = [_examples_text(examples, threshold)]
+    family_of_zoo = languages[0] if len({language.name for language in languages}) == 1 else None
+    if family_of_zoo is not None and family_of_zoo.name in LANGUAGES:
         last = examples[-1].length
         text = family.replace(_PLACE, str(last))
-        found = verdict(parse(text), known, family, width=width, layers=layers)
-        log_start = None if found.from_length is None else math.log(found.from_length)
+        by_growth = verdict(parse(text), family_of_zoo, family, width=width, layers=layers)
+        log_start = None if by_growth.from_length is None else math.log(by_growth.from_length)
         return FamilyVerdict(
-            family, width, layers, threshold.exponent, found.ruled_out, log_start, found.from_length, examples,
-            " ".join([found.note, *said]),
+            family, width, layers, threshold.exponent, by_growth.ruled_out, log_start, by_growth.from_length, examples,
+            " ".join([by_growth.note, *sentences]),
         )  # fmt: skip
-    said.append("Examples prove nothing of the lengths between and beyond them.")
+    sentences.append("Examples prove nothing of the lengths between and beyond them.")
     polynomial = _polynomial(examples)
     if polynomial is not None:
         would, log_start, start, _ = _judged(polynomial, threshold)
         from_here = "" if log_start is None else f", from {_length_text(start, log_start)} on"
         outcome = f"ruled out{from_here}" if would else "not ruled out"
-        said.append(f"They lie on K_0(N) = {_written(polynomial)}: if that is K_0 at every N, the family is {outcome}.")
+        sentences.append(
+            f"They lie on K_0(N) = {_written(polynomial)}: if that is K_0 at every N, the family is {outcome}."
+        )
     else:
-        said.append("They lie on no polynomial of a degree that they could refute.")
-    return FamilyVerdict(family, width, layers, threshold.exponent, None, None, None, examples, " ".join(said))
+        sentences.append("They lie on no polynomial of a degree that they could refute.")
+    return FamilyVerdict(family, width, layers, threshold.exponent, None, None, None, examples, " ".join(sentences))
 
 
 # ---------------------------------------------------------------- an expression
 
 
 def _possible(count: Count, text: str) -> Count:
-    """The count, after making sure that a function can have so many strings."""
+    """The count, after checking that a function can have that many strings."""
     if count.sign < 0:
         raise InputError(f"K_0(N) = {text} is negative for large N: a number of strings is not")
     if (count - parse_count("2^N")).sign > 0:
@@ -137,9 +139,9 @@ def _possible(count: Count, text: str) -> Count:
 
 
 def _judged(count: Count, threshold: Threshold) -> tuple[bool, float | None, int | None, str]:
-    """Whether K_0 is below the threshold at all large N; from where on, as a logarithm and as such; a sentence."""
+    """Whether K_0 is below the threshold at large N; ln of the length from which on, and that length; a sentence."""
     exponent = Fraction(threshold.width - 1, 2 * threshold.layers) - 5
-    told = f"{float(exponent):.4g}"
+    power = f"{float(exponent):.4g}"
     if not threshold.promises_one:
         return False, None, None, (
             f"With width {threshold.width} and {threshold.layers} layers (D-1)/2L is {float(exponent + 5):.4g}, too "
@@ -150,7 +152,7 @@ def _judged(count: Count, threshold: Threshold) -> tuple[bool, float | None, int
     log_start = below.log_negative_from()
     if log_start is None:
         return False, None, None, (
-            f"K_0(N) is not below the threshold N^{told} at large N, so Cor 4.6 says nothing of the family. That such "
+            f"K_0(N) is not below the threshold N^{power} at large N, so Cor 4.6 says nothing of the family. That such "
             "a family is learnable does not follow."
         )  # fmt: skip
     start, least = below.negative_from(), threshold.from_length()
@@ -158,7 +160,7 @@ def _judged(count: Count, threshold: Threshold) -> tuple[bool, float | None, int
         start = max(start, least)
         log_start = math.log(start)
     return True, log_start, start, (
-        f"K_0(N) is below the threshold N^{told} at large N, so almost every transformer of this shape with eps = 0 "
+        f"K_0(N) is below the threshold N^{power} at large N, so almost every transformer of this shape with eps = 0 "
         f"fails to recognise the family with any margin once N is large enough; not before "
         f"{_length_text(start, log_start)}, and from where on is not known."
     )  # fmt: skip
@@ -200,13 +202,15 @@ def _below(zeros: int, length: int, threshold: Threshold) -> bool:
         return True
     double = 2 * threshold.layers
     above = threshold.width - 1 - 10 * threshold.layers
-    if double * zeros.bit_length() + abs(above) * length.bit_length() > 10**7:  # beyond doubt, or beyond patience
+    if (
+        double * zeros.bit_length() + abs(above) * length.bit_length() > 10**7
+    ):  # far from equality, or too large to compute exactly
         return math.log2(zeros) * double < above * math.log2(length)
     power: int = zeros**double
     return bool(power < length**above if above >= 0 else power * length**-above < 1)
 
 
-def _told(examples: Sequence[Example], threshold: Threshold) -> str:
+def _examples_text(examples: Sequence[Example], threshold: Threshold) -> str:
     below = [str(example.length) for example in examples if example.below]
     if not below:
         return f"K_0 is at least the threshold N^{threshold.exponent:.4g} in every example."
@@ -215,7 +219,7 @@ def _told(examples: Sequence[Example], threshold: Threshold) -> str:
 
 
 def _polynomial(examples: Sequence[Example]) -> Count | None:
-    """The polynomial of least degree through the examples, if it leaves at least one of them as a check."""
+    """The polynomial of least degree through the examples, if at least one of them is left to check it."""
     values = [Fraction(example.zero_strings) for example in examples]
     places = [example.length for example in examples]
     # Newton's divided differences: the polynomial has degree d if all of the order d + 1 vanish.
@@ -237,7 +241,7 @@ def _polynomial(examples: Sequence[Example]) -> Count | None:
 
 
 def _written(polynomial: Count) -> str:
-    """A polynomial as one writes it."""
+    """A polynomial as text."""
     parts = []
     for (_, power), factor in sorted(polynomial.terms.items(), reverse=True):
         size = f"({abs(factor)})" if factor.denominator > 1 else str(abs(factor))

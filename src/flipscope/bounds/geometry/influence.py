@@ -45,7 +45,7 @@ from flipscope.basics.errors import InputError
 from flipscope.bounds.geometry.constants import Constants, LayerConstants, check_length
 from flipscope.bounds.numerics import safe_log
 
-Numbers = NDArray[np.float64] | np.float64  # what has no dimension becomes a scalar on the way
+Numbers = NDArray[np.float64] | np.float64  # numpy turns arrays without dimension into scalars
 
 
 @checked_arguments
@@ -62,7 +62,7 @@ def log_influence_constant(constants: Constants) -> float:
 def influence_bound(
     constants: Constants, length: int, beta: ArrayLike, beta_flipped: ArrayLike, *, same: bool = False
 ) -> Numbers:
-    """Lem 2.9: what ||y^L(x) - y^L(x')|| cannot exceed at any one position, given the two blowups (Eq 18).
+    """Lem 2.9: an upper bound on ||y^L(x) - y^L(x')|| at any one position, given the two blowups (Eq 18).
 
     C_infl beta(x) beta(x') / N at every position but the flipped one, EOS for example, and C_infl beta(x) beta(x')
     (1 + 1/N) at that one (`same`). The form is the paper's, the constant is derived here.
@@ -82,9 +82,9 @@ def influence_bound(
 def layerwise_influence_bound(
     constants: Constants, length: int, tau: ArrayLike, tau_flipped: ArrayLike, *, same: bool = False
 ) -> Numbers:
-    """Lem 2.9 without the rounding up (derived here): the two sides' tau [..., layer] (Eq 17) layer by layer.
+    """Lem 2.9 layer by layer (derived here), from tau [..., layer] (Eq 17) of both strings.
 
-    Never above `influence_bound` of the products of tau, and of use at smaller N.
+    Never above `influence_bound` of the products of tau, and useful at smaller N.
     """
     sides = [_blowup(name, side) for name, side in (("tau", tau), ("tau_flipped", tau_flipped))]
     layers = len(constants.layers)
@@ -98,9 +98,9 @@ def layerwise_influence_bound(
 
 @checked_arguments
 def blowup_bound(layers: int, eps: float) -> float:
-    """Lem 3.2: (1 + 1/sqrt(eps))^L, which beta cannot exceed; infinite if eps is 0. All of it is the paper's.
+    """Lem 3.2: beta is at most (1 + 1/sqrt(eps))^L; infinite if eps is 0.
 
-    `probes.blowup.Blowup.bound` is the same for a model as measured, whatever its norms.
+    `probes.blowup.Blowup.bound` is the same for a measured model, with any norms.
     """
     check_not_negative("eps", eps)
     factor = 1 + (1 / math.sqrt(eps) if eps else math.inf)
@@ -112,7 +112,7 @@ def blowup_bound(layers: int, eps: float) -> float:
 
 @checked_arguments
 def uniform_influence_bound(constants: Constants, length: int, *, same: bool = False) -> float:
-    """Cor 3.3: what the influence of a bit on an activation y^L cannot exceed on any string of this length.
+    """Cor 3.3: an upper bound on the influence of a bit on an activation y^L, for all strings of this length.
 
     For eps > 0 it is O(1/N) except at the flipped position (`same`); for eps = 0 it is infinite. Eq 24 has the order
     only, the constant is derived here: the recursion above with 1/sqrt(eps) for every h.
@@ -143,11 +143,11 @@ def constant_from(constants: Constants, margin: float) -> float:
     return math.floor(math.exp(exponent)) + 1 if exponent < 709 else math.inf
 
 
-# ---------------------------------------------------------------- one layer after the other
+# ---------------------------------------------------------------- layer by layer
 
 
 def _blowup(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    """The values as floats, after making sure that they can be blowups."""
+    """The values as floats, after checking that they can be blowups."""
     numbers = as_numbers(values, name)
     if not (numbers >= 1).all():
         raise InputError(f"{name} must be at least 1 everywhere, as every blowup is")
@@ -176,7 +176,7 @@ def _through_layers(constants: Constants, length: int, norms: NDArray[np.float64
 
 
 def _product(factor: Numbers, change: Numbers) -> Numbers:
-    """factor * change, where no change at all stays none also under an infinite factor."""
+    """factor * change, where a change of 0 stays 0 even for an infinite factor."""
     return np.multiply(factor, change, out=np.zeros(np.broadcast_shapes(factor.shape, change.shape)), where=change > 0)
 
 
@@ -186,7 +186,7 @@ def _log_limits(constants: Constants) -> tuple[float, float]:
     for layer, radius in zip(constants.layers, constants.radii[:-1], strict=True):
         heads = _heads(layer, radius)
         stay = math.log1p(sum(weight * reach / 2 for weight, reach in heads))
-        # In logarithms from here on: exp(r) is beyond floats for weights of ordinary size.
+        # In logarithms, since exp(r) overflows for weights of ordinary size.
         q = float(np.logaddexp.reduce([safe_log(weight * (1 + reach)) + reach for weight, reach in heads]))
         spread = float(np.logaddexp(np.logaddexp(stay, q) + spread, q + kept))
         kept += stay

@@ -34,12 +34,12 @@ from flipscope.bounds.geometry.influence import log_influence_constant
 from flipscope.bounds.geometry.variance import _log_low_variance
 
 _HALVINGS = 200
-_CLOSE = 1e-9  # zeta stays so far from 1
+_CLOSE = 1e-9  # the least distance of zeta from 1
 
 
 @dataclass(frozen=True)
 class TheoremStart:
-    """An N_0 for Thm 4.5: but for a share ``failure`` of the parameters it holds at every N from there on."""
+    """An N_0 for Thm 4.5, which holds at every N from there on except for a share ``failure`` of the parameters."""
 
     log_length: float  # ln N_0
     zeta: float
@@ -48,10 +48,10 @@ class TheoremStart:
 
 @checked_arguments
 def compact_tail(probability: float, log_share: float) -> float:
-    """Lem 4.4 for a compact Theta: what the probability of an event on Theta cannot exceed.
+    """Lem 4.4 for a compact Theta: an upper bound on the probability of an event on Theta.
 
     ``probability`` bounds that of the event on a cube around Theta, as `blowup_tail` does, and ``log_share`` is the
-    logarithm of the share of the cube's volume that Theta has. Any bounded set of positive measure will do.
+    logarithm of the share of the cube's volume that Theta has. Theta may be any bounded set of positive measure.
 
     >>> round(compact_tail(0.01, math.log(1 / 4)), 6)
     0.04
@@ -69,7 +69,7 @@ def compact_tail(probability: float, log_share: float) -> float:
 def log_stable_from(constants: Constants, zeta: float, margin: float) -> float:
     """The logarithm of the N_0 in the proof of Thm 4.5, from which on `stable_logit_bound` is below twice the margin.
 
-    0 if it is everywhere. The constants must hold on the whole of Theta.
+    It is 0 if that holds at every length. The constants must hold on the whole of Theta.
     """
     if not 0 < zeta < 1:
         raise InputError(f"zeta={zeta} must be between 0 and 1, both excluded")
@@ -135,12 +135,12 @@ def log_summable_from(constants: Constants, radius: float, zeta: float, failure:
 
 
 def log_cube_factor(width: int, radius: float) -> float:
-    """ln A: Lem E.2's bound is A eta^(D-1), and not capped at 1."""
+    """ln A, where the bound of Lem E.2 is A eta^(D-1), not capped at 1."""
     return _log_low_variance(width, 1.0, radius)
 
 
 def _least(holds: Callable[[float], bool]) -> float:
-    """The least number from 0 up at which a condition holds that, once it does, goes on to hold."""
+    """The least number from 0 up at which a monotone condition holds."""
     if holds(0.0):
         return 0.0
     high = 1.0

@@ -1,7 +1,7 @@
 """Every constant and bound of paper 000 for one model: its value, whether it says something, and from which length on.
 
-A bound says something where it is smaller than what holds anyway: an influence than the diameter of the activations, a
-probability than 1, a number of functions than that of all, a threshold of strings than 2^N.
+A bound says something where it is below the trivial bound: for an influence the diameter of the activations, for a
+probability 1, for a number of functions that of all functions, for a threshold of strings 2^N. Otherwise it is vacuous.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from flipscope.flips.engine import Bits
     from flipscope.models.transformer import Transformer
 
-_WHOLE = 34.0  # ln of the largest length that is told as a whole number
+_WHOLE = 34.0  # ln of the largest length that is shown as a whole number
 
 
 @dataclass(frozen=True)
 class Row:
-    """One result: what it bounds, its value, and whether that says something at the length asked for."""
+    """One result: what it bounds, its value, and whether that says something at the given length."""
 
     result: str
     what: str
@@ -51,14 +51,14 @@ class Row:
 
     def as_json(self) -> dict[str, Any]:
         """For the JSON document of ``flipscope bounds``."""
-        known = self.log_from is not None and self.log_from < _WHOLE
+        exact = self.log_from is not None and self.log_from < _WHOLE
         return {
             "result": self.result,
             "what": self.what,
             "value": self.value,
             "log10": self.log10,
             "says_something": self.says_something,
-            "from_length": math.ceil(math.exp(self.log_from or 0.0) * (1 - 1e-12)) if known else None,
+            "from_length": math.ceil(math.exp(self.log_from or 0.0) * (1 - 1e-12)) if exact else None,
             "log10_from_length": None if self.log_from is None else self.log_from / math.log(10),
             "note": self.note,
         }
@@ -105,7 +105,7 @@ def summary(
 ) -> Summary:
     """Every constant and bound of the paper for this model at this length.
 
-    ``strings`` of that length are those on which the blowup is measured, for Lem 2.9. Theta is [-radius, radius]^M, by
+    For Lem 2.9 the blowup is measured on ``strings`` of that length. Theta is [-radius, radius]^M, by
     default the smallest such cube that holds the model. A model other than the recogniser of Eqs 7-14 gets what holds
     for every model with layer norms, and a sentence on what keeps the rest from holding.
     """
@@ -122,7 +122,7 @@ def summary(
         "eps": config.eps,
     }
     try:
-        own = Constants.of(model)
+        constants = Constants.of(model)
     except InputError as error:
         return Summary(**shape, radius=None, parameters=None, fails=str(error), rows=_of_any(model, strings))
     if radius is None:
@@ -130,16 +130,16 @@ def summary(
         radius = max(float(p.detach().abs().max()) for p in numbers) or 1.0
     cube = Constants.cube(model, radius)
     rows = [
-        _blowup(own),
-        *_influences(model, own, length, strings),
-        _constant(own, length, margin),
+        _blowup(constants),
+        *_influences(model, constants, length, strings),
+        _constant(constants, length, margin),
         *_close(cube, radius, length, margin),
         *_random(cube, radius, length, margin, failure),
     ]
-    return Summary(**shape, radius=radius, parameters=own.parameters, fails=None, rows=tuple(rows))
+    return Summary(**shape, radius=radius, parameters=constants.parameters, fails=None, rows=tuple(rows))
 
 
-# ---------------------------------------------------------------- one result after the other
+# ---------------------------------------------------------------- the rows
 
 
 def _row(
@@ -154,53 +154,61 @@ def _row(
     return Row(result, what, kept, log / math.log(10) if math.isfinite(log) else None, says, log_from, note)
 
 
-def _blowup(own: Constants) -> Row:
-    layers = len(own.layers)
-    log = layers * math.log1p(own.norm_lipschitz) if own.eps else math.inf
+def _blowup(constants: Constants) -> Row:
+    layers = len(constants.layers)
+    log = layers * math.log1p(constants.norm_lipschitz) if constants.eps else math.inf
     value = safe_exp(log)
-    note = "at every length" if own.eps else "eps = 0: nothing bounds the blowup of all strings, only that of most"
-    return _row("Lem 3.2", "blowup beta of any string", value, bool(own.eps), 0.0 if own.eps else None, note, log)
+    note = (
+        "at every length" if constants.eps else "eps = 0: nothing bounds the blowup of all strings, only that of most"
+    )
+    return _row(
+        "Lem 3.2", "blowup beta of any string", value, bool(constants.eps), 0.0 if constants.eps else None, note, log
+    )
 
 
-def _influences(model: Transformer, own: Constants, length: int, strings: Bits) -> list[Row]:
+def _influences(model: Transformer, constants: Constants, length: int, strings: Bits) -> list[Row]:
     from flipscope.probes.blowup import neighbourhood
 
     places = sorted({0, length // 2, length - 1})
     near = neighbourhood(model, strings, places)
     pairs = [(near.tau[:, 0], near.tau[:, 1 + flip]) for flip in range(len(places))]
-    layered = max(float(np.max(layerwise_influence_bound(own, length, *pair))) for pair in pairs)
-    constant = log_influence_constant(own)
+    layered = max(float(np.max(layerwise_influence_bound(constants, length, *pair))) for pair in pairs)
+    constant = log_influence_constant(constants)
     with np.errstate(divide="ignore"):
         blowups = max(float((np.log(a).sum(axis=-1) + np.log(b).sum(axis=-1)).max()) for a, b in pairs)
-    start = constant + blowups - math.log(own.diameter)
-    seen = f"blowups of {len(strings)} strings and {len(places)} flips of each; must be below {own.diameter:.4g}"
+    start = constant + blowups - math.log(constants.diameter)
+    seen = f"blowups of {len(strings)} strings and {len(places)} flips of each; must be below {constants.diameter:.4g}"
     log = constant + blowups - math.log(length)
-    product, inside = safe_exp(log), log < math.log(own.diameter)
-    uniform = uniform_influence_bound(own, length)
-    limit = log_uniform_constant(own) - (math.log(own.readout) if own.readout else -math.inf)
-    everywhere = f"on every string; must be below {own.diameter:.4g}" if own.eps else "eps = 0: there is no such bound"
-    if not own.readout:
+    product, inside = safe_exp(log), log < math.log(constants.diameter)
+    uniform = uniform_influence_bound(constants, length)
+    limit = log_uniform_constant(constants) - (math.log(constants.readout) if constants.readout else -math.inf)
+    everywhere = (
+        f"on every string; must be below {constants.diameter:.4g}"
+        if constants.eps
+        else "eps = 0: there is no such bound"
+    )
+    if not constants.readout:
         limit = math.inf
     return [
         _row("Lem 2.9", "C_infl", safe_exp(constant), inside, max(start, 0.0), "constant of the next line", constant),
         _row("Lem 2.9", "influence on y^L at EOS, by Eq 19", product, inside, max(start, 0.0), seen, log),
-        _row("Lem 2.9", "the same layer by layer", layered, layered < own.diameter, max(start, 0.0), seen),
+        _row("Lem 2.9", "the same layer by layer", layered, layered < constants.diameter, max(start, 0.0), seen),
         _row(
             "Cor 3.3",
             "influence on y^L at EOS",
             uniform,
-            uniform < own.diameter,
-            max(limit - math.log(own.diameter), 0.0),
+            uniform < constants.diameter,
+            max(limit - math.log(constants.diameter), 0.0),
             everywhere,
         ),
     ]
 
 
-def _constant(own: Constants, length: int, margin: float) -> Row:
-    log = log_uniform_constant(own)
-    start = constant_from(own, margin)
+def _constant(constants: Constants, length: int, margin: float) -> Row:
+    log = log_uniform_constant(constants)
+    start = constant_from(constants, margin)
     note = f"from there on it computes a constant with margin {margin:g}"
-    if not own.eps:
+    if not constants.eps:
         note = "eps = 0: the corollary needs eps > 0"
     log_from = math.log(start) if math.isfinite(start) else log - math.log(2 * margin)
     return _row("Cor 3.4", "C(theta, eps)", safe_exp(log), length >= start, log_from, note, log)
@@ -208,7 +216,7 @@ def _constant(own: Constants, length: int, margin: float) -> Row:
 
 def _close(cube: Constants, radius: float, length: int, margin: float) -> list[Row]:
     lipschitz = lipschitz_bound(cube)
-    spread = 2 * cube.readout * cube.radii[-1]  # no two logits are further apart
+    spread = 2 * cube.readout * cube.radii[-1]  # the largest difference of two logits
     note = "eps = 0: the lemma needs eps > 0"
     if cube.eps:
         note = f"for parameters closer than {spread / lipschitz:.3g}; Theta has diameter "
@@ -225,7 +233,7 @@ def _close(cube: Constants, radius: float, length: int, margin: float) -> list[R
 
 
 def _random(cube: Constants, radius: float, length: int, margin: float, failure: float) -> list[Row]:
-    """What holds for parameters uniform in the cube, eps = 0 included."""
+    """Results for parameters that are uniform in the cube, eps = 0 included."""
     layers = len(cube.layers)
     threshold = Threshold(cube.width, layers)
     slope = threshold.exponent + 5  # (D-1)/2L
@@ -286,13 +294,14 @@ def _tail_from(cube: Constants, radius: float, zeta: float) -> float:
 
 
 def _of_any(model: Transformer, strings: Bits) -> tuple[Row, ...]:
-    """What holds for every model whose layer norms can be read."""
+    """The result for every model whose layer norms can be read."""
     from flipscope.probes.blowup import blowup
 
     if model.config.norm == "none":
         note = "there is no layer norm, so nothing amplifies: tau and beta are not defined"
         return (_row("Lem 3.2", "blowup beta of any string", math.inf, None, None, note),)
-    found = blowup(model, strings)
-    finite = math.isfinite(found.bound)
-    note = f"product over its {len(found.eps)} norms; {float(found.beta.max()):.4g} was met on {found.strings} strings"
-    return (_row("Lem 3.2", "blowup beta of any string", found.bound, finite, 0.0 if finite else None, note),)
+    measured = blowup(model, strings)
+    finite = math.isfinite(measured.bound)
+    met = f"{float(measured.beta.max()):.4g} was met on {measured.strings} strings"
+    note = f"product over its {len(measured.eps)} norms; {met}"
+    return (_row("Lem 3.2", "blowup beta of any string", measured.bound, finite, 0.0 if finite else None, note),)

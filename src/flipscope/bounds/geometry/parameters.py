@@ -32,7 +32,7 @@ def lipschitz_bound(constants: Constants) -> float:
     if not constants.eps:
         return math.inf
     norm = constants.norm_lipschitz
-    behind = constants.readout * norm  # what a change of d in this layer can do to T
+    behind = constants.readout * norm  # the largest change of T per change of d in this layer
     total = constants.radii[-1] ** 2 + 1  # of w and omega
     for layer, radius in zip(reversed(constants.layers), reversed(constants.radii[:-1]), strict=True):
         total += (behind * _weights(layer, radius, constants.scale)) ** 2
@@ -44,7 +44,7 @@ def lipschitz_bound(constants: Constants) -> float:
 def log2_function_count(lipschitz: float, diameter: float, margin: float, parameters: int) -> float:
     """Prop 3.5: log2 of (1 + C_Lip diam(Theta) / margin)^M, which |F_N| cannot exceed at any length.
 
-    The formula is the paper's. It counts in earnest only where 2^N, log2 of the number of all functions, is larger.
+    The formula is the paper's. It says something only where 2^N, log2 of the number of all functions, is larger.
     """
     if not lipschitz >= 0:
         raise InputError(f"lipschitz={lipschitz} must be at least 0")
@@ -66,7 +66,7 @@ def _carried(layer: LayerConstants, radius: float) -> float:
 
 def _weights(layer: LayerConstants, radius: float, scale: float) -> float:
     """How much d changes at most when the layer's parameters move by a unit vector (Cauchy and Schwarz)."""
-    mixed = sum(layer.value) * radius  # a bound on what the heads bring
+    mixed = sum(layer.value) * radius  # a bound on the heads' outputs
     squares = 1 + layer.down**2 * (1 + mixed**2) + (layer.up * mixed + layer.up_bias) ** 2  # phi2, phi1 and W1, W2
     for key, query, value in zip(layer.key, layer.query, layer.value, strict=True):
         squares += (layer.mlp * radius) ** 2 * (1 + (scale * value * radius**2) ** 2 * (query**2 + key**2))

@@ -2,13 +2,13 @@
 
 Lem E.2 as printed is false for widths 2, 3 and 4. Its proof slices the cube along s (1, ..., 1) and integrates over s
 (Eq 61), but that vector has length sqrt(D), so a factor sqrt(D) is lost; and it rounds the volume of a ball of radius
-kappa in D - 1 dimensions up to (2 kappa)^(D-1) (Eq 66). With both put right, V_d being the volume of the unit ball,
+kappa in D - 1 dimensions up to (2 kappa)^(D-1) (Eq 66). With both corrected, V_d being the volume of the unit ball,
 
     P(variance(y + Z) < eta^2) <= sqrt(D) V_(D-1) (sqrt(D) eta / 2 rho)^(D-1),
 
 with equality to first order as eta -> 0 where the line y + s (1, ..., 1) passes through the cube from end to end. The
 quotient to the paper's bound is sqrt(D) V_(D-1) / 2^(D-1): 1.41, 1.36, 1.05, 0.69, 0.40, ... for D = 2, 3, 4, 5, 6, so
-the paper's holds from D = 5 on. Thm 4.5 says something only for D > 7 and is not touched.
+the paper's holds from D = 5 on. Thm 4.5 says something only for D > 7 and is not affected.
 
 Gaussian biases (section E.5) need no cubes. If Z is N(0, sigma^2 I) in D dimensions, its projection onto mean-zero
 vectors is N(0, sigma^2 I) in D - 1, whose density is nowhere above (sigma sqrt(2 pi))^-(D-1), and the variance of y + Z
@@ -17,9 +17,9 @@ is below eta^2 where that projection is in a ball of radius sqrt(D) eta:
     P(variance(y + Z) < eta^2) <= V_(D-1) (sqrt(D) eta / sigma sqrt(2 pi))^(D-1),
 
 with equality to first order as eta -> 0 where y has variance 0. The paper covers the space by cubes instead, and takes
-sigma^2 = 1/20M (Lem E.8) for the constants of all of them to have a finite mean. The tail of the blowup needs no such
-thing: it holds for every sigma, hence for the sigma^2 = 1/D of Rem E.9. What that remark leaves open is the other half
-of Lem E.8 only, one constant in |T(x) - T(x')| = O(N^(zeta-1)) for all parameters: each of them has its own.
+sigma^2 = 1/20M (Lem E.8) so that the constants of all cubes have a finite mean. The tail of the blowup needs no such
+condition: it holds for every sigma, hence for the sigma^2 = 1/D of Rem E.9. What remains open in that remark is only
+the other half of Lem E.8, one constant in |T(x) - T(x')| = O(N^(zeta-1)) for all parameters instead of one for each.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PAPER_HOLDS_FROM = 5  # the least width at which Lem E.2 holds as printed
 
 @checked_arguments
 def low_variance_bound(width: int, eta: float, rho: float) -> float:
-    """Lem E.2, corrected: what P(variance(y + Z) < eta^2) cannot exceed, for Z uniform in [-rho, rho]^D and any y."""
+    """Lem E.2, corrected: an upper bound on P(variance(y + Z) < eta^2), for Z uniform in [-rho, rho]^D and any y."""
     return _probability(_log_low_variance(width, eta, rho))
 
 
@@ -62,7 +62,7 @@ def corrected_over_printed(width: int) -> float:
 
 @checked_arguments
 def gaussian_low_variance_bound(width: int, eta: float, sigma: float) -> float:
-    """Lem E.2 for Gaussian biases: what P(variance(y + Z) < eta^2) cannot exceed, Z being N(0, sigma^2 I) and y any.
+    """Lem E.2 for Gaussian biases: an upper bound on P(variance(y + Z) < eta^2), for Z of law N(0, sigma^2 I), any y.
 
     >>> round(gaussian_low_variance_bound(2, 0.1, 1.0), 4)  # |Z1 - Z2| < 0.2 has probability 0.1125
     0.1128
@@ -72,11 +72,11 @@ def gaussian_low_variance_bound(width: int, eta: float, sigma: float) -> float:
 
 @checked_arguments
 def blowup_tail(width: int, layers: int, length: int, rho: float, level: float, *, neighbours: int = 0) -> float:
-    """Lem 4.2: what the probability that some tau^l exceeds 1 + level, on x or one of its flips, cannot exceed.
+    """Lem 4.2: an upper bound on the probability that some tau^l exceeds 1 + level, on x or one of its flips.
 
-    The last biases phi2 of all layers are uniform in cubes of radius rho around anything, independent of all other
-    parameters, which may be fixed or random; eps is anything from 0 up. `neighbours` is the k of the paper, the number
-    of flips of x looked at (Eq 28). Union bound over L layers, k + 1 strings and N + 1 positions, each by Lem E.2 with
+    The last biases phi2 of all layers are uniform in cubes of radius rho around any points, independent of all other
+    parameters, which may be fixed or random; eps is at least 0. `neighbours` is the k of the paper, the number of flips
+    of x that are considered (Eq 28). Union bound over L layers, k + 1 strings and N + 1 positions, each by Lem E.2 with
     eta = 1 / level: the paper's proof, with the factors that its O(.) hides.
     """
     places = _log_places(layers, length, neighbours)
@@ -109,7 +109,7 @@ def blowup_level(length: int, layers: int, zeta: float) -> float:
 
 @checked_arguments
 def stable_logit_bound(constants: Constants, length: int, zeta: float) -> float:
-    """Cor 4.3: what |T(x) - T(x')| cannot exceed while every tau of x and x' is at most 1 + N^(zeta / 2L).
+    """Cor 4.3: an upper bound on |T(x) - T(x')| while every tau of x and x' is at most 1 + N^(zeta / 2L).
 
     O(N^(zeta - 1)); the constant, ||w|| C_infl, is derived here and must hold on the whole cube: `constants.perturbed(
     rho)` around one model, or `Constants.cube(model, rho)` for parameters uniform in [-rho, rho]^M, which is Lem 4.4
@@ -128,7 +128,7 @@ def _check(width: int, eta: float, rho: float) -> None:
 
 
 def _log_places(layers: int, length: int, neighbours: int) -> float:
-    """The logarithm of how many variances there are: layers, strings and positions."""
+    """The logarithm of the number of variances: layers times strings times positions."""
     strings = check_count("neighbours", neighbours, 0) + 1
     return math.log(check_count("layers", layers) * strings * (check_length(length) + 1))
 

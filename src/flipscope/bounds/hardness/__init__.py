@@ -1,4 +1,4 @@
-"""The results of paper 001 as functions, all of them here by name; derived in docs/hardness-bounds.md."""
+"""The results of paper 001 as functions, derived in docs/hardness-bounds.md; every one can be imported from here."""
 
 from __future__ import annotations
 

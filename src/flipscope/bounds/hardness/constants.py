@@ -20,12 +20,12 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.bounds.numerics import Matrix, spectral_norm, weights
 
-if TYPE_CHECKING:  # torch is not loaded for what needs no model
+if TYPE_CHECKING:  # bounds that need no model need no torch
     from flipscope.models.config import TransformerConfig
     from flipscope.models.transformer import MLP, Attention, Block, LayerNorm, Transformer
 
 
-# What the derivation needs of a configuration; everything else may be as it likes.
+# What the derivation requires of a configuration; all other fields are free.
 _NEEDED = {
     "inputs": "bits",
     "attention": "softmax",
@@ -45,7 +45,7 @@ class Head:
 
     weight: float  # nu: of the output projection times V, after G, and before P if a norm follows
     score: float  # kappa: of G^T K^T Q G, with the scale of the logits
-    pull: float  # chi: no row's logits change faster with z than this
+    pull: float  # chi: the largest rate at which a row's logits change with z
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Constants:
-    """All that the bounds need to know of a model at one length.
+    """The constants that the bounds need, of a model at one length.
 
-    ``gap`` is ||e(0) - e(1)||, ``readout`` the norm of the linear read-out after G, and ``span`` what no two outputs
-    T(x) and T(x') can differ by more than, whatever x and x' are: a bound above it says nothing.
+    ``gap`` is ||e(0) - e(1)||, ``readout`` the norm of the linear read-out after G, and ``span`` the largest possible
+    difference of two outputs T(x) and T(x'): a bound above it is vacuous.
     """
 
     length: int
@@ -135,7 +135,7 @@ class Constants:
 
 @dataclass(frozen=True)
 class _Ball:
-    """Where the vectors of all positions are: centre + gain z with ||z|| <= radius."""
+    """A set that holds the vectors of all positions: centre + gain z with ||z|| <= radius."""
 
     centre: Matrix
     gain: Matrix
@@ -146,9 +146,9 @@ def checked(model: Transformer) -> TransformerConfig:
     """The model's configuration, or InputError if the bounds do not cover it."""
     from flipscope.models.unmodified import difference
 
-    if (found := difference(model)) is not None:
+    if (change := difference(model)) is not None:
         raise InputError(
-            f"the bounds are for flipscope's Transformer as its configuration says, but {found}: "
+            f"the bounds are for flipscope's Transformer as its configuration says, but {change}: "
             "build it anew with its weights"
         )
     config = model.config
@@ -172,13 +172,13 @@ def _biased_norms(config: TransformerConfig) -> bool:
 
 
 def _centred(matrix: Matrix) -> Matrix:
-    """P matrix: what a layer norm sees of it."""
+    """P matrix: the part of the matrix that a layer norm does not ignore."""
     out: Matrix = matrix - matrix.mean(axis=0)
     return out
 
 
 def _entry(model: Transformer, length: int) -> tuple[_Ball, float]:
-    """A ball around every vector that the first layer can meet at this length, and ||e(0) - e(1)||."""
+    """A ball around all input vectors of the first layer at this length, and ||e(0) - e(1)||."""
     import torch
 
     config = model.config
@@ -262,25 +262,25 @@ def head_matrices(attention: Attention, name: str) -> list[tuple[Matrix, Matrix,
 
 
 def _heads(attention: Attention, name: str, seen: _Ball, closed: bool) -> tuple[tuple[Head, ...], Matrix]:
-    """The heads, and what they bring where every position holds the ball's centre."""
+    """The heads, and their output where every position holds the ball's centre."""
     centre = np.zeros(attention.config.width)
     if attention.output is not None:
         centre = weights(attention.output.bias, name).copy()
-    found = []
+    heads = []
     for score, offset, value, value_bias in head_matrices(attention, name):
         inner = seen.gain.T @ score @ seen.gain
-        # The logits of row j are z_w . c_j, but for what is the same for all w: c_j = G^T s K^T (Q u_j + b_q).
+        # The logits of row j are z_w . c_j, up to a constant for all w: c_j = G^T s K^T (Q u_j + b_q).
         middle = seen.gain.T @ (score @ seen.centre + offset)
         kappa = spectral_norm(inner)
         pull = kappa * seen.radius + float(np.linalg.norm(middle))
         out = value @ seen.gain
-        found.append(Head(spectral_norm(_centred(out) if closed else out), kappa, pull))
+        heads.append(Head(spectral_norm(_centred(out) if closed else out), kappa, pull))
         centre += value @ seen.centre + value_bias
-    return tuple(found), centre
+    return tuple(heads), centre
 
 
 def _mlp(mlp: MLP, name: str, seen: _Ball, closed: bool) -> tuple[float, Matrix]:
-    """The MLP's Lipschitz constant, and what it makes of the ball's centre."""
+    """The MLP's Lipschitz constant, and its output at the ball's centre."""
     import torch
 
     up, down = weights(mlp.up.weight, name), weights(mlp.down.weight, name)

@@ -1,4 +1,4 @@
-"""What one flipped bit can change in a transformer: A4 and A5, Theorem 4 and Corollary 5 of paper 001 re-derived.
+"""How much one flipped bit can change a transformer: A4 and A5, Theorem 4 and Corollary 5 of paper 001 re-derived.
 
 Everything is in natural logarithms, since the constants of models of ordinary size are far beyond floats. With x^i the
 string x with bit i flipped, M positions, and tau_k(x) = 1 + the largest 1 / sqrt(variance + eps) at norm k,
@@ -9,7 +9,7 @@ string x with bit i flipped, M positions, and tau_k(x) = 1 + the largest 1 / sqr
 
 and on every string, with 1/sqrt(eps) for each norm, |T(x) - T(x^i)| <= C'/M where i is not read              (8)
 
-The derivation and the equations are in docs/hardness-bounds.md. `layerwise` has the same without the rounding up.
+The derivation and the equations are in docs/hardness-bounds.md. `layerwise` has sharper versions, layer by layer.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from flipscope.basics.errors import InputError
 from flipscope.bounds.hardness.constants import Constants, Step
 from flipscope.bounds.numerics import safe_exp, safe_log
 
-Numbers = NDArray[np.float64] | np.float64  # what has no dimension becomes a scalar on the way
+Numbers = NDArray[np.float64] | np.float64  # numpy turns arrays without dimension into scalars
 
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound on a sensitivity, in logarithms, beside the one that holds for every model of these weights' range."""
+    """A bound on a sensitivity, in logarithms, beside the trivial one that follows from the range of the output."""
 
     log: float  # of the bound
-    log_trivial: float  # of n span^2 / 4, which holds anyway
+    log_trivial: float  # of the trivial bound n span^2 / 4
 
     @property
     def value(self) -> float:
@@ -46,12 +46,12 @@ class Bound:
 
     @property
     def vacuous(self) -> bool:
-        """Whether it says no more than the trivial bound."""
+        """Whether it is not below the trivial bound."""
         return self.log >= self.log_trivial - _ROUNDING
 
     @property
     def orders(self) -> float:
-        """By how many powers of ten it is above the trivial bound; negative where it says something."""
+        """log10 of its ratio to the trivial bound; negative where it says something."""
         same = self.log == self.log_trivial or abs(self.log - self.log_trivial) < _ROUNDING
         return 0.0 if same else (self.log - self.log_trivial) / math.log(10)
 
@@ -90,13 +90,13 @@ def log_places(constants: Constants) -> float:
 
 @checked_arguments
 def log_trivial(constants: Constants) -> float:
-    """ln of n span^2 / 4, which no s(x, T) exceeds, by what the weights let T(x) be."""
+    """ln of n span^2 / 4, a bound on s(x, T) that follows from the range of T alone."""
     return math.log(constants.length) + 2 * safe_log(constants.span) - math.log(4)
 
 
 @checked_arguments
 def product_bound(constants: Constants, log_blowup: float) -> Bound:
-    """Eq 6: what s(x, T) cannot exceed, from the logarithm of Blowup(x) alone; 0 for a model without norms.
+    """Eq 6: an upper bound on s(x, T), from ln Blowup(x) alone, which is 0 for a model without norms.
 
     >>> from flipscope.models import Transformer, hardness
     >>> own = Constants.of(Transformer(hardness(6, width=8)), 6)
@@ -109,9 +109,9 @@ def product_bound(constants: Constants, log_blowup: float) -> Bound:
 
 @checked_arguments
 def average_bound(constants: Constants, log_blowups: ArrayLike) -> Bound:
-    """Eq 7: what as_n(T) cannot exceed, from the logarithms of the blowups of all strings.
+    """Eq 7: an upper bound on as_n(T), from the logarithms of the blowups of all strings.
 
-    Of some strings drawn at random it is an estimate of the bound, and no more.
+    From some strings drawn at random it is only an estimate of the bound.
     """
     return product_bound(constants, log_mean_square(log_blowups) / 2)
 
@@ -128,7 +128,7 @@ def log_least_blowup(constants: Constants, sensitivity: float) -> float:
     """The least ln Blowup(x) with which these weights can have s(x, T) = ``sensitivity``, by Eq 6.
 
     Given as_n(T) instead, it is the least ln of sqrt(E[Blowup^2]), by Eq 7. Below 0, which ln Blowup never is, the
-    bound asks for nothing; it is infinite where no blowup is enough.
+    bound requires nothing; it is infinite where no blowup is enough.
 
     >>> from flipscope.models import Transformer, hardness
     >>> own = Constants.of(Transformer(hardness(6, width=8)), 6)
@@ -146,17 +146,17 @@ def log_least_blowup(constants: Constants, sensitivity: float) -> float:
 
 @dataclass(frozen=True)
 class FlipBound:
-    """Eq 8: what |T(x) - T(x^i)| cannot exceed on any string, in logarithms."""
+    """Eq 8: an upper bound on |T(x) - T(x^i)| for all strings, in logarithms."""
 
     log_other: float  # where bit i is not read
     log_read: float  # where it is; -inf if a marker is read
     log_constant: float  # ln C': the first is at most C'/M, at every length
-    log_span: float  # of what it cannot exceed anyway
-    sensitivity: Bound  # what s(x, T) cannot exceed on any string
+    log_span: float  # of the trivial bound
+    sensitivity: Bound  # the bound on s(x, T) for all strings
 
     @property
     def vacuous(self) -> bool:
-        """Whether a bit that is not read may change the output all the same, for all the bound says."""
+        """Whether the bound for a bit that is not read is above the trivial bound."""
         return self.log_other >= self.log_span
 
 
@@ -172,12 +172,12 @@ def flip_bound(constants: Constants) -> FlipBound:
     True
     """
     with_norms = -math.log(constants.eps) / 2 if constants.eps else math.inf
-    own, other = _through(constants, with_norms)
+    flipped, other = _through(constants, with_norms)
     _, limit = _through(constants, with_norms, every_length=True)
     n, m = constants.length, constants.positions
     readout = safe_log(constants.readout)
     log_other = readout + other - math.log(m)
-    log_read = readout + _add(own, other - math.log(m)) if constants.reads_bit else -math.inf
+    log_read = readout + _add(flipped, other - math.log(m)) if constants.reads_bit else -math.inf
     rest = n - constants.reads_bit
     total = _add(2 * log_other + math.log(rest) if rest else -math.inf, 2 * log_read) - math.log(4)
     bound = Bound(total, log_trivial(constants))
@@ -186,7 +186,7 @@ def flip_bound(constants: Constants) -> FlipBound:
 
 @checked_arguments
 def head_change(step: Step, head: int, positions: int, own: float, other: float, *, same: bool) -> float:
-    """Lemma 9's role: what the output of one head at one row cannot move by more than, when one bit is flipped (Eq 4).
+    """As in Lemma 9: an upper bound on the change of one head's output at one row when one bit is flipped (Eq 4).
 
     ``own`` bounds the change of the head's input z at the flipped position, ``other`` that at every other; ``same``
     says whether the row is the flipped one. In a first layer without norm before attention own = gap and other = 0, and
@@ -204,7 +204,7 @@ def head_change(step: Step, head: int, positions: int, own: float, other: float,
 
 
 def share(reach: float, positions: int) -> float:
-    """g: the most attention that one of M positions gets where logits are within ``reach`` of each other."""
+    """g: the largest attention weight of one of M positions where logits are within ``reach`` of each other."""
     return 1 / (1 + (positions - 1) * math.exp(-reach))
 
 
@@ -213,7 +213,7 @@ def bend(top: float) -> float:
     return top * (1 - top) if top < 0.5 else 0.25
 
 
-# ---------------------------------------------------------------- one sub-layer after the other
+# ---------------------------------------------------------------- sub-layer by sub-layer
 
 
 def _factors(step: Step, constants: Constants, every_length: bool) -> tuple[float, float, float]:
@@ -234,21 +234,21 @@ def _factors(step: Step, constants: Constants, every_length: bool) -> tuple[floa
 
 def _through(constants: Constants, log_norm: float, *, every_length: bool = False) -> tuple[float, float]:
     """Logarithms of t and u after the last step: a change is at most t + u/M where the bit was flipped, else u/M."""
-    own, other = safe_log(constants.gap), -math.inf
+    flipped, other = safe_log(constants.gap), -math.inf
     for step in constants.steps:
         stay, even, spread = _factors(step, constants, every_length)
         keep = safe_log(step.keep)
         before = log_norm if step.norm == "before" else 0.0
         after = log_norm if step.norm == "after" else 0.0
         even = _scaled(before, _add(stay, even))
-        moved = _add(_scaled(_add(keep, even), other), _scaled(_scaled(before, spread), own))
-        own = _scaled(after, _scaled(_add(keep, _scaled(before, stay)), own))
+        moved = _add(_scaled(_add(keep, even), other), _scaled(_scaled(before, spread), flipped))
+        flipped = _scaled(after, _scaled(_add(keep, _scaled(before, stay)), flipped))
         other = _scaled(after, moved)
-    return own, other
+    return flipped, other
 
 
 def _scaled(factor: float, change: float) -> float:
-    """The logarithm of a product, where no change at all stays none also under an infinite factor."""
+    """The logarithm of a product, where a change of 0 stays 0 even for an infinite factor."""
     return -math.inf if change == -math.inf or factor == -math.inf else factor + change
 
 
@@ -260,7 +260,7 @@ def _add(a: float, b: float) -> float:
 
 
 def _blowups(log_blowups: ArrayLike) -> NDArray[np.float64]:
-    """The numbers as floats, after making sure that they can be logarithms of blowups."""
+    """The numbers as floats, after checking that they can be logarithms of blowups."""
     logs = as_numbers(log_blowups, "the logarithms of blowups")
     if logs.size == 0 or not (logs >= 0).all():
         raise InputError("the logarithms of blowups must be numbers of at least 0, one or more: a blowup is at least 1")

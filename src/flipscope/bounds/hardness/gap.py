@@ -41,7 +41,7 @@ class Gap:
 
 @checked_arguments
 def fourier_gap(f_weights: ArrayLike, as_g: float) -> Gap:
-    """Eq 10: what ||f - g||^2 is at least, from the weights W_0..W_n of f and the average sensitivity of g.
+    """Eq 10: a lower bound on ||f - g||^2, from the weights W_0..W_n of f and the average sensitivity of g.
 
     >>> from flipscope.cube import functions, spectrum
     >>> fourier_gap(spectrum.weight_floats(functions.parity(16)), 1.0)
@@ -59,7 +59,7 @@ def fourier_gap(f_weights: ArrayLike, as_g: float) -> Gap:
 
 @checked_arguments
 def least_distance(f_weights: ArrayLike, as_g: float) -> float:
-    """Eq 11: the least ||f - g||^2 of any g with as(g) <= as_g; never below `fourier_gap`, and reached.
+    """Eq 11: the least ||f - g||^2 of any g with as(g) <= as_g, which is attained; never below `fourier_gap`.
 
     >>> from flipscope.cube import functions, spectrum
     >>> least_distance(spectrum.weight_floats(functions.parity(16)), 1.0)
@@ -83,14 +83,14 @@ def least_distance(f_weights: ArrayLike, as_g: float) -> float:
         if not low < middle < high:
             break
         low, high = (middle, high) if sensitivity(middle) > most else (low, middle)
-    # Every lambda gives a lower bound, so that the halving need not be exact.
+    # Every lambda gives a lower bound, so that the bisection need not be exact.
     bounds = [float((weights * p * degrees / (1 + p * degrees)).sum()) - p * most for p in (low, high)]
     return max(0.0, *bounds)
 
 
 @checked_arguments
 def sharpness_lower_bound(f_weights: ArrayLike, as_perturbed: float, *, probability: float = 1.0) -> float:
-    """Theorem 6: what the sharpness E ||f - g||^2 of f is at least, g being f with perturbed parameters.
+    """Theorem 6: a lower bound on the sharpness E ||f - g||^2 of f, where g is f with perturbed parameters.
 
     ``as_perturbed`` is E as(g); or a number that as(g) does not exceed with at least the given ``probability``.
 
@@ -105,7 +105,7 @@ def sharpness_lower_bound(f_weights: ArrayLike, as_perturbed: float, *, probabil
 
 @checked_arguments
 def asymptotic_sharpness(f_weights: ArrayLike) -> float:
-    """as(f) / n, which sharpness tends to no less than where the blowup of the perturbed model grows slowly.
+    """as(f) / n: the limit of sharpness is at least this where the blowup of the perturbed model grows slowly.
 
     >>> from flipscope.cube import functions, spectrum
     >>> asymptotic_sharpness(spectrum.weight_floats(functions.parity(30)))
@@ -118,7 +118,7 @@ def asymptotic_sharpness(f_weights: ArrayLike) -> float:
 
 
 def _checked(f_weights: ArrayLike) -> NDArray[np.float64]:
-    """The weights as floats, after making sure that they can be weights."""
+    """The weights as floats, after checking that they can be weights."""
     weights = as_numbers(f_weights, "f_weights")
     if weights.ndim != 1 or not len(weights) or not (np.isfinite(weights) & (weights >= 0)).all():
         raise InputError("f_weights must be numbers of at least 0, one for each degree from 0 to n")

@@ -1,4 +1,4 @@
-"""A5 layer by layer: the bound on |T(x) - T(x^i)| from what was measured on x alone, sub-layer by sub-layer.
+"""A5 layer by layer: the bound on |T(x) - T(x^i)| from measurements on x alone, sub-layer by sub-layer.
 
 For each flip i a bound on the change at each position is carried through the sub-layers, with each token's own
 1 / sqrt(variance + eps) at each norm (Eq 3), no change larger than what the ball of a norm's outputs lets it be, and
@@ -37,7 +37,7 @@ _AT_ONCE = 64  # strings
 
 @dataclass(frozen=True, eq=False)
 class Focus:
-    """What one attention layer did on one string: weights, and ||c_j|| by which logits of row j follow z (Eq 2)."""
+    """One attention layer on one string: its weights, and the rates ||c_j|| at which logits of row j change (Eq 2)."""
 
     log_weights: Float64[np.ndarray, "head row position"]  # a weight may be too small for floats
     pulls: Float64[np.ndarray, "head row"]
@@ -45,7 +45,7 @@ class Focus:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What was measured on one string, in the order of the sub-layers."""
+    """Measurements on one string, in the order of the sub-layers."""
 
     inverse_std: tuple[Float64[np.ndarray, " position"], ...]  # 1 / sqrt(variance + eps) of each norm
     focus: tuple[Focus, ...]  # of each attention layer; empty where it was not measured
@@ -58,7 +58,7 @@ class Measured:
 
 @checked_arguments
 def measure(model: Transformer, strings: np.ndarray, *, attention: bool = True) -> Iterator[Measured]:
-    """The blowups, and if asked for the attention, of each string [string, position], in float64 throughout."""
+    """The blowups of each string [string, position], and its attention if wanted, in float64 throughout."""
     import torch
 
     from flipscope.probes.blowup import blowup
@@ -77,7 +77,7 @@ def measure(model: Transformer, strings: np.ndarray, *, attention: bool = True) 
 
 @checked_arguments
 def flip_changes(constants: Constants, measured: Measured) -> Float64[np.ndarray, " flip"]:
-    """What |T(x) - T(x^i)| cannot exceed for each bit i, given what was measured on x; never above the span."""
+    """Upper bounds on |T(x) - T(x^i)| for each bit i, from the measurements on x; never above the span."""
     bits, positions = constants.length, constants.positions
     if len(measured.inverse_std) != constants.norms:
         raise InputError(
@@ -103,7 +103,7 @@ def flip_changes(constants: Constants, measured: Measured) -> Float64[np.ndarray
 
 @checked_arguments
 def layerwise_bound(constants: Constants, measured: Measured) -> Bound:
-    """What s(x, T) cannot exceed, given what was measured on x: Eq 6 without the rounding up, and never trivially so.
+    """An upper bound on s(x, T) from the measurements on x: sharper than Eq 6, and never above the trivial bound.
 
     >>> from flipscope.models import Transformer, hardness
     >>> model = Transformer(hardness(6, width=8))
@@ -126,14 +126,14 @@ def _normed(change: Changes, inverse_std: Float64[np.ndarray, " position"], cons
     root = math.sqrt(constants.width)
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = 1 / inverse_std
-        # 1/N' is no less than sqrt(eps), nor further from 1/N than the change lets it be.
+        # 1/N' is at least sqrt(eps), and as close to 1/N as the change requires.
         flipped = np.maximum(math.sqrt(constants.eps), spread - change / root)
-        found = np.where(change > 0, 2 * change / (spread + flipped), 0.0)
-    return np.minimum(found, 2 * root)
+        normed = np.where(change > 0, 2 * change / (spread + flipped), 0.0)
+    return np.minimum(normed, 2 * root)
 
 
 def _mixed(step: Step, change: Changes, focus: Focus | None) -> Changes:
-    """What all heads together can change by."""
+    """A bound on the change of the sum of all heads."""
     total = np.zeros_like(change)
     ordered = -np.sort(-change, axis=1)
     for number, head in enumerate(step.heads):
@@ -156,15 +156,15 @@ def _largest_mean(ordered: Changes, most: float) -> Float64[np.ndarray, " flip"]
 
 
 def _focused(step: Step, head: Head, change: Changes, most: np.ndarray, focus: Focus, number: int) -> Changes:
-    """Eq 9 but for its last term: the change of a head's output from the attention weights of x."""
+    """Eq 9 without its last term: the change of a head's output from the attention weights of x."""
     logs, pulls = focus.log_weights[number], focus.pulls[number]  # [row, position], [row]
     straight = change @ np.exp(logs).T  # [flip, row]
-    # No logit of row j moves by more than this, [flip, row, position].
+    # A bound on the change of each logit of row j, [flip, row, position].
     moves = pulls[:, None] * change[:, None, :] + step.radius * head.score * change[:, :, None]
     low = logs - moves
     total = logsumexp(low, axis=2, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
-        rest = total + np.log1p(-np.exp(low - total))  # of all other positions; NaN, by rounding, where there is none
+        rest = total + np.log1p(-np.exp(low - total))  # of all other positions; NaN by rounding where there are none
     top = expit(logs + moves - np.where(np.isnan(rest), -np.inf, rest))  # at x^i, and on the way to it
     bends = np.where(top < 0.5, top * (1 - top), 0.25)
     bent = np.minimum((bends * change[:, None, :]).sum(axis=2), most)
@@ -172,7 +172,7 @@ def _focused(step: Step, head: Head, change: Changes, most: np.ndarray, focus: F
     return out
 
 
-# ---------------------------------------------------------------- attention as it was
+# ---------------------------------------------------------------- measured attention
 
 
 def _layers(
@@ -203,7 +203,7 @@ def _layers(
 
 
 def _last_norm(block: Block) -> LayerNorm | None:
-    """The norm that closes a layer, after which the next one reads."""
+    """The norm at the end of a layer, whose output the next layer reads."""
     if block.config.norm not in ("post", "once"):
         return None
     return block.norm1 if block.norm2 is None else block.norm2

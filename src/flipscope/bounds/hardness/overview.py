@@ -1,4 +1,4 @@
-"""Every bound of paper 001 for one model: its value, whether it says something, and what was measured beside it."""
+"""Every bound of paper 001 for one model: its value, whether it says something, and the measured value beside it."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ MAX_FOCUS = 64  # positions up to which the attention of x is used: the work gro
 
 @dataclass(frozen=True)
 class Summary:
-    """What paper 001 says of a model at one length; ``fails`` tells why it says nothing of it."""
+    """What paper 001 says of a model at one length; ``fails`` is the reason where it says nothing."""
 
     length: int
     fails: str | None
-    span: float | None  # what no two outputs can differ by more than
+    span: float | None  # the largest possible difference of two outputs
     measured: float | None  # the largest s(x, T) of the strings
     measured_mean: float | None
     forms: dict[str, Bound]  # bounds on s(x, T), or on its mean, by the form they have
@@ -61,10 +61,10 @@ class Summary:
 def summary(model: Transformer, length: int, strings: Bits) -> Summary:
     """Every bound of paper 001 for this model at this length, with the blowups and sensitivities of the strings.
 
-    A model that the derivation does not cover gets the sentence that says why.
+    For a model that the derivation does not cover, ``fails`` is a sentence that says why.
     """
     try:
-        own = Constants.of(model, length)
+        constants = Constants.of(model, length)
     except InputError as error:
         return Summary(length, str(error), None, None, None, {}, ())
     strings = check_strings(strings)
@@ -72,10 +72,12 @@ def summary(model: Transformer, length: int, strings: Bits) -> Summary:
         raise InputError(
             f"the strings have {strings.shape[1]} bits and length is {length}: give strings of that length"
         )
-    measured = list(measure(model, strings, attention=own.positions <= MAX_FOCUS))
+    measured = list(measure(model, strings, attention=constants.positions <= MAX_FOCUS))
     seen = string_sensitivities(model, strings)
-    forms = _forms(own, measured)
-    return Summary(length, None, own.span, float(seen.max()), float(seen.mean()), forms, _rows(own, measured, forms))
+    forms = _forms(constants, measured)
+    return Summary(
+        length, None, constants.span, float(seen.max()), float(seen.mean()), forms, _rows(constants, measured, forms)
+    )
 
 
 def string_sensitivities(model: Transformer, strings: Bits) -> Float64[np.ndarray, " string"]:
@@ -111,33 +113,33 @@ def _told(bound: Bound) -> str:
     return f"{abs(bound.orders):.3g} powers of ten {side} n span^2 / 4, which holds anyway"
 
 
-def _forms(own: Constants, measured: list[Measured]) -> dict[str, Bound]:
+def _forms(constants: Constants, measured: list[Measured]) -> dict[str, Bound]:
     """Every bound on a sensitivity: of the strings the largest, and of all of them the mean."""
 
     def largest(some: list[Measured]) -> Bound:
-        return max((layerwise_bound(own, each) for each in some), key=lambda bound: bound.log)
+        return max((layerwise_bound(constants, each) for each in some), key=lambda bound: bound.log)
 
     logs = [each.log_blowup for each in measured]
-    found = {
-        "every_string": flip_bound(own).sensitivity,
-        "product": product_bound(own, max(logs)),
+    forms = {
+        "every_string": flip_bound(constants).sensitivity,
+        "product": product_bound(constants, max(logs)),
         "layers": largest([dataclasses.replace(each, focus=()) for each in measured]),
     }
     if all(each.focus for each in measured):
-        found["attention"] = largest(measured)
-    found["mean"] = average_bound(own, logs)
-    if own.biased_norms:
-        found["random_biases"] = expected_sensitivity(own, NOISE)
-    return found
+        forms["attention"] = largest(measured)
+    forms["mean"] = average_bound(constants, logs)
+    if constants.biased_norms:
+        forms["random_biases"] = expected_sensitivity(constants, NOISE)
+    return forms
 
 
-def _rows(own: Constants, measured: list[Measured], forms: dict[str, Bound]) -> tuple[Row, ...]:
+def _rows(constants: Constants, measured: list[Measured], forms: dict[str, Bound]) -> tuple[Row, ...]:
     """The forms one below the other, with the constants they come from."""
-    flip = flip_bound(own)
+    flip = flip_bound(constants)
     start = max(flip.log_constant - flip.log_span, 0.0) if flip.log_span > -math.inf else None
-    infinite = own.norms and not own.eps
+    infinite = constants.norms and not constants.eps
     why = "eps = 0: only blowup bounds it" if infinite else "on every string; must be below the span"
-    needed = log_least_blowup(own, own.length)
+    needed = log_least_blowup(constants, constants.length)
     largest = max(each.log_blowup for each in measured) / math.log(10)
     strings = f"{len(measured)} strings"
     rows = [
@@ -145,7 +147,7 @@ def _rows(own: Constants, measured: list[Measured], forms: dict[str, Bound]) -> 
         _row(
             "Thm 4",
             "C, from the weights",
-            log_constant(own),
+            log_constant(constants),
             not forms["product"].vacuous,
             f"the largest blowup of {strings} is 10^{largest:.3g}",
         ),
@@ -160,7 +162,7 @@ def _rows(own: Constants, measured: list[Measured], forms: dict[str, Bound]) -> 
         "random_biases": (
             "Thm 7",
             f"E as_n(T) with N(m, {NOISE}^2) biases before norms",
-            f"grows as n^{sensitivity_exponent(own.width, max(own.norms, 1)):.3g} at most; ",
+            f"grows as n^{sensitivity_exponent(constants.width, max(constants.norms, 1)):.3g} at most; ",
         ),
     }
     for name, bound in forms.items():

@@ -1,4 +1,4 @@
-"""The PAC-Bayes bounds of paper 002 as functions, all of them here by name."""
+"""The PAC-Bayes bounds of paper 002 as functions; every one can be imported from here."""
 
 from __future__ import annotations
 

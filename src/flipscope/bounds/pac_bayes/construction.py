@@ -1,8 +1,8 @@
-"""What the Fourier construction of sparsity omega and degree D on T bits cannot exceed: L, G_u and P, by parameter.
+"""Upper bounds for the Fourier construction of sparsity omega and degree D on T bits: L, G_u and P.
 
 L(omega, D, T)         its squared norm ||Theta||^2 (Thm 10)
 G_u(omega, D)          its squared gradient |grad f|^2 (Thms 5, 13 and 14)
-P(sigma; omega, D, T)  what a perturbation can add to the trace of the loss's Hessian (Thm 17)
+P(sigma; omega, D, T)  the increase of the trace of the loss's Hessian by a perturbation (Thm 17)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from flipscope.basics.checks import check_count, check_probability
 from flipscope.basics.errors import InputError
 from flipscope.bounds.pac_bayes.inequalities import check_sigma
 
-LONGEST = 10**9  # strings beyond which nothing is computed
+LONGEST = 10**9  # the longest strings that are accepted
 
 
 def check_class(sparsity: int, degree: int, length: int | None = None) -> None:
@@ -88,9 +88,9 @@ def norm_bound(sparsity: int, degree: int, length: int) -> float:
 
 @checked_arguments
 def steps_norm_bound(length: int) -> float:
-    """What ||Theta||^2 of the network with steps (App. G) cannot exceed: 218 + 8 T log^2 T, D being 2.
+    """An upper bound on ||Theta||^2 of the network with steps (App. G): 218 + 8 T log^2 T, D being 2.
 
-    The paper takes L(1, 2, T). But attention between equal codes is T entries in both query-key matrices and not one:
+    The paper takes L(1, 2, T). But attention between equal codes needs T entries in both query-key matrices, not one:
     from T = 5 on the network that App. G describes has a larger norm than L(1, 2, T).
 
     >>> steps_norm_bound(20) > norm_bound(1, 2, 20)
@@ -103,7 +103,7 @@ def steps_norm_bound(length: int) -> float:
 
 @checked_arguments
 def older_norm(sparsity: int, degree: int, length: int) -> float:
-    """The square root that the authors' plots have in the place of L: of an older construction with an attention sink.
+    """The square root that the authors' plots have instead of L, from an older construction with an attention sink.
 
     Fig 1 seems to be drawn with it: it makes the truncated bound 0.361 instead of 1.186 at omega = 10, D = 2, T = 20
     and 8192 samples.
@@ -123,8 +123,8 @@ def older_norm(sparsity: int, degree: int, length: int) -> float:
 def gradient_bound(sparsity: int, degree: int) -> int:
     """G_u = 4 + 4 omega (2 + D + 32 D^2 + 32 D^3); the trace of the Hessian of the loss is at most 2 G_u (Thm 5).
 
-    The paper leaves out how the logits of the second layer depend on the rows of F that are 0. What is measured, with
-    mask=0, is below G_u by a factor of 4 or more all the same.
+    The paper leaves out how the logits of the second layer depend on the rows of F that are 0. Measured gradients, with
+    mask=0, are nevertheless below G_u by a factor of 4 or more.
 
     >>> gradient_bound(10, 2)
     15524
@@ -176,7 +176,7 @@ def gradient_sum(sparsity: int, degree: int) -> int:
 
 @dataclass(frozen=True)
 class Perturbation:
-    """P and what it is made of."""
+    """P and its parts."""
 
     gradient: float  # G_p
     output: float  # T_p
@@ -260,7 +260,7 @@ def notebook_parameters(width: int, degree: int) -> int:
 
 @checked_arguments
 def flip_threshold(degree: int, length: int, failure: float = 0.01) -> float:
-    """The largest sigma for which, but for a chance of `failure`, no neuron flips at a position that stands for a set.
+    """The largest sigma at which no neuron flips at a position of a set, except with probability `failure`.
 
     Beyond it the condition of Lemma 22 fails, and with it the analytic P. The paper's own number is not known; this one
     is derived anew, for one-hot positions and all strings at once. Let g bound all N Gaussians of W_1, V_1, U and b:

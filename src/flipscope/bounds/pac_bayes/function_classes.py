@@ -47,8 +47,8 @@ SMALL = "terms of second order in sigma are left out of P, and no neuron flips"
 class PacBayes:
     """A bound on the expected loss of the perturbed network, and the terms it is made of.
 
-    `vacuous` says that it is not below the level (1 unless told otherwise). The constant that fits best has a loss of
-    1/4 on the paper's targets, so that a bound above 0.25 says less than that.
+    `vacuous` means that it is not below the level, by default 1. The best constant predictor has a loss of 1/4 on the
+    paper's targets, so that a bound above 0.25 is no better than that.
     """
 
     form: str
@@ -180,7 +180,7 @@ def _with(
 
 
 def added_at(perturbation: Added, sigma: float) -> float:
-    """P at a sigma, from whatever was given for it."""
+    """P at a sigma, from a number, numbers by sigma, or a function."""
     if isinstance(perturbation, Mapping):
         if sigma not in perturbation:
             raise InputError(f"perturbation has no value for sigma={sigma:g}: give one of those it has")
@@ -205,7 +205,7 @@ class GroupBound:
     """The bound with a sigma per group, and its terms."""
 
     sigmas: dict[str, float]
-    largest_sigma: float  # that a group may have
+    largest_sigma: float  # the largest sigma that is allowed
     sharpness_term: float
     norm_term: float
     bound: float
@@ -241,12 +241,12 @@ def group_bound(
     plain = Setting(0.0, samples, delta, subgaussian)  # the divergence is put in below
 
     def sigmas(log: float) -> dict[str, float]:
-        found = {}
+        chosen = {}
         for name, norm in norms.items():
             gradient = gradients[name]
             square = math.exp(log) * math.sqrt(norm / gradient) if gradient else math.inf
-            found[name] = min(math.sqrt(square), limit) or limit * 1e-12
-        return found
+            chosen[name] = min(math.sqrt(square), limit) or limit * 1e-12
+        return chosen
 
     def terms(chosen: Mapping[str, float]) -> tuple[float, float]:
         sharpness = math.fsum(chosen[name] ** 2 * gradients[name] for name in norms)

@@ -25,8 +25,8 @@ from flipscope.basics.arguments import check_fields, checked_arguments
 from flipscope.basics.checks import check_count, check_not_negative, check_positive, check_probability
 from flipscope.basics.errors import InputError
 
-MOST_SAMPLES = 10**100  # beyond which floats do not go far
-SMALLEST_SIGMA, LARGEST_SIGMA = 1e-60, 1e60  # whose squares and products floats hold
+MOST_SAMPLES = 10**100  # the range of floats ends soon after
+SMALLEST_SIGMA, LARGEST_SIGMA = 1e-60, 1e60  # squares and products of these fit into floats
 MESH = tuple(float(each) for each in np.linspace(0.01, 0.00001, 20))  # of sigma, the paper's
 SIGMAS = tuple(float(each) for each in np.geomspace(1e-6, 1.0, 61))
 POSTERIOR_SIGMAS = tuple(float(each) for each in np.geomspace(1e-5, 0.3, 25))  # each of which costs all its draws
@@ -112,13 +112,13 @@ def scipy_sigma(setting: Setting, sharpness: Sharpness, low: float = 1e-12, high
 
     The paper starts SciPy's BFGS at 1e-3; a bounded search needs no start.
     """
-    found = minimize_scalar(
+    optimum = minimize_scalar(
         lambda log: math.log(bound_at(setting, sharpness, math.exp(log))),
         bounds=(math.log(check_positive("low", low)), math.log(check_positive("high", high))),
         method="bounded",
         options={"xatol": 1e-10},
     )
-    return math.exp(float(found.x))
+    return math.exp(float(optimum.x))
 
 
 @checked_arguments
@@ -142,7 +142,7 @@ def fewest_samples(bound: Callable[[int], float], level: float = 1.0) -> int | N
 
 
 def check_samples(samples: SupportsIndex) -> int:
-    """The number of samples, after making sure that it is one."""
+    """The number of samples, after checking that it is valid."""
     count = check_count("samples", samples)
     if count > MOST_SAMPLES:
         raise InputError("samples must be at most 10^100")
@@ -150,17 +150,15 @@ def check_samples(samples: SupportsIndex) -> int:
 
 
 def check_sigma(name: str, value: float) -> float:
-    """The standard deviation of a noise, after making sure that bounds can be computed with it."""
+    """The standard deviation of a noise, after checking that bounds can be computed with it."""
     if not SMALLEST_SIGMA <= check_positive(name, value) <= LARGEST_SIGMA:
         raise InputError(f"{name}={value!r} must lie between {SMALLEST_SIGMA:g} and {LARGEST_SIGMA:g}")
     return float(value)
 
 
-# ---------------------------------------------------------------- choices that depend on the data
-#
-# Alquier's bound is for one lambda and one prior. Who looks at the norm or the trace of a trained network before
-# choosing needs it for all choices at once: with K of them, log(K / delta) takes the place of log(1 / delta) (a union
-# bound).
+# ---------------------------------------------------------------- choices that depend on the data  Alquier's bound is
+# for one lambda and one prior. If they are chosen after seeing the norm or the trace of a trained network, it must hold
+# for all choices at once: with K of them, log(K / delta) takes the place of log(1 / delta) (a union bound).
 
 
 @dataclass(frozen=True)
@@ -184,7 +182,7 @@ class Grids:
 
     @property
     def log_choices(self) -> float:
-        """log K: what the union costs."""
+        """log K: the price of the union bound."""
         return math.log(len(self.sigmas) * len(self.multiples))
 
 
@@ -240,7 +238,7 @@ def estimated_subgaussian(losses: Float[np.ndarray, " sample"]) -> float:
     """The smallest Sigma with exp(Sigma^2 t^2 / 2) >= mean of exp(t (loss - mean loss)) for all t of a grid (App. A).
 
     The grid reaches to log(2^32 - 1) / largest loss on either side of 0, where the limit is the variance. It is an
-    estimate, for the losses of one network: nothing is certified by it.
+    estimate for the losses of one network and certifies nothing.
 
     >>> round(estimated_subgaussian(np.array([0.0, 0.02] * 500)), 4)  # two values, as far apart as Hoeffding allows
     0.01

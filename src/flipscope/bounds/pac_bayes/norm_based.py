@@ -1,4 +1,4 @@
-"""Covering-number bounds for the Fourier construction's norms, in the manner of paper 003: what E.3 compares with.
+"""Covering-number bounds for the Fourier construction's norms, as in paper 003, with which E.3 compares.
 
 The paper converts each Frobenius bound of Thm 10 by ||A||_{2,1} <= sqrt(columns) ||A||_F and puts them into a bound
 that falls like sqrt(log / m). Its formula (12) is lost; what is left of it is its value, about 1.01 for T = 20, D = 2,
@@ -60,8 +60,8 @@ def printed_constant() -> float:
 def edelman_cover(sparsity: int, degree: int, length: int) -> Cover:
     """A cover of all networks of the construction's shape and at most its norms, cut back to the ball of sqrt(2).
 
-    What enters each attention layer has norm sqrt(2) at most, as in the construction (Thm 11): the first layer's inputs
-    have, and the MLP's outputs are projected on that ball, as paper 003 has it. Errors pass the layers after them.
+    The inputs of each attention layer have norm at most sqrt(2), as in the construction (Thm 11): those of the first
+    layer by themselves, and the MLP's outputs by projection onto that ball, as in paper 003.
     """
     check_class(sparsity, degree, length)
     size = {name: math.sqrt(square) for name, square in norm_blocks(sparsity, degree, length).items()}
@@ -91,7 +91,7 @@ def edelman_cover(sparsity: int, degree: int, length: int) -> Cover:
 
 @checked_arguments
 def edelman_bound(sparsity: int, degree: int, length: int, samples: int, delta: float = 0.05) -> float:
-    """What the gap of the squared error cannot exceed for the networks of `edelman_cover`, by A.2 and A.4 of paper 003.
+    """An upper bound on the gap of the squared error for the networks of `edelman_cover`, by A.2 and A.4 of paper 003.
 
     Targets of the class lie in [0, sqrt(omega)].
 

@@ -27,7 +27,7 @@ Norm = Literal["paper", "construction"]
 
 @dataclass(frozen=True)
 class ParityFailure:
-    """What the logarithm of the probability of a wrong parity cannot exceed; vacuous where that is not negative."""
+    """An upper bound on the logarithm of the probability of a wrong parity; vacuous where it is not negative."""
 
     way: Way
     length: int
@@ -54,10 +54,10 @@ def parity_failure(
     perturbation: float = 0.0,
     norm: Norm = "paper",
 ) -> ParityFailure:
-    """The bound for parity of so many bits, learned from so many samples.
+    """The bound for parity of `length` bits, learned from `samples` samples.
 
-    Without `sigma` it is the best for P = 0. norm="construction" takes what the network of App. G has in the place of
-    L(1, 2, T), which is less (`steps_norm_bound`).
+    By default `sigma` is the best for P = 0. norm="construction" takes the norm bound of the network of App. G instead
+    of L(1, 2, T), which is smaller (`steps_norm_bound`).
 
     >>> round(parity_failure("steps", 20, 8192).log_probability)
     -3796761
@@ -95,14 +95,14 @@ def parity_failure(
 def strict_log_failure(
     length: int, samples: int, sigma: float, *, way: Way = "steps", subgaussian: float = 0.01, perturbation: float = 0.0
 ) -> float:
-    """The same before (1/2 - s)^2 >= 1/4 - s is used, s being the sharpness term; infinite from s = 1/2 on.
+    """The sharper form, without the step (1/2 - s)^2 >= 1/4 - s for the sharpness term s; infinite from s = 1/2 on.
 
     >>> strict_log_failure(20, 8192, 1e-3) <= parity_failure("steps", 20, 8192, sigma=1e-3).log_probability
     True
     """
-    found = parity_failure(way, length, samples, subgaussian=subgaussian, sigma=sigma, perturbation=perturbation)
-    sharpness = sigma**2 * (2 * found.gradient_bound + perturbation) / 2
+    failure = parity_failure(way, length, samples, subgaussian=subgaussian, sigma=sigma, perturbation=perturbation)
+    sharpness = sigma**2 * (2 * failure.gradient_bound + perturbation) / 2
     if sharpness >= 0.5:
         return math.inf
     prefactor = math.log(4 * length if way == "steps" else 4)
-    return prefactor - samples * (0.5 - sharpness) ** 2 / (2 * subgaussian**2) + found.norm_bound / (2 * sigma**2)
+    return prefactor - samples * (0.5 - sharpness) ** 2 / (2 * subgaussian**2) + failure.norm_bound / (2 * sigma**2)

@@ -1,4 +1,4 @@
-"""Bounds for a network that somebody trained, from what is known of it.
+"""Bounds for a trained network: from its norm and trace, from draws of a posterior, or from queries alone.
 
 trace_bound      from its norm and the trace of the Hessian: L^ + sigma^2 Tr / 2 stands for the perturbed training
                  loss. Quick, and no proof, since the Taylor series ends there.
@@ -56,30 +56,30 @@ _BETAS = tuple(float(2.0 ** (k / 2)) for k in range(-40, 11))  # of Catoni's bou
 
 Fixed: TypeAlias = str | Sequence[str] | None  # patterns of names, such as "embedding.*" (as in a shell)
 
-# ---------------------------------------------------------------- what is in the divergence
+# ---------------------------------------------------------------- the divergence
 #
 # KL = ||Theta||^2 / 2 sigma^2 is for a prior that was fixed before the samples were seen. Whatever is left out of Theta
-# must have been fixed then as well: a learned position that is not counted makes the bound a number without a meaning.
-# So all parameters count, frozen ones too, for who froze them is not known; the user alone can say what was fixed.
+# must have been fixed then as well: a learned position that is not counted makes the bound meaningless. So all
+# parameters count, frozen ones too, since it is not known when they were frozen; only the user can say what was fixed.
 
 
 @dataclass(frozen=True)
 class Outside:
-    """What is in a network beside the parameters in the divergence, by name."""
+    """The parameters and buffers of a network that are not in the divergence, by name."""
 
     fixed: tuple[str, ...]  # parameters and buffers: declared, or constants of flipscope's own networks
-    uncounted: tuple[str, ...]  # buffers that may depend on the samples, and that no Gaussian is around
+    uncounted: tuple[str, ...]  # buffers that may depend on the samples, and have no noise
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What must be true for the norm to be all that the samples changed."""
+        """The assumptions under which the norm accounts for everything that depends on the samples."""
         if not self.fixed:
             return (NOTHING_ELSE,)
         return (NOTHING_ELSE, f"fixed before the samples were seen: {', '.join(self.fixed)}")
 
     @property
     def reason(self) -> str | None:
-        """Why nothing can be certified; None where it can."""
+        """Why nothing can be certified; None where something can."""
         if not self.uncounted:
             return None
         return (
@@ -88,16 +88,16 @@ class Outside:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """What every bound for a saved model prints of it."""
+        """Its part of the JSON document of every bound for a saved model."""
         return {"fixed": list(self.fixed), "uncounted": list(self.uncounted), "reason": self.reason}
 
 
 def counted(model: nn.Module, fixed: Fixed = None) -> tuple[dict[str, nn.Parameter], float, Outside]:
     """The parameters in the divergence, their ||Theta||^2, and what is outside it.
 
-    That is all parameters but those that the user declares `fixed` before the samples were seen. Buffers, such as the
-    running statistics of a batch norm, can be declared fixed as well; else they are `uncounted`. Each pattern must
-    match something.
+    In the divergence are all parameters except those that the user declares `fixed` before the samples were seen.
+    Buffers, such as the running statistics of a batch norm, can be declared fixed as well; otherwise they are
+    `uncounted`. Each pattern must match something.
 
     >>> parameters, norm, outside = counted(nn.Sequential(nn.Linear(2, 1), nn.BatchNorm1d(1)), fixed="0.*")
     >>> list(parameters), norm, outside.uncounted[0]
@@ -106,10 +106,10 @@ def counted(model: nn.Module, fixed: Fixed = None) -> tuple[dict[str, nn.Paramet
     declared = frozenset(() if fixed is None else matching(model, fixed, "fixed"))
     parameters = chosen(model, lambda name: name not in declared)
     buffers = [name for name, _ in model.named_buffers()]
-    known = declared | constants(model)
+    known_fixed = declared | constants(model)
     outside = Outside(
-        tuple(name for name in (*dict(model.named_parameters()), *buffers) if name in known),
-        tuple(name for name in buffers if name not in known),
+        tuple(name for name in (*dict(model.named_parameters()), *buffers) if name in known_fixed),
+        tuple(name for name in buffers if name not in known_fixed),
     )
     return parameters, math.fsum(float(each.detach().double().square().sum()) for each in parameters.values()), outside
 
@@ -143,19 +143,19 @@ def trace_bound(
     choices = Grids() if grids is None else grids
     setting = Setting(norm, samples, delta, subgaussian)
     losses = {sigma: loss + sigma**2 * trace / 2 for sigma in choices.sigmas}
-    found = _best(setting, losses, choices)
+    best = _best(setting, losses, choices)
     needed = fewest_samples(lambda m: _best(replace(setting, samples=m), losses, choices).bound, level)
     return PacBayes(
         "trace",
         trace / 2,
         norm,
         0.0,
-        found.sigma,
-        found.lam,
-        losses[found.sigma],
-        found.bound - losses[found.sigma],
-        found.bound,
-        not found.bound < level,
+        best.sigma,
+        best.lam,
+        losses[best.sigma],
+        best.bound - losses[best.sigma],
+        best.bound,
+        not best.bound < level,
         needed,
         False,
         (INDEPENDENT, CENTRE, TAYLOR, GUESSED, SUBGAUSSIAN),
@@ -170,7 +170,7 @@ class _Choice:
 
 
 def _best(setting: Setting, losses: dict[float, float], choices: Grids) -> _Choice:
-    """The best of the grid, each choice having its share of delta."""
+    """The best choice of the grid, where each has its share of delta."""
     sigmas, multiples = np.array(list(losses)), np.array(choices.multiples)
     complexity = setting.norm / (2 * sigmas**2) + math.log(1 / setting.delta) + choices.log_choices
     root = math.sqrt(setting.samples)
@@ -194,13 +194,13 @@ class PosteriorBound:
     catoni: float
     draws: int
     training_loss: float  # of the network itself, cut off
-    outside: Outside  # what is not in the divergence
+    outside: Outside  # the parameters and buffers that are not in the divergence
 
     def as_json(self) -> dict[str, Any]:
         """What `flipscope bound pac-bayes MODEL --json` prints."""
         others = {"mcallester": self.mcallester, "catoni": self.catoni}
-        told = {**others, "draws": self.draws, "training_loss": self.training_loss}
-        return self.alquier.as_json() | told | self.outside.as_json()
+        further = {**others, "draws": self.draws, "training_loss": self.training_loss}
+        return self.alquier.as_json() | further | self.outside.as_json()
 
 
 @checked_arguments
@@ -224,8 +224,8 @@ def posterior_bound(
     are what the network was trained on. All its parameters have noise and are in the divergence, but for those that
     patterns of names declare `fixed` before the samples were seen: the result names them, and is true only if they
     were. Buffers of modules that are not flipscope's own, such as the running statistics of a batch norm, leave it
-    without a certificate unless they are declared fixed too. Vacuous is what is not below `level`, the largest loss by
-    default.
+    without a certificate unless they are declared fixed too. The bound is vacuous if it is not below `level`, by
+    default the largest loss.
     """
     check_positive("largest", largest)
     check_probability("delta", delta)
@@ -234,27 +234,29 @@ def posterior_bound(
     check_memory(8 * len(choices.sigmas) * draws, f"the losses of {draws:,} draws", "give fewer")
     limit = largest if level is None else check_positive("level", level)
     moved, norm, outside = counted(model, fixed)
-    own, means = _perturbed_losses(model, inputs, targets, largest, choices.sigmas, draws, moved, seed, progress)
+    training_loss, means = _perturbed_losses(
+        model, inputs, targets, largest, choices.sigmas, draws, moved, seed, progress
+    )
     share = delta / 3 / len(choices.sigmas)
-    # One side of an interval with twice the error is all that is used of it.
+    # Only one side of the interval is used, hence twice the error.
     losses = {
         sigma: min(mean_from_samples(values, 0.0, largest, 1 - 2 * share, "fixed").high, largest)
         for sigma, values in means.items()
     }
     samples = len(np.asarray(targets))
     setting = Setting(norm, samples, 2 * delta / 3, bounded_subgaussian(largest))
-    found = _best(setting, losses, choices)
+    best = _best(setting, losses, choices)
     alquier = PacBayes(
         "posterior",
         None,
         norm,
         0.0,
-        found.sigma,
-        found.lam,
-        losses[found.sigma],
-        found.bound - losses[found.sigma],
-        found.bound,
-        not found.bound < limit,
+        best.sigma,
+        best.lam,
+        losses[best.sigma],
+        best.bound - losses[best.sigma],
+        best.bound,
+        not best.bound < limit,
         fewest_samples(lambda m: _best(replace(setting, samples=m), losses, choices).bound, limit),
         not outside.uncounted,
         (
@@ -270,7 +272,7 @@ def posterior_bound(
     catoni = min(
         catoni_bound(losses[s], kl[s], samples, beta, kept / len(_BETAS), largest) for s in losses for beta in _BETAS
     )
-    return PosteriorBound(alquier, mcallester, catoni, draws, own, outside)
+    return PosteriorBound(alquier, mcallester, catoni, draws, training_loss, outside)
 
 
 def _perturbed_losses(
@@ -297,17 +299,17 @@ def _perturbed_losses(
             squares = (outputs.double().cpu() - wanted).square()
             return float(squares.nan_to_num(largest, largest, largest).clamp(max=largest).mean())
 
-        own = mean(before)
-        found: dict[float, Float[np.ndarray, " draw"]] = {}
+        training_loss = mean(before)
+        by_sigma: dict[float, Float[np.ndarray, " draw"]] = {}
         for sigma, stream in zip(sigmas, streams, strict=True):
             values = np.empty(draws)
             for number in range(draws):
                 moving.to(torch.from_numpy(stream.normal(size=moving.count)), sigma)
                 values[number] = mean(asking.outputs())
                 if progress is not None:
-                    progress(len(found) * draws + number + 1, len(sigmas) * draws)
-            found[sigma] = values
-    return own, found
+                    progress(len(by_sigma) * draws + number + 1, len(sigmas) * draws)
+            by_sigma[sigma] = values
+    return training_loss, by_sigma
 
 
 # ---------------------------------------------------------------- from queries alone
@@ -323,7 +325,7 @@ class BlackBox:
     bound: PacBayes
 
     def as_json(self) -> dict[str, Any]:
-        """The bound with what was found."""
+        """The bound, with the degree and sparsity that the testers found."""
         return self.bound.as_json() | {"degree": self.degree, "sparsity": self.sparsity, "queries": self.queries}
 
 
@@ -346,13 +348,13 @@ def black_box_bound(
     restrictions: int | None = None,
     seed: Seed = 0,
 ) -> BlackBox:
-    """The truncated bound for the class that the testers find a model of real values in.
+    """The truncated bound for the class to which, by the testers, a real-valued model belongs.
 
-    value_range  that its outputs never leave; networks without a norm have no known one
-    tolerance    of the degree tester: a network that computes a function only nearly is of no low degree exactly
-    trials       of it, instead of as many as its guarantee takes: a large tolerance has no guarantee
+    value_range  a range that its outputs never leave; for networks without a norm none is known
+    tolerance    of the degree tester: a network that computes a function only approximately has no exact low degree
+    trials       of the degree tester, instead of the number that its guarantee needs
     indicators   the target is a sum of indicators, whose constant is one coefficient more in the usual spectrum
-    restrictions of the sparsity tester, instead of as many as its guarantee takes
+    restrictions of the sparsity tester, instead of the number that its guarantee needs
     epsilon      the weight above the degree that is far, `tail` the energy outside the largest coefficients
 
     >>> from flipscope.cube.fourier_sums import random_sum
@@ -374,8 +376,8 @@ def black_box_bound(
         seed=for_degree,
         **extra,  # type: ignore[arg-type]
     )
-    found = _value(degree, "degree")
-    if found == 0:
+    degree_found = _value(degree, "degree")
+    if degree_found == 0:
         raise InputError("the model is constant as far as its queries say, so that it has no class: degree 0")
     sparsity = first_sparsity(
         model,
@@ -388,9 +390,9 @@ def black_box_bound(
         seed=for_sparsity,
     )
     many = max(1, _value(sparsity, "sparsity") - int(indicators))
-    bound = class_bound(many, found, length, samples, delta=delta, subgaussian=subgaussian)
-    told = PacBayes(**{**vars(bound), "assumptions": (*bound.assumptions, TESTED)})
-    return BlackBox(found, many, degree.queries + sparsity.queries, told)
+    bound = class_bound(many, degree_found, length, samples, delta=delta, subgaussian=subgaussian)
+    with_assumption = PacBayes(**{**vars(bound), "assumptions": (*bound.assumptions, TESTED)})
+    return BlackBox(degree_found, many, degree.queries + sparsity.queries, with_assumption)
 
 
 def _value(sweep: Sweep, what: str) -> int:

@@ -1,4 +1,4 @@
-"""Attention networks for functions of few bits, written down: Lemmas B.2 to B.8 of the sparse-variables paper.
+"""Constructed attention networks for functions of few bits: Lemmas B.2 to B.8 of the sparse-variables paper.
 
 >>> from flipscope.cube.expression import parse
 >>> from flipscope.constructions.sparse_variables import construct

@@ -1,4 +1,4 @@
-"""The vectors that tell positions apart: orthonormal, random or given ones, and how far from orthogonal they are."""
+"""Vectors that encode positions: orthonormal, random or given, and how far from orthogonal they are."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from flipscope.basics.errors import InputError
 from flipscope.models.attention_network_config import AttentionNetworkConfig, FixedVectors, InputMapping
 
 Matrix: TypeAlias = Float64[np.ndarray, "_ _"]  # of any sizes
-RANDOM_ROOM = 64  # coordinates of random positions, unless told otherwise
+RANDOM_ROOM = 64  # coordinates of random positions, where no width is given
 _UNIT = 1e-9
 
 
 def fixed_vectors(
     mapping: InputMapping, length: int, sparsity: int, width: int | None, basis: str | Matrix, seed: int, heads: int
 ) -> FixedVectors:
-    """E_0, E_1, the positions and [CLS], in a width that is enough; trained positions are zeros until chosen."""
+    """E_0, E_1, the positions and [CLS], in a sufficient width; trained positions are zeros until chosen."""
     special = 1 if mapping == "bag" else 3
     if not isinstance(basis, str):
         return _given(basis, length, special, width, sparsity)
@@ -39,7 +39,7 @@ def fixed_vectors(
 
 
 def _given(basis: Matrix, length: int, special: int, width: int | None, sparsity: int) -> FixedVectors:
-    """Given unit vectors, with as many coordinates more as the special ones need."""
+    """Given unit vectors, extended by the coordinates that the special vectors need."""
     given = np.asarray(basis, np.float64)
     if given.ndim != 2 or len(given) < length:
         raise InputError(f"a basis of shape {given.shape} must be [position, coordinate] for {length} positions")
@@ -50,12 +50,12 @@ def _given(basis: Matrix, length: int, special: int, width: int | None, sparsity
         raise InputError(
             f"the basis vector {worst + 1} has length {norms[worst]:.6g}, not 1: divide each by its length"
         )
-    own = given.shape[1]
-    if width is not None and width < own + special:
-        raise InputError(f"width={width} is less than {own + special}, the basis and {special} vectors: give more")
-    full = max(own + special, sparsity) if width is None else width
+    size = given.shape[1]
+    if width is not None and width < size + special:
+        raise InputError(f"width={width} is less than {size + special}, the basis and {special} vectors: give more")
+    full = max(size + special, sparsity) if width is None else width
     positions = np.zeros((length, full))
-    positions[:, :own] = given
+    positions[:, :size] = given
     last = np.eye(full)[full - special :]
     return FixedVectors(last[:2] if special == 3 else np.zeros((2, full)), positions, last[-1])
 
@@ -72,7 +72,7 @@ def coherence(vectors: Matrix) -> float:
 
 
 def dual_vectors(vectors: Matrix) -> Matrix:
-    """The vectors of the same span whose products with these are 1 on the diagonal and 0 beside it."""
+    """The dual basis: vectors of the same span whose products with these form the identity matrix."""
     gram = vectors @ vectors.T
     if np.linalg.eigvalsh(gram)[0] < 1e-9:
         raise InputError("the vectors of the relevant positions depend on each other linearly: give another basis")

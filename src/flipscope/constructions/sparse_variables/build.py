@@ -1,4 +1,4 @@
-"""A function of few bits becomes an attention network, with its certified error and its norms beside the promised."""
+"""The attention network of a function of few bits, with its certified error, and its norms beside the promised ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from flipscope.models.attention_network import AttentionNetwork
 from flipscope.models.attention_network_config import AttentionNetworkConfig, InputMapping
 
 MOST_SELECTED = 9  # bits with a coordinate each: the second matrix of the MLP has 8 s 4^s numbers
-MOST_CHECKED = 16  # bits of which all strings are asked
+MOST_CHECKED = 16  # bits up to which all strings are evaluated
 EXACT = 1e-9  # what counts as exact in float64
 _ROUNDING = 1e-12
 _CHUNK = 1 << 12
@@ -45,7 +45,7 @@ _LEMMAS = {"deterministic": "B.2", "trainable": "B.3", "bag": "B.4"}
 
 @dataclass(frozen=True)
 class Norm:
-    """A norm of the network, what is promised of it, and what the paper prints; None: no promise."""
+    """A norm of the network, its proven bound, and the bound that the paper prints; None where there is none."""
 
     name: str
     actual: float
@@ -54,13 +54,13 @@ class Norm:
 
     @property
     def holds(self) -> bool:
-        """Whether the promise is kept."""
+        """Whether the bound holds."""
         return self.actual <= self.promised * (1 + EXACT)
 
 
 @dataclass(frozen=True)
 class Enumeration:
-    """What all strings said: the largest distance of the heads from their target, and of the answer from f."""
+    """Over all strings: the largest distance of the heads from their target, and of the answer from f."""
 
     strings: int
     error: float
@@ -69,7 +69,7 @@ class Enumeration:
 
 @dataclass(frozen=True, eq=False)
 class Construction:
-    """A network written down for a function; it answers -1 and +1, so that a positive logit is a 1."""
+    """A network constructed for a function; it answers -1 and +1, so that a positive logit means 1."""
 
     model: AttentionNetwork
     function: SparseFunction
@@ -85,7 +85,7 @@ class Construction:
     def error(self) -> float:
         """The certified largest distance between the heads' output and their target, over all strings.
 
-        It is that of the weights in real numbers, rounded outwards.
+        It is that of the weights in exact arithmetic, rounded up.
         """
         return self.certificate.error
 
@@ -100,26 +100,26 @@ class Construction:
         return 2.0 * self.function.values - 1
 
     def answer_error(self, strings: Bits | None = None) -> float | None:
-        """The largest |model(x) - f(x)| on strings, by default `telling_strings`; None without an MLP."""
+        """The largest |model(x) - f(x)| on strings, by default `extreme_strings`; None without an MLP."""
         if not self.hidden:
             return None
-        asked = self.telling_strings() if strings is None else strings
+        inputs = self.extreme_strings() if strings is None else strings
         wrong = [
             abs(_ask(self.model, some) - self.answers[self._patterns(some)]).max()
-            for some in np.array_split(asked, math.ceil(len(asked) / _CHUNK))
+            for some in np.array_split(inputs, math.ceil(len(inputs) / _CHUNK))
         ]
-        return float(np.max(wrong))  # NaN, where one of them is
+        return float(np.max(wrong))  # NaN where any of them is
 
-    def telling_strings(self) -> Bits:
+    def extreme_strings(self) -> Bits:
         """Strings farthest from the target, and each pattern of relevant bits with all others 0 and all others 1."""
-        own = patterns(self.function.sparsity)
-        others = np.repeat(np.arange(2, dtype=np.uint8), len(own))[:, None]
+        relevant = patterns(self.function.sparsity)
+        others = np.repeat(np.arange(2, dtype=np.uint8), len(relevant))[:, None]
         strings = np.broadcast_to(others, (len(others), self.function.length)).copy()
-        strings[:, list(self.function.positions)] = np.concatenate([own, own])
+        strings[:, list(self.function.positions)] = np.concatenate([relevant, relevant])
         return np.concatenate([self.certificate.strings, strings])
 
     def enumerate(self) -> Enumeration:
-        """All 2^T strings, asked one by one: what `error` says without."""
+        """The errors on all 2^T strings, evaluated one by one, to compare with the certified `error`."""
         length = self.function.length
         if length > MOST_CHECKED:
             raise InputError(f"all strings of {length} bits are too many: {MOST_CHECKED} bits are the most")
@@ -127,17 +127,17 @@ class Construction:
         for start in range(0, 1 << length, _CHUNK):
             strings = index_bits(start, min(_CHUNK, (1 << length) - start), length)
             with torch.no_grad():
-                found = self.model.attend(torch.from_numpy(strings))[:, : self.heads.target.shape[1]].numpy()
-            error = abs(found - self.heads.target[self._patterns(strings)]).max()
-            worst = np.maximum(worst, [error, self.answer_error(strings) or 0.0])  # which keeps NaN
+                outputs = self.model.attend(torch.from_numpy(strings))[:, : self.heads.target.shape[1]].numpy()
+            error = abs(outputs - self.heads.target[self._patterns(strings)]).max()
+            worst = np.maximum(worst, [error, self.answer_error(strings) or 0.0])  # maximum keeps NaN
         return Enumeration(1 << length, float(worst[0]), float(worst[1]) if self.hidden else None)
 
     def _patterns(self, strings: Bits) -> np.ndarray:
-        own = strings[:, list(self.function.positions)].astype(np.int64)
-        return np.asarray(own @ (1 << np.arange(own.shape[1])))
+        relevant = strings[:, list(self.function.positions)].astype(np.int64)
+        return np.asarray(relevant @ (1 << np.arange(relevant.shape[1])))
 
     def as_json(self) -> dict[str, Any]:
-        """Everything that can be said of it, for JSON."""
+        """The construction, its errors and its norms as a JSON document."""
         config, answer = self.model.config, self.answer_error()
         return {
             "length": self.function.length,
@@ -191,9 +191,9 @@ def construct(
     """The network of Lemmas B.2 to B.6 for a function that depends on few bits, in float64.
 
     heads is 1 or the number s of relevant bits. One head is enough for a symmetric function (B.5), in a bag for any
-    (B.6 after the s-dimensional B.4), and else with attention weights 1, 2, 4, ..., which is not in the paper;
-    general=True takes what works for any function also for a symmetric one. gamma: the heads' error is gamma/4 at most;
-    by default what the MLP needs. basis: "orthonormal", "random" (with `seed`) or a matrix of unit vectors. as_printed
+    (B.6 after the s-dimensional B.4), and otherwise with attention weights 1, 2, 4, ..., which is not in the paper;
+    general=True treats a symmetric function like any other. gamma: the heads' error is at most gamma/4; by default
+    what the MLP needs. basis: "orthonormal", "random" (with `seed`) or a matrix of unit vectors. as_printed
     takes every formula as the paper has it. mlp=False leaves the heads alone, read by w = e_1.
 
     >>> from flipscope.cube.expression import parse
@@ -219,22 +219,22 @@ def construct(
     rooms = s if route == "select" else 1
     vectors = fixed_vectors(mapping, sparse.length, s, width, basis, check_count("seed", seed, 0), rooms)
     if mapping == "bag":
-        found = bag_heads(route, sparse.positions, vectors, gamma, as_printed)
+        built = bag_heads(route, sparse.positions, vectors, gamma, as_printed)
     else:
-        found = positional_heads(route, mapping, sparse.positions, vectors, gamma, as_printed)
-    net = _mlp(found, sparse, route, gamma, as_printed) if mlp else None
-    model = _model(found, mapping, sparse.length, net)
-    certificate = certify(model, sparse.positions, found.target)
-    delta = found.spacing / 4
+        built = positional_heads(route, mapping, sparse.positions, vectors, gamma, as_printed)
+    net = _mlp(built, sparse, route, gamma, as_printed) if mlp else None
+    model = _model(built, mapping, sparse.length, net)
+    certificate = certify(model, sparse.positions, built.target)
+    delta = built.spacing / 4
     if net is not None and not as_printed and not certificate.error <= delta:
         raise InputError(
             f"gamma={gamma:g} lets the heads be {certificate.error:.4g} from their target, and the MLP takes "
-            f"{delta:.4g}: give {found.spacing:.4g} or less, or no MLP"
+            f"{delta:.4g}: give {built.spacing:.4g} or less, or no MLP"
         )
     lemma = "ours" if route in ("powers", "bag-select") else _LEMMAS[mapping]
-    lemma += {True: " + B.5", False: " + B.6"}[found.target.shape[1] == 1 and route != "powers"] if net else ""
-    norms = _norms(model, found, net, gamma if as_printed else found.spacing, as_printed)
-    return Construction(model, sparse, found, route, lemma, float(gamma), as_printed, certificate, norms)
+    lemma += {True: " + B.5", False: " + B.6"}[built.target.shape[1] == 1 and route != "powers"] if net else ""
+    norms = _norms(model, built, net, gamma if as_printed else built.spacing, as_printed)
+    return Construction(model, sparse, built, route, lemma, float(gamma), as_printed, certificate, norms)
 
 
 def _route(mapping: InputMapping, single: bool, symmetric: bool, s: int) -> Route:
@@ -265,7 +265,7 @@ def _model(heads: Heads, mapping: InputMapping, length: int, net: MLP | None) ->
     )
     if net is not None:
         config = replace(config, hidden=net.hidden, features=heads.target.shape[1])
-    # Drawn by nobody, since every number is written.
+    # Not initialised at random, since every number is set below.
     config.check_size(number=8)
     model = AttentionNetwork(config, seed=None, dtype=torch.float64).to_empty(device="cpu")
     fill(model.inputs, symbols=heads.vectors.symbols, positions=heads.vectors.positions, marker=heads.vectors.marker)
@@ -281,7 +281,7 @@ def _model(heads: Heads, mapping: InputMapping, length: int, net: MLP | None) ->
 
 
 def fill(module: nn.Module, **arrays: np.ndarray) -> None:
-    """Write arrays into a module's tensors of these names."""
+    """Copy arrays into a module's tensors of these names."""
     with torch.no_grad():
         for name, array in arrays.items():
             tensor = getattr(module, name)
@@ -291,7 +291,7 @@ def fill(module: nn.Module, **arrays: np.ndarray) -> None:
 
 
 def _norms(model: AttentionNetwork, heads: Heads, net: MLP | None, gamma: float, as_printed: bool) -> tuple[Norm, ...]:
-    """Every norm that the lemmas promise something of; of heads the largest."""
+    """Every norm for which the lemmas have a bound; the largest over the heads."""
     places = {"W_Q": "query", "W_K": "key", "W_V": "value", "W_C": "mix"}
     actual = {
         name: max(float(getattr(head, place).detach().norm()) for head in model.heads(0))

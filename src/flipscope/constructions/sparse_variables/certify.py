@@ -1,12 +1,12 @@
 """How far a one-layer network's heads can be from their target, over all strings of any length, without sampling.
 
 Where bits are added to positions the attention weights do not depend on them, so that the output is a sum of one number
-per bit. In a bag of vectors it is a ratio of two such sums, which Dinkelbach's method maximises exactly. Both are read
-from the weights of the network, not from how it was built.
+per bit. In a bag of vectors it is a ratio of two such sums, which Dinkelbach's method maximises exactly. Both are
+computed from the weights of the network, however it was built.
 
-What is certified is the network of these weights in real numbers. Logits are as large as 1/gap, and their rounding with
-them, so that everything is computed in numpy's longest floats and a bound on all rounding is added: a sum of n products
-is off by n eps times the sum of their absolute values at most, in whatever order it is added up.
+What is certified is the network of these weights in exact arithmetic. Logits can be as large as 1/gap, with
+proportional rounding errors; hence everything is computed in numpy's longest floats, and a bound on all rounding is
+added: a sum of n products, in any order, is wrong by at most n eps times the sum of their absolute values.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _EPS = np.finfo(np.longdouble).eps  # twice the largest relative error of an ope
 class Certificate:
     """The largest distance in any coordinate, and strings on which the heads come as far as they can, one per row."""
 
-    error: float  # rounded outwards
-    rounding: float  # the part of it that is a bound on rounding
-    exact: bool  # whether it is attained but for rounding; else an upper bound, where several ratios are summed
+    error: float  # rounded up
+    rounding: float  # the part of `error` that bounds rounding
+    exact: bool  # attained up to rounding; otherwise an upper bound, where several ratios are summed
     strings: Bits
 
 
 @dataclass(frozen=True, eq=False)
 class _Read:
-    """A network as numbers: logits and contributions of each position by its bit, per head, and how far off they are.
+    """For each head, the logits and contributions of each position by its bit, and bounds on their rounding errors.
 
-    The errors are bounds on the distance from what the network's weights give in real numbers.
+    The errors are bounds on the distance from what the network's weights give in exact arithmetic.
     """
 
     logits: Shaped[np.ndarray, "head position 2"]
@@ -57,17 +57,17 @@ class _Read:
         return np.asarray(largest + self.value_errors)
 
     def rounding(self, dependence: Shaped[np.ndarray, " head"]) -> Shaped[np.ndarray, " number"]:
-        """How far the heads' output can be, on any string, from the means of these values with softmax of these logits.
+        """A bound, for all strings, on the rounding error of the heads' output computed from these logits.
 
-        A head's output is a mean of values. If logits are off by e, its weights, which sum to 1, are off by factors
+        A head's output is a mean of values. If logits are wrong by e, its weights, which sum to 1, are wrong by factors
         between exp(-2e) and exp(2e), and the mean by expm1(2e) times the largest value, or twice that value at most.
-        `dependence` is by how much logits differ from those used where bits matter to them.
+        `dependence` is how much the logits of two values of a bit differ, where one of them stands for both.
         """
         count, top = self.logits.shape[1] + 1, abs(self.logits).max(axis=(1, 2), initial=0)
         off = self.logit_errors + dependence + 2 * _EPS * np.maximum(top, abs(self.marker_logits))
         with np.errstate(over="ignore"):
             share = np.minimum(np.expm1(2 * off + (4 * count + 40) * _EPS), 2)
-        # The last term: what is added up after that, a term for each token.
+        # The last term is the rounding of the final sum, with a term for each token.
         each = (share + (4 * count + 40) * _EPS)[:, None] * self.sizes + self.value_errors
         return np.asarray(each.sum(axis=0))
 
@@ -95,7 +95,7 @@ def _read(model: AttentionNetwork, numbers: int) -> _Read:
     added = not model.inputs.is_bag  # bits are added to positions, or multiply them
 
     def products(matrix: np.ndarray, size: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """Of all rows [position, bit, ...] and of [CLS] with the matrix, or of their absolute values."""
+        """Products of all rows [position, bit, ...] and of [CLS] with the matrix, or of their absolute values."""
         used = (matrix != 0).any(axis=1)  # most positions have few coordinates
         rows, bits, last = (
             np.abs(each[..., used]).astype(np.longdouble) if size else each[..., used].astype(np.longdouble)
@@ -117,7 +117,7 @@ def _read(model: AttentionNetwork, numbers: int) -> _Read:
         sizes = (abs(key) @ (abs(query).T @ abs(ends)))[:, None], abs(value) @ abs(mix[:, :numbers])
         terms = [np.count_nonzero(each.any(axis=1)) + len(mix) + 10 for each in sizes]
         terms[0] += np.count_nonzero(marker)
-        # Terms that are 0 add no rounding.
+        # A term of 0 adds no rounding error.
         errors = [
             _EPS * count * np.maximum(rows.max(axis=(0, 1), initial=0), last)
             for count, (rows, last) in zip(terms, (products(each, size=True) for each in sizes), strict=True)
@@ -134,11 +134,11 @@ def _certificate(
     exact: bool,
     strings: list[Bits],
 ) -> Certificate:
-    """From how far the heads are, but for rounding, from the target in either direction."""
-    # Of the subtraction of the target: none where there is nothing to subtract from it.
+    """The certificate from the distances to the target in either direction, computed without regard to rounding."""
+    # The rounding of the subtraction of the target: none where the heads give 0.
     last = np.minimum(20 * _EPS * (abs(far) + abs(target)).max(axis=0), sizes.sum(axis=0))
     error = (far + rounding + last).max()
-    nearest = float(error)  # which may be below it
+    nearest = float(error)  # the conversion may round down
     upwards = nearest if nearest >= error else math.nextafter(nearest, math.inf)
     return Certificate(upwards, float((rounding + last).max()), exact, np.array(strings))
 
@@ -146,7 +146,7 @@ def _certificate(
 def _sums(
     read: _Read, positions: tuple[int, ...], bits: np.ndarray, target: Float64[np.ndarray, "pattern number"]
 ) -> Certificate:
-    """The sum of what each bit brings, the others chosen to drive it up or down."""
+    """The sum of the contributions of all bits, the irrelevant ones chosen to make it largest or smallest."""
     logits = np.concatenate([read.logits[:, :, 0], read.marker_logits[:, None]], axis=1)  # [head, token]
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
@@ -171,7 +171,7 @@ def _sums(
 def _ratios(
     read: _Read, positions: tuple[int, ...], bits: np.ndarray, target: Float64[np.ndarray, "pattern number"]
 ) -> Certificate:
-    """Of each head the largest and smallest ratio; heads that share a coordinate are bounded by the sum of theirs."""
+    """The largest and smallest ratio of each head; heads that share a coordinate are bounded by the sum."""
     total = {1: -target.astype(np.longdouble), -1: target.astype(np.longdouble)}
     rounding = read.rounding(np.zeros(len(read.logits)))
     used = np.zeros(target.shape[1], np.int64)
@@ -191,10 +191,10 @@ def _ratios(
 
 
 def _missed(logits: Shaped[np.ndarray, "position 2"], marker_logit: np.longdouble) -> float:
-    """How much larger, in units of the largest value, a ratio can be than the one at which Dinkelbach's method ends.
+    """A bound, in units of the largest value, on how far Dinkelbach's method ends below the largest ratio.
 
-    There no string has a numerator above the ratio times its denominator, but for the rounding of as many terms as
-    there are tokens. That is to be divided by the denominator, which is the least for the smaller weight of each bit.
+    When it ends, no string has a numerator above the ratio times its denominator, up to the rounding of one term per
+    token. That error is divided by the smallest denominator, which has the smaller weight of each bit.
     """
     top = np.maximum(logits.max(initial=-np.inf), marker_logit)
     weights, marker = np.exp(logits - top), np.exp(marker_logit - top)

@@ -1,4 +1,4 @@
-"""A construction as a standard transformer, with the same outputs: what every fast path and bound here is for."""
+"""A construction as a standard transformer with the same outputs, to which every fast path and bound applies."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from flipscope.models.transformer import Block, Transformer
 def as_transformer(model: AttentionNetwork) -> Transformer:
     """A `Transformer` with residuals, no layer norm and logits without scale that gives the same logits.
 
-    Attention writes into coordinates that the input leaves at 0, so that the residual adds nothing. The MLP of one
-    hidden layer is that of the block; of two hidden layers the second is that of a second block, whose heads are 0. A
-    bag of vectors does not fit: there a bit multiplies its position, and here it is added.
+    Attention writes into coordinates that the input leaves at 0, so that the residual connection adds nothing. The MLP
+    of one hidden layer is that of the block; of two hidden layers the second is that of a second block, whose heads are
+    0. A bag of vectors does not fit: there a bit multiplies its position, and here it is added.
 
     >>> from flipscope.cube.expression import parse
     >>> from flipscope.constructions.sparse_variables import construct
@@ -75,10 +75,10 @@ def _fill_inputs(model: AttentionNetwork, out: Transformer) -> None:
     symbol, position = out.embedding.symbol, out.embedding.position
     assert symbol is not None
     assert position is not None
-    width, own = out.config.width, model.config.width
+    width, inner = out.config.width, model.config.width
     symbols, positions = np.zeros((3, width)), np.zeros((model.config.length + 1, width))  # the marker's is left at 0
-    symbols[:2, :own], symbols[2, :own] = _numbers(model.inputs.symbols), _numbers(model.inputs.marker)
-    positions[:-1, :own] = _numbers(model.inputs.positions)
+    symbols[:2, :inner], symbols[2, :inner] = _numbers(model.inputs.symbols), _numbers(model.inputs.marker)
+    positions[:-1, :inner] = _numbers(model.inputs.positions)
     fill(symbol, weight=symbols)
     fill(position, weight=positions)
 
@@ -86,13 +86,13 @@ def _fill_inputs(model: AttentionNetwork, out: Transformer) -> None:
 def _fill_attention(model: AttentionNetwork, out: Transformer, written: slice) -> None:
     attention = _block(out, 0).attention
     assert attention.output is not None
-    own, size, heads = model.config.width, model.config.key_width, model.heads(0)
+    inner, size, heads = model.config.width, model.config.key_width, model.heads(0)
     for name in ("query", "key", "value"):
         matrix = np.zeros((len(heads) * size, out.config.width))
-        matrix[:, :own] = np.concatenate([_numbers(getattr(head, name)).T for head in heads])
+        matrix[:, :inner] = np.concatenate([_numbers(getattr(head, name)).T for head in heads])
         fill(getattr(attention, name), weight=matrix)
     mix = np.zeros((out.config.width, len(heads) * size))
-    mixes = np.concatenate([_numbers(head.mix) for head in heads])  # [heads * size, own]
+    mixes = np.concatenate([_numbers(head.mix) for head in heads])  # [heads * size, inner width]
     mix[written] = mixes[:, : written.stop - written.start].T
     fill(attention.output, weight=mix)
 

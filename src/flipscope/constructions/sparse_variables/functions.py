@@ -1,4 +1,4 @@
-"""Functions of few bits among many: which bits, which values, and the properties that lemmas ask for (App. B.1)."""
+"""Functions of few bits among many: relevant bits, values, and properties that the lemmas assume (App. B.1)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def sparse_function(f: BooleanFunction) -> SparseFunction:
 
 
 def patterns(bits: int) -> Bits:
-    """All strings of so many bits, in the order of truth tables."""
+    """All strings of `bits` bits, in the order of truth tables."""
     return index_bits(0, 1 << bits, bits)
 
 

@@ -1,8 +1,8 @@
 """Gates of gates: two layers of attention with ReLU, no MLP, for a function of functions of few bits each.
 
 A head with sigma = ReLU is a whole gate: its softmax mixes the relevant bits into one number, W_V makes hinges of it
-and W_C sums them to the gate's value. All rows ask the same question, so that after the first layer every row holds the
-values of all gates, and the second layer, whose attention is even, reads them off its own row.
+and W_C sums them to the gate's value. All rows have the same query, so that after the first layer every row holds the
+values of all gates, and the second layer, whose attention is uniform, reads them from its own row.
 """
 
 from __future__ import annotations
@@ -54,12 +54,14 @@ def compose(
     for place, gate in enumerate(sparse):
         route: Route = "mean" if is_symmetric(gate.values) else "powers"
         gamma = usual_gamma(route, gate.sparsity)
-        found = positional_heads(route, "deterministic", gate.positions, vectors, gamma, False)
+        heads = positional_heads(route, "deterministic", gate.positions, vectors, gamma, False)
         chosen = (1 << np.arange(gate.sparsity + 1)) - 1 if route == "mean" else np.arange(len(gate.values))
-        net = value_network(found.target[chosen], gate.values[chosen].astype(np.float64), found.spacing / 4, layers=2)
-        asked = _Head(found.scale * even, found.key[0][:, 0], *_hinges(net, found.value[0][:, 0], even, width, place))
-        first.append(asked)
-    # One more head brings the constant 1, which the hinges of the second layer start from.
+        net = value_network(heads.target[chosen], gate.values[chosen].astype(np.float64), heads.spacing / 4, layers=2)
+        gate_head = _Head(
+            heads.scale * even, heads.key[0][:, 0], *_hinges(net, heads.value[0][:, 0], even, width, place)
+        )
+        first.append(gate_head)
+    # One more head provides the constant 1 for the biases of the second layer's hinges.
     still = np.zeros(width)
     first.append(_Head(still, still, even[:, None], np.eye(1, width, count)))
     table = patterns(count)
@@ -85,7 +87,7 @@ def _hinges(net: MLP, direction: Vector, constant: Vector, width: int, written: 
 
 
 def _network(length: int, vectors: FixedVectors, layers: list[list[_Head]]) -> AttentionNetwork:
-    """The network with these heads; those that a layer has fewer of are 0."""
+    """The network with these heads; a layer with fewer heads is filled up with zero heads."""
     width = len(vectors.marker)
     size = max(head.value.shape[1] for layer in layers for head in layer)
     config = AttentionNetworkConfig(
@@ -107,14 +109,14 @@ def _network(length: int, vectors: FixedVectors, layers: list[list[_Head]]) -> A
                 for parameter in head.parameters():
                     parameter.zero_()
             if number < len(layer):
-                own = layer[number]
-                spare = size - own.value.shape[1]
+                weights = layer[number]
+                spare = size - weights.value.shape[1]
                 fill(
                     head,
-                    query=np.outer(own.query, first),
-                    key=np.outer(own.key, first),
-                    value=np.pad(own.value, ((0, 0), (0, spare))),
-                    mix=np.pad(own.mix, ((0, spare), (0, 0))),
+                    query=np.outer(weights.query, first),
+                    key=np.outer(weights.key, first),
+                    value=np.pad(weights.value, ((0, 0), (0, spare))),
+                    mix=np.pad(weights.mix, ((0, spare), (0, 0))),
                 )
     fill(model.readout, weight=np.eye(1, width))
     return model.eval()

@@ -1,8 +1,8 @@
 """The attention heads of Lemmas B.2, B.3 and B.4, and one head for any function; matrices, targets and promised norms.
 
-Positions are told apart by vectors v_t. With an orthonormal basis all is as in the paper, but for its slips. With any
-other basis the printed sum of the v_i is replaced by dual vectors, so that all relevant positions have exactly the
-logits that they should, and R follows from the measured gap to the others, not from a bound on it.
+Positions are encoded by vectors v_t. With an orthonormal basis everything is as in the paper, except for its errors.
+With any other basis the printed sum of the v_i is replaced by dual vectors, so that all relevant positions have exactly
+the intended logits, and R follows from the measured gap to the others, not from a bound on it.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Heads:
 
 
 def usual_gamma(route: Route, sparsity: int) -> float:
-    """The gamma that an MLP needs: that of the target, and 1 at most."""
+    """The gamma that an MLP needs: the spacing of the target, but at most 1."""
     return min(1.0, spacing_of(route, sparsity))
 
 
 def spacing_of(route: Route, sparsity: int) -> float:
-    """By how much the target's values are apart."""
+    """The smallest distance between two values of the target."""
     spacings: dict[Route, float] = {
         "mean": 2 / sparsity,
         "select": 2.0,
@@ -75,24 +75,24 @@ def positional_heads(
     printed = as_printed and _printed_scale(needed, s, delta)
     if mapping == "trainable":
         vectors, keys = _chosen_positions(route, positions, vectors, 1 + extra / needed)
-        found = [(key, needed, 1.0) for key in keys]
+        scaled_keys = [(key, needed, 1.0) for key in keys]
     elif route == "select":
-        found = [_selected(vectors.positions, place, needed) for place in positions]
+        scaled_keys = [_selected(vectors.positions, place, needed) for place in positions]
     elif printed:
-        found = [(vectors.positions[list(positions)].sum(axis=0), 1.0, 1.0)]
+        scaled_keys = [(vectors.positions[list(positions)].sum(axis=0), 1.0, 1.0)]
     else:
-        found = [_mixed(vectors.positions, positions, needed, extra)]
+        scaled_keys = [_mixed(vectors.positions, positions, needed, extra)]
     if printed:
-        found = [(key, printed, gap) for key, _, gap in found]
+        scaled_keys = [(key, printed, gap) for key, _, gap in scaled_keys]
     sign = -1 if as_printed else 1  # the printed g decreases in the number of ones
     signs = sign * (2.0 * patterns(s) - 1)
     value = sign * (vectors.symbols[1] - vectors.symbols[0])
     size, wide = (2 if as_printed and route == "select" and mapping == "deterministic" else 1), len(vectors.marker)
-    heads = len(found)
-    scale, gap = max(each[1] for each in found), min(each[2] for each in found)
+    heads = len(scaled_keys)
+    scale, gap = max(each[1] for each in scaled_keys), min(each[2] for each in scaled_keys)
     return Heads(
-        query=[np.outer(scale * vectors.marker, np.eye(size)[0]) for _, scale, _ in found],
-        key=[np.outer(key, np.eye(size)[0]) for key, _, _ in found],
+        query=[np.outer(scale * vectors.marker, np.eye(size)[0]) for _, scale, _ in scaled_keys],
+        key=[np.outer(key, np.eye(size)[0]) for key, _, _ in scaled_keys],
         value=[np.outer(value, np.eye(size)[-1])] * heads,  # printed: e_2, so that W_V W_C = 0
         mix=[np.outer(np.eye(size)[0], np.eye(wide)[h]) for h in range(heads)],
         vectors=vectors,
@@ -112,12 +112,12 @@ def bag_heads(route: Route, positions: tuple[int, ...], vectors: FixedVectors, g
     """Heads for bits that multiply their positions (Lemma B.4)."""
     s, (length, wide) = len(positions), vectors.positions.shape
     delta = coherence(vectors.positions)
-    own, marker = vectors.positions[list(positions)], vectors.marker
+    relevant, marker = vectors.positions[list(positions)], vectors.marker
     groups: list[tuple[int, ...]] = [positions]
-    values: list[Matrix] = [own if as_printed else dual_vectors(own)]
+    values: list[Matrix] = [relevant if as_printed else dual_vectors(relevant)]
     if route == "bag-select":
-        groups, values = [(place,) for place in positions], list(own[:, None])
-    found = []
+        groups, values = [(place,) for place in positions], list(relevant[:, None])
+    scaled_keys = []
     for group, value in zip(groups, values, strict=True):
         largest = float(abs(vectors.positions @ (value.sum(axis=0) if route == "bag" else value.T)).max())
         needed = math.log(8 * length * max(len(group), largest) / gamma)
@@ -126,11 +126,11 @@ def bag_heads(route: Route, positions: tuple[int, ...], vectors: FixedVectors, g
             if room <= 0:
                 raise InputError(f"the printed Lemma B.4 is for gamma above s Delta = {s * delta:.4g}, not {gamma:g}")
             needed = math.log(8 * length * len(group) * (1 + delta) / room)
-            found.append((value.sum(axis=0), _printed_scale(needed, s, delta), 1.0))
+            scaled_keys.append((value.sum(axis=0), _printed_scale(needed, s, delta), 1.0))
         elif route == "bag-select":
-            found.append(_selected(vectors.positions, group[0], needed))
+            scaled_keys.append(_selected(vectors.positions, group[0], needed))
         else:
-            found.append(_mixed(vectors.positions, group, needed, np.zeros(len(group))))
+            scaled_keys.append(_mixed(vectors.positions, group, needed, np.zeros(len(group))))
     size = len(groups[0])
     ones = patterns(s).astype(np.float64)
     target = (ones - 1) / (ones + 1 if route == "bag-select" else ones.sum(axis=1, keepdims=True) + 1)
@@ -139,10 +139,10 @@ def bag_heads(route: Route, positions: tuple[int, ...], vectors: FixedVectors, g
         target, mixes = target.sum(axis=1, keepdims=True), [np.outer(np.ones(size), np.eye(wide)[0])]
     elif route == "bag-select":
         mixes = [np.eye(wide)[[h]] for h in range(s)]
-    scale, gap = max(each[1] for each in found), min(each[2] for each in found)
+    scale, gap = max(each[1] for each in scaled_keys), min(each[2] for each in scaled_keys)
     return Heads(
-        query=[np.outer(scale * marker, np.eye(size)[0]) for _, scale, _ in found],
-        key=[np.outer(key + marker, np.eye(size)[0]) for key, _, _ in found],
+        query=[np.outer(scale * marker, np.eye(size)[0]) for _, scale, _ in scaled_keys],
+        key=[np.outer(key + marker, np.eye(size)[0]) for key, _, _ in scaled_keys],
         value=[(value - marker).T for value in values],
         mix=mixes,
         vectors=vectors,
@@ -152,7 +152,7 @@ def bag_heads(route: Route, positions: tuple[int, ...], vectors: FixedVectors, g
         scale=scale,
         gap=gap,
         coherence=delta,
-        promises=bag_promises(route, length, gamma, delta, scale, own),
+        promises=bag_promises(route, length, gamma, delta, scale, relevant),
     )
 
 
@@ -177,7 +177,7 @@ def _mixed(vectors: Matrix, group: tuple[int, ...], needed: float, extra: Vector
 
 
 def _selected(vectors: Matrix, place: int, needed: float) -> tuple[Vector, float, float]:
-    """A key for one position alone: its own vector, which no other unit vector has so large a product with."""
+    """A key for one position alone: its own vector, with which every other unit vector has a smaller product."""
     others = np.delete(vectors, place, axis=0) @ vectors[place]
     gap = 1 - max(0.0, float(others.max(initial=0.0)))
     if gap <= 1e-12:

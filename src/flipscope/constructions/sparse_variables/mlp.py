@@ -1,4 +1,4 @@
-"""An MLP that holds the values of a function at given points, the same around each of them (Lemmas B.7 and B.8)."""
+"""An MLP with prescribed values at given points, constant around each of them (Lemmas B.7 and B.8)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MLP:
 def truncation_bound(tokens: int, selected: int, gap: float) -> float:
     """Lemma B.7: how far, in l1, a softmax is from that over the selected tokens alone, with logits `gap` above.
 
-    It is 2 (n - s)/(s e^R + n - s) at most, attained where all differences equal the gap; the paper's 2 (n - s)/(s e^R)
+    The bound 2 (n - s)/(s e^R + n - s) is attained where all differences equal the gap; the paper's 2 (n - s)/(s e^R)
     is larger.
 
     >>> round(truncation_bound(17, 3, math.log(128)), 6)
