@@ -175,10 +175,13 @@ def test_closed_forms_are_what_searches_find(setting: Setting, gradient: float) 
 
 @given(settings, st.floats(1e-4, 1))
 def test_lambda_is_the_best_there_is(setting: Setting, sigma: float) -> None:
+    def norm_term_at(lam: float) -> float:
+        return lam * setting.subgaussian**2 / (2 * setting.samples) + setting.complexity(sigma) / lam
+
     lam = setting.best_lambda(sigma)
-    assert setting.norm_term_at(sigma, lam) == pytest.approx(setting.norm_term(sigma), rel=1e-9)
+    assert norm_term_at(lam) == pytest.approx(setting.norm_term(sigma), rel=1e-9)
     for other in (0.9 * lam, 1.1 * lam):
-        assert setting.norm_term_at(sigma, other) > setting.norm_term(sigma)
+        assert norm_term_at(other) > setting.norm_term(sigma)
 
 
 def test_the_number_of_samples_is_where_the_bound_crosses() -> None:

@@ -61,7 +61,8 @@ def test_choices_after_the_fact_cost_the_logarithm_of_their_number() -> None:
     few = trace_bound(100.0, 50.0, 10_000, subgaussian=0.1, grids=Grids((0.1,), (4.0,)))
     setting = Setting(100.0, 10_000, 0.05, 0.1)
     lam = 4 * math.sqrt(10_000) / 0.1
-    assert few.bound == pytest.approx(0.1**2 * 50 / 2 + setting.norm_term_at(0.1, lam))
+    norm_term = lam * 0.1**2 / (2 * 10_000) + setting.complexity(0.1) / lam
+    assert few.bound == pytest.approx(0.1**2 * 50 / 2 + norm_term)
     two = trace_bound(100.0, 50.0, 10_000, subgaussian=0.1, grids=Grids((0.1, 1e-9), (4.0,)))
     assert two.bound - few.bound == pytest.approx(math.log(2) / lam)
     whole = trace_bound(100.0, 50.0, 10_000, subgaussian=0.1)

@@ -5,7 +5,7 @@ expression   "maj(x1..x5) ^ x6" -> BooleanFunction
 sensitivity  profile K_0..K_n, average, max and min sensitivity, influences, blocks and certificates
 spectrum     Walsh-Hadamard transform, degree, sparsity, weight by degree, noise stability
 estimate     the same from samples at any n, with confidence intervals
-testers      property testers that only ask queries
+testers      property testers, by queries alone
 learners     Goldreich-Levin and the low-degree learner
 
 Import from these modules; this one loads nothing.

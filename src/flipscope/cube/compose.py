@@ -1,7 +1,7 @@
 """One walk over a function's structure, for every exact analysis.
 
-An analysis says what it knows of a constant, of a symmetric function, of a truth table, and how to combine parts that
-share no variable; ``analyse`` finds where each applies. What has no structure to use becomes a truth table.
+An analysis has methods for a constant, a symmetric function and a truth table, and one to combine parts that share no
+variable; ``analyse`` finds where each applies. A function without usable structure becomes a truth table.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ MAX_GATE_INPUTS = 12  # a gate that is not and/or/xor is combined by running ove
 
 
 class NotExact(InputError):
-    """No exact method fits this function; the sentence says which limit was met."""
+    """No exact method fits this function; the sentence says which limit it exceeds."""
 
 
 @runtime_checkable
 class Analysis(Protocol[Answer]):
-    """What an exact analysis must know."""
+    """The interface of an exact analysis."""
 
     max_table_bits: int
     name: str

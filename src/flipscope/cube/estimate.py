@@ -85,7 +85,7 @@ class Sampling(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Estimates:
-    """What one set of uniformly drawn strings and all their neighbours tell about a Boolean function.
+    """Estimates for a Boolean function from one set of uniformly drawn strings and all their neighbours.
 
     The intervals of ``profile`` (shares K_k / 2^n) hold together, and so do those of ``influences``; every
     other interval holds by itself. The largest sensitivity seen is only a lower bound of the maximum over all
@@ -121,9 +121,9 @@ class Queries:
         batch_rows: int = DEFAULT_BATCH_ROWS,
     ) -> None:
         self.n = check_count("n", n)
-        own = getattr(oracle, "n", self.n)
-        if isinstance(own, int) and own != self.n:
-            raise InputError(f"the function has {own} bits but n is {self.n}; give the same number")
+        length = getattr(oracle, "n", self.n)
+        if isinstance(length, int) and length != self.n:
+            raise InputError(f"the function has {length} bits but n is {self.n}; give the same number")
         if not callable(oracle):
             raise InputError(f"the oracle must be callable on an array of strings, not {type(oracle).__name__}")
         self.value_range = None if value_range is None else _check_range(value_range)
@@ -203,7 +203,7 @@ class _Plan:
 
     @classmethod
     def of(cls, queries: Queries, each: int, options: Sampling) -> _Plan:
-        """The plan asked for by the caller when one sample costs ``each`` queries."""
+        """The plan by the caller's options, when one sample costs ``each`` queries."""
         unknown = sorted(set(options) - set(Sampling.__annotations__))
         if unknown:
             raise TypeError(f"unknown keyword {unknown[0]!r}; known are {', '.join(Sampling.__annotations__)}")
@@ -258,7 +258,7 @@ class _Plan:
     def proportions(
         self, queries: Queries, cells: int, scale: float, draw: Callable[[int], NDArray[np.int64]]
     ) -> list[Estimate]:
-        """Estimates of ``cells`` probabilities; ``draw`` counts the successes in so many more samples."""
+        """Estimates of ``cells`` probabilities; ``draw`` counts the successes in a number of further samples."""
         hits = np.zeros(cells, np.int64)
         trials = 0
 
@@ -420,7 +420,7 @@ def estimate_function(
     rhos: Sequence[float] = (),
     batch_rows: int = DEFAULT_BATCH_ROWS,
 ) -> Estimates:
-    """Estimates of all that uniformly drawn strings and their neighbours tell about a Boolean function.
+    """Every estimate for a Boolean function that uniformly drawn strings and their neighbours give.
 
     Takes n + 1 queries per string, and one more for the noise stability at each of ``rhos``.
     """

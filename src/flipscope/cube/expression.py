@@ -207,7 +207,7 @@ def _explained(text: str, error: UnexpectedInput) -> ExpressionError:
     token = getattr(error, "token", None)
     ended = token is not None and token.type == "$END"
     at = len(text.rstrip()) if ended else error.pos_in_stream or 0
-    # The offending symbol may have moved the parser on, so another one is asked what was possible before it.
+    # The offending symbol may have moved the parser on, so a second parser finds what was possible before it.
     before: Any = _parser().parse_interactive(text[:at])
     read = before.exhaust_lexer()
     accepted = before.accepts()
@@ -218,22 +218,22 @@ def _explained(text: str, error: UnexpectedInput) -> ExpressionError:
     if ended:
         problem = "the expression ends too early"
     else:
-        problem = _reproach(text[at] if token is None else str(token), text[at:], "_AND" in accepted)
+        problem = _refusal(text[at] if token is None else str(token), text[at:], "_AND" in accepted)
     return ExpressionError(f"{problem}; expected {_in_words(accepted)}.", text, at)
 
 
-def _reproach(found: str, rest: str, after_operand: bool) -> str:
+def _refusal(symbol: str, rest: str, after_operand: bool) -> str:
     """What is wrong with a symbol the grammar refuses at its place."""
-    if found == ")" and after_operand:
+    if symbol == ")" and after_operand:
         return "this ')' closes nothing"
-    if found == "..":
+    if symbol == "..":
         return "a range must be an argument by itself, as in maj(x1..x5)"
     if re.match(r"-\s*[0-9]", rest) and not after_operand:
         return "numbers cannot be negative"
-    sign = _SIGNS.get(found.lower())
+    sign = _SIGNS.get(symbol.lower())
     if sign is not None and after_operand != (sign == "~"):
-        return f"write {sign} instead of {_quoted(found)}"
-    return f"unexpected {_quoted(found)}"
+        return f"write {sign} instead of {_quoted(symbol)}"
+    return f"unexpected {_quoted(symbol)}"
 
 
 def _in_words(accepted: set[str]) -> str:

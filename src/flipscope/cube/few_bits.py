@@ -25,7 +25,7 @@ Tables = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Measures:
-    """What ranks functions: one number per function in each array."""
+    """Quantities by which functions are ranked: one number per function in each array."""
 
     zero_strings: NDArray[np.int64]  # K_0: strings of sensitivity 0
     average_sensitivity: NDArray[np.float64]
@@ -82,14 +82,14 @@ def full_table(n: int) -> np.uint64:
 
 
 def checked_tables(tables: ArrayLike, n: int) -> Tables:
-    """The truth tables as words, after making sure that they are tables of n bits."""
+    """The truth tables as words, after checking that they are tables of n bits."""
     if check_count("n", n) > MAX_BITS:
         raise InputError(f"n={n} is too large: a truth table of more than {MAX_BITS} bits is no single word")
     given = np.atleast_1d(as_array(tables, "tables"))
     if given.ndim != 1:
         raise InputError(f"tables of shape {given.shape} must be one row of whole numbers")
     if given.dtype.kind not in "iu":
-        # Of integers on both sides of 2^63 numpy makes floats, which are not exact: they are taken one by one.
+        # numpy turns integers on both sides of 2^63 into floats, which are not exact: convert them one by one.
         given = np.array([check_count("a table", one, 0) for one in np.array(tables, object).reshape(-1)], object)
     ends = (given.min(), given.max()) if given.size else (0, 0)
     if int(ends[0]) < 0:
@@ -106,9 +106,9 @@ def _degrees(words: Tables, n: int) -> NDArray[np.int64]:
     characters = 1 - 2 * (np.bitwise_count(places[:, None] & places) & 1).astype(np.float32)  # exact: sums up to 64
     out = np.empty(len(words), np.int64)
     for start in range(0, len(words), _CHUNK):
-        own = words[start : start + _CHUNK]
-        signs = 1 - 2 * ((own[:, None] >> places) & np.uint64(1)).astype(np.float32)
-        out[start : start + len(own)] = np.where(signs @ characters != 0, sizes, 0).max(axis=1)
+        chunk = words[start : start + _CHUNK]
+        signs = 1 - 2 * ((chunk[:, None] >> places) & np.uint64(1)).astype(np.float32)
+        out[start : start + len(chunk)] = np.where(signs @ characters != 0, sizes, 0).max(axis=1)
     return out
 
 

@@ -116,7 +116,7 @@ def named(positions: Sequence[int]) -> str:
 
 @checked_arguments
 def parse_sum(text: str, length: int | None = None) -> FourierSum:
-    """The sum that the text means, on strings of so many bits (default: as many as it names).
+    """The sum that the text describes, on strings of `length` bits (default: up to the last variable).
 
     A term is a coefficient, 1 where there is none, and a product of variables; `*` and spaces between them are free.
 
@@ -128,25 +128,25 @@ def parse_sum(text: str, length: int | None = None) -> FourierSum:
     weights: list[float] = []
     place = 0
     while text[place:].strip() or not sets:
-        found = _TERM.match(text, place)
-        assert found is not None  # it matches nothing at all
-        variables = [int(each) for each in _VARIABLE.findall(found["set"]) if len(each) < 10]
-        follows = text[found.end() :].strip()[:1]
-        if found.end() == place or (sets and not found["sign"]) or follows not in ("", "+", "-"):
+        match = _TERM.match(text, place)
+        assert match is not None  # the pattern matches the empty string, too
+        variables = [int(each) for each in _VARIABLE.findall(match["set"]) if len(each) < 10]
+        follows = text[match.end() :].strip()[:1]
+        if match.end() == place or (sets and not match["sign"]) or follows not in ("", "+", "-"):
             raise InputError(f"{text!r} is no sum of parities: write for example {EXAMPLE}")
-        if len(variables) < len(_VARIABLE.findall(found["set"])):
+        if len(variables) < len(_VARIABLE.findall(match["set"])):
             raise InputError(f"{text!r} names a position beyond 999,999,999: name smaller ones")
         if not variables:
-            if found["weight"] is None:
+            if match["weight"] is None:
                 raise InputError(f"{text!r} is no sum of parities: write for example {EXAMPLE}")
-            raise InputError(f"the term {found[0].strip()} of {text!r} has degree 0: leave the constant out")
+            raise InputError(f"the term {match[0].strip()} of {text!r} has degree 0: leave the constant out")
         if 0 in variables:
             raise InputError(f"x0 does not exist in {text!r}: positions are counted from 1")
         if len(set(variables)) != len(variables):
-            raise InputError(f"the term {found[0].strip()} of {text!r} names a position twice: name each once")
-        weights.append(float((found["sign"] or "") + (found["weight"] or "1")))
+            raise InputError(f"the term {match[0].strip()} of {text!r} names a position twice: name each once")
+        weights.append(float((match["sign"] or "") + (match["weight"] or "1")))
         sets.append(tuple(each - 1 for each in variables))
-        place = found.end()
+        place = match.end()
     used = 1 + max(max(each) for each in sets)
     if length is not None and check_count("length", length) < used:
         raise InputError(f"length={length} is too short for {text!r}, which names x{used}: give at least {used}")
@@ -174,7 +174,7 @@ def random_sum(length: int, sparsity: int, degree: int, seed: Seed = 0) -> Fouri
     if many <= 4 * sparsity:  # few sets are left over: a permutation of all, as the paper does
         ranks = for_sets.permutation(many)[:sparsity]
         chosen = {_set_of_rank(int(rank), degree): None for rank in ranks}
-    while len(chosen) < sparsity:  # the same law, without all of them
+    while len(chosen) < sparsity:  # the same distribution, without listing all sets
         chosen[tuple(sorted(int(each) for each in for_sets.choice(length, degree, replace=False)))] = None
     weights = np.abs(for_weights.normal(size=sparsity))
     weights /= np.linalg.norm(weights)
@@ -183,11 +183,11 @@ def random_sum(length: int, sparsity: int, degree: int, seed: Seed = 0) -> Fouri
 
 def _set_of_rank(rank: int, size: int) -> tuple[int, ...]:
     """The set with this number when sets are ordered by their largest position, then the next."""
-    found = []
+    members = []
     for k in range(size, 0, -1):
         top = k - 1
         while math.comb(top + 1, k) <= rank:
             top += 1
         rank -= math.comb(top, k)
-        found.append(top)
-    return tuple(reversed(found))
+        members.append(top)
+    return tuple(reversed(members))

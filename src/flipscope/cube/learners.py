@@ -116,12 +116,12 @@ def goldreich_levin(
     samples = math.ceil(32 * math.log(2 * len(prefixes) / error) / threshold**2)
     _spend(queries, samples, budget, threshold)
     estimates = _coefficients(queries, prefixes, samples, confidence, for_estimates)
-    found = {
+    heavy_sets = {
         tuple(np.flatnonzero(prefix).tolist()): estimate
         for prefix, estimate in zip(prefixes, estimates, strict=True)
         if abs(estimate.value) >= 0.75 * threshold
     }
-    by_size = sorted(found.items(), key=lambda item: (-abs(item[1].value), item[0]))
+    by_size = sorted(heavy_sets.items(), key=lambda item: (-abs(item[1].value), item[0]))
     return HeavyCoefficients(dict(by_size), threshold, confidence, queries.asked)
 
 
@@ -202,8 +202,8 @@ def _next_level(
     bits x. A group shares one z; the mean product of two different samples of a group is an unbiased estimate
     of F_z(S)^2.
     """
-    known, n = prefixes.shape[1], queries.n
-    depth = known + width
+    decided, n = prefixes.shape[1], queries.n
+    depth = decided + width
     children = index_bits(0, 1 << width, width)
     table, place = _signs(children, children), 1 << np.arange(width)
     weights = np.zeros((len(prefixes), len(children)))
@@ -214,8 +214,8 @@ def _next_level(
         strings = np.repeat(random_strings(rng, count, n), size, axis=0)
         strings[:, :depth] = random_strings(rng, count * size, depth)
         values = queries.signs(strings).astype(np.float32)
-        parents = _signs(strings[:, :known], prefixes) * values[:, None]
-        ends = table[strings[:, known:depth] @ place]
+        parents = _signs(strings[:, :decided], prefixes) * values[:, None]
+        ends = table[strings[:, decided:depth] @ place]
         sums = parents.reshape(count, size, -1).transpose(0, 2, 1) @ ends.reshape(count, size, -1)
         weights += np.square(sums, out=sums).sum(axis=0)
     weights = (weights / groups - size) / (size * (size - 1))

@@ -1,4 +1,4 @@
-"""Everything worth saying about one Boolean function, exact where it can be, estimated where it cannot."""
+"""All numbers that describe one Boolean function, exact where possible, otherwise estimated."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from flipscope.cube.functions import BooleanFunction
 
 RHOS = (0.5, 0.8, 0.9, 0.95, 0.99)
 DEFAULT_STRINGS = 2_000
-DEFAULT_CELLS = 2_000_000_000  # bits in all the queries of a portrait that nobody gave a number of strings for
+DEFAULT_CELLS = 2_000_000_000  # bits in all queries of a portrait whose number of strings is not given
 
 
 def default_strings(n: int) -> int:
-    """How many strings to sample unless told: DEFAULT_STRINGS, or what takes a few seconds at large n."""
+    """How many strings to sample by default: DEFAULT_STRINGS, or at large n as many as take a few seconds."""
     return max(10, min(DEFAULT_STRINGS, DEFAULT_CELLS // (n * (n + 1))))
 
 
@@ -73,7 +73,7 @@ def _plain(value: float | Estimate) -> Any:
 
 
 def _check_rhos(rhos: Sequence[float]) -> None:
-    for rho in rhos:  # here, since a function without a spectrum never gets to use them
+    for rho in rhos:  # checked here, since a function without a spectrum never uses them
         if not -1 <= rho <= 1:
             raise InputError(f"a correlation is between -1 and 1; rho = {rho} is not.")
 
@@ -132,26 +132,26 @@ def sampled_portrait(
 ) -> Portrait:
     """The portrait from uniformly drawn strings and all their flips, for any n."""
     strings = default_strings(f.n) if strings is None else strings
-    found = estimate_function(f, f.n, strings, seed, confidence, progress, rhos=rhos)
-    seen_max, seen_min = found.max_observed_sensitivity, found.min_observed_sensitivity
+    estimates = estimate_function(f, f.n, strings, seed, confidence, progress, rhos=rhos)
+    seen_max, seen_min = estimates.max_observed_sensitivity, estimates.min_observed_sensitivity
     return Portrait(
         name=name,
         n=f.n,
         exact=False,
         relevant=len(f.support),
-        profile=found.profile,
-        average_sensitivity=found.average_sensitivity,
-        # What was seen bounds the extremes from one side for certain, and says nothing of the other.
-        max_sensitivity=Estimate(seen_max, seen_max, f.n, confidence, found.strings),
-        min_sensitivity=Estimate(seen_min, 0, seen_min, confidence, found.strings),
-        influences=found.influences,
-        ones_share=found.mean,
+        profile=estimates.profile,
+        average_sensitivity=estimates.average_sensitivity,
+        # Observed values bound the extremes from one side with certainty, and not at all from the other.
+        max_sensitivity=Estimate(seen_max, seen_max, f.n, confidence, estimates.strings),
+        min_sensitivity=Estimate(seen_min, 0, seen_min, confidence, estimates.strings),
+        influences=estimates.influences,
+        ones_share=estimates.mean,
         degree=None,
         sparsity=None,
         weight_by_degree=None,
-        noise_stability=dict(found.noise_stability),
+        noise_stability=dict(estimates.noise_stability),
         notes=(
-            f"Estimated from {found.strings:,} strings drawn with seed {seed} ({found.queries:,} queries); "
+            f"Estimated from {estimates.strings:,} strings drawn with seed {seed} ({estimates.queries:,} queries); "
             f"intervals hold for this fixed number of strings with confidence {confidence:g}, those of the "
             "profile all at once and those of the influences all at once.",
             "Degree and sparsity cannot be estimated from uniform strings: use flipscope test-degree and "
@@ -175,7 +175,7 @@ def describe(
 ) -> Portrait:
     """All the numbers of a function, or of an expression: exact where they can be, else estimated with intervals.
 
-    With ``strings`` they are estimated from so many random strings in any case, by ``seed`` and with ``confidence``;
+    With ``strings`` they are always estimated, from that many random strings, by ``seed`` and with ``confidence``;
     with ``exact`` they are never estimated, and InputError says why they would have to be. ``notice`` is called with a
     sentence when exact numbers are out of reach. ``rhos`` are those of the noise stability, ``name`` is what the
     portrait calls the function. The portrait has a field for each number; `as_json()` gives them all.

@@ -31,7 +31,7 @@ MAX_CERTIFICATE_BITS = 12  # block sensitivity and certificates look at all 3^n 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a function over its relevant bits, split by the function's value."""
+    """The sensitivity of a function over its relevant bits, split by the function's value."""
 
     bits: int
     counts: tuple[Counts, Counts]
@@ -133,7 +133,7 @@ def _facts(
     influences: dict[int, int],
     reached: Callable[[int, int], tuple[int, Ones]],
 ) -> Facts:
-    """Facts whose extreme strings are found by value and sensitivity."""
+    """Facts whose extreme strings are given by value and sensitivity."""
     largest = [reached(v, max(counts[v])) if counts[v] else None for v in (0, 1)]
     smallest = [reached(v, min(counts[v])) if counts[v] else None for v in (0, 1)]
     return Facts(bits, counts, influences, (largest[0], largest[1]), (smallest[0], smallest[1]))
@@ -143,10 +143,10 @@ def _extreme(parts: Sequence[Facts], inputs: list[int], live: list[bool], sign: 
     """The largest (sign 1) or smallest (sign -1) sensitivity when the parts take these values, with a string."""
     total, ones = 0, frozenset[int]()
     for part, value, sensitive in zip(parts, inputs, live, strict=True):
-        found = (part.largest if sign > 0 else part.smallest)[value]
-        assert found is not None
-        total += found[0] if sensitive else 0
-        ones |= found[1]
+        reached = (part.largest if sign > 0 else part.smallest)[value]
+        assert reached is not None
+        total += reached[0] if sensitive else 0
+        ones |= reached[1]
     return total, ones
 
 
@@ -194,7 +194,7 @@ def count_ones(f: BooleanFunction) -> int:
 
 
 def average_sensitivity(f: BooleanFunction) -> Fraction:
-    """as_n(f) (Def 2.3), exact; equal to the total influence."""
+    """as_n(f) (Def 2.3), exact; it is the total influence, the sum of `influences`."""
     known = facts(f)
     return Fraction(sum(known.influences.values()), 1 << known.bits)
 
@@ -240,16 +240,11 @@ def influences(f: BooleanFunction) -> list[Fraction]:
     return [Fraction(known.influences.get(position, 0), scale) for position in range(f.n)]
 
 
-def total_influence(f: BooleanFunction) -> Fraction:
-    """The sum of the influences: the average sensitivity, computed from the other side."""
-    return sum(influences(f), Fraction(0))
-
-
 @checked_arguments
 def string_sensitivity(f: BooleanFunction, bits: ArrayLike) -> NDArray[np.int64]:
     """s(x, f) of each given string by its n flips (Def 2.2), for any n."""
     strings = np.atleast_2d(as_array(bits, "the strings"))
-    values = f(strings)  # says what is wrong with the strings, if anything is
+    values = f(strings)  # refuses strings that are not valid
     strings = strings.astype(np.uint8)
     total = np.zeros(values.shape, np.int64)
     for position in f.support:

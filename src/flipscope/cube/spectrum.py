@@ -168,7 +168,7 @@ def symmetric_coefficients(values: Bits) -> list[int]:
     rest = n - 1
     for jump in jumps:
         slice_ones = int(jump)
-        sign = 1 if values[jump + 1] else -1  # f goes from +1 to -1 here, or back
+        sign = 1 if values[jump + 1] else -1  # (-1)^f falls from +1 to -1 here, or rises
         before, now = 0, binomials[slice_ones]
         for size in range(n):
             total[size + 1] += 2 * sign * now
@@ -268,9 +268,9 @@ def coefficient(f: BooleanFunction, positions: Iterable[int]) -> Fraction:
     chosen = frozenset(checked_index(p, f.n) for p in positions)
     if not chosen <= set(f.support):
         return Fraction(0)
-    found = analyse(f.node, _CoefficientAnalysis(chosen))
+    single = analyse(f.node, _CoefficientAnalysis(chosen))
     # Parts that cancel take their variables with them: a set with such a variable has no coefficient.
-    return Fraction(found.value, 1 << found.bits) if found.met == len(chosen) else Fraction(0)
+    return Fraction(single.value, 1 << single.bits) if single.met == len(chosen) else Fraction(0)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from flipscope.cube.structure import (
 
 VERSION = 2  # 1: random functions are named by their seed, and the values meant by it were others
 ZOO_CALLS: dict[str, Callable[..., BooleanFunction]] = {"address": functions.address, "random": functions.random}
-# Everything that unzipping, numpy and the reading below raise on bytes that are not what was written.
+# Everything that unzipping, numpy and the code below raise on damaged bytes.
 _DAMAGE = (*npz.DAMAGE, ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError)
 
 
@@ -51,7 +51,7 @@ def save(f: BooleanFunction, path: Path) -> None:
 
 @checked_arguments
 def load(path: Path) -> BooleanFunction:
-    """Read a function, or say in one sentence what is wrong with the file."""
+    """Read a function; InputError says what is wrong with a damaged file."""
     try:
         with npz.opened(path) as arrays:
             structure = json.loads(arrays["structure"].tobytes())

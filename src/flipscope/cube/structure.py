@@ -28,7 +28,7 @@ RESTRICT_BLOCK = 1 << 20  # values of a restricted table that are gathered toget
 MAX_TABLE_BITS = 30  # 2^30 values are 128 MiB packed
 
 
-# ---------------------------------------------------------------- kernels: what is applied
+# ---------------------------------------------------------------- kernels: functions of a few inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +110,7 @@ Kernel: TypeAlias = Symmetric | Table | Call
 
 
 def real_table(values: Any) -> NDArray[Any]:
-    """The values as a vector of 2^n finite real numbers, or a sentence about what is wrong with them."""
+    """The values as a vector of 2^n finite real numbers; InputError where they are not."""
     array = as_array(values, "the table")
     if array.ndim != 1 or array.size == 0 or array.size & (array.size - 1):
         raise InputError(f"a table must have one axis of length 2^n; this one has shape {array.shape}.")
@@ -122,7 +122,7 @@ def real_table(values: Any) -> NDArray[Any]:
 
 
 def checked_values(values: Any, count: int, name: str) -> Bits:
-    """The oracle's answer as uint8 0/1, or a sentence about what is wrong with it."""
+    """The oracle's answer as uint8 0/1; InputError where it is not."""
     array = as_array(values, name)
     if array.shape != (count,):
         raise InputError(
@@ -136,7 +136,7 @@ def checked_values(values: Any, count: int, name: str) -> Bits:
     return array.astype(np.uint8)
 
 
-# ---------------------------------------------------------------- nodes: what it is applied to
+# ---------------------------------------------------------------- nodes: kernels applied to variables or nodes
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +206,7 @@ def _variable_of(node: Node) -> int | None:
 
 
 def negate(node: Node) -> Node:
-    """The node whose value is the other one everywhere."""
+    """The negation of a node."""
     if isinstance(node, Const):
         return Const(1 - node.value)
     if isinstance(node.kernel, Call):

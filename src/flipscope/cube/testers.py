@@ -25,7 +25,7 @@ from flipscope.basics.seeds import Seed, generators, random_strings
 from flipscope.cube.estimate import DEFAULT_BATCH_ROWS, DEFAULT_MAX_QUERIES, Queries, Range
 from flipscope.cube.structure import Oracle
 
-_BLOCK_TRIALS = 256  # trials asked together; fixed, so that where a tester stops does not depend on the batches
+_BLOCK_TRIALS = 256  # trials queried together; fixed, so that where a tester stops does not depend on the batches
 _BLOCK_CELLS = 1 << 22
 _LARGEST_FREE = 20
 
@@ -36,7 +36,7 @@ class _OverBudget(InputError):
 
 @dataclass(frozen=True)
 class TestResult:
-    """What a tester decided, the number it decided by, and what that cost.
+    """A tester's decision, the number it rests on, and its cost in queries.
 
     ``witness`` holds the positions that prove a rejection, where the tester finds any.
     """
@@ -356,12 +356,12 @@ def junta_test(
         return TestResult(True, 0.0, 0, epsilon, confidence, f"every function of {n} bits depends on at most {n}")
     trials = _finding_trials(size + 1, epsilon, confidence)
     (rng,) = generators(seed, 1)
-    found: list[int] = []
+    relevant: list[int] = []
     left, block = trials, 8
-    while left > 0 and len(found) <= size:
+    while left > 0 and len(relevant) <= size:
         block = min(left, block)
         first, second = random_strings(rng, block, n), random_strings(rng, block, n)
-        second[:, found] = first[:, found]
+        second[:, relevant] = first[:, relevant]
         unequal = np.flatnonzero(queries.bits(first) != queries.bits(second))
         if unequal.size == 0:
             left -= block
@@ -369,10 +369,10 @@ def junta_test(
             continue
         # The trials after the first success did not know the new position: they do not count.
         left -= int(unequal[0]) + 1
-        found.append(_relevant_position(queries, first[unequal[0]], second[unequal[0]]))
-    accepted = len(found) <= size
-    note = f"found {len(found)} relevant positions" + (f" in {trials} trials" if accepted else "")
-    return TestResult(accepted, float(len(found)), queries.asked, epsilon, confidence, note, tuple(sorted(found)))
+        relevant.append(_relevant_position(queries, first[unequal[0]], second[unequal[0]]))
+    accepted = len(relevant) <= size
+    note = f"found {len(relevant)} relevant positions" + (f" in {trials} trials" if accepted else "")
+    return TestResult(accepted, float(len(relevant)), queries.asked, epsilon, confidence, note, tuple(sorted(relevant)))
 
 
 def _relevant_position(queries: Queries, first: Bits, second: Bits) -> int:

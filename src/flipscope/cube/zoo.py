@@ -39,7 +39,7 @@ class Entry:
     build: Callable[..., BooleanFunction] | None = None  # from numbers; None where the expression language does it
     required: tuple[str, ...] = ()  # names of these numbers
     optional: tuple[str, ...] = ()
-    gate: Callable[[int], Symmetric] | None = None  # of so many expressions
+    gate: Callable[[int], Symmetric] | None = None  # the gate on that many expressions
     alias: str | None = None  # a short name in expressions
     form: str | None = None  # how it is called, where it takes more than numbers by name
     family: Family | None = None
@@ -51,7 +51,7 @@ class Entry:
 
 
 def at_least(ones: int, arity: int) -> Symmetric:
-    """Whether so many of the inputs are 1."""
+    """Whether at least `ones` of the inputs are 1."""
     return Symmetric((np.arange(arity + 1) >= ones).astype(np.uint8))
 
 

@@ -64,10 +64,6 @@ class Setting:
         """2 sqrt(Sigma^2 (KL + log 1/delta) / 2m): both terms of lambda, at lambda*."""
         return 2 * self.subgaussian * math.sqrt(self.complexity(sigma) / (2 * self.samples))
 
-    def norm_term_at(self, sigma: float, lam: float) -> float:
-        """lambda Sigma^2 / 2m + (KL + log 1/delta) / lambda, at any lambda."""
-        return lam * self.subgaussian**2 / (2 * self.samples) + self.complexity(sigma) / lam
-
 
 @checked_arguments
 def closed_sigma(setting: Setting, gradient: float) -> float:
