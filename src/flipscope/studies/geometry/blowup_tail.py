@@ -15,9 +15,13 @@ from flipscope.models.presets import recognizer
 from flipscope.models.transformer import Transformer
 from flipscope.probes.blowup import blowup
 
-SHAPES, LENGTH = ((3, 1), (4, 1), (6, 1), (4, 2)), 16  # width and layers of the models, and of the strings
-TAIL, FEWEST, SLACK = 0.01, 20, 0.8  # share of models in the tail, at least so many; part of D - 1 to reach
-BOUNDS = (0.5, 0.1, 0.02)  # the tail is held against its bound at the levels where that is so small
+SHAPES, LENGTH = ((3, 1), (4, 1), (6, 1), (4, 2)), 16  # width and layers of the models; length of the strings
+TAIL, FEWEST, SLACK = (
+    0.01,
+    20,
+    0.8,
+)  # share of models in the tail; fewest models there; part of D - 1 that the exponent must reach
+BOUNDS = (0.5, 0.1, 0.02)  # the tail is compared with its bound at the levels where the bound has these values
 NAME = "D = {}, L = {}"  # of a shape
 
 
@@ -39,12 +43,12 @@ def _exponent(shape: tuple[int, int], rows: lab.Rows, confidence: float) -> lab.
     values, name = rows.pooled("largest"), f"tail exponent over D - 1, {NAME.format(*shape)}"
     if (kept := int(TAIL * len(values))) < FEWEST:
         return lab.Judgement.without(f"{name}: too few models", f"at least {FEWEST / TAIL:,.0f} models per shape")
-    found = lab.tail_exponent(values, kept, confidence).scaled(1 / (shape[0] - 1))
-    return lab.at_least(found, SLACK, name, unit="models")
+    relative = lab.tail_exponent(values, kept, confidence).scaled(1 / (shape[0] - 1))
+    return lab.at_least(relative, SLACK, name, unit="models")
 
 
 def _level(shape: tuple[int, int], bound: float) -> float:
-    """The level at which the bound is so small; it falls like a power."""
+    """The level at which the bound has this value; it falls like a power."""
     far = 1e6
     return float(far * (blowup_tail(*shape, LENGTH, 1.0, far) / bound) ** (1 / (shape[0] - 1)))
 
@@ -53,10 +57,10 @@ def _below_bound(shape: tuple[int, int], rows: lab.Rows, confidence: float) -> l
     values, parts = np.array(rows.pooled("largest")), []
     for bound in BOUNDS:
         level = _level(shape, bound)
-        beyond = int(np.count_nonzero(~(values <= level)))  # NaN is beyond it
+        beyond = int(np.count_nonzero(~(values <= level)))  # NaN counts as beyond
         name = f"share of models beyond {level:.3g} over the bound {bound:g} there, {NAME.format(*shape)}"
-        found = lab.share(beyond, len(values), confidence).scaled(1 / bound)
-        parts.append(lab.at_most(found, 1.0, name, f"{beyond} of {len(values)} models", "models"))
+        relative = lab.share(beyond, len(values), confidence).scaled(1 / bound)
+        parts.append(lab.at_most(relative, 1.0, name, f"{beyond} of {len(values)} models", "models"))
     return lab.all_of(lab.weakest_first(parts))
 
 
@@ -105,8 +109,8 @@ class BlowupTail(lab.Study):
     def measure(self, trial: Tail, progress: lab.Progress) -> lab.Outcome:
         model = Transformer(recognizer(trial.width, trial.layers, eps=0.0)).double()
         drawn = ((initialise(model, "uniform", stream), stream) for stream in generators(trial.seed, trial.models))
-        found = (blowup(model, random_strings(stream, 1, LENGTH)) for model, stream in drawn)
-        return {"largest": np.array([each.tau.max() - 1 for each in found])}  # the largest z anywhere in a model
+        blowups = (blowup(model, random_strings(stream, 1, LENGTH)) for model, stream in drawn)
+        return {"largest": np.array([each.tau.max() - 1 for each in blowups])}  # the largest z anywhere in a model
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:
         tails, bounds = [], []

@@ -1,8 +1,8 @@
 """How many functions random recognisers with eps > 0 recognise, and how often more than constants (Eq 25, Cor 3.4).
 
-|F_N| cannot be counted by draws, only what they meet: it is compared between lengths among as many draws of each. A
-margin that must be kept on 2^N strings makes recognisers rare as N grows whatever eps is, so the same weights are asked
-with eps = 0 as well, where the corollary does not apply: what eps > 0 does is the quotient of the two.
+Draws do not count |F_N|, only the functions that they meet, which are compared between lengths at equal numbers of
+draws. A margin that must be kept on 2^N strings makes recognisers rare as N grows, whatever eps is. So the same weights
+are evaluated with eps = 0 as well, where the corollary does not apply: the effect of eps > 0 is the ratio of the two.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from flipscope.probes.prior import realised
 from flipscope.studies.geometry.recogniser_draws import FEWEST, LAYERS, MARGIN, SYMBOLS, WIDTH, Volume, how_drawn
 
 RAREFIED = 1_000  # draws among which functions are counted, so that samples of any size compare
-LENGTHS = (2, 3, 4, 5, 6)  # of which all strings fit into a table
-# The claims were judged otherwise on the symbols from 0 on, so that those say nothing of the judges of today.
+LENGTHS = (2, 3, 4, 5, 6)  # lengths at which all strings fit into one table
+# Symbols from 0 on were used to choose the present criteria, so they may not be used to judge by them.
 FIRST_SYMBOLS = 2000
 
 
 def rarefied(counts: NDArray[np.int64], draws: int) -> float | None:
-    """How many functions RAREFIED of the draws meet on average; each is left out with about (1 - share)^its draws."""
+    """The mean number of functions among RAREFIED of the draws: one with k draws is missed with about (1 - share)^k."""
     return None if draws < RAREFIED else float((1 - (1 - RAREFIED / draws) ** counts).sum())
 
 
@@ -39,8 +39,8 @@ def _falling(column: str, quantity: str, table: lab.Rows) -> lab.Judgement:
         if positive and ours and theirs:
             rows.append({"length": length, "symbols": symbols, "log": math.log(ours[0] / theirs[0])})
     judge = partial(lab.mean_slope, fewest=FEWEST, per="symbols", unit=SYMBOLS)
-    said = f"slope against N of log({quantity}, eps = {positive:g} over eps = 0)"
-    return judge(rows, "length", "log", lab.at_most, 0.0, said)
+    name = f"slope against N of log({quantity}, eps = {positive:g} over eps = 0)"
+    return judge(rows, "length", "log", lab.at_most, 0.0, name)
 
 
 class FunctionCount(lab.Study):
@@ -94,11 +94,11 @@ class FunctionCount(lab.Study):
         return [Volume(length, eps, FIRST_SYMBOLS + number, plan["draws"]) for length, eps, number in chosen]
 
     def measure(self, trial: Volume, progress: lab.Progress) -> lab.Outcome:
-        found = realised(
+        functions = realised(
             recognizer(WIDTH, LAYERS, eps=trial.eps), trial.length, trial.draws,
             seed=trial.symbols, symbols=trial.symbols, margin=MARGIN, progress=progress,
         )  # fmt: skip
-        return {name: getattr(found, name) for name in ("tables", "recognised", "near_ties", "asked_again")}
+        return {name: getattr(functions, name) for name in ("tables", "recognised", "near_ties", "asked_again")}
 
     def row(self, trial: Volume, outcome: lab.Outcome) -> lab.Row:
         tables, recognised = outcome["tables"], outcome["recognised"]
@@ -106,7 +106,7 @@ class FunctionCount(lab.Study):
         return {
             **trial.content(),
             "share_more": int(recognised[~constant].sum()) / trial.draws,
-            "more": int(recognised[~constant].sum()) + 0.5,  # of which there is a logarithm, also of none
+            "more": int(recognised[~constant].sum()) + 0.5,  # plus a half, so that 0 has a logarithm
             "recognised_functions": int((recognised > 0).sum()),
             "rarefied": rarefied(recognised, trial.draws),
             **{name: outcome[name] for name in ("near_ties", "asked_again")},

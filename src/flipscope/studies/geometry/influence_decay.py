@@ -18,9 +18,9 @@ from flipscope.probes.blowup import blowup
 from flipscope.probes.influence import influences
 
 WIDTH, LAYERS = 8, 2
-STEEPEST = -0.85  # -1, and how far above it the interval of a slope may reach
-WEIGHTS = (0.1, 0.25, 1.0)  # uniform in [-scale, scale]; at 0.1 the constant is small enough to say something
-FEWEST = 20  # cases in which the constant must say something
+STEEPEST = -0.85  # the interval of a slope must end below this; the theory has -1
+WEIGHTS = (0.1, 0.25, 1.0)  # uniform in [-scale, scale]; at 0.1 the bound is small enough to say something
+FEWEST = 20  # fewest cases in which the bound says something
 EPS = (0.0, 1e-5, 1e-2, 1.0)
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 
@@ -37,7 +37,7 @@ class Decay(lab.Trial):
 
     @property
     def cost(self) -> float:
-        """Length + 1 forwards with quadratic attention per string, and what a short one takes all the same."""
+        """Length + 1 forward passes with quadratic attention per string, and a constant overhead."""
         return float(self.strings * (self.length + 100) ** 3)
 
 
@@ -52,7 +52,7 @@ def falls_like_1_over_n(column: str, *, positive: bool = True) -> quantities.Cri
 
 
 def by_length(table: lab.Rows, title: str, order: Sequence[float]) -> lab.Figure:
-    """Panels for each size of weights, and of the parts of the bounds; a line for each eps, colours in this order."""
+    """Panels of influences by size of weights, and of measured / bound; a line for each eps, colours in this order."""
 
     def panel(name: str, y: str, rows: lab.Rows, column: str, **look: Any) -> lab.Panel:
         lines = lab.lines(rows, "length", column, "eps", "eps = {:g}", order=order)
@@ -147,11 +147,11 @@ class InfluenceDecay(lab.Study):
         (stream,) = generators(trial.seed, 1)
         strings = random_strings(stream, trial.strings, trial.length)
         last = f"blocks.{LAYERS - 1}"  # computed at the EOS position only, since only that is read
-        found = influences(model, strings, of=last, precision="float64", progress=progress)
+        sizes_of_change = influences(model, strings, of=last, precision="float64", progress=progress)
         beta = float(blowup(model.double(), strings).beta.max())
         constants = Constants.of(model)
         bound = uniform_influence_bound(constants, trial.length) if trial.eps > 0 else None
-        sizes = {"mean": float(found.mean()), "largest": float(found.max()), "beta": beta}
+        sizes = {"mean": float(sizes_of_change.mean()), "largest": float(sizes_of_change.max()), "beta": beta}
         return {**sizes, "bound": bound, "diameter": constants.diameter}
 
     def row(self, trial: Decay, outcome: lab.Outcome) -> lab.Row:

@@ -1,7 +1,7 @@
 """From which length on trained recognisers fail: First, Majority and Parity, at eps = 0 and eps > 0 (Cors 3.4, 5.4).
 
-The corollaries speak of fixed weights and ever longer strings, so each trained model is asked on strings longer than
-those it was trained on. Models trained anew at each length are the study `length-trained`.
+The corollaries speak of fixed weights and ever longer strings, so each trained model is evaluated on strings longer
+than those it was trained on. Models trained anew at each length are the study `length-trained`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from flipscope.probes.recognition import recognition
 from flipscope.studies.geometry import recognised_lengths as limits
 from flipscope.studies.geometry.recognised_lengths import MARGIN, Limit, trials_of
 
-LONGER = (1.0, 1.25, 1.5, 2.0, 4.0)  # lengths to ask, in units of the length trained on
+LONGER = (1.0, 1.25, 1.5, 2.0, 4.0)  # lengths to evaluate, in units of the training length
 
 
 class LengthLimits(lab.Study):
-    """At which length a recogniser breaks, as the corollaries say it must."""
+    """At which length trained recognisers fail, as the corollaries say they must."""
 
     name, paper = "length-limits", "000"
     title = "The lengths up to which trained recognisers know First, Majority and Parity, by eps"
@@ -65,13 +65,13 @@ class LengthLimits(lab.Study):
     def measure(self, trial: Limit, progress: lab.Progress) -> lab.Outcome:
         trained = lab.trained(trial.recipe, progress)
         lengths = [round(trial.length * factor) for factor in LONGER]
-        found = [
+        by_length = [
             recognition(trained.model, parse(f"{trial.language}({n})"), MARGIN, samples=trial.strings, seed=trial.seed)
             for n in lengths
         ]
         return {
             "tested": lengths,
-            **{name: [getattr(each, name) for each in found] for name in ("correct", "wrong", "undefined")},
+            **{name: [getattr(each, name) for each in by_length] for name in ("correct", "wrong", "undefined")},
             "epochs_used": len(trained.fitted.history),
             "log10_bound": (log_uniform_constant(Constants.of(trained.transformer)) - math.log(2 * MARGIN))
             / math.log(10)

@@ -1,6 +1,6 @@
 """Recognisers trained anew at each length, which no corollary forbids: up to which length they learn a language (§ 5).
 
-The trainings are those of `length-limits`, so that whichever study comes second finds its models in the store.
+The trainings are those of `length-limits`, so that whichever study runs second finds its models in the store.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from flipscope.studies.geometry.recognised_lengths import (
     trials_of,
 )
 
-MOST = 0.5  # share of the models up to which a language is lost
+MOST = 0.5  # the largest share of models that still learn a language that counts as lost
 
 
 def _judge_lost(table: lab.Rows) -> lab.Judgement:
-    """Whether models trained at the longest length mostly fail to recognise First there, those of all eps together."""
+    """Whether most models trained at the longest length, of all eps together, fail to recognise First there."""
     longest = max(table.column("length"))
     name = f"share of models that recognise First at N = {longest}"
     one = lab.share_where(lambda row: row["known"], lab.at_most, MOST, name)
@@ -67,8 +67,8 @@ class LengthTrained(lab.Study):
     def measure(self, trial: Limit, progress: lab.Progress) -> lab.Outcome:
         trained = lab.trained(trial.recipe, progress)
         language = parse(f"{trial.language}({trial.length})")
-        found = recognition(trained.model, language, MARGIN, samples=trial.strings, seed=trial.seed)
-        counts = {name: getattr(found, name) for name in ("correct", "wrong", "undefined")}
+        recognised = recognition(trained.model, language, MARGIN, samples=trial.strings, seed=trial.seed)
+        counts = {name: getattr(recognised, name) for name in ("correct", "wrong", "undefined")}
         return {**counts, "epochs_used": len(trained.fitted.history)}
 
     def row(self, trial: Limit, outcome: lab.Outcome) -> lab.Row:

@@ -18,23 +18,23 @@ import flipscope.lab as lab
 from flipscope.basics.seeds import generators
 from flipscope.bounds import geometry
 
-TURN, TILT = math.radians(-60), math.radians(20)  # where the picture is seen from: square to the cylinder's axis
+TURN, TILT = math.radians(-60), math.radians(20)  # viewing angles of the picture: perpendicular to the cylinder's axis
 Centre = Literal["zero", "random"]
 Law = Literal["cube", "cylinder", "gaussian"]
-BLOCK, SHOWN = 1 << 16, 600  # vectors drawn at once, and of the picture
+BLOCK, SHOWN = 1 << 16, 600  # vectors drawn at once; vectors in the picture
 WIDTHS, RATIOS = (2, 3, 4, 5, 6, 8, 12, 16, 32), (0.05, 0.2, 0.5, 0.8, 0.95)  # D, and sqrt(D) eta over rho or sigma
 PICTURED = 0.5  # the ratio of the picture
-SEED = 1000  # the claims were judged otherwise on the vectors of seed 0
-EXPECTED = 10_000  # hits that a bound must allow: where it allows fewer, a count is too far from its mean to hold it
-SHARP = 0.05  # how far above 1 the interval of a bound that is reached may end
+SEED = 1000  # the vectors of seed 0 were used to choose the criteria
+EXPECTED = 10_000  # hits that a bound must allow, so that a count is close enough to its mean to test it
+SHARP = 0.05  # how far above 1 the interval may end where a bound is attained
 
 
 @dataclass(frozen=True)
 class Variance(lab.Trial):
     """Vectors y + Z with sqrt(D) eta = ratio size; of Z uniform in [-size, size]^D the printed bound is ratio^(D-1).
 
-    Law "cube" draws Z there, "gaussian" from N(0, size^2 I), and counts small variances; "cylinder" draws among the
-    small variances, and counts what is in the cube, for probabilities that are too small to be counted otherwise.
+    Law "cube" draws Z there, "gaussian" from N(0, size^2 I), and counts small variances; "cylinder" draws vectors of
+    small variance and counts those in the cube, for probabilities that are too small to be counted otherwise.
     """
 
     width: int
@@ -71,7 +71,7 @@ def in_cylinder(
 
 
 def picture(rows: lab.Rows, at: str) -> lab.Figure:
-    """The figure of rows with points of the cylinder, each of a centre and a size."""
+    """The picture of cube and cylinder, a panel for each row."""
     names = {"zero": "y = 0", "random": "y at random"}
     panels = [_panel(names[row["centre"]], np.array(row["points"]), row["size"]) for row in rows]
     caption = "Biases of small variance are a cylinder along (1, 1, 1); its part in the cube is their probability."
@@ -79,7 +79,7 @@ def picture(rows: lab.Rows, at: str) -> lab.Figure:
 
 
 def _panel(title: str, points: Float64[np.ndarray, "point 3"], rho: float) -> lab.Panel:
-    """The cube and points of the cylinder, those in the cube apart."""
+    """The cube, and points of the cylinder inside and outside it."""
     corners = rho * np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
     edges = [pair for pair in itertools.combinations(corners, 2) if np.count_nonzero(pair[0] != pair[1]) == 1]
     x, y = _seen(np.concatenate([np.stack((*pair, pair[1])) for pair in edges]))
@@ -94,7 +94,7 @@ def _panel(title: str, points: Float64[np.ndarray, "point 3"], rho: float) -> la
 
 
 def _seen(points: Float64[np.ndarray, "point 3"]) -> Float64[np.ndarray, "2 point"]:
-    """Points of three dimensions on the plane of the picture."""
+    """Three-dimensional points projected onto the plane of the picture."""
     right = np.array([-math.sin(TURN), math.cos(TURN), 0.0])
     up = np.array([-math.sin(TILT) * math.cos(TURN), -math.sin(TILT) * math.sin(TURN), math.cos(TILT)])
     return np.stack((points @ right, points @ up))
@@ -177,8 +177,8 @@ class LowVariance(lab.Study):
         else:
             printed, corrected = geometry.printed_low_variance_bound(*at), geometry.low_variance_bound(*at)
             bounds = {"printed": printed, "corrected": corrected}
-        told = {name: bound for name, bound in bounds.items() if bound < 1 and bound * trial.samples >= EXPECTED}
-        return {**super().row(trial, outcome), **dict.fromkeys(("printed", "corrected", "gaussian")), **told}
+        informative = {name: bound for name, bound in bounds.items() if bound < 1 and bound * trial.samples >= EXPECTED}
+        return {**super().row(trial, outcome), **dict.fromkeys(("printed", "corrected", "gaussian")), **informative}
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:
         shown, rules, panels = table.where(centre="zero", size=1.0), [lab.Rule(1.0, "the bound")], []
@@ -189,14 +189,16 @@ class LowVariance(lab.Study):
             ("Gaussian biases, y = 0", shown, "gaussian"),
         ):
             series = [
-                lab.estimates(f"sqrt(D) eta = {ratio} size", own.column("width"), own.column("quotient"), "points")
-                for ratio, own in lab.rates(rows, "hits", "samples", bound).by("ratio")
+                lab.estimates(
+                    f"sqrt(D) eta = {ratio} size", quotients.column("width"), quotients.column("quotient"), "points"
+                )
+                for ratio, quotients in lab.rates(rows, "hits", "samples", bound).by("ratio")
             ]
             panels.append(lab.Panel(title, "width D", "probability / bound", series, rules=rules))
         caption = "A quotient above 1 breaks a bound; the size is rho of a cube and sigma of normal biases."
-        found = lab.Figure("low-variance", self.title, caption, panels, where="Lem E.2, Lem E.8")
+        figure = lab.Figure("low-variance", self.title, caption, panels, where="Lem E.2, Lem E.8")
         seen = table.having("points")
-        return [found, picture(seen, f"D = 3, eta = {PICTURED} rho/sqrt(3)")] if seen else [found]
+        return [figure, picture(seen, f"D = 3, eta = {PICTURED} rho/sqrt(3)")] if seen else [figure]
 
 
 STUDY = LowVariance()

@@ -1,8 +1,8 @@
 """How large the region of parameters around a trained recogniser is: Majority against First and Parity (Conj 5.5).
 
-The conjecture speaks of all lengths at once. At a single length the region of every recognised language has positive
-measure, so what can be measured is how fast it shrinks with the length, and for which language faster. Compared are the
-radii up to which half of the perturbations of a trained model still recognise its language.
+The conjecture is about all lengths at once. At a single length the region of every recognised language has positive
+measure, so what can be measured is how fast it shrinks with the length, and for which language faster. The study
+compares the radii up to which half of the perturbations of a trained model still recognise its language.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from flipscope.studies.geometry.shared import mean_at_least
 from flipscope.training.fit import Epoch, fit
 
 MARGIN = 0.1  # of recognition (Def 2.8)
-LOSS = 0.02  # all models are trained until their loss is below this, so that none has larger logits than another
+LOSS = 0.02  # all models are trained until their loss is below this, so that their logits are comparable
 TRAINING: dict[str, Any] = {
     "batch": 32, "learning_rate": 1e-3, "max_epochs": None, "stop_after": None, "decay_after": None,
 }  # fmt: skip
@@ -49,9 +49,9 @@ class Region(lab.Trial):
 
     @property
     def cost(self) -> float:
-        """Strings to ask, while training and of every perturbed model."""
-        asked = len(RADII) * self.perturbations * 2**self.length
-        return float(self.length * (asked + 3 * self.max_steps * min(TRAINING["batch"], 2**self.length)))
+        """Strings that are evaluated, in training and for every perturbed model."""
+        perturbed = len(RADII) * self.perturbations * 2**self.length
+        return float(self.length * (perturbed + 3 * self.max_steps * min(TRAINING["batch"], 2**self.length)))
 
 
 def _learned(epoch: Epoch) -> bool:
@@ -59,11 +59,11 @@ def _learned(epoch: Epoch) -> bool:
 
 
 def _quotients(table: lab.Rows, other: str) -> lab.Rows:
-    """log of Majority's half radius over the other language's, of each length and seed that has both."""
+    """log of Majority's half radius over the other language's, for each length and seed with both."""
     return lab.Rows(
         {"length": n, "seed": a["seed"], "log": float(np.log(a["half_radius"])) - float(np.log(b["half_radius"]))}
-        for n, own in table.having("half_radius").by("length")
-        for a, b in lab.matched(own.where(language="majority"), own.where(language=other), "seed")
+        for n, models in table.having("half_radius").by("length")
+        for a, b in lab.matched(models.where(language="majority"), models.where(language=other), "seed")
     )
 
 
@@ -132,15 +132,17 @@ class MajorityVolume(lab.Study):
         f = LANGUAGES[trial.language](trial.length)
         bits = index_bits(0, 1 << f.n, f.n)
         strings = LabelledStrings(bits, f(bits))
-        model = Transformer(recognizer(WIDTH, LAYERS, eps=0.0), seed=trial.seed)  # a positive eps makes it constant
+        model = Transformer(
+            recognizer(WIDTH, LAYERS, eps=0.0), seed=trial.seed
+        )  # with eps > 0 it would become constant
         fitted = fit(model, strings, strings, seed=trial.seed, max_steps=trial.max_steps, until=_learned, **TRAINING)
-        found, survived = recognition(model, f, MARGIN), []
+        trained, survived = recognition(model, f, MARGIN), []
         stream = np.random.default_rng(np.random.SeedSequence((trial.seed, trial.length)))
-        for number, radius in enumerate(RADII if found.recognized else ()):
+        for number, radius in enumerate(RADII if trained.recognized else ()):
             kept = survivors(model, f, MARGIN, radius, trial.perturbations, stream, fixed=["embedding"])
             survived.append(kept)
             progress(number + 1, len(RADII))
-        return {"recognised": found.recognized, "steps": fitted.steps, "survived": survived}
+        return {"recognised": trained.recognized, "steps": fitted.steps, "survived": survived}
 
     def row(self, trial: Region, outcome: lab.Outcome) -> lab.Row:
         survived = outcome["survived"]
@@ -149,13 +151,13 @@ class MajorityVolume(lab.Study):
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:
         panels = []
-        for length, own in table.by("length"):
+        for length, models in table.by("length"):
             series = []
-            for colour, (language, rows) in enumerate(own.where(recognised=True).each("language", LANGUAGES)):
+            for colour, (language, rows) in enumerate(models.where(recognised=True).each("language", LANGUAGES)):
                 if rows:
-                    found = proportions(np.sum(rows.column("survived"), axis=0), rows.total("perturbations"))
+                    shares = proportions(np.sum(rows.column("survived"), axis=0), rows.total("perturbations"))
                     label = f"{language.capitalize()}, {len(rows)} models"
-                    series.append(lab.estimates(label, RADII, found, colour=colour))
+                    series.append(lab.estimates(label, RADII, shares, colour=colour))
             panels.append(lab.Panel(f"N = {length}", "radius r", "share that still recognises", series, x_log=True))
         caption = "Perturbations uniform in the cube of radius r, of theta (Eq 16); intervals of the pooled share."
         return [lab.Figure("majority-volume", self.title, caption, panels, where="Conj 5.5")]

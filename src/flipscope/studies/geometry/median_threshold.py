@@ -1,4 +1,4 @@
-"""Random transformers around the median of their own logits, where no constant is left (§6, a question left open)."""
+"""Random transformers with the median of their logits as threshold, so that none is constant (§6, an open question)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from flipscope.studies.geometry.random_models import (
 )
 from flipscope.studies.geometry.shared import how_measured
 
-FAR, VAST = 1 / 2, 9 / 10  # of the N/2 of a random function; share of strings that is the vast majority
+FAR, VAST = 1 / 2, 9 / 10  # part of a random function's N/2; share of strings that is the vast majority
 
 
 def under_each_initialisation(quantity: quantities.Quantity) -> quantities.Quantity:
-    """The quantity of the models of each initialisation."""
+    """The quantity, for the models of each initialisation."""
     return quantity.each("init", INITS, words="initialisation", what="initialisations")
 
 
@@ -76,6 +76,7 @@ class MedianThreshold(lab.Study):
         return spectra_around_the_median(trial, progress)
 
     def summarise(self, results: Sequence[lab.Result]) -> lab.Rows:
+        """One row per model, whose strings are split into several trials."""
         return models_of(results)
 
     def provenance(self, table: lab.Rows) -> list[str]:

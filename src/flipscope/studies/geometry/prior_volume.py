@@ -1,11 +1,11 @@
 """The volume of each function in parameter space (Fig 1): what random recognisers of few bits compute, and how often.
 
-Every recogniser is tabulated on all strings. The vectors of the symbols are no part of theta; they are drawn a few
-times, and what is claimed of a probability is judged by its mean over these drawings.
+Every recogniser is tabulated on all strings. The vectors of the symbols are not part of theta; they are drawn a few
+times, and claims on a probability are judged by its mean over these drawings.
 
 Recognisers favour functions with few ones, or few zeros, and such functions have many strings of sensitivity 0 whatever
-the order of the strings. So functions are compared with those of as many ones: what is said here of K_0 does not hold
-for labels that are drawn blind to the cube, one by one with a random bias.
+the order of the strings. So functions are compared with functions of equally many ones: labels drawn independently of
+the strings, with a random bias, show no effect in these comparisons.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from flipscope.probes.prior import realised, table_number
 from flipscope.studies.geometry import shared
 from flipscope.studies.geometry.recogniser_draws import FEWEST, LAYERS, MARGIN, SYMBOLS, WIDTH, Volume, how_drawn
 
-LISTED = 4  # so many bits or fewer: all functions can be listed
+LISTED = 4  # up to this many bits all functions can be listed
 COMPARED = 500  # functions drawn at random for each number of ones
-EXPECTED = 10  # draws of a function, were all of as many ones as probable, for one that is not met to be worth a word
-SHORTEST = 3  # of two bits, functions of as many ones have the same K_0
-SHOWN, FEWEST_SHOWN = 300, 3  # functions of a figure; drawings of the symbols for an interval in it
-# The claims were judged otherwise on the symbols from 0 on, so that those say nothing of the judges of today.
+EXPECTED = 10  # draws of a function, if all with as many ones were equally probable, from which on a missing one counts
+SHORTEST = 3  # with two bits, functions of equally many ones have the same K_0
+SHOWN, FEWEST_SHOWN = 300, 3  # functions in a figure; drawings of the symbols that an interval needs
+# Symbols from 0 on were used to choose the present criteria, so they may not be used to judge by them.
 FIRST_SYMBOLS = 1000
 AMONG = "of functions with as many ones"
 LARGEST = {"largest_share": "share of draws with the largest K_0, beyond chance"}
@@ -51,13 +51,14 @@ MEASURES = {
 
 
 def classes(tables: Tables, counts: NDArray[np.int64], n: int) -> tuple[Tables, NDArray[np.int64]]:
-    """Functions joined with their complements, without the constants, and the draws of either.
+    """Functions merged with their complements, without the constants, and the draws of both together.
 
-    Changing the signs of w and omega turns a recogniser of one into that of the other, so that both are as probable.
+    Changing the signs of w and omega turns a recogniser of one into one of the other, so that both are equally
+    probable.
     """
     smaller = np.minimum(tables, tables ^ full_table(n))
-    found, place = np.unique(smaller[smaller > 0], return_inverse=True)
-    return found, np.bincount(place, weights=counts[smaller > 0], minlength=len(found)).astype(np.int64)
+    merged, place = np.unique(smaller[smaller > 0], return_inverse=True)
+    return merged, np.bincount(place, weights=counts[smaller > 0], minlength=len(merged)).astype(np.int64)
 
 
 def fewer_ones(tables: Tables, n: int) -> NDArray[np.int64]:
@@ -67,18 +68,18 @@ def fewer_ones(tables: Tables, n: int) -> NDArray[np.int64]:
 
 
 def summary(tables: Tables, counts: NDArray[np.int64], n: int, seed: int) -> lab.Row:
-    """The columns of one sample; the seed draws the functions that those met are compared with."""
-    found, drawn = classes(tables, counts, n)
+    """The columns of one sample; random functions for the comparisons are drawn from the seed."""
+    merged, drawn = classes(tables, counts, n)
     named = {name: table_number(make(n)) for name, make in NAMED.items()}
     either = {name: min(table, table ^ int(full_table(n))) for name, table in named.items()}
-    above = rises(found, drawn, n, seed)
+    above = rises(merged, drawn, n, seed)
     k, average = above["zero_strings"], above["average_sensitivity"]
     return {
-        **{name: int(drawn[found == np.uint64(table)].sum()) for name, table in either.items()},
-        "balanced": int(drawn[fewer_ones(found, n) == 1 << (n - 1)].sum()),
+        **{name: int(drawn[merged == np.uint64(table)].sum()) for name, table in either.items()},
+        "balanced": int(drawn[fewer_ones(merged, n) == 1 << (n - 1)].sum()),
         **{f"rise_{name}": value for name, value in above.items()},
         "rise_gain": None if k is None or average is None else k - average,
-        "largest_share": largest_share(found, drawn, n),
+        "largest_share": largest_share(merged, drawn, n),
     }
 
 
@@ -86,23 +87,25 @@ def shown_together(samples: Sequence[tuple[Tables, NDArray[np.int64]]], n: int) 
     """The functions that a figure shows, the most probable of all samples together, with their draws in each sample."""
     joined = [classes(tables, counts, n) for tables, counts in samples]
     tables, counts = (np.concatenate(column) for column in zip(*joined, strict=True))
-    found, drawn = classes(tables, counts, n)
-    shown = found[np.lexsort((found, -drawn))[:SHOWN]]
-    own = [dict(zip(tables.tolist(), counts.tolist(), strict=True)) for tables, counts in joined]
-    return [{"shown": shown.tolist(), "shown_draws": [each.get(table, 0) for table in shown.tolist()]} for each in own]
+    merged, drawn = classes(tables, counts, n)
+    shown = merged[np.lexsort((merged, -drawn))[:SHOWN]]
+    draws_of = [dict(zip(tables.tolist(), counts.tolist(), strict=True)) for tables, counts in joined]
+    return [
+        {"shown": shown.tolist(), "shown_draws": [each.get(table, 0) for table in shown.tolist()]} for each in draws_of
+    ]
 
 
-def largest_share(found: Tables, drawn: NDArray[np.int64], n: int) -> float | None:
-    """Of the draws, the share whose function has the largest K_0 of all functions with as many ones, beyond chance.
+def largest_share(merged: Tables, drawn: NDArray[np.int64], n: int) -> float | None:
+    """The share of draws with the largest K_0 of all functions with equally many ones, corrected for chance.
 
-    0 if all functions of as many ones are as probable, and 1 if all draws have the largest. Up to LISTED bits; draws
-    with one 1 or one 0, which all have the same K_0, are left out, and so is all of N = 2.
+    0 if all functions with equally many ones are equally probable, and 1 if all draws have the largest K_0. Up to
+    LISTED bits; draws with one 1 or one 0, which all have the same K_0, are left out, and so is N = 2.
     """
     if n > LISTED:
         return None
     largest, chance = _largest(n)
-    ones = fewer_ones(found, n)
-    has = measures(found, n).zero_strings == largest[ones]
+    ones = fewer_ones(merged, n)
+    has = measures(merged, n).zero_strings == largest[ones]
     free = (drawn * (1 - chance[ones])).sum()
     return float((drawn * (has - chance[ones])).sum() / free) if free else None
 
@@ -116,35 +119,35 @@ def _largest(n: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     return most, np.array([(zeros[ones == number] == most[number]).mean() for number in range(ones.max() + 1)])
 
 
-def rises(found: Tables, drawn: NDArray[np.int64], n: int, seed: int) -> dict[str, float | None]:
-    """How much more often than not a draw has a larger K_0, or a smaller other measure, than a random function.
+def rises(merged: Tables, drawn: NDArray[np.int64], n: int, seed: int) -> dict[str, float | None]:
+    """P(larger) - P(smaller) of a draw's K_0, or of minus its other measures, against a random function.
 
-    The random function has as many ones. The number is P(larger) - P(smaller), from -1 to 1, over all draws of two
-    ones and two zeros or more, and needs no function to be met twice. It is 0 for a prior under which functions of
-    as many ones are as probable, and positive for one that rises with the measure among them.
+    The random function has as many ones as the draw. The number lies between -1 and 1, is taken over all draws with at
+    least two ones and two zeros, and needs no function to be met twice. It is 0 if functions with equally many ones are
+    equally probable, and positive if their probability rises with the measure.
     """
-    ones = fewer_ones(found, n)
+    ones = fewer_ones(merged, n)
     varied = ones >= 2
-    found, drawn, ones = found[varied], drawn[varied], ones[varied]
-    if not len(found) or n < SHORTEST:
+    merged, drawn, ones = merged[varied], drawn[varied], ones[varied]
+    if not len(merged) or n < SHORTEST:
         return dict.fromkeys(MEASURES)
     numbers = np.unique(ones)
     (stream,) = generators(seed_of(seed, n), 1)
     others = np.concatenate([_random_tables(stream, int(number), n) for number in numbers])
-    ours, theirs = (asdict(measures(each, n)) for each in (found, others))
+    ours, theirs = (asdict(measures(each, n)) for each in (merged, others))
     total = dict.fromkeys(MEASURES, 0.0)
     for place, number in enumerate(numbers):
-        own, block = ones == number, slice(place * COMPARED, (place + 1) * COMPARED)
+        alike, block = ones == number, slice(place * COMPARED, (place + 1) * COMPARED)
         for name in MEASURES:
             sorted_others = np.sort(theirs[name][block])
-            ends = [np.searchsorted(sorted_others, ours[name][own], side) for side in ("left", "right")]
+            ends = [np.searchsorted(sorted_others, ours[name][alike], side) for side in ("left", "right")]
             larger = (ends[0] + ends[1]) / COMPARED - 1
-            total[name] += (1 if name == "zero_strings" else -1) * float((drawn[own] * larger).sum())
+            total[name] += (1 if name == "zero_strings" else -1) * float((drawn[alike] * larger).sum())
     return {name: value / float(drawn.sum()) for name, value in total.items()}
 
 
 def _random_tables(stream: np.random.Generator, ones: int, n: int) -> Tables:
-    """Functions with so many ones, drawn at random."""
+    """Random functions with these numbers of ones."""
     size = 1 << n
     rows = stream.permuted(np.tile(np.arange(size) < ones, (COMPARED, 1)), axis=1)
     tables: Tables = (rows.astype(np.uint64) << np.arange(size, dtype=np.uint64)).sum(axis=1, dtype=np.uint64)
@@ -158,7 +161,7 @@ def _places(table: lab.Rows) -> list[tuple[str, lab.Rows]]:
 def mean_at_least(columns: Mapping[str, str], lowest: float, table: lab.Rows, longest: int = MAX_BITS) -> lab.Judgement:
     """The mean of columns over the drawings of the symbols, for each eps and each length from SHORTEST on.
 
-    `columns` are given with what they are in words. All of them must be at least so large.
+    `columns` maps each column to its description. All of the means must be at least `lowest`.
     """
 
     def one(place: str, rows: lab.Rows, confidence: float) -> lab.Judgement:
@@ -166,8 +169,8 @@ def mean_at_least(columns: Mapping[str, str], lowest: float, table: lab.Rows, lo
         parts = []
         for column, quantity in columns.items():
             if silent := len(rows) - len(rows.having(column)):
-                said = f"{quantity}, {place}: {silent} of {len(rows)} {SYMBOLS} met no function to compare"
-                parts.append(lab.Judgement.without(said, "more draws"))
+                reason = f"{quantity}, {place}: {silent} of {len(rows)} {SYMBOLS} met no function to compare"
+                parts.append(lab.Judgement.without(reason, "more draws"))
             else:
                 parts.append(judge(rows.column(column), lowest, f"{quantity}, {place}"))
         return lab.all_of(parts)
@@ -178,7 +181,7 @@ def mean_at_least(columns: Mapping[str, str], lowest: float, table: lab.Rows, lo
 
 
 def never_met(name: str, table: lab.Rows) -> lab.Judgement:
-    """Whether a function is never met, at the longest length where that says something."""
+    """Whether a function is never met, at the longest length where enough draws would meet it by chance."""
     expected = {n: min(_expected(own) for _, own in rows.by("eps")) for n, rows in table.by("length")}
     longest = max((n for n, draws in expected.items() if draws >= EXPECTED), default=0)
     if longest < SHORTEST:
@@ -194,7 +197,7 @@ def never_met(name: str, table: lab.Rows) -> lab.Judgement:
 
 
 def _expected(rows: lab.Rows) -> float:
-    """How many draws a function and its complement would have, were all functions with half ones as probable."""
+    """The draws that a function and its complement would have if all functions with half ones were equally probable."""
     half = 1 << (rows[0]["length"] - 1)
     return 2 * int(rows.total("balanced")) / math.comb(2 * half, half)
 
@@ -202,34 +205,34 @@ def _expected(rows: lab.Rows) -> float:
 def majority_more_often(other: str, table: lab.Rows) -> lab.Judgement:
     """Whether Majority is more probable than the other function, at the longest odd length, where both are balanced."""
     odd = [n for n in table.values("length") if n % 2 and n >= SHORTEST]
-    said = f"probability of Majority less that of {other.capitalize()}"
+    quantity = f"probability of Majority less that of {other.capitalize()}"
 
     def one(place: str, rows: lab.Rows, confidence: float) -> lab.Judgement:
         if not rows.total("majority") + rows.total(other):
-            return lab.Judgement.without(f"{said}, {place}: neither was met", "more draws")
-        # Draws of one drawing of the symbols belong together: each of these is one sample.
+            return lab.Judgement.without(f"{quantity}, {place}: neither was met", "more draws")
+        # Draws with the same symbols are not independent: each drawing of the symbols is one sample.
         less = [(row["majority"] - row[other]) / row["draws"] for row in rows]
         judge = functools.partial(shared.mean_at_least, fewest=FEWEST, unit=SYMBOLS, confidence=confidence)
-        return judge(less, 0.0, f"{said}, {place}")
+        return judge(less, 0.0, f"{quantity}, {place}")
 
     missing = f"no functions of an odd number of bits, {SHORTEST} or more, were drawn"
     return lab.for_each(_places(table.where(length=max(odd, default=0))), one, missing=missing)
 
 
 def figures(table: lab.Rows, title: str) -> list[lab.Figure]:
-    """Probability against K_0 and by rank; what tells it; named functions."""
+    """Figures of probability against K_0 and by rank, of the measures that predict it, and of named functions."""
     lengths = table.values("length")
     table = lab.Rows({**row, "place": lengths.index(row["length"])} for row in table)
-    names = [str(length) for length in lengths]  # there is no length between two of them
+    names = [str(length) for length in lengths]  # as categories, since there is no length between two of them
 
     def by_eps(x: str, y: str, series: Callable[[lab.Rows], list[lab.Series]], **look: Any) -> list[lab.Panel]:
-        return [lab.Panel(f"eps = {eps:g}", x, y, series(own), **look) for eps, own in table.by("eps")]
+        return [lab.Panel(f"eps = {eps:g}", x, y, series(rows), **look) for eps, rows in table.by("eps")]
 
     ranks = by_eps("rank", "probability", _ranks, x_log=True, y_log=True)
     zero = [lab.Rule(0.0, "")]
-    told = by_eps("N", "P(larger) - P(smaller)", _rising, y_range=(-1, 1), rules=zero, categories=names)
+    predictors = by_eps("N", "P(larger) - P(smaller)", _rising, y_range=(-1, 1), rules=zero, categories=names)
     named = by_eps("N", "probability", _named, y_log=True, y_range=(1e-9, 1.0), categories=names)
-    said = (
+    captions = (
         "Functions that are not constant, the most probable first.",
         "How much more often a draw has the larger measure than a random function with as many ones; mean over the "
         "drawings of the symbols with Student's interval.",
@@ -237,15 +240,15 @@ def figures(table: lab.Rows, title: str) -> list[lab.Figure]:
     )
     return [
         _by_zero_strings(table, title),
-        lab.Figure("prior-ranks", "Probability of functions by rank", said[0], ranks, same_axes=True),
+        lab.Figure("prior-ranks", "Probability of functions by rank", captions[0], ranks, same_axes=True),
         lab.Figure(
             "prior-measures",
             "What tells how probable a function is, among those with as many ones",
-            said[1],
-            told,
+            captions[1],
+            predictors,
             same_axes=True,
         ),
-        lab.Figure("prior-named", "Volume of Parity, First and Majority", said[2], named, where="Fig 1"),
+        lab.Figure("prior-named", "Volume of Parity, First and Majority", captions[2], named, where="Fig 1"),
     ]
 
 
@@ -260,13 +263,13 @@ def _by_zero_strings(table: lab.Rows, title: str) -> lab.Figure:
     for (length, eps), rows in table.by("length", "eps"):
         tables, shares = _pooled(rows)
         places = (measures(tables, length).zero_strings / 2**length).tolist() if tables else []
-        said = [f"{number:0{1 << length}b}: {share:.2g}" for number, share in zip(tables, shares, strict=True)]
-        series = [lab.Series("functions", places, shares, "points", colour=0, hover=said)]
+        texts = [f"{number:0{1 << length}b}: {share:.2g}" for number, share in zip(tables, shares, strict=True)]
+        series = [lab.Series("functions", places, shares, "points", colour=0, hover=texts)]
         for colour, (name, make) in enumerate(NAMED.items(), 1):
             if hits := rows.total(name):
-                own = int(measures([table_number(make(length))], length).zero_strings[0]) / 2**length
+                share_of_zeros = int(measures([table_number(make(length))], length).zero_strings[0]) / 2**length
                 share = hits / (2 * rows.total("draws"))
-                series.append(lab.Series(name.capitalize(), [own], [share], "points", colour=colour))
+                series.append(lab.Series(name.capitalize(), [share_of_zeros], [share], "points", colour=colour))
         rules = [lab.Rule(2.0 ** -(1 << length), "uniform over functions")] if length <= LISTED else []
         look: dict[str, Any] = {"y_log": True, "x_range": (-0.05, 1.0), "rules": rules}
         panels.append(lab.Panel(f"N = {length}, eps = {eps:g}", "K_0 / 2^N", "probability", series, **look))
@@ -278,26 +281,28 @@ def _by_zero_strings(table: lab.Rows, title: str) -> lab.Figure:
 
 
 def _ranks(table: lab.Rows) -> list[lab.Series]:
-    found = [(length, _pooled(rows)[1]) for length, rows in table.by("length")]
-    return [lab.Series(f"N = {length}", list(range(1, len(shares) + 1)), shares) for length, shares in found]
+    by_length = [(length, _pooled(rows)[1]) for length, rows in table.by("length")]
+    return [lab.Series(f"N = {length}", list(range(1, len(shares) + 1)), shares) for length, shares in by_length]
 
 
 def _rising(table: lab.Rows) -> list[lab.Series]:
     series = []
     for colour, (name, label) in enumerate(MEASURES.items()):
-        groups = [(place, own) for place, own in table.having(f"rise_{name}").by("place") if len(own) >= FEWEST_SHOWN]
-        found = [lab.student_mean(own.column(f"rise_{name}")) for _, own in groups]
-        series.append(lab.estimates(label, [place for place, _ in groups], found, colour=colour))
+        groups = [
+            (place, rows) for place, rows in table.having(f"rise_{name}").by("place") if len(rows) >= FEWEST_SHOWN
+        ]
+        rises_by_place = [lab.student_mean(rows.column(f"rise_{name}")) for _, rows in groups]
+        series.append(lab.estimates(label, [place for place, _ in groups], rises_by_place, colour=colour))
     return series
 
 
 def _named(table: lab.Rows) -> list[lab.Series]:
-    """The probability of each, the upper end where it was not met; and that of a function drawn at random."""
+    """The probability of each named function, the upper end where it was not met, and that of a random function."""
     series = []
     for colour, name in enumerate(NAMED):
-        found = {n: lab.share(rows.total(name), rows.total("draws")).scaled(0.5) for n, rows in table.by("place")}
-        places, ends = list(found), ([each.low for each in found.values()], [each.high for each in found.values()])
-        shown = [each.value or each.high for each in found.values()]
+        shares = {n: lab.share(rows.total(name), rows.total("draws")).scaled(0.5) for n, rows in table.by("place")}
+        places, ends = list(shares), ([each.low for each in shares.values()], [each.high for each in shares.values()])
+        shown = [each.value or each.high for each in shares.values()]
         series.append(lab.Series(name.capitalize(), places, shown, "points", *ends, colour=colour))
     uniform = {place: 2.0 ** -(1 << rows[0]["length"]) for place, rows in table.by("place")}
     series.append(lab.Series("random function", list(uniform), list(uniform.values()), dashed=True, colour=len(NAMED)))
@@ -393,27 +398,27 @@ class PriorVolume(lab.Study):
         return [Volume(length, eps, FIRST_SYMBOLS + number, draws) for (length, draws), eps, number in chosen]
 
     def measure(self, trial: Volume, progress: lab.Progress) -> lab.Outcome:
-        found = realised(
+        functions = realised(
             recognizer(WIDTH, LAYERS, eps=trial.eps), trial.length, trial.draws,
             seed=trial.symbols, symbols=trial.symbols, margin=MARGIN, progress=progress,
         )  # fmt: skip
         names = ("tables", "counts", "recognised", "near_ties", "asked_again")
-        return {name: getattr(found, name) for name in names}
+        return {name: getattr(functions, name) for name in names}
 
     def row(self, trial: Volume, outcome: lab.Outcome) -> lab.Row:
-        found = summary(outcome["tables"], outcome["counts"], trial.length, trial.symbols)
+        columns = summary(outcome["tables"], outcome["counts"], trial.length, trial.symbols)
         counts = {"near_ties": outcome["near_ties"], "asked_again": outcome["asked_again"]}
-        return {**trial.content(), **found, **counts}
+        return {**trial.content(), **columns, **counts}
 
     def summarise(self, results: Sequence[lab.Result]) -> lab.Rows:
-        """The rows, and what the figures show: chosen from the drawings of the symbols together, not from each."""
+        """The rows, and the functions for the figures, which are chosen from all drawings of the symbols together."""
         samples: dict[tuple[int, float], list[int]] = {}
         rows = super().summarise(results)
         for place, row in enumerate(rows):
             samples.setdefault((row["length"], row["eps"]), []).append(place)
         for (length, _), places in samples.items():
-            found = [(results[place].outcome["tables"], results[place].outcome["counts"]) for place in places]
-            for place, shown in zip(places, shown_together(found, length), strict=True):
+            drawn = [(results[place].outcome["tables"], results[place].outcome["counts"]) for place in places]
+            for place, shown in zip(places, shown_together(drawn, length), strict=True):
                 rows[place] |= shown
         return rows
 

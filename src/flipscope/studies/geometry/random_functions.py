@@ -17,15 +17,15 @@ from flipscope.cube.sensitivity import zero_strings
 
 BLOCK = 500  # functions in one trial
 POISSON = tuple(math.exp(-1) / math.factorial(k) for k in range(7))  # P(Poisson(1) = k)
-TOLERANCE = 0.05  # how far from it in total variation the interval may reach
-LEAST = 5  # expected functions of a cell of the chi-square test; rarer counts are one cell with those above
-# The limit is off by about N/2^N at N bits (0.03 at 8, 0.003 at 12): shorter functions say nothing of it.
+TOLERANCE = 0.05  # largest total variation distance from it that the interval may include
+LEAST = 5  # least expected number in a cell of the chi-square test; rarer counts share the last cell
+# At N bits the distribution differs from the limit by about N/2^N (0.03 at 8, 0.003 at 12).
 SHORTEST = 12
 
 
 @dataclass(frozen=True)
 class Functions(lab.Trial):
-    """Uniformly random functions of so many bits."""
+    """Uniformly random functions of `length` bits."""
 
     length: int
     block: int
@@ -50,21 +50,22 @@ def _shape(table: lab.Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def _judge(table: lab.Rows) -> lab.Judgement:
     longest = max(table.column("length"))
     if longest < SHORTEST:
-        said = f"functions of {longest} bits are too short for the limit"
-        return lab.Judgement.without(said, f"functions of {SHORTEST} bits or more")
+        reason = f"functions of {longest} bits are too short for the limit"
+        return lab.Judgement.without(reason, f"functions of {SHORTEST} bits or more")
     seen, expected = _shape(table.where(length=longest))
     total, cells = int(seen.sum()), len(seen)
     away = float(np.abs(seen - expected).sum()) / (2 * total)
-    # Each of the 2^k - 2 events of k cells is off by more than r with probability at most exp(-2 n r^2) (Hoeffding),
-    # and the largest of them is the total variation. The interval and the test share the error of the judgement.
+    # The share of each of the 2^k - 2 events of k cells is wrong by more than r with probability <= exp(-2 n r^2)
+    # (Hoeffding), and the largest of them is the total variation. The interval and the test share the error of the
+    # judgement.
     confidence = lab.confidence(2)
     reach = math.sqrt(math.log((2**cells - 2) / (1 - confidence)) / (2 * total))
-    found = Estimate(away, max(0.0, away - reach), away + reach, confidence, total)
+    distance = Estimate(away, max(0.0, away - reach), away + reach, confidence, total)
     name = f"total variation between Poisson(1) and the counts of functions of {longest} bits"
     chance = float(stats.chisquare(seen, expected).pvalue)
     test = f"chance of so large a chi-square if they were Poisson(1), {cells} cells"
     parts = [
-        lab.at_most(found, TOLERANCE, name, unit="functions"),
+        lab.at_most(distance, TOLERANCE, name, unit="functions"),
         lab.at_least(Estimate(chance, chance, chance, confidence, total), 1 - confidence, test, unit="functions"),
     ]
     return lab.all_of(parts)

@@ -18,10 +18,10 @@ from flipscope.studies.geometry.random_models import (
 )
 from flipscope.studies.geometry.shared import how_measured, screen_error
 
-VAST, MOST = 9 / 10, 1 / 2  # share of strings, or of models, that is the vast majority, or most of them
+VAST, MOST = 9 / 10, 1 / 2  # share of strings that is the vast majority; share of models that is most of them
 CLUSTER = 1.0  # averages below this are in the cluster at 0
-TAIL, THIN = 1 / 10, 1 / 10  # of N: averages in the tail; share of all models that a thin tail may hold
-FAR = 1 / 2  # of the N/2 of a random function
+TAIL, THIN = 1 / 10, 1 / 10  # part of N above which an average is in the tail; largest share of models in a thin tail
+FAR = 1 / 2  # part of a random function's N/2
 STRINGS, AVERAGE = f"share of strings with s(x) ≤ N/{1 / NEAR:g}", "average sensitivity over N/2"
 BELOW, BEYOND = f"share of models with average below {CLUSTER:g}", f"share of models with average ≥ N/{1 / TAIL:g}"
 
@@ -134,10 +134,11 @@ class RandomInit(lab.Study):
         return spectra(trial, progress)
 
     def summarise(self, results: Sequence[lab.Result]) -> lab.Rows:
+        """One row per model, whose strings are split into several trials."""
         return models_of(results)
 
     def provenance(self, table: lab.Rows) -> list[str]:
-        constant = [f"{sum(own.column('constant'))} of {len(own)} {init}" for init, own in _by_init(table)]
+        constant = [f"{sum(models.column('constant'))} of {len(models)} {init}" for init, models in _by_init(table)]
         return [*how_measured(table), f"models that are constant as far as seen: {', '.join(constant)}"]
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:

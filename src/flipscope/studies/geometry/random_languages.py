@@ -11,8 +11,8 @@ from flipscope.studies.geometry.trained_models import LEARNED, TrainedModels, me
 from flipscope.studies.geometry.training import SMALL, TINY, Name, Training, trainings
 
 LANGUAGES: tuple[tuple[Name, int], ...] = (("random", 0),)
-VAST, NEAR = 0.9, 1 / 20  # the vast majority; of N: up to where a sensitivity is near 0, as in random-init
-FAR = 1 / 2  # of the N/2 of a random function
+VAST, NEAR = 0.9, 1 / 20  # the vast majority; part of N up to which a sensitivity is near 0, as in random-init
+FAR = 1 / 2  # part of a random function's N/2
 FEW = {**SMALL, "train": 2_000, "max_epochs": 20}
 
 
@@ -21,7 +21,7 @@ NEAR_SHARE = quantities.Column(f"share of strings with s(x) ≤ N/{1 / NEAR:g}",
 
 
 class RandomLanguages(TrainedModels):
-    """Whether the bias towards low sensitivity is there after training on what has no structure to learn."""
+    """Whether the bias towards low sensitivity remains after training on labels without structure."""
 
     name, paper, figures = "random-languages", "000", ("Fig 3 right",)
     title = "Sensitivity spectra of transformers trained on random languages"

@@ -1,4 +1,4 @@
-"""Random transformers of App. F.1: their shapes, their seeds, the strings they are asked, their cost."""
+"""Random transformers of App. F.1: shapes, seeds, strings and costs, their measurement, and figures."""
 
 from __future__ import annotations
 
@@ -30,18 +30,20 @@ Init = Literal["uniform", "gaussian", "xavier_uniform", "xavier_normal"]
 INITS: tuple[Init, ...] = get_args(Init)
 WIDEST = 1024  # of App. F.1's shapes
 SPEED = 3.8e10  # multiply-adds a second of one core, for `cost` and the budgets below
-# What a screened measurement computes at least, in strings with all their flips: the pilot strings and the audit.
+# The least work of a screened measurement, in strings with all their flips: the pilot strings and the audit.
 SCREEN_OVERHEAD = 5
 NEAR = 1 / 20  # of N: sensitivity near 0
-SEEN_THROUGH = 0.1  # share of the models on which the screen can skip nothing
-MEDIAN = 400  # strings whose logits' median is a threshold; an even number, so that no logit is at it
+SEEN_THROUGH = 0.1  # share of the models for which the screen can skip nothing
+MEDIAN = 400  # strings whose median logit is the threshold; an even number, so that no logit equals it
 SETTINGS = {"layers": "layers L", "width": "width D", "ffn_multiple": "FFN multiple"}
 TOTALS = ("rechecked", "near_ties", "skipped", "audited", "wrong", "seconds")
 
 
 def measured(shape: TransformerConfig, init: Scheme, seed: int, strings: Bits, **options: Unpack[Options]) -> Flips:
     """The sensitivity of these strings under the transformer of a shape, an initialisation and a seed."""
-    from flipscope.models.transformer import Transformer  # not before sizes have been checked: PyTorch takes a while
+    from flipscope.models.transformer import (
+        Transformer,
+    )  # imported late, since PyTorch takes a while and the sizes are checked first
     from flipscope.probes.sensitivity import sensitivities
 
     return sensitivities(Transformer(shape, scheme=init, seed=seed), strings, **options)
@@ -49,7 +51,7 @@ def measured(shape: TransformerConfig, init: Scheme, seed: int, strings: Bits, *
 
 @dataclass(frozen=True)
 class Draw(lab.Trial):
-    """Some strings of one data set, asked of one random transformer.
+    """Some strings of one data set, evaluated by one random transformer.
 
     The seed of the model comes from init, data set and model, and gives its shape and its weights: all models are
     drawn independently. The strings come from init and data set, so that the models of a data set share them.
@@ -70,28 +72,28 @@ class Draw(lab.Trial):
 
     @property
     def seed(self) -> int:
-        """The model's: of its shape and of its weights."""
+        """The seed of the model's shape and weights."""
         return _drawn(INITS.index(self.init), self.data_set, self.model, self.widest)[0]
 
     @property
     def shape(self) -> TransformerConfig:
-        """Its layers, heads, widths."""
+        """The model's layers, heads and widths."""
         return _drawn(INITS.index(self.init), self.data_set, self.model, self.widest)[1]
 
     def strings(self) -> NDArray[np.uint8]:
-        """The strings to ask."""
+        """The strings to evaluate."""
         (stream,) = generators(seed_of(INITS.index(self.init), self.data_set), 1)
         return random_strings(stream, self.first + self.count, self.length)[self.first :]
 
     @property
     def cost(self) -> float:
-        """About the seconds it takes on one core."""
+        """About how many seconds it takes on one core."""
         computed = SCREEN_OVERHEAD + self.count * (SEEN_THROUGH + 1 / self.length) if self.screened else self.count
         return computed * flip_work(self.shape, self.length) / SPEED
 
     @property
     def memory(self) -> int:
-        """What a string and its flips take."""
+        """Bytes for a string and its flips."""
         return flip_memory(self.shape, self.length)
 
 
@@ -107,19 +109,19 @@ def _drawn(init: int, data_set: int, model: int, widest: int) -> tuple[int, Tran
 
 @dataclass(frozen=True)
 class Plan:
-    """How many models a scale draws, and how many strings each of them is asked."""
+    """How many models a scale draws, and how many strings are measured of each."""
 
     data_sets: int
     models: int  # of each data set and initialisation
     length: int
-    strings: tuple[int, int]  # fewest and most a model
-    seconds: float  # a model is given as many strings as take so long without the screen; dearer ones are screened
-    piece: tuple[int, float]  # one trial: at least so many strings, and more only if they take at most so long
+    strings: tuple[int, int]  # fewest and most per model
+    seconds: float  # a model gets as many strings as take this long without the screen; costlier ones are screened
+    piece: tuple[int, float]  # fewest strings of a trial, and the seconds up to which it may have more
     widest: int = WIDEST
-    screened: int = 0  # models of all initialisations that are too dear, as the random shapes have it
+    screened: int = 0  # models of all initialisations that are too costly, as the random shapes have it
 
     def draws(self, init: Init, data_set: int, model: int, screen: bool = True) -> list[Draw]:
-        """The trials of one model; without `screen` also dear ones are computed flip by flip."""
+        """The trials of one model; without `screen` even costly models are computed flip by flip."""
         whole = Draw(init, data_set, model, self.length, self.widest, 0, 1, False)
         least, most = self.strings
         affordable = int(self.seconds / whole.cost)
@@ -137,15 +139,17 @@ class Plan:
 
 
 def spectra(trial: Draw, progress: lab.Progress) -> lab.Outcome:
-    """The sensitivities of the strings, how the signs came about, and how many strings are answered 1."""
-    from flipscope.flips.engine import open_engine  # as above
+    """The sensitivities of the strings, how their signs were computed, and how many strings have output 1."""
+    from flipscope.flips.engine import open_engine  # imported late, as above
     from flipscope.models.transformer import Transformer
     from flipscope.probes.sensitivity import sensitivities
 
     model, strings = Transformer(trial.shape, scheme=trial.init, seed=trial.seed), trial.strings()
-    found = sensitivities(model, strings, heuristic=trial.screened, progress=progress)
-    signs = {name: getattr(found, name) for name in ("counts", "path", "precision", "rechecked", "near_ties")}
-    guesses = {name: getattr(found.screening, name, 0) for name in ("skipped", "audited", "wrong")}
+    measured_strings = sensitivities(model, strings, heuristic=trial.screened, progress=progress)
+    signs = {
+        name: getattr(measured_strings, name) for name in ("counts", "path", "precision", "rechecked", "near_ties")
+    }
+    guesses = {name: getattr(measured_strings.screening, name, 0) for name in ("skipped", "audited", "wrong")}
     ones = int((open_engine(model).logits(strings) > 0).sum())
     return {"config": trial.shape.as_dict(), **signs, **guesses, "ones": ones}
 
@@ -158,13 +162,15 @@ def spectra_around_the_median(trial: Draw, progress: lab.Progress) -> lab.Outcom
 
     model = Transformer(trial.shape, scheme=trial.init, seed=trial.seed)
     median = float(np.median(open_engine(model).logits(replace(trial, first=0, count=MEDIAN).strings())))
-    found = sensitivities(model, trial.strings(), threshold=median, progress=progress)
-    signs = {name: getattr(found, name) for name in ("counts", "path", "precision", "rechecked", "near_ties")}
+    measured_strings = sensitivities(model, trial.strings(), threshold=median, progress=progress)
+    signs = {
+        name: getattr(measured_strings, name) for name in ("counts", "path", "precision", "rechecked", "near_ties")
+    }
     return {"config": trial.shape.as_dict(), "median": median, **signs}
 
 
 def joined(pieces: lab.Rows) -> lab.Row:
-    """One model, of however many of its pieces are there; constant as far as its strings and all their flips show."""
+    """One model, from those of its pieces that are done; `constant` if its strings and all their flips agree."""
     pieces.sort(key=lambda piece: int(piece["first"]))
     first, shape = pieces[0], TransformerConfig.from_dict(pieces[0]["config"])
     counts, length = np.concatenate(pieces.column("counts")), first["length"]
@@ -185,18 +191,18 @@ def models_of(results: Sequence[lab.Result]) -> lab.Rows:
         {**each.trial.content(), **each.outcome, "seed": each.trial.seed, "seconds": each.seconds}  # type: ignore[attr-defined]
         for each in results
     )
-    models = (own for _, inits in rows.each("init", INITS) for _, own in inits.by("data_set", "model"))
+    models = (pieces for _, inits in rows.each("init", INITS) for _, pieces in inits.by("data_set", "model"))
     return lab.Rows(map(joined, models))
 
 
 def mean_profile(rows: lab.Rows) -> list[float]:
-    """The share of strings at each sensitivity, every transformer counted the same."""
+    """The share of strings at each sensitivity, every transformer with the same weight."""
     shares = [np.array(row["profile"]) / row["strings"] for row in rows]
     return [float(share) for share in np.mean(shares, axis=0)] if shares else []
 
 
 def mixed(rows: lab.Rows) -> lab.Rows:
-    """Models of several initialisations in the random order of their seeds: intervals of a mean bet on the order."""
+    """Models of several initialisations in the random order of their seeds, on which intervals of a mean depend."""
     return lab.Rows(sorted(rows, key=lambda row: int(row["seed"])))
 
 
@@ -219,7 +225,9 @@ def panels_by_init(table: lab.Rows, heights: Callable[[lab.Rows], list[float]], 
 
 def by_setting(table: lab.Rows) -> list[tuple[str, lab.Rows]]:
     """The models of each depth, of each width, and of each FFN multiple."""
-    return [(f"{name} = {value}", own) for column, name in SETTINGS.items() for value, own in mixed(table).by(column)]
+    return [
+        (f"{name} = {value}", models) for column, name in SETTINGS.items() for value, models in mixed(table).by(column)
+    ]
 
 
 def breakdown(table: lab.Rows) -> lab.Figure:
@@ -231,8 +239,8 @@ def breakdown(table: lab.Rows) -> lab.Figure:
     )
     for (column, name), (measure, y, end, top) in itertools.product(SETTINGS.items(), measures):
         groups = list(mixed(table).by(column))
-        found = [mean_from_samples(rows.column(measure), 0, end) for _, rows in groups]
-        means = lab.estimates("mean over models", list(range(len(groups))), found, "points")
+        by_group = [mean_from_samples(rows.column(measure), 0, end) for _, rows in groups]
+        means = lab.estimates("mean over models", list(range(len(groups))), by_group, "points")
         rules = [lab.Rule(length / 2, "random function")] if end > 1 else []
         places = [str(value) for value, _ in groups]
         panels.append(lab.Panel("", name, y, [means], categories=places, y_range=(0, top), rules=rules))
@@ -241,7 +249,7 @@ def breakdown(table: lab.Rows) -> lab.Figure:
 
 
 def figures_by_init(table: lab.Rows) -> list[lab.Figure]:
-    """Spectra and average sensitivities of each initialisation, spectra without constants, and all by setting."""
+    """Figures: spectra and average sensitivities by initialisation, spectra without constants, and both by setting."""
     every = "Share of the strings at each sensitivity, on a log scale. Every transformer counts the same."
     bits = "Share of the transformers by average sensitivity, in bins of one bit, on a log scale to show the tail."
     apart = "The same spectra, of the transformers that are not constant as far as their strings and flips show."
@@ -258,7 +266,7 @@ def figures_by_init(table: lab.Rows) -> list[lab.Figure]:
 
 
 def columns(counts: NDArray[np.int64], length: int) -> lab.Row:
-    """What the sensitivities of a model's strings come to; `relative` is the average in units of N/2."""
+    """Columns computed from the sensitivities of a model's strings; `relative` is the average in units of N/2."""
     return {
         **spectrum(counts, length),
         "relative": 2 * float(counts.mean()) / length,

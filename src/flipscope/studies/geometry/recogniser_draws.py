@@ -1,4 +1,4 @@
-"""Random recognisers of few bits, tabulated: the trials of two studies, and how their functions came about."""
+"""Tabulated random recognisers of few bits: the trials of two studies, and how they were computed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import flipscope.lab as lab
 
 WIDTH, LAYERS, MARGIN = 8, 2, 0.1  # of the recognisers
-FEWEST, SYMBOLS = 5, "drawings of the symbols"  # that a mean over them needs, and their name
+FEWEST, SYMBOLS = 5, "drawings of the symbols"  # fewest drawings of the symbols for a mean over them, and their name
 
 
 @dataclass(frozen=True)
 class Volume(lab.Trial):
-    """So many recognisers, tabulated; those of one number have the same vectors of symbols."""
+    """A number of recognisers to tabulate, all with the same vectors of symbols."""
 
     length: int
     eps: float
@@ -25,6 +25,6 @@ class Volume(lab.Trial):
 
 
 def how_drawn(table: lab.Rows) -> list[str]:
-    """How many recognisers were tabulated, and how many of them by other means than most."""
+    """How many recognisers were tabulated, and how many of them not by the compiled loop."""
     tied, again, draws = (table.total(name) for name in ("near_ties", "asked_again", "draws"))
     return [f"{draws:,} recognisers; {again:,} asked again outside the compiled loop, {tied:,} too close to call"]

@@ -41,7 +41,7 @@ class SparseProfiles(TrainedModels):
     scales = lab.scales(
         "majorities and parities of m in {sparse} of N = {length} bits, {models} small models each",
         smoke=(0.5, {"length": 16, "models": 1, "sparse": (5,), "first_seed": 0, "heads": (2,), "training": TINY}),
-        # Whether a language is learned was judged otherwise on the seeds from 0 on.
+        # Seeds from 0 on were used to choose the criterion for a learned language.
         laptop=(
             18,
             {"length": 100, "models": 3, "sparse": SPARSITIES, "first_seed": 1000, "heads": (1,), "training": SMALL},

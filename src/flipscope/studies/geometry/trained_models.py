@@ -1,4 +1,4 @@
-"""Trained transformers: what is measured of one, its row, judges and claims on every model of a language, figures."""
+"""Trained transformers: their measurement, their rows, judges and claims on all models of a language, figures."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from flipscope.studies.geometry.training import Name, Training, expression_of, n
 from flipscope.training.fit import evaluate
 
 LEARNED = 0.99  # accuracy from which on a language is learned
-GATHERED, THERE = 0.8, 0.5  # share of the strings that are at a cluster; part of the language's own share found there
-AROUND = 1 / 5  # of a sensitivity of the language: how far from it strings still count as there; of First's 1, nothing
+GATHERED, THERE = (
+    0.8,
+    0.5,
+)  # share of the strings that make a cluster; part of the language's own share that must be there
+AROUND = 1 / 5  # relative distance from a sensitivity of the language within which strings count as there
 FEWEST = 3  # models that a claim on every model needs
 GROUPS = {True: f"models that learned it (above {LEARNED})", False: "models that did not"}
 SHAPES = {"layers": "layers", "width": "width", "ffn_multiple": "FFN width / width"}
@@ -35,10 +38,10 @@ def measured(trial: Training, progress: lab.Progress) -> lab.Outcome:
     trained = lab.trained(trial.recipe, progress)
     model, fitted = trained.model, trained.fitted
     tested = evaluate(model, data["test"])
-    found = sensitivities(model, data["test"].bits[: trial.strings])
+    strings = sensitivities(model, data["test"].bits[: trial.strings])
     return {
-        "counts": found.counts,
-        "near_ties": found.near_ties,
+        "counts": strings.counts,
+        "near_ties": strings.near_ties,
         "correct": tested.correct,
         "tested": tested.strings,
         "epochs": len(fitted.history),
@@ -66,23 +69,23 @@ def model_row(trial: Training, outcome: lab.Outcome) -> lab.Row:
 
 @functools.cache
 def own_profile(expression: str | None, length: int) -> list[float] | None:
-    """The share of strings at each sensitivity in a language itself; a random language is its strings only."""
+    """The share of strings at each sensitivity in the language itself; None for a random language."""
     return None if expression is None else [count / 2**length for count in profile(parse(expression, length))]
 
 
 def strings_at(row: lab.Row) -> tuple[int, int]:
-    """How many of a model's strings have sensitivity 0, and how many one around those of its language beyond 0."""
-    found, own = np.array(row["profile"]), np.flatnonzero(row["own_profile"])
-    there = np.abs(np.arange(len(found))[:, None] - own[own > 0]) <= AROUND * own[own > 0]
-    return int(found[0]), int(found[there.any(axis=1)].sum())
+    """How many of a model's strings have sensitivity 0, and how many are near a positive one of its language."""
+    counts, expected = np.array(row["profile"]), np.flatnonzero(row["own_profile"])
+    there = np.abs(np.arange(len(counts))[:, None] - expected[expected > 0]) <= AROUND * expected[expected > 0]
+    return int(counts[0]), int(counts[there.any(axis=1)].sum())
 
 
 def accuracy_judge(says: Callable[..., lab.Judgement], limit: float) -> Callable[[lab.Row, float], lab.Judgement]:
-    """A judge of a model: its accuracy on the test strings, with `says` at least or at most a limit."""
+    """A judge of a model's accuracy on the test strings; `says` is `lab.at_least` or `lab.at_most`."""
 
     def one(row: lab.Row, confidence: float) -> lab.Judgement:
-        found = lab.share(row["correct"], row["tested"], confidence)
-        return says(found, limit, f"accuracy on {named(row)}", unit="strings")
+        accuracy = lab.share(row["correct"], row["tested"], confidence)
+        return says(accuracy, limit, f"accuracy on {named(row)}", unit="strings")
 
     return one
 
@@ -105,9 +108,11 @@ def right_profile(row: lab.Row, confidence: float) -> lab.Judgement:
 
 
 def wrong_profile(row: lab.Row, confidence: float) -> lab.Judgement:
-    """The opposite, of a language that has no string of sensitivity 0."""
-    found = lab.share(strings_at(row)[1], row["strings"], confidence)
-    return lab.at_most(found, GATHERED, f"share of strings at the language's sensitivity, {named(row)}", unit="strings")
+    """Whether a model's profile is not that of its language, which has no string of sensitivity 0."""
+    gathered = lab.share(strings_at(row)[1], row["strings"], confidence)
+    return lab.at_most(
+        gathered, GATHERED, f"share of strings at the language's sensitivity, {named(row)}", unit="strings"
+    )
 
 
 def every_model(
@@ -124,14 +129,14 @@ def every_model(
 
 
 def trained_alike(judge: lab.Judge, others: tuple[Name, ...]) -> lab.Judge:
-    """The same judge, undecided where no model of the other languages learns: an untrained one fails at anything."""
+    """The same judge, undecided where no model of the other languages learns: an untrained one fails at everything."""
 
     def judged(table: lab.Rows) -> lab.Judgement:
-        found, rows = judge(table), table.where(lambda row: row["language"] in others)
-        if found.verdict != "reproduced" or rows.where(learned=True):
-            return found
-        said = f"none of {len(rows)} models trained alike learns {' or '.join(map(_plain, others))}"
-        return found.left_open(said, "trainings that learn one of these")
+        verdict, rows = judge(table), table.where(lambda row: row["language"] in others)
+        if verdict.verdict != "reproduced" or rows.where(learned=True):
+            return verdict
+        reason = f"none of {len(rows)} models trained alike learns {' or '.join(map(_plain, others))}"
+        return verdict.left_open(reason, "trainings that learn one of these")
 
     return judged
 
@@ -150,7 +155,7 @@ def judge_higher(table: lab.Rows, parity: Name, others: tuple[Name, ...], beside
 
 
 def claim_learned(language: Name, title: str, source: str, statement: str) -> lab.Claim:
-    """That a language is learned: by most models, so that a single training that is stuck says nothing against it."""
+    """The claim that most models learn a language; a single training that got stuck does not contradict it."""
 
     def judge(table: lab.Rows) -> lab.Judgement:
         rows = table.where(language=language)
@@ -161,16 +166,18 @@ def claim_learned(language: Name, title: str, source: str, statement: str) -> la
 
 
 def claim_all_learn(languages: tuple[Name, ...], title: str, source: str, statement: str) -> lab.Claim:
-    """That every single model learns its language: one that does not contradicts."""
+    """The claim that every model learns its language; one that does not contradicts it."""
     one = accuracy_judge(lab.at_least, LEARNED)
 
     def judge(table: lab.Rows) -> lab.Judgement:
         rows = table.where(lambda row: row["language"] in languages)
         if lacking := [_plain(name) for name in languages if len(rows.where(language=name)) < FEWEST]:
-            found = lab.for_every(rows, one, missing="no model was trained on them", what="models")
-            said = f"too few models of {' and '.join(lacking)}"
+            verdict = lab.for_every(rows, one, missing="no model was trained on them", what="models")
+            reason = f"too few models of {' and '.join(lacking)}"
             return (
-                found if found.verdict == "contradicted" else found.left_open(said, f"at least {FEWEST} models of each")
+                verdict
+                if verdict.verdict == "contradicted"
+                else verdict.left_open(reason, f"at least {FEWEST} models of each")
             )
         return lab.for_every(rows, one, what="models")
 
@@ -182,7 +189,7 @@ def _plain(language: str) -> str:
 
 
 def claim_gathered(language: Name, title: str, source: str, statement: str) -> lab.Claim:
-    """That the sensitivities of every model that learned a language are where the language's own are."""
+    """The claim that every model that learned a language has sensitivities where the language has them."""
     criterion = (
         f"in every model that learned it, {GATHERED} of all strings, and of those above 0, are at the language's own "
         f"sensitivities (within {AROUND:g} of them); at 0 and above 0 {THERE:g} as many strings as the language has"
@@ -191,7 +198,7 @@ def claim_gathered(language: Name, title: str, source: str, statement: str) -> l
 
 
 def how_trained(table: lab.Rows) -> list[str]:
-    """How signs came about, and the average sensitivities of models that failed."""
+    """How signs were computed, and the average sensitivities of models that failed."""
     means = [
         f"{language.replace('_', ' ')} {np.mean(rows.column('average_sensitivity')):.3g}"
         for language, rows in table.where(learned=False).by("language")
@@ -201,7 +208,7 @@ def how_trained(table: lab.Rows) -> list[str]:
 
 
 def figures_of(table: lab.Rows, name: str, where: str) -> list[lab.Figure]:
-    """Spectra of each language, average sensitivities of each model, and the same by whatever differs in the shapes."""
+    """Spectra of each language, average sensitivities of each model, and these by the settings that differ."""
     spectra, names, rows = [], [], lab.Rows()
     for place, ((language, relevant, length), own) in enumerate(table.by("language", "relevant", "length")):
         names.append(f"{language.replace('_', ' ')} {relevant or ''}".strip())
@@ -247,7 +254,7 @@ def _said(row: lab.Row) -> str:
 class TrainedModels(lab.Study):
     """A study of trained models: their rows, provenance and figures; a subclass adds languages, scales and claims."""
 
-    drawn: ClassVar[tuple[str, str]]  # how the names of the figures begin, and which of the paper's they are
+    drawn: ClassVar[tuple[str, str]]  # prefix of the figures' names, and the paper's figures
 
     def row(self, trial: Training, outcome: lab.Outcome) -> lab.Row:
         return model_row(trial, outcome)

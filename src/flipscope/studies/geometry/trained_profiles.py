@@ -29,7 +29,7 @@ SHORT = {**SMALL, "train": 5_000, "max_epochs": 20}
 
 
 class TrainedProfiles(TrainedModels):
-    """Whether training reaches the spectra of languages that the theory rules out, or does not."""
+    """Whether training reaches the spectra of languages that the theory rules out."""
 
     name, paper, figures = "trained-profiles", "000", ("Fig 5",)
     title = "Sensitivity spectra of transformers trained on First, Majority and Parity"
@@ -38,7 +38,7 @@ class TrainedProfiles(TrainedModels):
         "First, Majority and Parity at N = {length}, {models} small models per language and number of heads in {heads}",
         smoke=(0.5, {"length": 16, "models": 1, "first_seed": 0, "heads": (2,), "training": TINY}),
         demo=(1.2, {"length": 20, "models": 6, "first_seed": 0, "heads": (1,), "training": SHORT}),
-        # Whether a language is learned was judged otherwise on the seeds from 0 on.
+        # Seeds from 0 on were used to choose the criterion for a learned language.
         laptop=(20, {"length": 100, "models": 3, "first_seed": 1000, "heads": (1, 2), "training": SMALL}),
     )
     scales |= lab.scales(

@@ -1,4 +1,4 @@
-"""What is trained in the studies of trained transformers: a model on a language (App. F.2)."""
+"""The trainings of the studies of trained transformers: a model on a language (App. F.2)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Training(lab.TrainedTrial):
 
     language: Name
     relevant: int  # bits of a sparse language, 0 for others
-    instance: int  # which language of its kind, and which strings of it
+    instance: int  # number of the language among those of its kind, and of its strings
     seed: int  # of the model's weights and of the order of the strings
     length: int
     init: Scheme
@@ -83,7 +83,7 @@ class Training(lab.TrainedTrial):
 
     @property
     def memory(self) -> int:
-        """Weights with their moments, and the activations of a part of a batch, with room to spare."""
+        """Bytes of the weights with their moments and of the activations of part of a batch, rounded up generously."""
         width = self.heads * self.head_size
         weights = self.layers * width * width * (4 + 2 * self.ffn_multiple)
         return (1 << 30) + 32 * weights + 6400 * width * self.layers * (16 + 4 * self.ffn_multiple) * 4
@@ -119,11 +119,11 @@ def random_training(language: Name, relevant: int, instance: int, seed: int) -> 
 
 
 def trainings(plan: Mapping[str, Any], languages: Sequence[tuple[Name, int]]) -> list[Training]:
-    """All trainings of a scale, of languages with so many relevant bits each.
+    """All trainings of a scale, on languages with these numbers of relevant bits.
 
-    Where the plan has a setting, small models, each of another instance of its language, numbered from `first_seed` on.
-    Otherwise those of App. F.2: so many `models` of so many `instances`, settings drawn at random from `first_seed` on,
-    another in each study.
+    Where the plan has a setting, they are of small models, each on another instance of its language, numbered from
+    `first_seed` on. Otherwise they are those of App. F.2: `models` models of `instances` instances each, with settings
+    drawn at random from `first_seed` on, which differs between studies.
     """
     first = plan["first_seed"]
     if "training" not in plan:
@@ -142,7 +142,7 @@ def _init(language: Name) -> Scheme:
 
 
 def expression_of(trial: Training) -> str | None:
-    """The function by its name, or None for a random language, which is its strings only."""
+    """The language's function as an expression; None for a random language, which consists of its strings."""
     if trial.language == "random":
         return None
     sparse = f"{trial.relevant}, n={trial.length}, seed={trial.instance}"
@@ -150,7 +150,7 @@ def expression_of(trial: Training) -> str | None:
 
 
 def strings_of(trial: Training) -> dict[str, LabelledStrings]:
-    """Strings to train on, to stop by, and to test on; of a random language all three are the same (App. F.2)."""
+    """Strings for training, validation and test; for a random language all three are the same (App. F.2)."""
     expression = expression_of(trial)
     if expression is None:
         data = random_language(trial.length, trial.train, trial.instance)

@@ -1,6 +1,6 @@
 """How many strings of sensitivity 0, or of low sensitivity, random transformers have, against the length (Thm 4.5).
 
-Up to 16 bits all strings are counted, beyond a random sample of them; counts are compared with the theorem's threshold.
+Up to 16 bits all strings are counted, beyond that a random sample; counts are compared with the theorem's threshold.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from flipscope.studies.geometry.shared import flip_work, how_measured
 Preset = Literal["recognizer", "encoder"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
 # (D-1)/2L - 5 is 2.75 for the first shape, negative for the second; the third has eps > 0, and the last is the model
-# of App. F, to which the theorem does not apply to the letter.
+# of App. F, to which the theorem does not apply literally.
 SHAPES: tuple[tuple[Preset, int, int, float], ...] = (
     ("recognizer", 32, 2, 0.0),
     ("recognizer", 16, 2, 0.0),
@@ -32,11 +32,11 @@ SHAPES: tuple[tuple[Preset, int, int, float], ...] = (
     ("encoder", 32, 2, 1e-5),
 )
 NAMES = {shape: "{} D={} L={} eps={:g}".format(*shape) for shape in SHAPES}
-MAX_EXACT = 16  # bits: up to here all strings are asked
-BESIDES = 2e10  # multiply-adds of the half second in which a model is built and its precision checked
+MAX_EXACT = 16  # bits up to which all strings are evaluated
+BESIDES = 2e10  # overhead in multiply-adds: the half second in which a model is built and its precision checked
 PARTS = (0.25, 0.5, 0.75, 1.0)  # k as part of N, for strings of sensitivity at most N - k in Thm 4.5
-KEPT = 0.5  # part of the share at the first sampled length that the longest may have at least
-FEWEST_LENGTHS = 4  # at which a model whose growth is fitted is not constant
+KEPT = 0.5  # least part of the share at the first sampled length that must remain at the longest
+FEWEST_LENGTHS = 4  # fewest lengths for a fit of growth, at which the model is not constant
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Network(lab.Trial):
     eps: float
     seed: int
     length: int
-    strings: int  # asked beyond MAX_EXACT bits, drawn at random
+    strings: int  # sampled beyond MAX_EXACT bits
 
     def check(self) -> None:
         if min(self.width, self.layers, self.length, self.strings) < 1 or self.seed < 0:
@@ -60,34 +60,34 @@ class Network(lab.Trial):
 
     @property
     def config(self) -> TransformerConfig:
-        """Its choices; one head."""
+        """The model's configuration, with one head."""
         return (recognizer if self.preset == "recognizer" else encoder)(self.width, self.layers, 1, eps=self.eps)
 
     @property
     def model_seed(self) -> int:
-        """Of the weights, and with the length of the strings."""
+        """The seed of the weights, and together with the length that of the strings."""
         return seed_of(PRESETS.index(self.preset), self.width, self.layers, round(self.eps * 1e9), self.seed)
 
     @property
     def exact(self) -> bool:
-        """Whether all strings are asked."""
+        """Whether all strings are evaluated."""
         return self.length <= MAX_EXACT
 
     @property
     def asked(self) -> int:
-        """Number of strings whose sensitivity is found."""
+        """The number of strings whose sensitivity is measured."""
         return 1 << self.length if self.exact else self.strings
 
     @property
     def cost(self) -> float:
-        """Multiply-adds, and what a trial takes besides; of a sample of strings every flip is asked as well."""
+        """Multiply-adds with the overhead of a trial; for sampled strings every flip is evaluated as well."""
         work = flip_work(self.config, self.length)
         return BESIDES + self.asked * (work / (self.length + 1) if self.exact else work)
 
 
 def profile_of(trial: Network, progress: lab.Progress) -> lab.Outcome:
-    """How many strings have each sensitivity, whether the model gives one answer only, and signs not called."""
-    import torch  # not before sizes have been checked: PyTorch takes a while
+    """How many strings have each sensitivity, whether the model is constant, and how many signs are near ties."""
+    import torch  # imported late, since PyTorch takes a while and the sizes are checked first
 
     from flipscope.models.transformer import Transformer
     from flipscope.probes.sensitivity import sensitivities, sensitivity_profile
@@ -95,7 +95,7 @@ def profile_of(trial: Network, progress: lab.Progress) -> lab.Outcome:
     model = Transformer(trial.config, scheme="uniform", seed=trial.model_seed)
     if trial.exact:
         exact = sensitivity_profile(model, trial.length, exhaustive=True, progress=progress)
-        # The cube is connected: every string has sensitivity 0 just if the function is constant.
+        # The cube is connected: every string has sensitivity 0 if and only if the function is constant.
         constant = exact.profile[0] == trial.asked
         return {"profile": exact.profile, "constant": constant, "near_ties": exact.near_ties}
     (stream,) = generators(seed_of(trial.model_seed, trial.length), 1)
@@ -109,7 +109,7 @@ def profile_of(trial: Network, progress: lab.Progress) -> lab.Outcome:
 
 
 def numbers_of(trial: Network, outcome: lab.Outcome) -> lab.Row:
-    """What the strings asked say of all 2^N, beside Thm 4.5: logarithms, None where no such string was met."""
+    """Estimates for all 2^N strings, beside Thm 4.5: logarithms, None where no such string was met."""
     n, threshold, zeros = trial.length, Threshold(trial.width, trial.layers), outcome["profile"][0]
     return {
         "shape": NAMES[trial.preset, trial.width, trial.layers, trial.eps],
@@ -121,9 +121,9 @@ def numbers_of(trial: Network, outcome: lab.Outcome) -> lab.Row:
 
 
 def over_threshold(row: lab.Row, part: float | None, confidence: float) -> float | None:
-    """log2 of a model's strings of low sensitivity, at the lower end of their interval, less that of those promised.
+    """log2 of a model's number of strings of low sensitivity, at its lower end, minus log2 of the promised number.
 
-    Of sensitivity 0 as in Eq 36, or at most N - k, for k as `part` of N. None where no such string is sure to exist.
+    Low is sensitivity 0 as in Eq 36, or at most N - k, for k as `part` of N. None where possibly no such string exists.
     """
     n, k = row["length"], None if part is None else math.floor(part * row["length"])
     hits = sum(row["profile"][: 1 if k is None else n - k + 1])
@@ -132,7 +132,7 @@ def over_threshold(row: lab.Row, part: float | None, confidence: float) -> float
 
 
 def at_longest(rows: lab.Rows) -> lab.Rows:
-    """Each model at the longest length, `kept` being its share less KEPT of that at the first sampled one."""
+    """Each model at the longest length; `kept` is its share minus KEPT times that at the first sampled length."""
     sampled = rows.where(exact=False)
     if len(lengths := sampled.values("length")) < 2:
         return lab.Rows()
@@ -141,7 +141,7 @@ def at_longest(rows: lab.Rows) -> lab.Rows:
 
 
 def as_many_as_promised(*parts: float | None, almost: float) -> lab.Judge:
-    """A judge of almost all models of the theorem, for these k, by the lower end of each one's own interval."""
+    """A judge of whether almost all of the theorem's models have as many strings as promised, at their lower ends."""
 
     def one(part: float | None, rows: lab.Rows, confidence: float) -> lab.Judgement:
         def enough(row: lab.Row) -> bool:
@@ -161,7 +161,7 @@ def as_many_as_promised(*parts: float | None, almost: float) -> lab.Judge:
 
 
 def shapes_at_longest(table: lab.Rows) -> list[tuple[str, lab.Rows]]:
-    """The same of each shape, named by the shape and the length."""
+    """The models of `at_longest` by shape, each group named by shape and length."""
     found = [(shape, at_longest(rows)) for shape, rows in table.each("shape", NAMES.values())]
     return [(f"{shape}, N = {rows[0]['length']}" if rows else shape, rows) for shape, rows in found]
 
@@ -169,8 +169,8 @@ def shapes_at_longest(table: lab.Rows) -> list[tuple[str, lab.Rows]]:
 def growths(table: lab.Rows) -> list[tuple[bool, float]]:
     """Whether an exponential of N fits the number of strings of sensitivity 0 better than a power does, and its rate.
 
-    Of each model over the lengths at which all strings were counted and it is not constant, if these are four or
-    more: a constant has 2^N such strings, which says nothing of how they grow.
+    Each model is fitted over the lengths at which all strings were counted and it is not constant, if there are at
+    least four: a constant has 2^N such strings, which says nothing about their growth.
     """
     found = []
     for _, rows in table.where(exact=True, constant=False).by("shape", "seed"):
@@ -181,7 +181,7 @@ def growths(table: lab.Rows) -> list[tuple[bool, float]]:
 
 
 LENGTHS = (4, 6, 8, 10, 12, 14, 16, 24, 40, 64, 100)
-FIRST_SEED = 1000  # growth was judged otherwise on the models from 0 on
+FIRST_SEED = 1000  # models from 0 on were used to choose the criterion for growth
 FLOOR, ALMOST, FEWEST = 0.1, 0.8, 10  # a share that has not vanished; "almost every" model; models that vary, per shape
 SHARE = lab.mean_of("share", lab.at_least, FLOOR, "mean share")
 CHANGE = lab.mean_of("kept", lab.at_least, 0.0, f"mean share less {KEPT:g} of the first", within=(-KEPT, 1))
@@ -218,7 +218,7 @@ def _shapes(table: lab.Rows) -> list[tuple[int, tuple[str, lab.Rows]]]:
 
 
 def growth_text(table: lab.Rows) -> list[str]:
-    """The rates at which the number of strings of sensitivity 0 grows, where there are any."""
+    """The rates at which the number of strings of sensitivity 0 grows, as text."""
     if not (rates := [rate for _, rate in growths(table)]):
         return []
     low, middle, high = np.quantile(rates, (0.25, 0.5, 0.75))
@@ -238,7 +238,7 @@ def figure_by_length(table: lab.Rows) -> lab.Figure:
 
 
 def _share_panel(table: lab.Rows) -> lab.Panel:
-    """The mean share of strings of sensitivity 0 against N, of all models and of those that vary."""
+    """The mean share of strings of sensitivity 0 against N, for all models and for those that are not constant."""
     series = []
     for colour, (shape, rows) in _shapes(table):
         varied, name = rows.where(constant=False), f"{shape}, not constant"
@@ -248,7 +248,7 @@ def _share_panel(table: lab.Rows) -> lab.Panel:
 
 
 def _number_panel(table: lab.Rows) -> lab.Panel:
-    """The number of such strings, median over the models that have any, beside the theorem's and all strings."""
+    """The median number of such strings over the models with any, beside the theorem's threshold and all strings."""
     series = []
     for colour, (shape, rows) in _shapes(table):
         line = partial(lab.line, x="length", band=False, colour=colour)
@@ -281,7 +281,7 @@ class ZeroStrings(lab.Study):
         "{models} transformers of each of 4 shapes, N in {lengths}, {strings} strings beyond N = 16",
         smoke=(0.1, {"models": 3, "lengths": (4, 8, 24), "strings": 20}),
         demo=(0.7, {"models": 30, "lengths": (6, 8, 10, 12, 24, 64), "strings": 30}),
-        # So many models that a share of 0 in all of them contradicts.
+        # Enough models that a share of 0 in all of them contradicts the claim.
         laptop=(8, {"models": 64, "lengths": LENGTHS, "strings": 100}),
         paper=(4_500, {"models": 500, "lengths": (*LENGTHS, 150, 250, 400), "strings": 1_000}),
     )
