@@ -1,10 +1,10 @@
 """The explicit-constant bounds of paper 001 on hundreds of models, and Theorem 6 at finite n (Fact 1, Thms 4, 6).
 
 Theorem 4, Corollary 5 and Fact 1 bound sensitivity by weights and blowup; with constants that are derived from the
-weights (docs/hardness-bounds.md) they can be held against models. They are tried on random models, on PARITY written
-down by hand, on models that climb towards their bound, and on the trained models of sharpness-by-length and
-norm-blowup. Of the trained models it is also asked what Theorem 6 needs: that perturbations take sensitivity away, and
-how much of the sharpness the Fourier gap between a model and its perturbations explains.
+weights (docs/hardness-bounds.md) they can be tested on models: on random ones, on a hand-made PARITY, on models that
+are optimised towards their bound, and on the trained models of sharpness-by-length and norm-blowup. For the trained
+models the study also measures what Theorem 6 assumes, that perturbations reduce sensitivity, and how much of the
+sharpness the Fourier gap between a model and its perturbations explains.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from flipscope.training.targets import SIGN_SCALE
 Norm = Literal["post", "pre", "none"]
 NORMS: tuple[Norm, ...] = ("post", "pre", "none")
 KINDS = ("random", "constructed", "adversarial", "trained")
-STRINGS = 64  # on which bounds are tried, or the whole cube
-GAP_BITS = 10  # up to which the sensitivity of every perturbed model is exact
+STRINGS = 64  # on which bounds are tested, or the whole cube
+GAP_BITS = 10  # lengths up to this have exact sensitivities of every perturbed model
 ROUNDS, STEPS, RATE = 4, 25, 0.02  # of an ascent: the true bound is computed after each round
 
 FORMS = {
@@ -61,7 +61,7 @@ FORMS = {
     "every": ("Fact 1", "for eps > 0 or without norms s(x, T) is bounded on every string"),
 }
 ROUNDING = 1e-6  # of log10
-FEWEST = 100  # models, before never is said of all
+FEWEST = 100  # fewest models for a claim that holds without exception
 FEWEST_LENGTHS = 3  # for a line through them
 CLOSE = 2.0  # powers of ten
 TIGHT = 0.5  # of the sharpness measured
@@ -72,7 +72,7 @@ TIGHT = 0.5  # of the sharpness measured
 
 @dataclass(frozen=True)
 class Made(lab.Trial):
-    """A model that is not trained: `scale` multiplies random weights, or says how far attention outweighs a bit."""
+    """A model that is not trained: `scale` multiplies random weights, or weighs attention against a position's bit."""
 
     tag = "made"
 
@@ -105,12 +105,12 @@ def made(trial: Made) -> Transformer:
 
 @torch.no_grad()
 def parity_by_hand(model: Transformer, length: int, gain: float) -> Transformer:
-    """PARITY on {0, 1} with the weights of `hardness()`, nearly: attention counts, the MLP's ReLUs fold the count.
+    """Approximate PARITY on {0, 1} in a model of `hardness()`: attention counts, the MLP's ReLUs fold the count.
 
-    Even attention brings `gain` times the mean of the bits, as ±1, along a direction u of mean zero, and a bias along
-    another, v. After the norm this is a growing function of the count, off by what the position's bit adds, 1 / gain of
-    it. A sum of n ReLUs goes up and down between its values at the counts and is written along w, which is read; the
-    second layer passes it on.
+    Uniform attention adds `gain` times the mean of the bits, as ±1, along a direction u of mean zero, and a bias along
+    another, v. After the norm this is an increasing function of the count, up to the position's own bit, 1 / gain of
+    it. A sum of n ReLUs alternates between its values at the counts and is written along w, which is read; the second
+    layer passes it on.
     """
     width = model.config.width
     if width < 8 or width < length:
@@ -146,7 +146,7 @@ def parity_by_hand(model: Transformer, length: int, gain: float) -> Transformer:
 
 
 def ascended(model: Transformer, strings: Bits) -> Transformer:
-    """The model on a climb of s(x, T) / Blowup(x)^2 of one string, its norm fixed, that came nearest to its bound."""
+    """The model closest to its bound in a gradient ascent of s(x, T) / Blowup(x)^2 on one string, its norm fixed."""
     bits = torch.from_numpy(strings[:1].astype(np.int64))
     flips = torch.cat([bits, bits ^ torch.eye(bits.shape[1], dtype=torch.int64)])  # the string, then its flips
     parameters = list(model.parameters())
@@ -162,9 +162,9 @@ def ascended(model: Transformer, strings: Bits) -> Transformer:
                 factor = size / _norm(parameters)
                 for parameter in parameters:
                     parameter.mul_(factor)
-        found = slack(model, strings[:1])
-        if found < nearest:
-            best, nearest = copy.deepcopy(model), found
+        distance = slack(model, strings[:1])
+        if distance < nearest:
+            best, nearest = copy.deepcopy(model), distance
     return best
 
 
@@ -185,8 +185,8 @@ def _height(model: Transformer, flips: Tensor) -> Tensor:
 def slack(model: Transformer, strings: Bits) -> float:
     """ln of the bound of Eq 6 over s(x, T) on one string; infinite where nothing changes."""
     (sensitivity,) = string_sensitivities(model, strings)
-    (found,) = measure(model, strings, attention=False)
-    bound = product_bound(Constants.of(model, strings.shape[1]), found.log_blowup).log
+    (measured,) = measure(model, strings, attention=False)
+    bound = product_bound(Constants.of(model, strings.shape[1]), measured.log_blowup).log
     return bound - math.log(sensitivity) if sensitivity > 0 else math.inf
 
 
@@ -198,15 +198,15 @@ def _norm(parameters: list[nn.Parameter]) -> float:
 
 
 def slacks(model: Transformer, bits: Bits) -> dict[str, float | None]:
-    """log10 of each bound over what it bounds, at the string where that is least; None where nothing is bounded."""
+    """log10 of each bound over the bounded quantity, at the string where it is least; None where that quantity is 0."""
     constants = Constants.of(model, bits.shape[1])
     sensitivities = string_sensitivities(model, bits)
-    found = list(measure(model, bits))
-    without_attention = [dataclasses.replace(each, focus=()) for each in found]
+    measured = list(measure(model, bits))
+    without_attention = [dataclasses.replace(each, focus=()) for each in measured]
     forms = {
-        "product": [product_bound(constants, each.log_blowup) for each in found],
+        "product": [product_bound(constants, each.log_blowup) for each in measured],
         "layers": [layerwise_bound(constants, each) for each in without_attention],
-        "focus": [layerwise_bound(constants, each) for each in found],
+        "focus": [layerwise_bound(constants, each) for each in measured],
     }
     some = np.flatnonzero(~(sensitivities <= 0))
     out: dict[str, float | None] = {
@@ -217,11 +217,11 @@ def slacks(model: Transformer, bits: Bits) -> dict[str, float | None]:
         logs = [
             ((bounds[i].log - math.log(sensitivities[i])) / math.log(10), math.log10(sensitivities[i])) for i in some
         ]
-        # NaN comes first: it is not to be hidden by the other strings.
+        # NaN comes first, so that the other strings do not hide it.
         out[name], out[f"{name}_at"] = min(logs, key=_nan_first, default=(None, None))
         out[f"{name}_says"] = sum(not bound.vacuous for bound in bounds) / len(bounds)
     if len(some):
-        average = average_bound(constants, [each.log_blowup for each in found]).log - math.log(sensitivities.mean())
+        average = average_bound(constants, [each.log_blowup for each in measured]).log - math.log(sensitivities.mean())
         every = flip_bound(constants).sensitivity.log - math.log(sensitivities.max())
         out |= {"average": average / math.log(10), "every": None if every == math.inf else every / math.log(10)}
     if constants.norms and all(step.norm == "after" for step in constants.steps):
@@ -234,7 +234,7 @@ def _nan_first(pair: tuple[float, float]) -> float:
 
 
 def gap(model: Transformer, length: int, seed: int) -> dict[str, float]:
-    """Sharpness of the answers as signs, its lower bound by Eq 11, and the mean average sensitivity it is made from."""
+    """Sharpness of the answers as signs, its lower bound by Eq 11, and the mean average sensitivity in that bound."""
     bits = strings_of(length, 1 << length, seed)
     moved = sharpnesses(
         model, bits, np.zeros(len(bits), np.float32), measures=("prediction", "loss"), loss=_sensitivity,
@@ -269,12 +269,12 @@ def never_exceeded(form: str) -> lab.Judge:
         rows = table.having(form)
         if not rows:
             return lab.Judgement.without("no model has this bound")
-        known = rows.where(lambda row: not math.isnan(row[form]))
-        broken, unknown = sum(row[form] < -ROUNDING for row in known), len(rows) - len(known)
-        tightest = min(known, key=lambda row: row[form], default=rows[0])
+        numbers = rows.where(lambda row: not math.isnan(row[form]))
+        broken, unknown = sum(row[form] < -ROUNDING for row in numbers), len(rows) - len(numbers)
+        tightest = min(numbers, key=lambda row: row[form], default=rows[0])
         note = f"nearest: 10^{tightest[form]:.2g} above what is measured, a {tightest['kind']} model"
-        found = lab.never(broken, len(known), "share of models above the bound", note, unknown=unknown)
-        return lab.unless_few(found, len(rows), FEWEST, "models")
+        judged = lab.never(broken, len(numbers), "share of models above the bound", note, unknown=unknown)
+        return lab.unless_few(judged, len(rows), FEWEST, "models")
 
     return judge
 
@@ -287,8 +287,8 @@ def judge_gap(table: lab.Rows) -> lab.Judgement:
     unknown = sum(math.isnan(row["sharpness"]) or math.isnan(row["gap"]) for row in rows)
     broken = sum(row["sharpness"] < row["gap"] * (1 - ROUNDING) - 1e-9 for row in rows)
     what = "share of models flatter than the Fourier gap allows"
-    found = lab.never(broken, len(rows) - unknown, what, unknown=unknown)
-    return lab.unless_few(found, len(rows), FEWEST, "models")
+    judged = lab.never(broken, len(rows) - unknown, what, unknown=unknown)
+    return lab.unless_few(judged, len(rows), FEWEST, "models")
 
 
 def learned_parity(row: lab.Row) -> bool:
@@ -303,7 +303,7 @@ def at_the_longest(rows: lab.Rows) -> list[tuple[str, lab.Rows]]:
     return [] if longest is None else [(f"n = {longest}", rows.where(length=longest))]
 
 
-# The share, and not what is left per bit: longer PARITY is learned less well, perturbed or not.
+# The share, not what is left per bit: longer PARITY is learned less well, perturbed or not.
 LEFT = lab.Column("the share of as_n that perturbations leave", lambda row: row["as_perturbed"] / row["as"])
 EXPLAINED = lab.Column(
     "Fourier gap over sharpness",
@@ -312,13 +312,13 @@ EXPLAINED = lab.Column(
 
 
 def slack_of(form: str) -> lab.Quantity:
-    """How many powers of ten the bound is above what is measured, averaged over models that have it."""
+    """log10 of the bound over the measured value, averaged over the models that have both."""
     column = lab.Column(f"log10 of the {form} bound over s(x, T) at the nearest string", lambda row: row[form])
     return quantities.mean(column, fewest=5).where("models with this bound", lambda row: row.get(form) is not None)
 
 
-def unless_nothing_varies(judged: lab.Judgement, found: Estimate, rows: lab.Rows) -> lab.Judgement:
-    """The same judgement, undecided where perturbations leave as much in every model."""
+def unless_nothing_varies(judged: lab.Judgement, estimate: Estimate, rows: lab.Rows) -> lab.Judgement:
+    """The same judgement, undecided where perturbations leave the same share in every model."""
     left = LEFT.of(rows)
     if max(left) - min(left) > ROUNDING:
         return judged
@@ -391,7 +391,7 @@ CLAIMS = (
 
 
 def against_bound(table: lab.Rows, form: str) -> lab.Panel:
-    """The bound of each model against what it bounds, both at the string where they are nearest."""
+    """The bound of each model against the bounded quantity, both at the string where they are closest."""
     rows, place = table.having(form), f"{form}_at"
     series = [
         lab.Series(kind, models.column(place), [row[place] + row[form] for row in models], "points", colour=number)
@@ -466,8 +466,8 @@ class BlowupBound(lab.Study):
             return slacks(made(trial), strings_of(trial.length, trial.strings, trial.seed))
         model = lab.trained(trial.recipe, progress).model
         assert isinstance(model, Transformer)
-        found = slacks(model, strings_of(trial.length, STRINGS, trial.seed))
-        return {**found, **(gap(model, trial.length, trial.seed) if trial.length <= GAP_BITS else {})}
+        by_form = slacks(model, strings_of(trial.length, STRINGS, trial.seed))
+        return {**by_form, **(gap(model, trial.length, trial.seed) if trial.length <= GAP_BITS else {})}
 
     def row(self, trial: Made | Training, outcome: lab.Outcome) -> lab.Row:
         return {"kind": "trained", **super().row(trial, outcome)}

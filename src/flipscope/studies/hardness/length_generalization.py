@@ -1,8 +1,8 @@
 """Trained on short strings, tested on longer ones: PARITY, MAJORITY, FIRST, MEAN, and PARITY with a scratchpad.
 
-The paper's abstract says that transformers fail on longer strings of PARITY than those of the training, and not on
-functions of low sensitivity; it has no experiment. Here models are trained on a range of lengths and tested on strings
-of up to 8/3 times the longest of these, with sinusoidal and with learned positions.
+The paper's abstract says that transformers fail on strings of PARITY that are longer than in training, but not on
+functions of low sensitivity; it has no experiment on it. Here models are trained on a range of lengths and tested on
+strings of up to 8/3 times the longest of these, with sinusoidal and with learned positions.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ TASKS: tuple[Task, ...] = (*FUNCTIONS, "scratchpad")
 IN_ABSTRACT: tuple[Name, ...] = ("parity", "majority", "first")  # functions that the paper's claim names
 POSITIONS: tuple[Positions, ...] = ("sinusoidal", "learned")
 FACTORS = (4 / 3, 2.0, 8 / 3)
-JUDGED = 2.0  # how much longer than any string of the training those are on which claims are judged
-CHANCE, GENERAL = 0.6, 0.9  # accuracy up to which a function is lost, and from which on it carries over
+JUDGED = 2.0  # claims are judged on strings this many times as long as the longest of the training
+CHANCE, GENERAL = 0.6, 0.9  # a function is lost up to this accuracy, and carries over from this one on
 # `steps` are those of PARITY, and of the others.
-# Seeds from 1000 on: most models are judged, and no longer every one, since runs with seeds 0 to 2 were looked at.
+# Seeds from 1000 on: runs with seeds 0 to 2 were used to choose the criterion of most models instead of all.
 PLAN = {"shortest": 4, "longest": 12, "seeds": 6, "first_seed": 1_000, "width": 64, "batch": 128,
         "steps": (10_000, 4_000), "strings": 4_096}  # fmt: skip
 PAPER = {**PLAN, "longest": 30, "seeds": 10, "width": 128, "batch": 1_024, "steps": (10_000,) * 2, "strings": 100_000,
@@ -52,7 +52,7 @@ SMOKE = {**PLAN, "shortest": 2, "longest": 3, "seeds": 1, "width": 16, "batch": 
 
 @dataclass(frozen=True)
 class Lengths(lab.TrainedTrial):
-    """One training on lengths from the shortest to the longest, and on how many strings of a length it is tested."""
+    """One training on lengths from the shortest to the longest, and the number of test strings of each length."""
 
     task: Task
     positions: Positions
@@ -100,15 +100,15 @@ def carries_over(row: lab.Row) -> bool:
 
 
 def claim(task: Task, positions: Positions) -> lab.Claim:
-    """That most kept models fail on longer strings, if the task is PARITY, or that they do not."""
+    """The claim that most kept models fail on longer strings if the task is PARITY, and otherwise that most do not."""
     failing = task == "parity"
     test, limit = (fails, f"at most {CHANCE}") if failing else (carries_over, f"at least {GENERAL}")
 
     def note(rows: lab.Rows) -> str:
-        found = sorted(map(accuracy_at, rows))
+        accuracies = sorted(map(accuracy_at, rows))
         lengths = sorted({row["lengths"][judged_at(row)] for row in rows})
         passed = f"{sum(map(test, rows))} of {len(rows)} models at {', '.join(map(str, lengths))} bits"
-        return f"{passed}, accuracy from {found[0]:.2f} to {found[-1]:.2f}"
+        return f"{passed}, accuracy from {accuracies[0]:.2f} to {accuracies[-1]:.2f}"
 
     name = task.upper() if task != "scratchpad" else "PARITY with a scratchpad"
     words = f"at {JUDGED:g} times the longest length of the training, share with accuracy {limit}"
@@ -136,7 +136,7 @@ CLAIMS = (
 
 def panels(table: lab.Rows, column: str, y: str, rules: Sequence[lab.Rule] = ()) -> list[lab.Panel]:
     """A column of lists against the length, a panel for each kind of positions, models that are not kept apart."""
-    found = []
+    drawn = []
     for positions, rows in table.by("positions"):
         points = lab.Rows(
             {**row, "length": length, "value": value}
@@ -154,8 +154,8 @@ def panels(table: lab.Rows, column: str, y: str, rules: Sequence[lab.Rule] = ())
                 series.append(lab.Series(f"{task}, not kept", *places, "points", colour=colour, dashed=True))
         ends = [lab.Rule(length, "longest of the training", "x") for length in rows.values("longest")]
         title = f"{positions} positions"
-        found.append(lab.Panel(title, "length n", y, series, rules=[*rules, *ends], y_log=column == "relative"))
-    return found
+        drawn.append(lab.Panel(title, "length n", y, series, rules=[*rules, *ends], y_log=column == "relative"))
+    return drawn
 
 
 class LengthGeneralization(lab.Study):
@@ -217,7 +217,7 @@ class LengthGeneralization(lab.Study):
         ]
 
     def measure(self, trial: Lengths, progress: lab.Progress) -> lab.Outcome:
-        """Accuracy at every length; of a scratchpad the share of right bits, of others the error over the variance."""
+        """Measure the accuracy at every length, and the share of right bits of a scratchpad or the error over the variance."""
         recipe = trial.recipe
         model = lab.trained(recipe, progress).model
         lengths = [*range(trial.shortest, trial.longest + 1), *longer_lengths(trial.longest, FACTORS)]

@@ -25,7 +25,7 @@ from flipscope.studies.hardness.shared import (
     measure_training,
 )
 
-STILL = math.log10(2) / (25 - 4)  # no move: blowup less than doubles over the paper's lengths; log10 per bit
+STILL = math.log10(2) / (25 - 4)  # no growth: the blowup less than doubles over the paper's lengths; log10 per bit
 WEIGHT_DECAY, RATE = (0.0, 0.4), (1e-4, 5e-4)
 STREAMS = {"frontier": 0x66726F6E, "four": 0x666F7572}  # random streams of the two searches
 

@@ -1,4 +1,4 @@
-"""PARITY with and without what can blow up: norms after or before each sub-layer, of a large eps, and none (Fact 1).
+"""PARITY with and without blowup: norms after or before each sub-layer, with a large eps, or none (Fact 1).
 
 Fact 1 and Corollary 5 say that sensitive functions need blowup or large weights. The paper does not try models without
 blowup. Here the paper's training of PARITY is repeated with the layer norms moved, bounded by a large eps, or left out.
@@ -26,7 +26,7 @@ from flipscope.training.recipe import Recipe
 from flipscope.training.recipes.hardness import final, hardness_recipe
 
 Variant = Literal["post", "pre", "large eps", "none"]
-LARGE = 1.0  # eps with which a norm blows nothing up: a factor of at most 2
+LARGE = 1.0  # with this eps a norm amplifies by a factor of at most 2
 CHANGES: dict[Variant, dict[str, Any]] = {"post": {}, "pre": {"norm": "pre"}, "large eps": {"eps": LARGE},
                                           "none": {"norm": "none"}}  # fmt: skip
 VARIANTS: dict[Variant, str] = {
@@ -37,9 +37,9 @@ VARIANTS: dict[Variant, str] = {
 }
 BOUNDED: tuple[Variant, ...] = ("large eps", "none")  # without blowup
 LEARNED = 0.99  # accuracy
-RARE = 1 / 2  # share of models: PARITY is not learned if no more learn it
+RARE = 1 / 2  # PARITY counts as not learned if at most this share of models learns it
 FEWEST = 3  # slopes that an interval needs
-APART = 0.15  # bits between the marks of two variants, so that all intervals are seen
+APART = 0.15  # bits between the marks of two variants, so that all intervals are visible
 
 
 # ---------------------------------------------------------------- measurements
@@ -80,7 +80,7 @@ class Variation(lab.TrainedTrial):
 
 
 def matrices_norm(model: nn.Module) -> float:
-    """The norm of what all variants have: without positions, and without gains and biases of layer norms."""
+    """The norm of the parameters that all variants have: without positions, gains and biases of layer norms."""
     of_norms = {id(p) for module in model.modules() if isinstance(module, LayerNorm) for p in module.parameters()}
     left_out = positional(model) | {name for name, p in model.named_parameters() if id(p) in of_norms}
     return weight_norm(model, lambda name: name not in left_out)
@@ -95,7 +95,7 @@ def learned(rows: lab.Rows) -> lab.Rows:
 
 
 def longest_learned(table: lab.Rows) -> int | None:
-    """The largest length that most models of the paper's variant learned: only there others can be compared with it."""
+    """The largest length that most models of the paper's variant learned, at which others can be compared with it."""
     lengths = [n for n, rows in table.where(variant="post").by("length") if 2 * sum(rows.column("learned")) > len(rows)]
     return max(lengths, default=None)
 
@@ -122,14 +122,14 @@ def judge_essential(table: lab.Rows) -> lab.Judgement:
 
 
 def either(first: lab.Judgement, second: lab.Judgement) -> lab.Judgement:
-    """Reproduced if one is, contradicted if both are; undecided otherwise, which is then shown."""
+    """Reproduced if one of the two is, contradicted if both are; otherwise the undecided one."""
     order = ("reproduced", "undecided", "contradicted")
     shown = min((first, second), key=lambda judged: order.index(judged.verdict))
     return dataclasses.replace(shown, parts=(first, second))
 
 
 def at_the_longest(rows: lab.Rows) -> list[tuple[str, lab.Rows]]:
-    """The models of the largest length that there is."""
+    """The models of the largest length."""
     return [(f"n = {n}", models) for n, models in rows.by("length")][-1:]
 
 
@@ -226,7 +226,7 @@ class NormEssential(lab.Study):
         "{seeds} models of each of 4 variants for each n in {lengths}, {most} at the largest, width {width}, {steps} "
         "steps of {batch} strings",
         smoke=(0.1, {"lengths": (2, 3), "seeds": 1, "most": 1, "width": 8, "batch": 16, "steps": 20, "first_seed": 0}),
-        # Seeds from 1000 on: what is beyond a control is judged since runs with seeds 0 to 7 were looked at.
+        # Seeds from 1000 on: runs with seeds 0 to 7 were used to choose the comparison with a control.
         laptop=(30, {"lengths": (4, 6, 8, 10), "seeds": 6, "most": 8, "width": 64, "batch": 128, "steps": 4_000}
                 | {"first_seed": 1_000}),
         paper=(5_000, {"lengths": (5, 10, 15, 20, 25), "seeds": 10, "most": 10}
@@ -265,21 +265,21 @@ class NormEssential(lab.Study):
     def measure(self, trial: Variation, progress: lab.Progress) -> lab.Outcome:
         """Accuracy and error on fresh strings or on all, weight norms, and log10 of the blowup (0 without norms).
 
-        The blowup (Eq 18) is also that of the same model before its training: the largest of more positions is larger
-        by itself.
+        The blowup (Eq 18) is measured before the training as well: the maximum over more positions is larger even
+        without training.
         """
         recipe = trial.recipe
         model = lab.trained(recipe, progress).transformer
         done = final(recipe, model)
         assert done.accuracy is not None
-        found = {"accuracy": done.accuracy.value, "error": done.error.value, "kept": done.kept}
+        outcome = {"accuracy": done.accuracy.value, "error": done.error.value, "kept": done.kept}
         if not np.isfinite(done.error.value):
-            return found
+            return outcome
         strings = strings_of(trial.length, STRINGS, trial.seed)
         start = Transformer(trial.config, scheme=recipe.init, seed=recipe.seed)
         after, before = (float(np.log10(blowup(each, strings).beta).mean()) for each in (model, start))
         norms = {"norm": weight_norm(model), "matrices": matrices_norm(model)}
-        return {**found, **norms, "log10_beta": after, "log10_beta_start": before}
+        return {**outcome, **norms, "log10_beta": after, "log10_beta_start": before}
 
     def row(self, trial: Variation, outcome: lab.Outcome) -> lab.Row:
         return {**super().row(trial, outcome), "learned": outcome["accuracy"] > LEARNED}

@@ -22,10 +22,10 @@ from flipscope.training.targets import SIGN_SCALE
 
 MAIN = 0.1  # the weight decay of the paper's main figure
 CONVERGED = 0.01  # loss of labels 0 and 1: training has converged at the first measurement below it
-WINDOW = 500  # steps before and after convergence that are "at the same time"
-LEFT = 1_000  # steps after convergence that a run must have, for what comes later to be measured
+WINDOW = 500  # steps before and after convergence that count as "at the same time"
+LEFT = 1_000  # fewest steps after convergence, for later levels to be measured
 TOGETHER, RISEN = 1 / 2, 1 / 2  # share of the runs; part of the level after convergence
-FALLEN, LEAST = 0.9, 0.1  # of the level after convergence: it has fallen if no more is left; so much must be left
+FALLEN, LEAST = 0.9, 0.1  # of the level after convergence: it has fallen below this part; at least this part remains
 FEWEST = 5  # runs that an interval needs
 SHARE = 1 / 4  # of the runs that must be measured at a step for a curve to be drawn there
 
@@ -73,12 +73,12 @@ class Dynamics(lab.TrainedTrial):
 def levels(curves: lab.Outcome) -> lab.Row:
     """When a run converged, how far from that its sharpness rose fastest, and levels of sharpness before and after.
 
-    Levels are means over stretches that are fixed in advance, since the largest of noisy measurements is above all that
-    come later, also where nothing falls: `before` ends one window before convergence and is as long, `after` is the
-    window from convergence on, `final` the last window of the run. `risen` is the part of `after` that was gained since
-    `before`, `left` what of it is left in the end, `above` the same less `before`, `blowup_risen` the logarithm of how
-    much the blowup grew within a window on either side. A run that did not converge, or has too few steps before or
-    after, lacks columns.
+    Levels are means over stretches that are fixed in advance, since the largest of noisy measurements is above later
+    ones even where nothing falls: `before` ends one window before convergence and is as long, `after` is the window
+    from convergence on, `final` the last window of the run. `risen` is the part of `after` that was gained since
+    `before`, `left` the part of it that is left in the end, `above` the same minus `before`, `blowup_risen` the
+    logarithm of how much the blowup grew within a window on either side. A run that did not converge, or has too few
+    steps before or after, lacks columns.
     """
     steps, loss, sharpness, blowup = (np.array(curves[name]) for name in ("step", "loss", "sharpness", "blowup"))
     below = np.flatnonzero(loss < CONVERGED)
@@ -90,7 +90,7 @@ def levels(curves: lab.Outcome) -> lab.Row:
         return float(sharpness[(first <= steps) & (steps <= last)].mean())
 
     rises = np.diff(sharpness)
-    place = int(np.argmax(rises))  # of NaN, if there is any: then it is not known where
+    place = int(np.argmax(rises))  # the place of a NaN, if there is any: then the step is unknown
     lag = float(steps[place] + steps[place + 1]) / 2 - at
     row: lab.Row = {"converged": at, "lag": math.nan if np.isnan(rises[place]) else lag}
     early, late = at - WINDOW >= steps[0], at + WINDOW <= end
@@ -214,8 +214,8 @@ AFTER = "steps after convergence"
 
 
 def aligned(table: lab.Rows, column: str) -> lab.Rows:
-    """Curves of the converged runs against the steps after that, where a quarter of a weight decay's are measured."""
-    found = lab.Rows()
+    """Curves of the converged runs against the steps since convergence, where a quarter of the runs are measured."""
+    shown = lab.Rows()
     for decay, runs in table.having("converged").by("weight_decay"):
         rows = lab.Rows(
             {"weight_decay": decay, "after": step - run["converged"], "value": value}
@@ -223,8 +223,8 @@ def aligned(table: lab.Rows, column: str) -> lab.Rows:
             for step, value in zip(run["step"], run[column], strict=True)
             if np.isfinite(value)
         )
-        found += [row for _, at_step in rows.by("after") if len(at_step) >= SHARE * len(runs) for row in at_step]
-    return found
+        shown += [row for _, at_step in rows.by("after") if len(at_step) >= SHARE * len(runs) for row in at_step]
+    return shown
 
 
 def curves(table: lab.Rows, column: str) -> lab.Panel:
@@ -266,7 +266,7 @@ class ParityDynamics(lab.Study):
         "{draws} draws of the noise on one batch",
         smoke=(0.1, {"length": 2, "width": 8, "batch": 16, "seeds": 2, "first_seed": 0, "runs": ((60, (MAIN,)),)}
                | {"said": "60 steps", "lr": 1e-2, "every": 10, "draws": 4}),
-        # Seeds from 1000 on: levels are means over fixed stretches since runs with seeds 0 to 7 were looked at.
+        # Seeds from 1000 on: runs with seeds 0 to 7 were used to choose means over fixed stretches.
         laptop=(12, {"length": 12, "width": 64, "batch": 128, "seeds": 8, "first_seed": 1_000}
                 | {"runs": ((8_000, (MAIN,)),), "said": "8,000 steps", "lr": 3e-4, "every": 100, "draws": 100}),
         paper=(240_000, {"length": 25, "width": 128, "batch": 1_024, "seeds": 101, "first_seed": 0}
@@ -319,22 +319,22 @@ class ParityDynamics(lab.Study):
     def measure(self, trial: Dynamics, progress: lab.Progress) -> lab.Outcome:
         lines = lab.trained(trial.recipe, progress).fitted.log
         names = {"loss": "validation.loss", "blowup": "blowup.proxy", "norm": "norm"}
-        found = {name: np.array(series(lines, logged)[1]) for name, logged in names.items()}
+        curves_by_name = {name: np.array(series(lines, logged)[1]) for name, logged in names.items()}
         steps, sharpness = series(lines, "sharpness")
-        return {"step": np.array(steps), "sharpness": SIGN_SCALE * np.array(sharpness), **found}
+        return {"step": np.array(steps), "sharpness": SIGN_SCALE * np.array(sharpness), **curves_by_name}
 
     def row(self, trial: Dynamics, outcome: lab.Outcome) -> lab.Row:
         return {**super().row(trial, outcome), **levels(outcome)}
 
     def provenance(self, table: lab.Rows) -> list[str]:
         converged, left = table.having("converged"), table.having("left")
-        said = [
+        sentences = [
             f"{len(converged)} of {len(table)} runs converged (loss below {CONVERGED:g}); the others are not judged",
             f"{len(left)} of them were measured {WINDOW} steps before and {LEFT:,} after: what follows is of these",
         ]
         if converged:
-            said.append(f"converged at step {', '.join(map(str, sorted(converged.column('converged'))))}")
-        return said
+            sentences.append(f"converged at step {', '.join(map(str, sorted(converged.column('converged'))))}")
+        return sentences
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:
         caption = "Means over the runs that converged (blowup: geometric), bands from the least to the largest."

@@ -1,7 +1,7 @@
 """Average sensitivity of randomly initialised transformers against the length, by where their norms are (Thm 7).
 
 Theorem 7 says that the expected average sensitivity of a random transformer is o(n), where that of a random function is
-n/2. The paper measures nothing. Here the paper's model is initialised as PyTorch does it, with layer norms after or
+n/2. The paper does not measure it. Here the paper's model is initialised as PyTorch does it, with layer norms after or
 before each sub-layer or without any; its average sensitivity comes from all strings, or from random ones at lengths at
 which there are too many.
 """
@@ -28,11 +28,11 @@ from flipscope.studies.hardness.shared import SEPARATE_LAYERS
 
 Norm = Literal["post", "pre", "none"]
 NORMS: dict[Norm, str] = {"post": "norm after each sub-layer", "pre": "norm before each sub-layer", "none": "no norm"}
-MIDDLE = 1_000  # strings that give median and variance where not all are computed: half of them, and their opposites
+MIDDLE = 1_000  # strings for median and variance where not all are computed: half of them, and their complements
 NEAR = 1.1  # as / Var is the mean degree: at most a tenth of the variance is then beyond degree 1
 FAR = 1 / 2  # of the way from 1, the least of a balanced function, to the n/2 of a random one
 SLOW = 1 / 20  # per bit: a tenth of the 1/2 of a random function
-FEWEST = 12  # models from which on Student's interval is taken
+FEWEST = 12  # fewest models for Student's interval
 FEWEST_SLOPES = 5  # seeds at three lengths
 
 
@@ -55,7 +55,7 @@ class Start(lab.Trial):
 
     @property
     def cost(self) -> float:
-        """Tokens that are computed."""
+        """The number of tokens to compute."""
         return self.length * (self.strings * (self.length + 1) + MIDDLE if self.strings else 2.0**self.length)
 
 
@@ -67,11 +67,11 @@ def initialised(trial: Start) -> Transformer:
 
 def exact(trial: Start) -> lab.Outcome:
     """Average sensitivity of the output and of its sign around the median, and the variance, from all strings."""
-    found = spectrum(initialised(trial), trial.length)
-    sign = BooleanFunction.from_table((found.logits > np.median(found.logits)).astype(np.uint8))
+    computed = spectrum(initialised(trial), trial.length)
+    sign = BooleanFunction.from_table((computed.logits > np.median(computed.logits)).astype(np.uint8))
     return {
-        "real": found.real.average_sensitivity(),
-        "variance": float(found.real.weight_by_degree()[1:].sum()),
+        "real": computed.real.average_sensitivity(),
+        "variance": float(computed.real.weight_by_degree()[1:].sum()),
         "sign": float(average_sensitivity(sign)),
     }
 
@@ -79,8 +79,8 @@ def exact(trial: Start) -> lab.Outcome:
 def sampled(trial: Start, progress: lab.Progress) -> lab.Outcome:
     """The same from random strings and all their flips; median and variance come from further strings.
 
-    With each of these goes its opposite, so that every bit is as often 0 as 1: where outputs come in two clusters, as
-    those of a model that follows one bit, the median is then between them, as that of all strings is.
+    Each of these comes with its complement, so that every bit is 0 as often as 1: where outputs form two clusters, as
+    those of a model that follows one bit, the median then lies between them, as that of all strings does.
     """
     model = initialised(trial)
     for_middle, for_flips = generators(seed_of(trial.length, trial.seed, 1), 2)
@@ -114,7 +114,7 @@ def mean(words: str, column: str) -> lab.Quantity:
 
 
 def at_all_lengths(rows: lab.Rows) -> lab.Rows:
-    """The models that are not constant, of the seeds that the longest strings have: there are fewer of these."""
+    """The models that are not constant, of the seeds that the longest strings have, which are fewer."""
     longest = max(rows.column("length"))
     seeds = {row["seed"] for row in rows.where(length=longest)}
     return rows.having("ratio").where(lambda row: row["seed"] in seeds)
@@ -137,7 +137,7 @@ CLAIMS = (
         "sensitivity grows far slower than that of a random function",
         "Thm 7",
         "the expected average sensitivity of random transformers is o(n), where that of random functions is n/2",
-        # In bits and not on log scales, where a level that as / Var has from the start hides any growth.
+        # Linear and not on log scales, where the initial level of as / Var hides any growth.
         quantities.slope(
             lab.Column("as / Var of the output", lambda row: row["ratio"]),
             "length",
@@ -166,7 +166,7 @@ class RandomSensitivity(lab.Study):
         "{long_models} for each n in {long}, {strings} strings with all flips",
         smoke=(0.1, {"width": 16, "lengths": (3, 4, 5), "models": 3, "long": (8,), "long_models": 1, "strings": 5}
                | {"first_seed": 0}),
-        # Seeds from 1000 on: growth is judged per bit since models with seeds 0 to 39 were looked at.
+        # Seeds from 1000 on: models with seeds 0 to 39 were used to choose growth per bit as the criterion.
         laptop=(4, {"width": 128, "lengths": (4, 6, 8, 10, 12), "models": 40}
                 | {"long": (24, 48, 96), "long_models": 16, "strings": 16, "first_seed": 1_000}),
         paper=(1_000, {"width": 128, "lengths": (4, 6, 8, 10, 12, 16), "models": 100}
@@ -216,7 +216,7 @@ class RandomSensitivity(lab.Study):
         return sampled(trial, progress) if trial.strings else exact(trial)
 
     def row(self, trial: Start, outcome: lab.Outcome) -> lab.Row:
-        """With as / Var, and how far the answers are on the way to a random function; None of constant models."""
+        """Adds as / Var and the answers' share of the way to a random function; None for constant models."""
         ratio = outcome["real"] / outcome["variance"] if outcome["variance"] > 0 else None
         way = (outcome["sign"] - 1) / (trial.length / 2 - 1) if outcome["sign"] > 0 else None
         return {**super().row(trial, outcome), "ratio": ratio, "way": way}

@@ -1,9 +1,9 @@
 """Random functions learned from some of their rows: less sensitive and flatter than random completions (Figs 4, 15).
 
-A transformer learns a random function of 10 bits from some rows of its truth table (E4). What it answers on all rows is
-a function that agrees with these rows, as does a completion of them by fair coins. Either is then trained on in full,
-and the sharpness of that second model is measured. The paper finds that learned functions are less sensitive, of lower
-degree and flatter than random completions, and the more so the fewer rows were known.
+A transformer learns a random function of 10 bits from some rows of its truth table (E4). Its answers on all rows are a
+function that agrees with these rows, as does a completion of them by fair coins. A second model is then trained on all
+rows of either function, and its sharpness is measured. The paper finds that learned functions are less sensitive, of
+lower degree and flatter than random completions, and the more so the fewer rows were known.
 
 Differences are taken within a target and seed, of the means over repeated second trainings. Seeds of one target share
 its table and are alike: their differences are averaged, and a target counts once.
@@ -37,11 +37,11 @@ Kind = Literal["learned", "random"]
 SIZES, WITH_RANDOM = (128, 256, 512), 256
 PAPER = {"length": 10, "targets": 10, "seeds": 10, "again": 5, "sizes": SIZES, "completed": WITH_RANDOM, "width": 128,
          "first_target": 0}  # fmt: skip
-# Targets from 1000 on: rows, keep rule and judges were put right after runs with targets 0 to 3 had been judged.
+# Targets from 1000 on: rows, keep rule and judges were corrected after runs with targets 0 to 3 had been judged.
 LAPTOP = {**PAPER, "targets": 8, "seeds": 1, "again": 1, "width": 64, "batch": 128, "first": 3_000, "steps": 8_000,
           "first_target": 1_000}  # fmt: skip
 SMOKE = {**LAPTOP, "length": 4, "targets": 3, "seeds": 1, "sizes": (4, 8), "completed": 8, "width": 16}
-FEWEST = 3  # targets that both sides of a comparison have
+FEWEST = 3  # fewest targets on both sides of a comparison
 
 
 # ---------------------------------------------------------------- measurements
@@ -49,7 +49,7 @@ FEWEST = 3  # targets that both sides of a comparison have
 
 @dataclass(frozen=True)
 class Learned(lab.Trial):
-    """A function learned from `size` rows of a random one, or a random completion of them; trained on in full again."""
+    """A function learned from `size` rows of a random one, or a random completion of them; a model is trained on it."""
 
     target: int
     seed: int
@@ -71,26 +71,26 @@ class Learned(lab.Trial):
 
 
 def known_rows(trial: Learned) -> TableData:
-    """The rows that are known, of a random function: distinct ones, and others of other targets and seeds."""
+    """The known rows of a random function: distinct ones, and different ones for each target and seed."""
     table = random_table(trial.length, trial.target)
     return TableData(table=table, length=trial.length, subset=trial.size, seed=seed_of(trial.target, trial.seed))
 
 
 @torch.no_grad()
 def answers(model: nn.Module, strings: Bits) -> Bits:
-    """On which side of 1/2 the model's outputs are."""
-    found: Bits = (model(torch.from_numpy(strings)) > 0.5).reshape(-1).numpy().astype(np.uint8)
-    return found
+    """The model's outputs rounded to 0 and 1."""
+    rounded: Bits = (model(torch.from_numpy(strings)) > 0.5).reshape(-1).numpy().astype(np.uint8)
+    return rounded
 
 
 # ---------------------------------------------------------------- claims
 
-# Columns that say which runs count, in words.
+# The columns that select the runs, with their descriptions.
 RULES = {"fitted": "runs that fit the known rows", "kept": "runs that fit the known rows, and later all rows"}
 
 
 def compared(lower: lab.Rows, upper: lab.Rows) -> lab.Rows:
-    """Rows of which a claim says that they are lower, and those that they are compared with, by the column `side`."""
+    """The rows that a claim says are lower, and those that they are compared with, marked by the column `side`."""
     return lab.Rows([{**row, "side": "lower"} for row in lower] + [{**row, "side": "upper"} for row in upper])
 
 
@@ -118,8 +118,8 @@ def difference(words: str, column: str) -> lab.Quantity:
         return lab.student_mean(means, confidence)
 
     def pairs(rows: lab.Rows) -> str:
-        found = differences(rows, column)
-        return f"{len(found)} pairs of {len({target for target, _ in found})} targets"
+        by_target = differences(rows, column)
+        return f"{len(by_target)} pairs of {len({target for target, _ in by_target})} targets"
 
     remedy = f"at least {FEWEST} targets, or more steps"
     quantity = lab.Quantity(f"{words}, averaged over the targets", estimate, "targets", remedy=remedy, note=pairs)
@@ -324,10 +324,10 @@ class ReducedSensitivity(lab.Study):
         return [Learned(start + target, seed, *kind, number, **plan) for target, seed, kind, number in places]
 
     def measure(self, trial: Learned, progress: lab.Progress) -> lab.Outcome:
-        """The function of a trial, and how sharp a model of all of it is, if it agrees with the known rows.
+        """Measure the function of a trial, and if it agrees with the known rows, the sharpness of a model of it.
 
-        No two targets share the start of a model, the order of its rows or the draws of the noise: what is said of
-        targets takes them as independent. A learned function and its random completion do share them.
+        No two targets share the start of a model, the order of its rows or the draws of the noise, since the judges
+        take targets as independent. A learned function and its random completion do share them.
         """
         known, cube = known_rows(trial), index_bits(0, 1 << trial.length, trial.length)
         options: dict[str, Any] = {"width": trial.width, "batch": trial.batch, "lr": trial.lr}
@@ -340,7 +340,7 @@ class ReducedSensitivity(lab.Study):
         wrong = int((labels != known.values())[known.rows()].sum())
         function = BooleanFunction.from_table(labels)
         weights = weight_floats(function)
-        found = {
+        outcome = {
             "table": table_text(labels),
             "known": len(set(known.rows().tolist())),
             "wrong_known": wrong,
@@ -352,7 +352,7 @@ class ReducedSensitivity(lab.Study):
             "high": sum(weights[trial.length // 2 + 1 :]),
         }
         if wrong:
-            return found
+            return outcome
         full = TableData(table=table_text(labels), length=trial.length)
         recipe = table_recipe(full, seed_of(trial.target, trial.seed, trial.again), steps=trial.steps, **options)
         model = lab.trained(recipe, progress).model
@@ -360,7 +360,7 @@ class ReducedSensitivity(lab.Study):
         noise: dict[str, Any] = {"std": STD, "draws": trial.draws, "seed": seed}
         everywhere, on_known = (sharpness(model, strings, **noise).value for strings in (cube, cube[known.rows()]))
         return {
-            **found,
+            **outcome,
             "error": done.error.value,
             "kept": done.kept,
             "sharpness": SIGN_SCALE * everywhere.value,

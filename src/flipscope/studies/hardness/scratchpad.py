@@ -29,13 +29,15 @@ from flipscope.training.recipe import Recipe
 from flipscope.training.recipes.hardness import KEPT_ABOVE, scratchpad_recipe, written
 from flipscope.training.targets import SIGN_SCALE
 
-RISE = 0.1  # of sharpness over all lengths: a tenth of the 1 that PARITY's must reach without a scratchpad
-EXPONENT = 0.1  # of n in a blowup or a norm: without a scratchpad C * blowup is at least 2 sqrt(n), an exponent of 1/2
+RISE = 0.1  # rise of sharpness over all lengths: a tenth of the 1 that PARITY must reach without a scratchpad
+EXPONENT = (
+    0.1  # exponent of n in a blowup or a norm; without a scratchpad C * blowup is at least 2 sqrt(n), exponent 1/2
+)
 FEWEST_LENGTHS = 3  # with kept models, for a line through them
 Side = Literal["encoder", "decoder"]
 SIDES: tuple[Side, ...] = ("encoder", "decoder")
 QUICK = {"lr": 3e-3, "batch": 32, "draws": 20}
-# Seeds from 1000 on: the judges of blowup were put right after runs with seeds 0 to 2 had been judged.
+# Seeds from 1000 on: the judges of blowup were corrected after runs with seeds 0 to 2 had been judged.
 LAPTOP = {"lengths": (4, 8, 16, 24, 32), "seeds": 3, "first_seed": 1_000, "steps": 1_500, "strings": 512}
 PAPER = {"lengths": tuple(round(4 + step * 1_020 / 29) for step in range(30)), "seeds": 10, "first_seed": 0}
 MEASURED = {
@@ -78,7 +80,7 @@ def blowups(model: Seq2Seq, inputs: Tensor) -> dict[str, float]:
 
 
 def start_of(column: str) -> str:
-    """The column that has the same of the model before its training."""
+    """The column with the same measurement before training."""
     return f"{column}_start"
 
 
@@ -90,22 +92,22 @@ def rise(column: str) -> lab.Quantity:
     line = quantities.slope(column, "length", places=FEWEST_LENGTHS)
 
     def estimate(rows: lab.Rows, confidence: float) -> Estimate | str:
-        found = line.estimate(rows, confidence)
+        slope = line.estimate(rows, confidence)
         lengths = rows.column("length")
-        return found if isinstance(found, str) else found.scaled(max(lengths) - min(lengths))
+        return slope if isinstance(slope, str) else slope.scaled(max(lengths) - min(lengths))
 
     return dataclasses.replace(line, words=f"rise of {column} over all lengths", estimate=estimate)
 
 
 def exponent(words: str, column: str, beyond: str | None = None) -> lab.Quantity:
-    """The exponent of n in a column, or in its quotient by a column whose growth does not count."""
+    """The exponent of n in a column, or in its ratio to a column whose growth does not count."""
     values = lab.Column(words, lambda row: row[column] / (1 if beyond is None else row[beyond]))
     line = quantities.slope(values, "length", log=True, places=FEWEST_LENGTHS)
     return dataclasses.replace(line, words=f"exponent of n in the {words}")
 
 
 def of_kept(quantity: lab.Quantity, column: str) -> lab.Quantity:
-    """The quantity of kept models, with what would allow an estimate."""
+    """The quantity of kept models, and what to run where there are too few for an estimate."""
     remedy = f"more steps or seeds, until {FEWEST_LENGTHS} lengths are learned"
     chosen = quantity.where("kept models", lambda row: row.get(column) is not None, kept=True)
     return dataclasses.replace(chosen, remedy=remedy, note=length_range)
@@ -167,7 +169,7 @@ def panel(table: lab.Rows, column: str) -> lab.Panel:
 
 
 class WithScratchpad(lab.Study):
-    """Whether PARITY is no longer sharp once it is written down step by step."""
+    """Whether PARITY is no longer sharp when it is written step by step."""
 
     name, paper, figures = "scratchpad", "001", ("Fig 11",)
     revision = 2  # blowup before the training, and by the paper's proxy
@@ -230,15 +232,15 @@ class WithScratchpad(lab.Study):
         done = written(recipe, model, seed=trial.seed)
         (stream,) = generators(trial.seed, 1)
         inputs = torch.from_numpy(recipe.data.draw_inputs(trial.strings, stream))
-        found = sharpness(model, inputs, std=STD, draws=trial.draws, seed=trial.seed).value
+        estimate = sharpness(model, inputs, std=STD, draws=trial.draws, seed=trial.seed).value
         before = recipe.model.network(scheme=recipe.init, seed=recipe.seed)
         return {
             "tokens": done.tokens.value,
             "answers": done.answers.value,
             "kept": done.kept,
-            "sharpness": SIGN_SCALE * found.value,
-            "sharpness_low": SIGN_SCALE * found.low,
-            "sharpness_high": SIGN_SCALE * found.high,
+            "sharpness": SIGN_SCALE * estimate.value,
+            "sharpness_low": SIGN_SCALE * estimate.low,
+            "sharpness_high": SIGN_SCALE * estimate.high,
             **blowups(model, inputs),
             **{start_of(name): value for name, value in blowups(before, inputs).items()},
             "norm": weight_norm(model),

@@ -1,4 +1,4 @@
-"""What the studies of the hardness paper share: a training with its measurements, which models count, and how."""
+"""Shared by the studies of the hardness paper: a training with its measurements, and which of its models are kept."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TRAINING_DEVIATIONS = lab.deviations(
 )
 
 
-# ---------------------------------------------------------------- one training, and what is measured of its model
+# ---------------------------------------------------------------- one training and its measurements
 
 
 @dataclass(frozen=True)
@@ -91,16 +91,16 @@ def measure_training(trial: Training, progress: lab.Progress) -> lab.Outcome:
 
 def _measurements(trial: Training, model: Transformer, bits: Bits) -> dict[str, float]:
     targets = prefix_values(trial.function, bits)[:, -1].astype(np.float32)
-    found = sharpnesses(
+    estimates = sharpnesses(
         model, bits, targets, measures=("prediction", "loss"), std=STD, draws=trial.draws, seed=trial.seed
     )
-    value = found["prediction"].value
+    value = estimates["prediction"].value
     strings = torch.from_numpy(bits)
     return {
         "sharpness": SIGN_SCALE * value.value,
         "sharpness_low": SIGN_SCALE * value.low,
         "sharpness_high": SIGN_SCALE * value.high,
-        "loss_sharpness": SIGN_SCALE * found["loss"].value.value,
+        "loss_sharpness": SIGN_SCALE * estimates["loss"].value.value,
         "norm": weight_norm(model),
         "norm_with_positions": weight_norm(model, positions=True),
         "blowup": float(hardness_proxy(model, strings).mean()),
@@ -127,13 +127,15 @@ def kept(table: lab.Rows) -> lab.Rows:
 
 def kept_text(table: lab.Rows) -> list[str]:
     """How many models are kept, and how many of each function and length are not."""
-    said = f"kept {len(kept(table))} of {len(table)} models, those of a squared error below {KEPT_BELOW} (MEAN: / n)"
+    sentence = (
+        f"kept {len(kept(table))} of {len(table)} models, those of a squared error below {KEPT_BELOW} (MEAN: / n)"
+    )
     failed = [
         f"{function} n = {length}: {missed} of {len(rows)}"
         for (function, length), rows in table.by("function", "length")
         if (missed := len(rows) - len(kept(rows)))
     ]
-    return [said, *([f"trained, not kept and not judged: {', '.join(failed)}"] if failed else [])]
+    return [sentence, *([f"trained, not kept and not judged: {', '.join(failed)}"] if failed else [])]
 
 
 def length_range(rows: lab.Rows) -> str:
@@ -153,10 +155,10 @@ def needing_spread(quantity: lab.Quantity) -> lab.Quantity:
     ['undecided', 'reproduced']
     """
 
-    def judged_with_spread(judged: lab.Judgement, found: Estimate, rows: lab.Rows) -> lab.Judgement:
-        if found.high - found.low > ROUNDING * max(1.0, abs(found.value)):
+    def judged_with_spread(judged: lab.Judgement, estimate: Estimate, rows: lab.Rows) -> lab.Judgement:
+        if estimate.high - estimate.low > ROUNDING * max(1.0, abs(estimate.value)):
             return judged
-        said = f"{judged.quantity}: {found.value:.3g} of all {found.samples} {quantity.unit}, without spread"
-        return lab.Judgement.without(said, f"more {quantity.unit}")
+        reason = f"{judged.quantity}: {estimate.value:.3g} of all {estimate.samples} {quantity.unit}, without spread"
+        return lab.Judgement.without(reason, f"more {quantity.unit}")
 
     return dataclasses.replace(quantity, after=judged_with_spread)

@@ -40,7 +40,7 @@ def short(row: lab.Row) -> bool:
 
 def beside_parity(rows: lab.Rows) -> list[tuple[str, lab.Rows]]:
     """PARITY with each other function, at the largest n at which two models of PARITY are kept."""
-    lengths = [n for n, own in rows.where(function="parity").by("length") if len(own) > 1]
+    lengths = [n for n, models in rows.where(function="parity").by("length") if len(models) > 1]
     if not lengths:
         return []
     longest = rows.where(length=lengths[-1])
@@ -179,9 +179,9 @@ class SharpnessByLength(lab.Study):
 
     def provenance(self, table: lab.Rows) -> list[str]:
         slopes = [
-            f"{function} {found.value:.3g} [{found.low:.3g}, {found.high:.3g}]"
+            f"{function} {slope.value:.3g} [{slope.low:.3g}, {slope.high:.3g}]"
             for function, rows in kept(table.where(short)).each("function", FUNCTIONS)
-            if rows and not isinstance(found := PER_BIT.estimate(rows, 0.95), str)
+            if rows and not isinstance(slope := PER_BIT.estimate(rows, 0.95), str)
         ]
         return [*kept_text(table), *([f"slopes per bit, 95 % each: {', '.join(slopes)}"] if slopes else [])]
 
