@@ -217,7 +217,7 @@ class LengthGeneralization(lab.Study):
         ]
 
     def measure(self, trial: Lengths, progress: lab.Progress) -> lab.Outcome:
-        """Measure the accuracy at every length, and the share of right bits of a scratchpad or the error over the variance."""
+        """Accuracy at every length, and the share of right bits of a scratchpad or the error over the variance."""
         recipe = trial.recipe
         model = lab.trained(recipe, progress).model
         lengths = [*range(trial.shortest, trial.longest + 1), *longer_lengths(trial.longest, FACTORS)]

@@ -2,7 +2,7 @@
 
 A tiling by pairs is the sum of the parities of neighbouring positions, T / 2 of them, with equal coefficients of norm
 1. For it every bound of the paper is a formula of the length T and the number of samples m, except for the perturbation
-term of the semi-analytic bound, which is measured: Gaussian noise is added to the network written down for the tiling.
+term of the semi-analytic bound, which is measured: Gaussian noise is added to the network constructed for the tiling.
 """
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ TRAINED = 8_192  # strings that the paper's models are trained on
 SWEPT = (10**3, 10**4, TRAINED, 10**5, SAMPLES, 10**7, 10**8, 10**9, 10**10, 10**12, 10**14, 10**16)
 DELTA, SUBGAUSSIAN = 0.05, 0.01
 CERTIFIED = bounded_subgaussian(1.0)  # Sigma of losses in [0, 1], by Hoeffding's lemma
-LOG_BETAS = (-12.0, 3.0)  # between which Catoni's beta is looked for
+LOG_BETAS = (-12.0, 3.0)  # the range in which Catoni's beta is searched
 
-PRINTED_NUMBERS = {  # column, its name in E.3, and between what a number lies that is printed so
+PRINTED_NUMBERS = {  # column: its name in E.3, and the range of numbers that are printed like that
     "gradient_bound": ("G_u", 15_523.5, 15_524.5),
     "norm_bound": ("L", 1_303.925, 1_303.935),
     "sigma": ("σ*", 2.265e-3, 2.275e-3),
 }
-PRINTED_SEMI = (0.3265, 0.3275)  # what is printed as 0.327
-NEEDED = (9.0, 9.6)  # log10 of 2e9 samples, but for a factor of 2
+PRINTED_SEMI = (0.3265, 0.3275)  # printed as 0.327
+NEEDED = (9.0, 9.6)  # log10 of 2e9 samples, up to a factor of 2
 STEEP = 0.01  # tolerance of an exponent
 LATEST = 100.0  # log10 of the samples at a crossover: beyond, there is none
 FEWEST_SEEDS = 3
 
 
-# ---------------------------------------------------------------- what is measured
+# ---------------------------------------------------------------- measurements
 
 
 def _check_length(length: int) -> None:
@@ -77,7 +77,7 @@ def _check_length(length: int) -> None:
 
 @dataclass(frozen=True)
 class Formulas(lab.Trial):
-    """All bounds that need no measurement, for the tiling of so many positions by pairs."""
+    """All bounds that need no measurement, for the tiling of `length` positions by pairs."""
 
     tag = "formulas"
 
@@ -124,10 +124,10 @@ def tiling(length: int) -> FourierSum:
 
 
 def computed_bounds(trial: Formulas) -> dict[str, Any]:
-    """Every bound by name; at the samples of E.3 also how many each needs, and where the covering template overtakes.
+    """Every bound by name; at the samples of E.3 also how many samples each needs, and the crossover with the template.
 
-    McAllester's and Catoni's are for losses cut off at 1, at the sigma that is best for Sigma = 1/2; Catoni's beta is
-    the best, since all that it is chosen by is known before the data.
+    McAllester's and Catoni's bounds are for losses cut off at 1, at the sigma that is best for Sigma = 1/2. Catoni's
+    beta is the best one, which depends only on numbers that are known before the data.
     """
     tiled = (trial.length // DEGREE, DEGREE, trial.length)
     truncated = class_bound(*tiled, trial.samples)
@@ -168,7 +168,7 @@ def _setting(tiled: tuple[int, int, int], samples: int) -> Setting:
 
 
 def _analytic(tiled: tuple[int, int, int], samples: int, mend: bool) -> float:
-    """The analytic bound at its best sigma: `class_bound` would look for the samples it needs as well."""
+    """The analytic bound at its best sigma; `class_bound` would also compute the samples that it needs."""
     setting, gradient = _setting(tiled, samples), gradient_bound(*tiled[:2])
 
     def sharpness(sigma: float) -> float:
@@ -246,17 +246,17 @@ def semi_analytic_rows(trial: Measured, outcome: Mapping[str, Any]) -> list[lab.
     return rows
 
 
-# ---------------------------------------------------------------- what is claimed
+# ---------------------------------------------------------------- claims
 
 
 def _computed(column: str, words: str, samples: int) -> lab.Quantity:
-    """A bound at T = 20 and so many samples: a formula, so that its interval is a single number."""
+    """A bound at T = 20 and this number of samples: a formula, so that its interval is a single number."""
     bound = quantities.computed(lab.Column(words, lambda row: row[column]))
     return bound.where(_at(samples), kind="formulas", length=LENGTH, samples=samples)
 
 
 def _measured(column: str, words: str, samples: int) -> lab.Quantity:
-    """The mean over seeds of a measured bound at T = 20 and so many samples."""
+    """The mean over seeds of a measured bound at T = 20 and this number of samples."""
     mean = quantities.mean(lab.Column(words, lambda row: row[column]), fewest=FEWEST_SEEDS, unit="seeds")
     return mean.where(_at(samples), kind="measured", length=LENGTH, samples=samples)
 
@@ -328,7 +328,7 @@ def judge_crossover(table: lab.Rows) -> lab.Judgement:
 
 
 def _needs(row: lab.Row) -> list[float]:
-    """log10 of the samples with which the analytic bound is below 1, by the constants released and those put right."""
+    """log10 of the samples with which the analytic bound is below 1, by the released and by the corrected constants."""
     return [row[name] for name in ("needed_released", "needed_mended") if row[name] is not None]
 
 
@@ -375,7 +375,7 @@ CLAIMS = (
 )  # fmt: skip
 
 
-# ---------------------------------------------------------------- what is drawn
+# ---------------------------------------------------------------- figures
 
 SHOWN = {  # column: label, dashed
     "truncated": ("PAC-Bayes, truncated", False),
@@ -415,7 +415,7 @@ def _panels_of_bounds(table: lab.Rows, columns: dict[str, tuple[str, bool]]) -> 
 
 
 def _panel_of_crossovers(table: lab.Rows) -> lab.Panel:
-    """From how many samples on the covering template is the smaller bound, by T."""
+    """The number of samples from which on the covering template is the smaller bound, by T."""
     crossings = table.where(kind="formulas", samples=SAMPLES).having("crossover")
     series = [
         lab.Series(SHOWN[name][0], crossings.column("length"), [10**each for each in crossings.column(column)],

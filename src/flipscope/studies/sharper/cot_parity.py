@@ -1,8 +1,8 @@
 """PARITY learned with a chain of thought and in one pass, by the length, and the bounds of both (§ 3, App. G).
 
 A chain of thought writes the parity of the first bit, of the first two, and so on: each step has degree 2, whatever the
-length T is, while the whole parity has degree T. One model is trained both ways, the network that App. G writes down is
-tried on strings, and the bounds of Thms 7 and 8 are computed.
+length T is, while the whole parity has degree T. One model is trained both ways, the network constructed in App. G is
+tested on strings, and the bounds of Thms 7 and 8 are computed.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from flipscope.training.recipe import Recipe
 from flipscope.training.recipes.sharper import parity_recipe
 
 BOUNDS = (3, 4, 6, 8, 12, 16, 20, 32, 64)  # lengths: the bounds cost nothing
-ALL = 12  # bits up to which the network written down is tried on every string
+ALL = 12  # bits up to which the constructed network is tested on every string
 ATTENDED = 256  # strings on which attention is measured
 _FRESH = 0x70617269  # sets the strings of an evaluation apart from those of the training
 SUBGAUSSIAN = 0.01  # Sigma of the bounds
 
-RIGHT = 0.99  # share of strings whose parity is right: learned from here on
-CHANCE = 0.55  # and at chance up to this one
-MODELS = 7  # of each way, for a length to have a say: no interval of fewer could tell most of them from half
-CHAINS = 3  # that learned, for a mean of what they attend to
+RIGHT = 0.99  # share of right parities from which on it is learned
+CHANCE = 0.55  # share of right parities up to which it is at chance
+MODELS = 7  # fewest of each way at a length that counts: with fewer no interval distinguishes most from half
+CHAINS = 3  # fewest chains that learned, for a mean of their attention
 LENGTHS = 3
-ROUNDING = 1e-9  # of what is computed and not sampled
+ROUNDING = 1e-9  # of numbers that are computed, not sampled
 LOG_ROUNDING = 1e-6  # of exponents of increments, which are differences of logarithms
 NAMES: dict[str, str] = {"steps": "chain of thought", "one-pass": "one pass"}
 APART = 0.25  # bits between the marks of the two ways
 
 
-# ---------------------------------------------------------------- what is measured
+# ---------------------------------------------------------------- measurements
 
 
 @dataclass(frozen=True)
 class Learned(lab.TrainedTrial):
-    """One training, one way."""
+    """One training, with a chain of thought or in one pass."""
 
     tag = "learned"
 
@@ -81,7 +81,7 @@ class Learned(lab.TrainedTrial):
 
 @dataclass(frozen=True)
 class Written(lab.Trial):
-    """The network of App. G on all strings, or on so many random ones."""
+    """The network of App. G on all strings, or on random ones."""
 
     tag = "written"
 
@@ -104,7 +104,7 @@ class Bounded(lab.Trial):
 
 
 def trained_parities(trial: Learned, progress: lab.Progress) -> lab.Outcome:
-    """How many parities are right of fresh strings, each step being written by the model itself."""
+    """How many parities of fresh strings are right, each step being written by the model itself."""
     trained = lab.trained(trial.recipe, progress)
     model = trained.transformer
     bits = torch.from_numpy(_strings(trial.length, trial.strings, trial.seed))
@@ -130,7 +130,7 @@ def trained_parities(trial: Learned, progress: lab.Progress) -> lab.Outcome:
 
 @torch.no_grad()
 def _outputs(model: Transformer, bits: Tensor) -> Tensor:
-    """What the model says at START, after all bits."""
+    """The model's outputs at START, after all bits."""
     with eval_mode(model):
         read = torch.cat([bits.long(), torch.full((len(bits), 1), START)], dim=1)
         return torch.cat([model(part) for part in read.split(512)])
@@ -144,8 +144,8 @@ def _strings(length: int, strings: int, seed: int) -> Bits:
 def same_place_attention(model: Transformer, bits: Tensor) -> float:
     """The share of attention that a step pays to the tokens of its own place, bit i and step i - 1.
 
-    Averaged over steps and strings, in the layer and head that pay most; what was written is right. The network of
-    App. G pays nearly all.
+    It is averaged over steps and strings, in the layer and head where it is largest, with the correct steps as input.
+    In the network of App. G it is nearly 1.
     """
     length = bits.shape[1]
     read = torch.from_numpy(StepsData(length=length, way="steps").examples(bits.numpy()).bits).long()
@@ -188,7 +188,7 @@ def both_bounds(trial: Bounded) -> lab.Outcome:
         **{f"log_{name}": each.log_probability for name, each in bounds.items()},
         "log_pass_best": best.log_probability,
         **{f"needed_{name}": each.samples_needed for name, each in bounds.items()},
-        # The exponent without -m / 8 Sigma^2, which both have, and without the prefactor.
+        # The exponent without the common term -m / 8 Sigma^2 and without the prefactor.
         **{
             f"core_{name}": m * chain.sigma**2 * each.gradient_bound / (2 * SUBGAUSSIAN**2)
             + each.norm_bound / (2 * chain.sigma**2)
@@ -197,7 +197,7 @@ def both_bounds(trial: Bounded) -> lab.Outcome:
     }
 
 
-# ---------------------------------------------------------------- what is claimed
+# ---------------------------------------------------------------- claims
 
 
 def right_share(row: lab.Row) -> float:
@@ -218,8 +218,8 @@ def at_chance(row: lab.Row) -> bool:
 def judge_gap(table: lab.Rows) -> lab.Judgement:
     """At some length most chains learn, and most single passes stay at chance.
 
-    Lengths with too few models of a way have no say, whatever these show; the longest must have one, since that is
-    where a single pass has most to learn.
+    Lengths with too few models of a way do not count; the longest must count, since that is where a single pass has
+    most to learn.
     """
     rows = table.having("way")
     if not rows:
@@ -245,7 +245,7 @@ def judge_gap(table: lab.Rows) -> lab.Judgement:
 
 
 def _at_length(length: int, rows: lab.Rows, confidence: float) -> lab.Judgement:
-    """Whether most chains have learned the parity of so many bits, and most single passes are at chance."""
+    """Whether most chains have learned the parity of this length, and most single passes are at chance."""
     chains, passes = (rows.where(way=way) for way in NAMES)
     return lab.all_of(
         [
@@ -271,8 +271,8 @@ def judge_chain(table: lab.Rows) -> lab.Judgement:
     confidence = lab.confidence(1 + len(by_length))
     most = lab.of_models(rows, has_learned, "most", "share of chains that learn, all lengths", confidence=confidence)
     some = [
-        lab.of_models(own, has_learned, "some", f"share of chains that learn, T = {length}", confidence=confidence)
-        for length, own in by_length
+        lab.of_models(chains, has_learned, "some", f"share of chains that learn, T = {length}", confidence=confidence)
+        for length, chains in by_length
     ]
     stuck = [f"T = {row['length']}, seed {row['seed']}" for row in rows if not has_learned(row)]
     judged = lab.all_of([most, *some])
@@ -288,7 +288,7 @@ def judge_written(table: lab.Rows) -> lab.Judgement:
 
 
 def judge_factor(factor: float) -> lab.Judge:
-    """The exponent of one pass is at least factor * T times the chain's, and grows so: no constant does."""
+    """A judge: the exponent of one pass is at least factor * T times the chain's, and the ratio grows with T."""
 
     def judge(table: lab.Rows) -> lab.Judgement:
         rows = lab.Rows({**row, "quotient": row["core_pass"] / row["core_chain"]} for row in table.having("core_pass"))
@@ -322,9 +322,9 @@ def growth_exponent(column: str, words: str) -> lab.Quantity:
 
 
 def added_exponent(column: str, words: str, *, log: bool) -> lab.Quantity:
-    """The exponent of T in what a bit adds to a column, or to e to the power of it: 0 at most if it grows linearly.
+    """The exponent of T in the increase per bit of a column, or of its exponential: at most 0 for linear growth.
 
-    The exponent of T in the column itself would be small beside any intercept, however fast the rest grows.
+    The exponent of T in the column itself would be small next to any intercept, however fast the rest grows.
     """
 
     def exponents(rows: lab.Rows) -> list[float]:
@@ -350,7 +350,7 @@ def _extreme(
         if len(rows) < LENGTHS:
             return f"bounds at {len(rows)} lengths"
         values = [row[column] for row in rows]
-        # Of numbers that are infinite the exponents are none.
+        # Infinite numbers have no exponents.
         if any(map(math.isnan, values)) or any(map(math.isnan, exponents(rows))):
             return f"not a number at one of {len(rows)} lengths"
         return lab.exactly(worst(exponents(rows)))
@@ -366,14 +366,14 @@ def _extreme(
 
 
 def _steepening(lengths: Sequence[float], logs: Sequence[float]) -> list[float]:
-    """Exponents of T in what a bit adds, from one pair of neighbouring lengths to the next; logs are of the column."""
+    """Exponents of T in the increase per bit of exp(logs), from one pair of neighbouring lengths to the next."""
     added = [
         high + math.log(-math.expm1(low - high)) - math.log(longer - shorter) if high > low else -math.inf
         for (low, high), (shorter, longer) in zip(itertools.pairwise(logs), itertools.pairwise(lengths), strict=True)
     ]
     middles = [math.log((shorter + longer) / 2) for shorter, longer in itertools.pairwise(lengths)]
     return [
-        0.0 if later == -math.inf else (later - earlier) / (after - before)  # what adds nothing does not grow
+        0.0 if later == -math.inf else (later - earlier) / (after - before)  # an increase of 0 does not grow
         for (earlier, later), (before, after) in zip(
             itertools.pairwise(added), itertools.pairwise(middles), strict=True
         )
@@ -458,7 +458,7 @@ CLAIMS = (
 )
 
 
-# ---------------------------------------------------------------- what is drawn
+# ---------------------------------------------------------------- figures
 
 
 def figure_of_models(table: lab.Rows, title: str) -> lab.Figure:
@@ -540,7 +540,7 @@ class CotParity(lab.Study):
         "{seeds} models each way for T in {lengths}, {longest} for the longest, {steps} steps of {batch} strings",
         smoke=(0.1, {"lengths": (4, 5), "seeds": 1, "longest": 1, "first_seed": 0, "steps": 10, "batch": 16, "lr": 1e-3}
                | {"width": 16, "strings": 200, "passes": 400}),
-        # Seeds from 1,000 on: those from 0 on were looked at by a criterion that asked for every model.
+        # Seeds from 1,000 on: those from 0 on were judged by an earlier criterion, on every model.
         laptop=(17, {"lengths": (4, 8, 12, 16, 20), "seeds": 3, "longest": 10, "first_seed": 1_000, "steps": 1_500}
                 | {"batch": 128, "lr": 1e-3, "passes": 20_000}),
         paper=(1_500, {"lengths": (4, 8, 12, 16, 20, 30, 40), "seeds": 10, "longest": 10, "first_seed": 0}
@@ -569,7 +569,7 @@ class CotParity(lab.Study):
         lengths, first = plan.pop("lengths"), plan.pop("first_seed")
         counts = dict.fromkeys(lengths, plan.pop("seeds")) | {lengths[-1]: plan.pop("longest")}
         samples = plan["steps"] * plan["batch"]
-        more = {"one-pass": {"strings": plan.pop("passes")}}  # what is near chance takes more strings to tell
+        more = {"one-pass": {"strings": plan.pop("passes")}}  # near chance more strings are needed
         models = [
             Learned(way, n, seed, **(plan | more.get(way, {})))
             for way, n in itertools.product(get_args(Way), lengths)

@@ -1,7 +1,7 @@
-"""Testers of degree and sparsity: what they find of targets, written-down networks and learned models (Fig 8).
+"""Testers of degree and sparsity on targets, constructed networks and learned models (Fig 8).
 
 A tester queries a function as a black box, and accepts or rejects that it has at most a degree D, or a sparsity ω. The
-first level that is accepted is what it finds. Targets are random sums of parities, whose class is known.
+first level that is accepted is its result. Targets are random sums of parities, whose class is known.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from flipscope.studies.sharper.shared import (
 )
 from flipscope.training.recipes.sharper import converged
 
-SAMPLES = 8_192  # of the bound that a tested class has
-ROUNDING = 1e-9  # what an exact target's alternating means may be
-TAIL = 1e-3  # energy outside the largest coefficients that the sparsity tester lets pass
+SAMPLES = 8_192  # samples in the bound of a tested class
+ROUNDING = 1e-9  # largest alternating mean of an exact target
+TAIL = 1e-3  # energy outside the largest coefficients that the sparsity tester tolerates
 TAILS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 TRIALS = (1, 3, 10, 30, 100, 300, 1_000)
 TOLERANCE = 0.1  # of a learned model's alternating means: a fifth of the targets' standard deviation
@@ -52,18 +52,18 @@ LEARNED_TAIL = 0.04  # twice the loss at which a training ends
 MARGIN = 1.0  # by which a learned model may leave the range of its target; beyond, its outputs are cut off
 MOST = 64  # coefficients that are counted
 RESTRICTIONS = 12
-FREE = 10  # coordinates that restrictions of learned models leave free: each answer is dearer
+FREE = 10  # free coordinates in restrictions of learned models, whose queries cost more
 SPARSITIES = (1, 7, 14, 20)
 
 FEWEST_FUNCTIONS = 8  # of each degree
 FEWEST_DEGREES = 5
 LARGE = 14  # a sparsity from which on the testers fall short
 SHORT = 1.0  # by how much at least, on average
-CLOSE = 0.9  # of the bound of the class that is found over that of the true one
+CLOSE = 0.9  # bound of the class that is found over the bound of the true class
 COARSE = 1e-2  # a large proximity parameter
 
 
-# ---------------------------------------------------------------- what is measured
+# ---------------------------------------------------------------- measurements
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Target(lab.Trial):
 
 @dataclass(frozen=True)
 class Written(lab.Trial):
-    """The network with mask 0 of a random function: nearly of its degree, and of none exactly."""
+    """The network with mask 0 of a random function, whose degree is only approximately that of the function."""
 
     tag = "written"
 
@@ -117,12 +117,12 @@ class Learned(Learning):
 
 
 def _seed(trial: Target | Written | Learned) -> int:
-    """One of its own for each function of each class."""
+    """A different seed for each function of each class."""
     return seed_of(trial.seed, trial.length, trial.sparsity, trial.degree)
 
 
 def _range(target: FourierSum, margin: float = 0.0) -> Range:
-    """Between which the values of the target lie; coefficients are positive."""
+    """A range that holds the values of the target, whose coefficients are positive."""
     return -margin - ROUNDING, sum(target.coefficients) + margin + ROUNDING
 
 
@@ -149,7 +149,7 @@ def query_target(trial: Target) -> dict[str, Any]:
             restrictions=RESTRICTIONS,
             seed=for_box,
         )
-    except InputError:  # nothing was accepted, or the constants: a finding, and judged as one
+    except InputError:  # nothing was accepted, or only constants: judged as a result
         box = None
     queries = Queries(oracle(model, "logit"), trial.length, ends)
     means = [degree_mismatches(queries, degree, trial.trials, for_degree) for degree in range(trial.degree + 2)]
@@ -181,28 +181,28 @@ def _outside(model: Model, length: int, ends: Range, free: int, seed: np.random.
 
 
 def first_within(statistics: Sequence[float], limit: float) -> int | None:
-    """The first whose statistic is within the limit; None if none is."""
+    """The first level whose statistic is within the limit; None if there is none."""
     return next((place for place, each in enumerate(statistics) if each <= limit), None)
 
 
 def sparsity_at(outside: Sequence[float], tail: float) -> int | None:
-    """The sparsity that is accepted at this tail, less 1 for the constant and at least 1; None if none is."""
+    """The sparsity that is accepted at this tail, minus 1 for the constant and at least 1; None if there is none."""
     many = first_within(outside, tail)
     return None if many is None else max(1, many - 1)
 
 
 def query_network(trial: Written) -> dict[str, Any]:
-    """The degree of the written-down network, with its output error for a tolerance, and with none."""
+    """The degree of the constructed network, with its output error as tolerance, and without tolerance."""
     for_function, for_degree, for_strict = generators(_seed(trial), 3)
     target = random_sum(trial.length, trial.sparsity, trial.degree, for_function)
     network, error = fourier_network(target), output_error(target)
     ends = _range(target, error)
     options: dict[str, Any] = {"output": "logit", "value_range": ends, "trials": trial.trials}
-    found = first_degree(
+    tolerant = first_degree(
         network, trial.length, max_degree=trial.degree + 1, tolerance=error, seed=for_degree, **options
     )
     strict = degree_test(network, trial.length, trial.degree, tolerance=ROUNDING, seed=for_strict, **options)
-    return {"found_degree": found.value, "error": error, "exactly": strict.accepted, "strict": strict.statistic}
+    return {"found_degree": tolerant.value, "error": error, "exactly": strict.accepted, "strict": strict.statistic}
 
 
 def query_model(trial: Learned, progress: lab.Progress) -> dict[str, Any]:
@@ -226,7 +226,7 @@ def query_model(trial: Learned, progress: lab.Progress) -> dict[str, Any]:
                 degree,
                 output="logit",
                 value_range=ends,
-                tolerance=high - low,  # no alternating mean is larger: no trial is left out
+                tolerance=high - low,  # no alternating mean is larger, so that no trial rejects
                 trials=trial.trials,
                 seed=for_degree,
             ).statistic
@@ -256,7 +256,7 @@ def target_row(row: lab.Row) -> lab.Row:
 def learned_row(row: lab.Row) -> lab.Row:
     """The row of a model with the degree and the sparsity that are accepted at the tolerances for learned models.
 
-    At so large a tail a target itself is found with fewer coefficients than it has: that is what is wanted of a model.
+    At so large a tail the tester finds fewer coefficients even of the target; a model is compared with that number.
     """
     return {
         **row,
@@ -267,13 +267,13 @@ def learned_row(row: lab.Row) -> lab.Row:
     }
 
 
-# ---------------------------------------------------------------- what is claimed
+# ---------------------------------------------------------------- claims
 
 FUNCTIONS: dict[str, Any] = {"within": None, "fewest": FEWEST_FUNCTIONS, "unit": "functions"}
 
 
 def _unless_missing(judged: lab.Judgement, rows: lab.Rows, kept: lab.Rows) -> lab.Judgement:
-    """The same judgement, open where some functions were rejected at every level: to drop them chooses by outcome."""
+    """The same judgement, undecided where functions were rejected at every level: dropping them would be selection."""
     if len(kept) == len(rows):
         return judged
     return judged.left_open(f"{len(rows) - len(kept)} of {len(rows)} functions were accepted at no level")
@@ -298,7 +298,7 @@ def judge_degrees(table: lab.Rows) -> lab.Judgement:
 def judge_short(table: lab.Rows) -> lab.Judgement:
     """Large sparsities are found too small, on average, and the largest still larger than the smallest of these.
 
-    A tester that says the same of every function would fall short, too.
+    The second part excludes a tester that gives the same result for every function.
     """
     rows = table.where(lambda row: row["sparsity"] >= LARGE, kind="target")
     kept = rows.having("found_sparsity")
@@ -306,12 +306,12 @@ def judge_short(table: lab.Rows) -> lab.Judgement:
     mean = lab.mean_of("missed", lab.at_least, SHORT, "mean sparsity that is not found, ω", **FUNCTIONS)
     missing = f"no target of sparsity {LARGE} or more was tested"
     short = lab.for_each(missed.by("sparsity"), mean, missing=missing, besides=1, fewest=2, what="sparsities")
-    known = kept.values("sparsity")
-    if len(known) < 2:
+    sparsities = kept.values("sparsity")
+    if len(sparsities) < 2:
         return short
-    largest, smallest = (kept.where(sparsity=end(known)) for end in (max, min))
-    words = f"sparsity found at ω = {max(known)} less that at ω = {min(known)}"
-    confidence = lab.confidence(len(known) + 1)
+    largest, smallest = (kept.where(sparsity=end(sparsities)) for end in (max, min))
+    words = f"sparsity found at ω = {max(sparsities)} less that at ω = {min(sparsities)}"
+    confidence = lab.confidence(len(sparsities) + 1)
     larger = lab.larger_mean(largest, smallest, "found_sparsity", words, confidence=confidence, unit="functions")
     return _unless_missing(lab.all_of([short, larger]), rows, kept)
 
@@ -319,8 +319,8 @@ def judge_short(table: lab.Rows) -> lab.Judgement:
 def judge_bounds(table: lab.Rows) -> lab.Judgement:
     """The bound of the class that is found is nearly that of the true class, neither smaller nor larger."""
 
-    def close(found: Estimate, limit: float, quantity: str, **words: str) -> lab.Judgement:
-        return lab.between(found, limit, 1 / limit, quantity, **words)
+    def close(estimate: Estimate, limit: float, quantity: str, **words: str) -> lab.Judgement:
+        return lab.between(estimate, limit, 1 / limit, quantity, **words)
 
     rows = table.where(kind="target")
     kept = rows.having("ratio")
@@ -345,7 +345,7 @@ def judge_written(table: lab.Rows) -> lab.Judgement:
 
 
 def _is_no_larger(row: lab.Row) -> bool:
-    """Whether degree and sparsity are found no larger than they are; where none is, even the true one was rejected."""
+    """Whether the degree and sparsity found are no larger than the true ones; False where even these were rejected."""
     pairs = [(row[f"found_{name}"], row[name]) for name in ("degree", "sparsity")]
     return all(found is not None and found <= true for found, true in pairs)
 
@@ -359,7 +359,7 @@ NO_LARGER = quantities.share(
 
 
 def _loss_by_tail() -> lab.Quantity:
-    """How much more sparsity is found at a large proximity parameter than at the usual one, of the same functions."""
+    """The sparsity found at a large proximity parameter minus that at the usual one, for the same functions."""
     fine, coarse = (TAILS.index(tail) for tail in (TAIL, COARSE))
 
     def accepted(rows: lab.Rows) -> lab.Rows:
@@ -381,9 +381,9 @@ def _loss_by_tail() -> lab.Quantity:
 
 
 def _as_target(name: str, column: str, tolerance: str, *, least: int = 0) -> lab.Quantity:
-    """The share of learned models of which the testers find what they find of the target.
+    """The share of learned models for which the testers find the same as for the target.
 
-    What a target has must be above the `least` that the testers can find of anything, a constant too.
+    The target's value must be above `least`, the smallest that the testers find for any function, even a constant.
     """
     where = "models that learned their target" + (f", with a {name} above {least}" if least else "")
     return quantities.share(
@@ -424,12 +424,12 @@ CLAIMS = (
 )  # fmt: skip
 
 
-# ---------------------------------------------------------------- what is drawn
+# ---------------------------------------------------------------- figures
 
 
 def _spread(rows: lab.Rows, x: str, y: str, label: str, colour: int) -> lab.Series:
     """The mean of y at each x with one standard deviation on either side, as the paper draws it."""
-    groups = {place: np.array(own.column(y), np.float64) for place, own in rows.having(y).by(x)}
+    groups = {place: np.array(functions.column(y), np.float64) for place, functions in rows.having(y).by(x)}
     middle = [float(each.mean()) for each in groups.values()]
     reach = [float(each.std()) for each in groups.values()]
     low, high = ([a + sign * b for a, b in zip(middle, reach, strict=True)] for sign in (-1, 1))
@@ -442,7 +442,7 @@ def _truth(rows: lab.Rows, column: str) -> lab.Series:
 
 
 def _figure_of_classes(targets: lab.Rows, title: str) -> lab.Figure:
-    """Fig 8: what is found of targets against what is true."""
+    """Fig 8: degree and sparsity found for targets against the true ones."""
     panels = [
         lab.Panel(
             "",
@@ -457,17 +457,17 @@ def _figure_of_classes(targets: lab.Rows, title: str) -> lab.Figure:
 
 
 def _mean(rows: lab.Rows, column: str, label: str, places: tuple[float, ...], colour: int) -> lab.Series:
-    """The mean over functions at each place, of those for which something was accepted there."""
+    """The mean at each place over the functions for which some level was accepted there."""
     by_place = zip(*(row[column] for row in rows), strict=True)
     kept = [[each for each in values if each is not None] for values in by_place]
     return lab.Series(label, places, [sum(each) / len(each) if each else None for each in kept], colour=colour)
 
 
 def _figure_by_trials(targets: lab.Rows) -> lab.Figure:
-    """The degree found, by how many trials the tester may make."""
+    """The degree found, by the number of trials of the tester."""
     series = [
-        _mean(own, "degrees", f"D = {degree}", TRIALS, colour)
-        for colour, (degree, own) in enumerate(targets.by("degree"))
+        _mean(functions, "degrees", f"D = {degree}", TRIALS, colour)
+        for colour, (degree, functions) in enumerate(targets.by("degree"))
     ]
     panel = lab.Panel("", "trials of the degree tester", "first degree accepted", series, x_log=True)
     caption = "Means over functions. Fewer trials stand for a larger proximity parameter."
@@ -475,12 +475,12 @@ def _figure_by_trials(targets: lab.Rows) -> lab.Figure:
 
 
 def _figure_by_epsilon(targets: lab.Rows) -> lab.Figure:
-    """Sparsity, and the bound of the class found, by the energy that the sparsity tester lets pass."""
+    """The sparsity and the bound of the class found, by the energy that the sparsity tester tolerates."""
     panels = []
     for column, label in (("sparsities", "first sparsity accepted"), ("ratios", "bound / bound of the true class")):
         series = [
-            _mean(own, column, f"ω = {sparsity}", TAILS, colour)
-            for colour, (sparsity, own) in enumerate(targets.by("sparsity"))
+            _mean(functions, column, f"ω = {sparsity}", TAILS, colour)
+            for colour, (sparsity, functions) in enumerate(targets.by("sparsity"))
         ]
         panels.append(lab.Panel("", "ε of the sparsity tester", label, series, x_log=True))
     caption = "Means over functions. Right: the truncated bound is too small where the sparsity is."
@@ -494,8 +494,8 @@ def _figure_of_models(learned: lab.Rows) -> lab.Figure:
     for name, words in (("degree", "degree D"), ("sparsity", "sparsity ω")):
         series = [_truth(learned, name)]
         series += [
-            _spread(own, name, f"found_{name}", f"found, T = {length}", 2 * colour)
-            for colour, (length, own) in enumerate(learned.having(f"found_{name}").by("length"))
+            _spread(models, name, f"found_{name}", f"found, T = {length}", 2 * colour)
+            for colour, (length, models) in enumerate(learned.having(f"found_{name}").by("length"))
         ]
         panels.append(lab.Panel("", f"{words} of the target", f"first {words} accepted", series))
     caption = "Models that learned their target, with tolerances for what they learned nearly; one standard deviation."
@@ -524,10 +524,10 @@ def _figure_by_tolerance(learned: lab.Rows) -> lab.Figure:
             lab.Series(
                 f"T = {length}",
                 limits,
-                [float(np.mean([right(row, each) for row in own])) for each in limits],
+                [float(np.mean([right(row, each) for row in models])) for each in limits],
                 colour=colour,
             )
-            for colour, (length, own) in enumerate(learned.by("length"))
+            for colour, (length, models) in enumerate(learned.by("length"))
         ]
         rules = [lab.Rule(judged, "judged", "x")]
         y_label = f"share with their target's {name}"

@@ -1,15 +1,14 @@
 """The gap of learned sums of parities by degree and sparsity, beside the bound of Thm 2 (Fig 1).
 
 Functions of each class, a degree D and a sparsity, are learned from few strings; the gap is the loss on all strings
-less the loss on those of the training. The bound of a class follows from what noise adds to the loss of the networks
-that are written down for its functions.
+minus the loss on those of the training. The bound of a class follows from what noise adds to the loss of the networks
+constructed for its functions.
 
 A curve is the gap of one function of each class along an axis, the degree or the sparsity. Functions of different
 classes are drawn and learned independently, so that curves are, and their slopes and bends are averaged with Student's
-interval. Functions that were not learned are on no curve; how many these are is said. What is claimed of curves is
-decided, either way, by no less than half of all curves, from several places across the axis. Curves are compared with
-one another only where they are whole: high degrees are those that are not learned, and without them a curve is another
-one.
+interval. Functions that were not learned are on no curve; their number is reported. A claim on curves needs at least
+half of all curves to be decided either way, from several places across the axis. Curves are compared with one another
+only where they are complete: it is the high degrees that are not learned, and a curve without them is not comparable.
 """
 
 from __future__ import annotations
@@ -44,25 +43,25 @@ LEVEL = 1.0  # a bound that is not below it is vacuous
 CONSTANT = 0.25  # loss of the best constant: the variance of a sum of parity indicators whose coefficients have norm 1
 Arm = Literal["classes", "long", "norm", "batch", "heads"]
 
-POINTS = 3  # of a curve, to have a slope
-BENT = 4  # of a curve, to have a bend
+POINTS = 3  # fewest points of a curve with a slope
+BENT = 4  # fewest points of a curve with a bend
 FEWEST = 3  # curves, or seeds
 ACROSS = 3  # sparsities of curves by degree, degrees of curves by sparsity
-CLASSES = 8  # that a seed has learned, to be put in order
-FUNCTIONS = 10  # whose bound says something
+CLASSES = 8  # fewest learned classes of a seed, for a rank correlation
+FUNCTIONS = 10  # fewest functions whose bound says something
 ORDER = 0.5  # rank correlation from which the order is called the same
 RANGE = (0.01, 0.1)  # of Sigma (App. A)
-MOST = 0.9  # share that is called all but a few
-AXES = {"degree": "sparsity", "sparsity": "degree"}  # along it, and across
+MOST = 0.9  # share that counts as all but a few
+AXES = {"degree": "sparsity", "sparsity": "degree"}  # axis: the other axis, across it
 PLURAL = {"degree": "degrees", "sparsity": "sparsities"}
 
 
-# ---------------------------------------------------------------- what is measured
+# ---------------------------------------------------------------- measurements
 
 
 @dataclass(frozen=True)
 class Function(Learning):
-    """A function that is learned, for its gap; `arm` is the part of the study that it belongs to."""
+    """A function to learn and its gap; `arm` is the part of the study that it belongs to."""
 
     tag = "function"
 
@@ -73,7 +72,7 @@ class Function(Learning):
 
 @dataclass(frozen=True)
 class Noise(lab.Trial):
-    """What noise adds to the loss of the constructions of a class, at each standard deviation of a mesh."""
+    """The increase of the loss of a class's constructions by noise, at each standard deviation of a mesh."""
 
     tag = "noise"
 
@@ -89,12 +88,12 @@ class Noise(lab.Trial):
 
     @property
     def cost(self) -> float:
-        """In the units of a training's cost."""
+        """The cost in the units of a training's."""
         return float(len(self.mesh) * self.functions * self.draws * self.length)
 
 
 def measured_gap(trial: Function, progress: lab.Progress) -> dict[str, Any]:
-    """The training, its gap, and Sigma as estimated from its losses."""
+    """How the training went, its gap, and Sigma estimated from its losses."""
     trained = lab.trained(trial.recipe, progress)
     losses = gap(trial.recipe, trained.model)
     return {
@@ -151,18 +150,18 @@ def mesh(smallest: float, largest: float, count: int, *, log: bool) -> tuple[flo
     return tuple(float(f"{value:.6g}") for value in spread(smallest, largest, count))
 
 
-# ---------------------------------------------------------------- what is claimed
+# ---------------------------------------------------------------- claims
 
 
 def curves(rows: lab.Rows, axis: str) -> lab.Rows:
     """The slope of the gap along an axis, for every curve, and its bend, twice the square's coefficient, or None.
 
-    Beside these stand how many curves are possible if all functions are learned, and how many functions are.
+    Further columns: how many curves there would be if all functions were learned, and how many functions there are.
     """
     across, places = AXES[axis], len(rows.values(axis))
     learned = rows.where(learned=True)
     counts = {"possible": _curve_count(rows, axis), "functions": len(rows), "learned": len(learned)}
-    found = []
+    by_curve = []
     for (place, seed), points in learned.by(across, "seed"):
         if len(points) >= POINTS:
             x, y = np.array(points.column(axis), np.float64), np.array(points.column("gap"), np.float64)
@@ -170,8 +169,8 @@ def curves(rows: lab.Rows, axis: str) -> lab.Rows:
             bend = _unrounded(2 * float(np.polyfit(x, y, 2)[0]), size / wide**2) if len(points) >= BENT else None
             slope = _unrounded(float(np.polyfit(x, y, 1)[0]), size / wide)
             curve = {across: place, "seed": seed, "slope": slope, "bend": bend, "whole": len(points) == places}
-            found.append(curve | counts)
-    return lab.Rows(found)
+            by_curve.append(curve | counts)
+    return lab.Rows(by_curve)
 
 
 def _curve_count(rows: lab.Rows, axis: str) -> int:
@@ -180,12 +179,12 @@ def _curve_count(rows: lab.Rows, axis: str) -> int:
 
 
 def _unrounded(value: float, size: float) -> float:
-    """0 for what is left over from rounding: the signs of these agree, and would decide."""
+    """The value, or 0 if it is only rounding error: such errors may all have one sign, and would decide the claim."""
     return value if abs(value) > ROUNDING * size else 0.0
 
 
 def _unless_partial(judged: lab.Judgement, rows: lab.Rows, axis: str, across: int) -> lab.Judgement:
-    """The same judgement, but decided by half of all curves at least, from so many places across the axis."""
+    """The same judgement, undecided with less than half of all curves or fewer than `across` places of them."""
     places = len(rows.values(AXES[axis]))
     counts = (
         (_curve_count(rows, axis), math.ceil(rows[0]["possible"] / 2), "curves"),
@@ -206,7 +205,7 @@ def _mean_of_curves(column: str, axis: str, arm: Arm, across: int) -> lab.Quanti
     def note(rows: lab.Rows) -> str:
         return f"{len(rows)} curves; {rows[0]['learned']} of {rows[0]['functions']} functions learned"
 
-    def unless_partial(judged: lab.Judgement, found: Estimate, rows: lab.Rows) -> lab.Judgement:
+    def unless_partial(judged: lab.Judgement, estimate: Estimate, rows: lab.Rows) -> lab.Judgement:
         return _unless_partial(judged, rows, axis, across)
 
     words = f"{column} of the gap by {axis}"
@@ -242,9 +241,9 @@ def _steeper_at_larger_sparsity() -> lab.Criterion:
         unit="curves that are whole",
     )
 
-    def after(judged: lab.Judgement, found: Estimate, rows: lab.Rows) -> lab.Judgement:
-        judged = slopes.after(judged, found, rows)
-        if not _unrounded(found.value, max(map(abs, rows.column("slope")))):
+    def after(judged: lab.Judgement, estimate: Estimate, rows: lab.Rows) -> lab.Judgement:
+        judged = slopes.after(judged, estimate, rows)
+        if not _unrounded(estimate.value, max(map(abs, rows.column("slope")))):
             return judged.left_open("no difference at all")
         return _unless_partial(judged, rows, "degree", ACROSS)
 
@@ -253,7 +252,7 @@ def _steeper_at_larger_sparsity() -> lab.Criterion:
 
 
 def _same_order() -> lab.Criterion:
-    """The bound puts classes in the order of the gap: Spearman's rho of each seed's functions, averaged."""
+    """The bound orders classes as the gap does: Spearman's rho of each seed's functions, averaged."""
 
     def comparable(table: lab.Rows) -> lab.Rows:
         """Functions on whole curves, of seeds with enough classes in which both numbers vary."""
@@ -261,14 +260,14 @@ def _same_order() -> lab.Criterion:
         whole = {(curve["sparsity"], curve["seed"]) for curve in curves(rows, "degree").where(whole=True)}
         possible = {"possible": _curve_count(rows, "degree")}
         kept = lab.Rows()
-        for _, own in rows.where(lambda row: (row["sparsity"], row["seed"]) in whole).by("seed"):
-            columns = [np.array(own.column(name), np.float64) for name in ("gap", "semi")]
+        for _, functions in rows.where(lambda row: (row["sparsity"], row["seed"]) in whole).by("seed"):
+            columns = [np.array(functions.column(name), np.float64) for name in ("gap", "semi")]
             varied = all(_unrounded(float(np.ptp(each)), float(np.abs(each).max())) for each in columns)
-            if len(own) >= CLASSES and varied:
-                kept += (row | possible for row in own)
+            if len(functions) >= CLASSES and varied:
+                kept += (row | possible for row in functions)
         return kept
 
-    def unless_partial(judged: lab.Judgement, found: Estimate, rows: lab.Rows) -> lab.Judgement:
+    def unless_partial(judged: lab.Judgement, estimate: Estimate, rows: lab.Rows) -> lab.Judgement:
         return _unless_partial(judged, rows, "degree", ACROSS)
 
     bound = lab.Column("semi-analytic bound over classes", lambda row: row["semi"])
@@ -283,13 +282,15 @@ def _in_main_arms(row: lab.Row) -> bool:
 def _share_above_bound(rows: lab.Rows, confidence: float) -> Estimate | str:
     """The share of functions with a gap above the bound of their class.
 
-    A bound above the loss of the best constant forbids nothing that a learner would do: such classes do not count.
+    Classes whose bound is above the loss of the best constant do not count, since such a bound rules nothing out.
     """
     bounded = rows.where(lambda row: not row["semi"] >= CONSTANT)
     if len(bounded) < FUNCTIONS:
         least = f"the least bound is {min(rows.column('semi')):.2g}"
         return f"{len(bounded)} learned functions of classes with a bound below {CONSTANT:g}; {least}"
-    return lab.share_of(bounded, lambda row: not row["gap"] <= row["semi"], confidence)  # NaN is not below anything
+    return lab.share_of(
+        bounded, lambda row: not row["gap"] <= row["semi"], confidence
+    )  # written so that NaN counts as above
 
 
 BROKEN = lab.Quantity(
@@ -310,10 +311,10 @@ SMALL_SIGMA = (
 
 
 def learned_more_often(words: str, sides: Callable[[lab.Rows], tuple[lab.Rows, lab.Rows]], name: str) -> lab.Criterion:
-    """A larger share of the first rows was learned than of the second; `name` says what a side is by its columns."""
+    """A larger share of the first rows was learned than of the second; `name` describes a side by its columns."""
 
     def shares(rows: lab.Rows, confidence: float) -> tuple[Estimate, Estimate]:
-        # Each interval with half of the error: their difference is right for any counts, also for none and all.
+        # Each interval has half of the error: their difference is valid for any counts, including none and all.
         first, second = (
             lab.share_of(side, lambda row: row["learned"], 1 - (1 - confidence) / 2) for side in sides(rows)
         )
@@ -434,7 +435,7 @@ CLAIMS = (
 
 
 def vacuous_bounds(table: lab.Rows) -> list[str]:
-    """Where the bound says nothing, in words."""
+    """For which classes the bound is vacuous, in words."""
     lines = []
     for arm, words in (("classes", ""), ("long", "of the longer strings ")):
         rows = table.where(arm=arm).having("semi")
@@ -456,9 +457,9 @@ def vacuous_bounds(table: lab.Rows) -> list[str]:
     return lines
 
 
-# ---------------------------------------------------------------- what is drawn
+# ---------------------------------------------------------------- figures
 
-APART = 0.06  # degrees between the marks of two sparsities, so that all intervals are seen
+APART = 0.06  # degrees between the marks of two sparsities, so that all intervals are visible
 
 
 def _figure_by_class(table: lab.Rows, title: str, suffix: str) -> lab.Figure:
@@ -486,8 +487,8 @@ def _figure_by_class(table: lab.Rows, title: str, suffix: str) -> lab.Figure:
 
 
 def _gaps(rows: lab.Rows, name: str, colour: int, shift: float) -> list[lab.Series]:
-    """The mean gap of learned functions by degree, if there are some."""
-    groups = [(degree, own.column("gap")) for degree, own in rows.where(learned=True).by("degree")]
+    """The mean gap of learned functions by degree, where there are any."""
+    groups = [(degree, learned.column("gap")) for degree, learned in rows.where(learned=True).by("degree")]
     if not groups:
         return []
     means = [lab.student_mean(gaps) if len(gaps) > 1 else lab.exactly(gaps[0]) for _, gaps in groups]
@@ -497,7 +498,7 @@ def _gaps(rows: lab.Rows, name: str, colour: int, shift: float) -> list[lab.Seri
 
 
 def _figure_of_ablations(table: lab.Rows) -> lab.Figure | None:
-    """With layer norms and without, of the same functions; steps until learned by size of batches and by heads."""
+    """The same functions with and without layer norms; steps until learned by batch size and by number of heads."""
     panels, absent = [], 0
     if normed := table.where(arm="norm"):
         plain = table.where(lambda row: row["sparsity"] in normed.column("sparsity"), arm="classes")
@@ -538,22 +539,22 @@ def _without_steps(rows: lab.Rows) -> lab.Rows:
 
 
 def _points_of_steps(groups: list[tuple[str, lab.Rows]], x: str, apart: float) -> list[lab.Series]:
-    """The steps that each function took, groups beside one another, those that were not learned in another colour."""
+    """The steps that each function took, groups side by side, functions that were not learned in another colour."""
     shown = []
     for place, (name, rows) in enumerate(groups):
         for learned, words in ((True, "learned"), (False, "not learned")):
-            own = rows.where(lambda row: row["taken"] > 0, learned=learned)
-            if own:
-                at = [row[x] + apart * (place - 0.5) for row in own]
+            points = rows.where(lambda row: row["taken"] > 0, learned=learned)
+            if points:
+                at = [row[x] + apart * (place - 0.5) for row in points]
                 colour = 2 * place + (not learned)
-                shown.append(lab.Series(f"{name}, {words}", at, own.column("taken"), "points", colour=colour))
+                shown.append(lab.Series(f"{name}, {words}", at, points.column("taken"), "points", colour=colour))
     return shown
 
 
 # ---------------------------------------------------------------- the study
 
 SMALL = {"functions": 1, "noise": {"mesh": mesh(1e-3, 1e-2, 2, log=True), "functions": 1, "draws": 2, "strings": 8}}
-# T = 20, D = 2, sparsity 7: a class of which one head learned nothing within minutes, and four heads did.
+# T = 20, D = 2, sparsity 7: a class that four heads learned within minutes, and one head did not.
 HARD_STEPS = 1_500
 HARD = {"training": {**LONG, "steps": HARD_STEPS}, "heads": 4, "sparsities": (7,), "degrees": (2,), "functions": 7}
 USUAL = {"mesh": mesh(3e-3, 3e-2, 6, log=True), "functions": 10, "draws": 40, "strings": 50}
@@ -629,7 +630,7 @@ class GeneralizationGap(lab.Study):
         return measured_perturbation(trial, progress) if isinstance(trial, Noise) else measured_gap(trial, progress)
 
     def summarise(self, results: Sequence[lab.Result]) -> lab.Rows:
-        """A row for each function that was learned, with the bounds of its class, of which noise is another trial."""
+        """A row for each trained function, with the bounds of its class, which need the outcomes of noise trials."""
         perturbations = {
             (trial.sparsity, trial.degree, trial.length): dict(zip(trial.mesh, outcome["perturbation"], strict=True))
             for trial, outcome in ((result.trial, result.outcome) for result in results)

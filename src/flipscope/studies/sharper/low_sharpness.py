@@ -1,8 +1,8 @@
-"""Curvature and norm of networks that are written down for sums of parities, against learned ones (Fig 2).
+"""Curvature and norm of constructed networks for sums of parities, against learned ones (Fig 2).
 
-Thm 2 supposes that a learner finds networks whose Hessian trace and norm are no larger than those of the construction,
-the network that is written down for the same function. Here both are measured for the same functions, and a learner
-that has the trace in its loss (Def 1) is compared with one that has not.
+Thm 2 assumes that a learner finds networks whose Hessian trace and norm are no larger than those of the network
+constructed for the same function. Here both are measured for the same functions, and a learner with the trace in its
+loss (Def 1) is compared with one without.
 """
 
 from __future__ import annotations
@@ -37,37 +37,39 @@ from flipscope.studies.sharper.shared import (
 )
 from flipscope.training.recipes.sharper import converged, gap
 
-PENALTY = 1e-4  # beta of Def 1: times a trace of hundreds it weighs as much as the loss that a training ends with
+PENALTY = 1e-4  # beta of Def 1: times a trace of hundreds it is as large as the final loss of a training
 TRACED = 1_000  # training strings on which the trace is taken, as in the paper
 EIGENVALUES = 3  # at either end
 FEWEST = 3  # pairs of trainings with and without a penalty, or classes
-MOST = 0.9  # share of functions that is called all but a few
+MOST = 0.9  # share of functions that counts as all but a few
 ORDERS = (1.5, 2.5)  # of magnitude: roughly two
 CLASS = ("length", "sparsity", "degree")
 COLUMNS = {"trace": "Hessian trace", "norm": "norm"}
 
 
-# ---------------------------------------------------------------- what is measured
+# ---------------------------------------------------------------- measurements
 
 
 @dataclass(frozen=True)
 class Flatness(Learning):
-    """A function that is learned: its trace by so many products, its eigenvalues by so many steps of Lanczos."""
+    """A function to learn, and the numbers of products for its trace and of Lanczos steps for its eigenvalues."""
 
     probes: int = 99
     lanczos: int = 0
 
 
 def both_networks(trial: Flatness, progress: lab.Progress) -> dict[str, Any]:
-    """Traces and norms of the learned network and of the one that is written down."""
+    """Traces and norms of the learned and of the constructed network."""
     recipe = trial.recipe
     trained = lab.trained(recipe, progress)
     assert isinstance(recipe.data, FourierData)
-    known = recipe.data.strings()
-    bits, values = known.bits[:TRACED], known.labels[:TRACED]
+    training_set = recipe.data.strings()
+    bits, values = training_set.bits[:TRACED], training_set.labels[:TRACED]
     model, made = trained.transformer, fourier_network(recipe.data.target())
     with torch.no_grad():
-        made_values = made(torch.from_numpy(bits)).numpy()  # with mask 0 it does not interpolate f, but itself
+        made_values = made(
+            torch.from_numpy(bits)
+        ).numpy()  # targets for the construction, which with mask 0 does not interpolate f
     learned = _curvature(model, bits, values, trial, ("trace",))
     written = _curvature(made, bits, made_values, trial) if trial.lanczos else None
     assert learned.trace is not None
@@ -95,7 +97,7 @@ def both_networks(trial: Flatness, progress: lab.Progress) -> dict[str, Any]:
 def _curvature(
     model: nn.Module, bits: np.ndarray, values: np.ndarray, trial: Flatness, what: tuple[Any, ...] = ()
 ) -> Curvature:
-    """Some numbers of the Hessian, and where the trial wants eigenvalues their ends and their density."""
+    """Numbers of the Hessian, and if the trial has eigenvalues, the extreme ones and their density."""
     what = (*what, "eigenvalues", "density") if trial.lanczos else what
     return curvature(
         model, "mse", (bits, values), what=what, probes=trial.probes, eigenvalues=EIGENVALUES, tolerance=1e-2,
@@ -115,7 +117,7 @@ def with_ratios(trial: Flatness, row: lab.Row) -> lab.Row:
     return {**row, **ratios, **bounds, "arm": "penalty" if trial.penalty else "classes"}
 
 
-# ---------------------------------------------------------------- what is claimed
+# ---------------------------------------------------------------- claims
 
 
 def _of_learned(words: str, test: Callable[[lab.Row], bool | None]) -> lab.Quantity:
@@ -124,7 +126,7 @@ def _of_learned(words: str, test: Callable[[lab.Row], bool | None]) -> lab.Quant
 
 
 def _is_below(column: str) -> Callable[[lab.Row], bool | None]:
-    """Whether what is learned has less of it than the construction; None where an estimate's interval holds both."""
+    """Whether the column is smaller for the learned network; None where an estimate's interval allows both."""
 
     def test(row: lab.Row) -> bool | None:
         low, high = (row.get(f"{column}_{end}", row[column]) for end in ("low", "high"))
@@ -136,30 +138,32 @@ def _is_below(column: str) -> Callable[[lab.Row], bool | None]:
 
 
 def _is_dominated(row: lab.Row) -> bool | None:
-    """Whether neither norm nor trace is above the construction's; None where the trace's interval holds both."""
-    # Written so that NaN is not dominated.
+    """Whether neither norm nor trace is above the construction's; None where the trace's interval allows both."""
+    # Written so that NaN counts as not dominated.
     if not (row["norm"] <= row["made_norm"] and row["trace_low"] <= row["made_trace"]):
         return False
     return True if row["trace_high"] <= row["made_trace"] else None
 
 
 def _unless_dropped(judged: lab.Judgement, dropped: int, of: int) -> lab.Judgement:
-    """The same judgement, open where values have no logarithm: they are those of the flattest networks."""
+    """The same judgement, undecided where values have no logarithm: these are of the flattest networks."""
     return judged.left_open(f"{dropped} of {of} traces are not positive", "more products") if dropped else judged
 
 
 def orders_of_magnitude(column: str) -> lab.Quantity:
-    """By how many the construction has more of it than what is learned, on average over classes.
+    """By how many orders of magnitude a column is larger for the construction than when learned, averaged over classes.
 
-    Functions of one class are alike, so that a class is one case; and classes that are learned are the easier ones, so
-    that less than half of all that were tried decide nothing, either way.
+    Functions of one class are similar, so that a class counts once. Learned classes are the easier ones, so that the
+    claim stays undecided if less than half of all classes were learned.
     """
     name = f"{column}_ratio"
 
     def class_means(rows: lab.Rows) -> tuple[list[float], int]:
         """The mean of each class with a learned function, and how many classes were tried."""
         learned = rows.where(learned=True).having(name)
-        return [float(np.mean(own.column(name))) for _, own in learned.by(*CLASS)], len(list(rows.by(*CLASS)))
+        return [float(np.mean(functions.column(name))) for _, functions in learned.by(*CLASS)], len(
+            list(rows.by(*CLASS))
+        )
 
     def estimate(rows: lab.Rows, confidence: float) -> Estimate | str:
         means, tried = class_means(rows)
@@ -171,7 +175,7 @@ def orders_of_magnitude(column: str) -> lab.Quantity:
         means, tried = class_means(rows)
         return f"{len(means)} of {tried} classes, from {min(means):.2g} to {max(means):.2g}"
 
-    def unless_dropped(judged: lab.Judgement, found: Estimate, rows: lab.Rows) -> lab.Judgement:
+    def unless_dropped(judged: lab.Judgement, estimate: Estimate, rows: lab.Rows) -> lab.Judgement:
         learned = rows.where(learned=True)
         return _unless_dropped(judged, len(learned) - len(learned.having(name)), len(learned))
 
@@ -208,7 +212,7 @@ def decrease_by_penalty(column: str, words: str, *, log: bool) -> lab.Quantity:
             return f"{len(kept)} pairs to compare"
         return lab.compare_groups(*zip(*kept, strict=True), paired=True, confidence=confidence)
 
-    def unless_dropped(judged: lab.Judgement, found: Estimate, rows: lab.Rows) -> lab.Judgement:
+    def unless_dropped(judged: lab.Judgement, estimate: Estimate, rows: lab.Rows) -> lab.Judgement:
         dropped = sum(not value > 0 for pair in pairs(rows) for value in pair) if log else 0
         return _unless_dropped(judged, dropped, 2 * len(pairs(rows)))
 
@@ -277,10 +281,10 @@ CLAIMS = (
 )
 
 
-# ---------------------------------------------------------------- what is drawn
+# ---------------------------------------------------------------- figures
 
 SPECTRA = 4  # functions whose eigenvalues are drawn
-SHOWN = 1e-3  # share of the largest eigenvalue from which the spectrum's figure begins
+SHOWN = 1e-3  # share of the largest eigenvalue at which the spectrum's figure begins
 
 
 def _figure_by_class(rows: lab.Rows, title: str, suffix: str) -> lab.Figure:
@@ -288,11 +292,11 @@ def _figure_by_class(rows: lab.Rows, title: str, suffix: str) -> lab.Figure:
     panels = []
     for column, name in COLUMNS.items():
         series = []
-        for colour, (sparsity, own) in enumerate(rows.by("sparsity")):
+        for colour, (sparsity, group) in enumerate(rows.by("sparsity")):
             label = f"sparsity {sparsity}"
-            written = lab.line(own, "degree", f"made_{column}", f"{label}, written down", band=False, colour=colour,
+            written = lab.line(group, "degree", f"made_{column}", f"{label}, written down", band=False, colour=colour,
                                dashed=True)  # fmt: skip
-            series += [written, lab.line(own.where(_positive(column)), "degree", column, label, colour=colour)]
+            series += [written, lab.line(group.where(_positive(column)), "degree", column, label, colour=colour)]
         panels.append(lab.Panel("", "degree D", name, series, y_log=True))
     caption = (
         f"T = {rows[0]['length']}. Solid: learned networks, geometric means with bands to the least and largest; "
@@ -302,7 +306,7 @@ def _figure_by_class(rows: lab.Rows, title: str, suffix: str) -> lab.Figure:
 
 
 def _positive(column: str) -> Callable[[lab.Row], bool]:
-    return lambda row: bool(row[column] > 0)  # an estimated trace may be below 0, which a log scale cannot show
+    return lambda row: bool(row[column] > 0)  # an estimated trace may be negative, which a log scale cannot show
 
 
 def _absent(rows: lab.Rows) -> str:
@@ -330,7 +334,7 @@ def _figure_of_spectra(table: lab.Rows) -> lab.Figure | None:
 
 
 def _above(label: str, nodes: list[float], weights: list[float], colour: int, *, dashed: bool) -> lab.Series:
-    """The number of eigenvalues from each on, down to a small part of the largest."""
+    """The number of eigenvalues above each value, down to a small part of the largest."""
     order = np.argsort(nodes)[::-1]
     values, counts = np.array(nodes)[order], np.cumsum(np.array(weights)[order])
     kept = values > SHOWN * values[0]
@@ -371,7 +375,7 @@ def _figure_of_penalties(table: lab.Rows) -> lab.Figure | None:
 
 
 class LowSharpness(lab.Study):
-    """Whether learned networks are flatter and smaller than the construction, as Thm 2 supposes."""
+    """Whether learned networks are flatter and smaller than the construction, as Thm 2 assumes."""
 
     name, paper, figures = "low-sharpness", "002", ("Fig 2",)
     title = "Hessian trace and norm of learned networks and of the construction"

@@ -1,8 +1,8 @@
-"""What Gaussian noise does to the Hessian's trace of the written-down networks, beside the bound on it (Figs 3-4).
+"""How Gaussian noise changes the Hessian's trace of constructed networks, beside the bound on it (Figs 3-4).
 
-Thm 17 bounds by P what noise on all parameters adds to the trace, as long as no neuron flips. The paper finds that the
-change is much smaller than P, hardly grows with the length, and is small beside the bound G_u of the sharpness without
-noise.
+Thm 17 bounds by P how much noise on all parameters increases the trace, as long as no neuron flips. The paper finds
+that the change is much smaller than P, hardly grows with the length, and is small beside the bound G_u of the sharpness
+without noise.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from flipscope.probes.asking import asked
 from flipscope.probes.landscape import landscape
 from flipscope.probes.perturbed_trace import trace_changes
 
-Noise = Literal["std", "variance"]  # what the paper's text, and what its code takes a value of the mesh for
+Noise = Literal["std", "variance"]  # a value of the mesh is the one in the paper's text, the other in its code
 NOISE: dict[Noise, str] = {"std": "a standard deviation", "variance": "a variance"}
 DEGREES, SPARSITIES, LENGTHS = (1, 2, 3, 4, 5), (1, 7, 14, 20), (20, 30, 40, 50)
 SOME = tuple(MESH[k] for k in (19, 18, 17, 15, 10, 0))
-SHIFT, DEEP = 1.2, 0.1  # how far the MLP's input is moved; a minimum is as deep as this part of the largest loss
-NOISIEST = 0.1  # of a random slice, in units of a standard deviation of every parameter
+SHIFT, DEEP = 1.2, 0.1  # largest shift of the MLP's input; least depth of a minimum as part of the largest loss
+NOISIEST = 0.1  # end of a random slice, as a standard deviation of every parameter
 
 FAR = 0.01  # "far below": two orders of magnitude
 SMALL = 0.1  # "small beside G_u"
 GROWTH = 0.5  # "not there in reality": the largest exponent of T
-CERTAIN = 4  # a change so many times its standard error has an exponent
+CERTAIN = 4  # a change must be this many times its standard error to have an exponent
 FEWEST_FUNCTIONS, FEWEST_LINES = 20, 10
 
 
-# ---------------------------------------------------------------- what is measured
+# ---------------------------------------------------------------- measurements
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,14 @@ class Slice(lab.Trial):
 
 def _network(trial: Perturbed | Slice) -> tuple[FourierNetwork, Bits, np.random.Generator]:
     """The network with mask 0 of a random function, strings to evaluate it on, and a stream for the rest."""
-    seed = seed_of(trial.seed, trial.length, trial.sparsity, trial.degree)  # no two classes have the same noise
+    seed = seed_of(trial.seed, trial.length, trial.sparsity, trial.degree)  # a different one for each class
     for_function, for_strings, rest = generators(seed, 3)
     network = fourier_network(random_sum(trial.length, trial.sparsity, trial.degree, for_function))
     return network, random_strings(for_strings, trial.strings, trial.length), rest
 
 
 def noisy_traces(trial: Perturbed) -> dict[str, Any]:
-    """The trace without noise, and at each size of it: its change, the largest trace, what signs leave open."""
+    """The trace without noise, and for each size of noise its change, the largest trace and the standard error."""
     network, strings, stream = _network(trial)
     sigmas = tuple(each if trial.noise == "std" else math.sqrt(each) for each in trial.mesh)
     traces = trace_changes(network, strings, sigmas, draws=trial.draws, probes=trial.probes, seed=stream)
@@ -148,7 +148,7 @@ def rows_by_noise(trial: Perturbed, outcome: lab.Outcome) -> list[lab.Row]:
 
 
 def loss_slices(trial: Slice) -> dict[str, Any]:
-    """Losses against the network's own outputs: shift of all biases of the MLP, and Gaussian directions."""
+    """Losses against the unperturbed outputs, along a shift of all biases of the MLP and along Gaussian directions."""
     network, strings, stream = _network(trial)
     offsets = np.linspace(-SHIFT, SHIFT, trial.points)
     losses = np.empty(trial.points)
@@ -182,7 +182,7 @@ def loss_slices(trial: Slice) -> dict[str, Any]:
 
 
 def minima(losses: Float64[np.ndarray, " point"]) -> int:
-    """How many minima a slice has that are a tenth of its largest loss deep; its ends do not count.
+    """How many minima of a slice are at least a tenth of its largest loss deep; its ends do not count.
 
     >>> minima(np.array([0.0, 1.0, 0.01, 0.05, 0.0, 1.0, 0.0]))
     1
@@ -190,7 +190,7 @@ def minima(losses: Float64[np.ndarray, " point"]) -> int:
     return len(find_peaks(-losses, prominence=DEEP * float(losses.max()))[0])
 
 
-# ---------------------------------------------------------------- what is claimed
+# ---------------------------------------------------------------- claims
 
 
 def never_above(
@@ -198,9 +198,9 @@ def never_above(
 ) -> quantities.Judged:
     """A column is never above this part of its bound: one case per function, its worst size of noise.
 
-    With `valid` only sizes at which no neuron flips are judged. All sizes of a function have the same directions. A
-    limit inside an interval, which is that of random signs, all of them valid together, is neither broken nor kept. A
-    network that no size of noise changes was given none.
+    With `valid` only sizes at which no neuron flips are judged. All sizes of a function share their directions. The
+    intervals are those of random signs, all valid together; a limit inside an interval is neither broken nor kept. A
+    network that no size of noise changes counts as one without noise.
     """
 
     def judge(table: lab.Rows) -> lab.Judgement:
@@ -230,7 +230,7 @@ def never_above(
 
 
 def _severity(case: dict[str, float]) -> tuple[bool, bool, float]:
-    """The order of a function's sizes: one that breaks the limit, one that is not a number, then the largest."""
+    """The sort key of a function's sizes: those that break the limit, those that are not a number, then the largest."""
     quotient = case["low"] / case["limit"]
     unknown = math.isnan(quotient)
     return quotient > 1, unknown, 0.0 if unknown else quotient
@@ -239,8 +239,9 @@ def _severity(case: dict[str, float]) -> tuple[bool, bool, float]:
 def judge_lengths(table: lab.Rows) -> lab.Judgement:
     """The exponent of T in the change is below that in P, and small: of each class and seed, averaged.
 
-    Rows in which signs leave a quarter of the change or more have no say, nor have those where neurons may flip. What
-    is left is chosen by its change, so that less than half of all classes and seeds decide nothing.
+    Rows whose standard error is a quarter of the change or more do not count, nor do those where neurons may flip. The
+    remaining rows are selected by their change, so that the claim stays undecided with less than half of all classes
+    and seeds.
     """
     valid = table.where(kind="perturbed", noise="std", valid=True)
     certain = valid.where(lambda row: CERTAIN * row["error"] < row["change"])
@@ -250,10 +251,10 @@ def judge_lengths(table: lab.Rows) -> lab.Judgement:
             [lab.slopes(at, "length", column, log=True) for column in ("change", "analytic")]
             for _, at in rows.by("value")
         ]
-        known = [(measured[0], analytic[0]) for measured, analytic in pairs if measured and analytic]
-        if known:  # those of one function's sizes of noise have the same directions: one number of all
-            exponents.append(float(np.mean([measured for measured, _ in known])))
-            differences.append(float(np.mean([measured - analytic for measured, analytic in known])))
+        fitted = [(measured[0], analytic[0]) for measured, analytic in pairs if measured and analytic]
+        if fitted:  # the sizes of noise of one function share their directions, so they count once
+            exponents.append(float(np.mean([measured for measured, _ in fitted])))
+            differences.append(float(np.mean([measured - analytic for measured, analytic in fitted])))
     possible = len(list(valid.by("sparsity", "degree", "seed")))
     fewest = max(FEWEST_LINES, math.ceil(possible / 2))
     if len(exponents) < fewest:
@@ -317,7 +318,7 @@ CLAIMS = (
 )
 
 
-# ---------------------------------------------------------------- what is drawn
+# ---------------------------------------------------------------- figures
 
 RANGE = (1e-4, 1e18)  # of traces and their bounds, alike in all panels
 RELATIVE = "change of the trace / trace without noise"
@@ -337,9 +338,9 @@ def _figure_of_changes(rows: lab.Rows, noise: Noise) -> lab.Figure:
     if several:
         panels.append(lab.chart(some, "length", "relative", "value", title="all degrees", x_label="length T", **look))
     by_value = [
-        lab.line(own, "value", "relative", f"D = {degree}", colour=len(sizes) + place)
-        for place, (degree, own) in enumerate(rows.where(length=shortest).each("degree", degrees))
-        if own
+        lab.line(functions, "value", "relative", f"D = {degree}", colour=len(sizes) + place)
+        for place, (degree, functions) in enumerate(rows.where(length=shortest).each("degree", degrees))
+        if functions
     ]
     label = f"size of the noise, {NOISE[noise]}"
     panels.append(lab.Panel(at, label, RELATIVE, by_value, x_log=True, y_log=True))
@@ -349,12 +350,12 @@ def _figure_of_changes(rows: lab.Rows, noise: Noise) -> lab.Figure:
 
 
 def _three(values: list[Any]) -> list[Any]:
-    """The first, the middle and the last: with more the colours would come twice."""
+    """The first, the middle and the last value: with more the colours would repeat."""
     return [values[k] for k in sorted({0, len(values) // 2, len(values) - 1})]
 
 
 def _figure_of_bounds(std: lab.Rows) -> lab.Figure:
-    """What is measured beside P and G_u, at the smallest T, by size of the noise: one panel for each sparsity."""
+    """Measured changes beside P and G_u, at the smallest T, by size of the noise: one panel for each sparsity."""
     shortest = std.where(length=min(std.values("length")))
     degree = shortest.values("degree")[len(shortest.values("degree")) // 2]
     panels = []

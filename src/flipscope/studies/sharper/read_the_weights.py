@@ -24,18 +24,18 @@ from flipscope.probes.components import chance, find_components, found_by_chance
 from flipscope.training.fit import Epoch, Moment, fit
 
 GOAL = 0.02  # of the mean loss in an epoch: a training ends below it, as in the paper
-LEARNED = 0.5  # of its coefficient: a parity that the network has at least so much of, it has learned
-PROMINENT = 0.05  # of the curve's range: a smaller bend is no turning point
+LEARNED = 0.5  # a parity is learned if the network has at least this part of its coefficient
+PROMINENT = 0.05  # part of the curve's range below which a bend is no turning point
 POINTS = 201  # of the curve
 DRAWS = 200  # of permuted rows
 ATTENDED = 1_000  # strings over which attention is averaged
-MATTERS = 0.1  # of the largest spread of a position's part of the answer
-_STRINGS = 0x72656164  # sets the strings apart from the function, which comes from the same seed
-MOST = 1 / 2  # share of networks: "most cases"
-RARE = 1 / 4  # share of networks: no more are "rare"
+MATTERS = 0.1  # a position matters if its contribution varies by at least this part of the largest
+_STRINGS = 0x72656164  # separates the stream of strings from that of the function, which has the same seed
+MOST = 1 / 2  # share of networks that counts as "most cases"
+RARE = 1 / 4  # share of networks up to which they are "rare"
 
 
-# ---------------------------------------------------------------- what is measured
+# ---------------------------------------------------------------- measurements
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def target_of(trial: Readable) -> FourierSum:
 
 
 def trained_network(trial: Readable, progress: lab.Progress) -> lab.Outcome:
-    """The training, the components that its matrix shows, and the MLP as a curve."""
+    """How the training went, the components that its matrix shows, and the MLP as a curve."""
     f = target_of(trial)
     model = ReadableNetwork(ReadableNetworkConfig(length=trial.length, hidden=trial.hidden), seed=trial.seed)
     streams = generators(np.random.default_rng([trial.seed, _STRINGS]), 2)
@@ -137,7 +137,7 @@ def read_weights(model: ReadableNetwork, f: FourierSum, strings: NDArray[np.uint
 def coefficients_of(model: ReadableNetwork, sets: Sequence[tuple[int, ...]], strings: NDArray[np.uint8]) -> list[float]:
     """The network's own coefficient of each parity's indicator: least squares on these strings, with a constant.
 
-    A mean of answers times signs would have the noise of the constant and of the other parities in it.
+    A mean of answers times signs would contain the noise of the constant and of the other parities.
     """
     answers = model(torch.from_numpy(strings)).double().numpy()
     signs = [1.0 - 2.0 * (strings[:, list(each)].sum(axis=1, dtype=np.int64) % 2) for each in sets]
@@ -150,7 +150,7 @@ def coefficients_of(model: ReadableNetwork, sets: Sequence[tuple[int, ...]], str
 def curve_of(
     model: ReadableNetwork, strings: NDArray[np.uint8]
 ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
-    """The MLP over the range of what attention brings to the positions that matter."""
+    """The MLP over the range of its inputs at the positions that matter."""
     ranges = _ranges(model, strings)
     z = torch.linspace(min(low for low, _ in ranges), max(high for _, high in ranges), POINTS)
     z = z.to(model.up.weight)
@@ -159,7 +159,7 @@ def curve_of(
 
 @torch.no_grad()
 def most_turns(model: ReadableNetwork, strings: NDArray[np.uint8]) -> int:
-    """How often the MLP turns over the range of one position, the one of most turns among those that matter."""
+    """How often the MLP turns over the input range of one position, the largest number among those that matter."""
     most = 0
     for low, high in _ranges(model, strings):
         y = model.curve(torch.linspace(low, high, POINTS).to(model.up.weight))
@@ -169,7 +169,7 @@ def most_turns(model: ReadableNetwork, strings: NDArray[np.uint8]) -> int:
 
 @torch.no_grad()
 def _ranges(model: ReadableNetwork, strings: NDArray[np.uint8]) -> list[tuple[float, float]]:
-    """What the MLP is given at each position that matters: whose part of the answer varies a tenth as much as any."""
+    """The MLP's inputs at each position that matters, whose contribution varies at least a tenth as much as any."""
     z = model.attended(torch.from_numpy(strings))  # [string, position]
     spread = (model.readout.weight[0] * model.curve(z)).std(dim=0)
     matter = torch.nonzero(spread >= MATTERS * spread.max()).flatten().tolist()
@@ -177,7 +177,7 @@ def _ranges(model: ReadableNetwork, strings: NDArray[np.uint8]) -> list[tuple[fl
 
 
 def turning_points(y: Sequence[float] | NDArray[np.floating[Any]], prominent: float = PROMINENT) -> int:
-    """How often a curve turns, bends of less than this part of its range not counted.
+    """How often a curve turns, not counting bends of less than this part of its range.
 
     >>> turning_points([0, 1, 0, 1]), turning_points([0, 0.5, 0.49, 1]), turning_points([1, 1])
     (2, 0, 0)
@@ -188,7 +188,7 @@ def turning_points(y: Sequence[float] | NDArray[np.floating[Any]], prominent: fl
     for height in heights:
         if way != -1:
             high = max(high, height)
-            if high - height > least:  # so much below the highest since it began to rise
+            if high - height > least:  # below the highest point since it began to rise
                 turns, way, low = turns + (way == 1), -1, height
         if way != 1:
             low = min(low, height)
@@ -198,7 +198,7 @@ def turning_points(y: Sequence[float] | NDArray[np.floating[Any]], prominent: fl
 
 
 def counted_columns(outcome: lab.Outcome, degree: int) -> lab.Row:
-    """Columns of a network's row that judges count."""
+    """The columns of a network's row that judges use."""
     found = [bool(rows) for rows in outcome["rows"]]
     pairs = zip(outcome["learned"], outcome["coefficients"], strict=True)
     learned = [coefficient >= LEARNED * wanted for coefficient, wanted in pairs]
@@ -218,7 +218,7 @@ def counted_columns(outcome: lab.Outcome, degree: int) -> lab.Row:
     }
 
 
-# ---------------------------------------------------------------- what is claimed
+# ---------------------------------------------------------------- claims
 
 CONVERGED = f"networks below a loss of {GOAL:g}"
 
@@ -301,7 +301,7 @@ CLAIMS = (
 )
 
 
-# ---------------------------------------------------------------- what is drawn
+# ---------------------------------------------------------------- figures
 
 
 def figure_of_attention(table: lab.Rows, title: str) -> lab.Figure:
@@ -355,7 +355,7 @@ def figure_of_curves(table: lab.Rows, title: str) -> lab.Figure:
         after = lab.histogram("trained", turns, edges.tolist())
         before = lab.histogram("at the start", start, edges.tolist())
         panels.append(lab.Panel("", "turning points of the MLP", "share of networks", [before, after]))
-        counts = [sum(found) for found in converged.column("found")]
+        counts = [sum(has_row) for has_row in converged.column("found")]
         edges = np.arange(-0.5, len(converged[0]["found"]) + 1)
         trained = lab.histogram("trained", counts, edges.tolist())
         permuted = lab.histogram("permuted rows", converged.pooled("by_chance"), edges.tolist())
@@ -367,7 +367,7 @@ def figure_of_curves(table: lab.Rows, title: str) -> lab.Figure:
 
 
 class ReadTheWeights(lab.Study):
-    """Whether parities can be read off the weights of networks that learned them."""
+    """Whether parities can be read from the weights of networks that learned them."""
 
     name, paper, figures = "read-the-weights", "002", ("Fig 5", "Figs 6, 7")
     title = "Parities read off the weights of small networks"

@@ -1,4 +1,4 @@
-"""Sums of parities that are learned: the trainings that studies of this paper share.
+"""Trainings on sums of parities, shared by the studies of this paper.
 
 `fourier_recipe(sparsity, degree, seed, **LAPTOP)` is the same model in every study that uses it.
 """
@@ -14,7 +14,7 @@ import flipscope.lab as lab
 from flipscope.training.recipe import Recipe
 from flipscope.training.recipes.sharper import Norm, fourier_recipe
 
-# How models are trained, by scale.
+# Settings of the trainings, by scale.
 SMOKE: Mapping[str, Any] = {"length": 5, "samples": 24, "batch": 24, "lr": 3e-3, "steps": 12, "dropout": 0.0}
 LAPTOP: Mapping[str, Any] = {"length": 10, "samples": 512, "batch": 256, "lr": 1e-3, "steps": 4_000, "dropout": 0.0}
 LONG: Mapping[str, Any] = {"length": 20, "samples": 8_192, "batch": 256, "lr": 1e-3, "steps": 2_000, "dropout": 0.0}
@@ -58,13 +58,13 @@ class Learning(lab.TrainedTrial):
 
     @property
     def cost(self) -> float:
-        """In the units of the other trials of these studies, and as if the steps taken grew with the degree."""
+        """The cost in the units of the other trials of these studies, assuming that the steps grow with the degree."""
         slower = 10 if self.penalty else 1
         return self.steps * self.heads * (20 + self.batch * self.length / 64) * self.degree * slower
 
 
 def functions_of(sparsities: tuple[int, ...], degrees: tuple[int, ...], functions: int) -> list[dict[str, int]]:
-    """Sparsity, degree and seed of so many functions of every class."""
+    """Sparsity, degree and seed of `functions` functions of every class."""
     return [
         {"sparsity": sparsity, "degree": degree, "seed": seed}
         for sparsity, degree, seed in itertools.product(sparsities, degrees, range(functions))

@@ -1,8 +1,8 @@
 """Covering numbers by length and depth, the capacity that constructions need, and bounds against measured gaps.
 
 Five kinds of trials: the covering theorems evaluated at norms of 1; the class that holds a construction of App. B, at
-lengths that are built and at lengths beyond all bounds; pairs of networks that differ by a perturbation; and networks
-that are trained, whose gap is compared with the bound at their own norms (Lem 2.2).
+lengths that can be built and at astronomically large ones; pairs of networks that differ by a perturbation; and trained
+networks, whose gap is compared with the bound at their own norms (Lem 2.2).
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ MAPPINGS: tuple[Mapping, ...] = ("deterministic", "bag")
 WIDTH, SAMPLES, HEADS = 64, 100, 4
 FUNCTION = "x1 & x2 & x3"
 TEST = 4_000  # strings on which the loss of a trained network is measured
-STRINGS = 500  # of these that are asked together
+STRINGS = 500  # of these that are evaluated together
 RATE = 0.01
 PERTURBED_WIDTH, TOKENS = 3, 4
 LIMITS = (2**256, 2**512)  # lengths at which only the fastest-growing term counts
-LONGEST_BUILT = 256  # bits, beyond which norms of constructions are known without their matrices
+LONGEST_BUILT = 256  # bits; beyond this the norms of constructions come from formulas, without matrices
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Formula(lab.Trial):
 
 @dataclass(frozen=True)
 class Constructed(lab.Trial):
-    """The head that App. B writes down for so many relevant bits, in an orthonormal basis."""
+    """The head that App. B constructs for `relevant` bits, in an orthonormal basis."""
 
     tag = "constructed"
     mapping: Mapping
@@ -78,7 +78,7 @@ class Constructed(lab.Trial):
 
 @dataclass(frozen=True)
 class Limit(lab.Trial):
-    """The same head at lengths beyond all bounds, T = 2^256 and 2^512."""
+    """The same head at the lengths T = 2^256 and 2^512."""
 
     tag = "limit"
     mapping: Mapping
@@ -123,9 +123,9 @@ def formula(trial: Formula) -> dict[str, float]:
         "Lem A.12": heads_cover([HeadNorms(one, one)] * HEADS),
         "Thm A.17": network_cover(NetworkNorms.uniform(trial.layers, WIDTH)),
     }
-    found = covers[trial.result]
-    size = found.log_size(0.0, math.log(SAMPLES), trial.length, "rows").item()
-    return {"log_size": size, "log_order": found.log_order()}
+    cover = covers[trial.result]
+    size = cover.log_size(0.0, math.log(SAMPLES), trial.length, "rows").item()
+    return {"log_size": size, "log_order": cover.log_order()}
 
 
 def constructed_head(mapping: Mapping, log_length: float, width: int, relevant: int) -> tuple[HeadNorms, float]:
@@ -140,12 +140,12 @@ def constructed_head(mapping: Mapping, log_length: float, width: int, relevant: 
 
 
 def built_head(mapping: Mapping, length: int, relevant: int) -> tuple[HeadNorms, float]:
-    """The same from the weights of the network that is written down for an AND."""
+    """The same norms from the weights of the network constructed for an AND."""
     function = " & ".join(f"x{place + 1}" for place in range(relevant))
     model = construct(parse(function, length), mapping, mlp=False).model
     (head,) = model.heads(0)
     query, key, value, mix = (part.detach().numpy() for part in (head.query, head.key, head.value, head.mix))
-    joined = (value @ mix)[:, :1]  # the others are 0, and w reads the first
+    joined = (value @ mix)[:, :1]  # the other columns are 0, and w reads the first
     return HeadNorms.of(query, key, joined), norms_of(model, length).radius
 
 
@@ -176,7 +176,7 @@ def limit(trial: Limit) -> dict[str, float]:
 
 
 def perturbed(trial: Perturbed) -> dict[str, float]:
-    """Of how many pairs the change exceeds what A.17 allows, with its product as it is and as printed."""
+    """For how many pairs the change exceeds the bound of A.17, with the correct product and with the printed one."""
     rng = np.random.default_rng(trial.seed)
     config = AttentionNetworkConfig(
         length=TOKENS, width=PERTURBED_WIDTH, layers=2, activation="relu", normalise=True, mapping="bag", basis="random"
@@ -192,11 +192,11 @@ def perturbed(trial: Perturbed) -> dict[str, float]:
                     getattr(model.heads(layer)[0], name).data = torch.from_numpy(matrix)
         rows = torch.from_numpy(rng.normal(size=(1, TOKENS, PERTURBED_WIDTH)))
         rows = rows / rows.norm(dim=2, keepdim=True).clamp(min=1)
-        changed, own, factors = network_change(ours, theirs, rows)
-        for printed, found in over.items():
-            found.append(changed / float(np.exp(log_amplifications(factors, as_printed=printed)) @ own))
+        changed, contributions, factors = network_change(ours, theirs, rows)
+        for printed, ratios in over.items():
+            ratios.append(changed / float(np.exp(log_amplifications(factors, as_printed=printed)) @ contributions))
     return {
-        "broken": sum(not ratio <= 1 + 1e-9 for ratio in over[False]),  # NaN breaks it as well
+        "broken": sum(not ratio <= 1 + 1e-9 for ratio in over[False]),  # written so that NaN counts as broken
         "broken_printed": sum(not ratio <= 1 + 1e-9 for ratio in over[True]),
         "worst": float(np.max(over[False])),
         "worst_printed": float(np.max(over[True])),
@@ -207,9 +207,9 @@ def perturbed(trial: Perturbed) -> dict[str, float]:
 def network_change(
     ours: AttentionNetwork, theirs: AttentionNetwork, rows: torch.Tensor
 ) -> tuple[float, list[float], list[float]]:
-    """What the output differs by, what each layer adds to that by A.15, and ln Lambda of each layer."""
+    """The difference of the outputs, the contribution of each layer by A.15, and ln Lambda of each layer."""
     first, second = rows, rows
-    own, factors = [], []
+    contributions, factors = [], []
     norms = norms_of(ours, TOKENS)
     for number, (layer, other) in enumerate(zip(ours.layers, theirs.layers, strict=True)):
         (a,), (b,), (head,) = ours.heads(number), theirs.heads(number), norms.layers[number]
@@ -220,10 +220,10 @@ def network_change(
         score = _largest(second @ (a.query @ a.key.T - b.query @ b.key.T).T)
         value = _largest(second @ (a.value - b.value))
         passed = head.mix.spectral * (2 * head.value.spectral * score + value)
-        own.append(_largest(inner @ (a.mix - b.mix)) + passed)
+        contributions.append(_largest(inner @ (a.mix - b.mix)) + passed)
         factors.append(math.log(layer_factor([head])))
         first, second = layer(first), other(second)
-    return _largest(first - second), own, factors
+    return _largest(first - second), contributions, factors
 
 
 def _largest(rows: torch.Tensor) -> float:
@@ -231,7 +231,7 @@ def _largest(rows: torch.Tensor) -> float:
 
 
 def trained(trial: Trained) -> dict[str, float | None]:
-    """Training and test loss of a network, and what Lem 2.2 says of their difference from its own norms."""
+    """Training and test loss of a network, and the bound of Lem 2.2 on their difference from its own norms."""
     config = AttentionNetworkConfig(
         length=trial.length,
         width=trial.width,
@@ -247,7 +247,7 @@ def trained(trial: Trained) -> dict[str, float | None]:
     fit(
         model,
         sets["train"],
-        sets["train"],  # the loss that is made small, and no look at other strings
+        sets["train"],  # validated on the training set: no other strings are seen
         learning_rate=RATE,
         batch=trial.samples,
         seed=trial.seed,
@@ -279,7 +279,7 @@ def _losses(model: AttentionNetwork, strings: LabelledStrings) -> tuple[float, f
     return float(loss), float(((logits > 0) == (labels > 0)).double().mean())
 
 
-SHRINKS = 0.75  # of ln(growth per layer), last step over first: 1 for exponentials, 0.26 for powers of L = 1 to 6
+SHRINKS = 0.75  # ln(growth per layer), last step over first: 1 for exponentials, 0.26 for powers of L = 1 to 6
 POLYLOG = 0.5
 CUBE = (2.9, 3.1)
 SPREAD = "interval: least and largest of all numbers of relevant bits"
@@ -291,12 +291,12 @@ _MORE = "the scale laptop"
 
 
 def exact(value: float, count: int) -> Estimate:
-    """A number that is computed and not sampled."""
+    """A computed number as an estimate without uncertainty."""
     return Estimate(value, value, value, 1.0, count)
 
 
 def slope(x: ArrayLike, y: ArrayLike) -> float:
-    """Of the straight line through points."""
+    """The slope of the straight line through points."""
     return float(straight_line(np.asarray(x, np.float64), np.asarray(y, np.float64))[0])
 
 
@@ -308,8 +308,8 @@ def judge_lengths(table: lab.Rows) -> lab.Judgement:
         if len(shallow) < FEWEST:
             return lab.Judgement.without(f"{result}: {len(shallow)} lengths", f"at least {FEWEST} lengths")
         counts = [math.log(math.log(SAMPLES * (length + 1))) for length in shallow.column("length")]
-        found = slope(counts, shallow.column("log_size"))
-        return lab.at_most(exact(found, len(shallow)), 1.0, f"power of ln(m (T + 1)) in ln N, {result}", unit="lengths")
+        power = slope(counts, shallow.column("log_size"))
+        return lab.at_most(exact(power, len(shallow)), 1.0, f"power of ln(m (T + 1)) in ln N, {result}", unit="lengths")
 
     return lab.for_each(
         table.where(kind="formula").each("result", RESULTS), one, what="results", missing="no length was tried"
@@ -323,9 +323,10 @@ def judge_construction(table: lab.Rows, *, form: str, law: str, most: float) -> 
     """The power of T or of ln T in ln N of the constructions, over numbers of relevant bits."""
 
     def one(mapping: str, rows: lab.Rows, confidence: float) -> lab.Judgement:
-        groups = [own for _, own in rows.by("relevant") if len(own) >= FEWEST]
+        groups = [lengths for _, lengths in rows.by("relevant") if len(lengths) >= FEWEST]
         powers = [
-            slope([math.log(LAWS[law](each)) for each in own.column("length")], own.column(form)) for own in groups
+            slope([math.log(LAWS[law](each)) for each in lengths.column("length")], lengths.column(form))
+            for lengths in groups
         ]
         if len(powers) < FEWEST:
             return lab.Judgement.without(
@@ -339,7 +340,7 @@ def judge_construction(table: lab.Rows, *, form: str, law: str, most: float) -> 
 
 
 def judge_limit(table: lab.Rows) -> lab.Judgement:
-    """The power of ln T in ln N with all constants, where T is beyond all bounds."""
+    """The power of ln T in ln N with all constants, at T = 2^256 and 2^512."""
 
     def one(mapping: str, rows: lab.Rows, confidence: float) -> lab.Judgement:
         if len(rows) < FEWEST:
@@ -355,15 +356,15 @@ def judge_limit(table: lab.Rows) -> lab.Judgement:
 
 
 def spread(values: Sequence[float]) -> Estimate:
-    """The mean of numbers that are computed, from the least to the largest."""
+    """The mean of computed numbers, with the least and the largest as its interval."""
     low, high = min(values), max(values)
     return Estimate(float(np.clip(np.mean(values), low, high)), low, high, 1.0, len(values))
 
 
 def judge_depth(table: lab.Rows) -> lab.Judgement:
-    """Whether the growth of Thm A.17's order from one depth to the next comes down to 1, where all norms are 1.
+    """Whether the growth of Thm A.17's order from one depth to the next falls to 1, where all norms are 1.
 
-    Of a polynomial in L the logarithm of that growth falls like 1 / L; of an exponential it stays as it is.
+    For a polynomial in L the logarithm of that growth falls like 1 / L; for an exponential it stays constant.
     """
     rows = table.where(lambda row: row["layers"] is not None, kind="formula", result="Thm A.17")
     depths = dict(sorted((row["layers"], row["log_order"]) for row in rows))
@@ -384,18 +385,18 @@ def judge_depth(table: lab.Rows) -> lab.Judgement:
 
 
 def judge_product(table: lab.Rows, *, column: str) -> lab.Judgement:
-    """How often a perturbation changes more than A.17 allows."""
+    """How often a perturbation changes the output by more than A.17 allows."""
     rows = table.where(kind="perturbed")
     pairs = rows.total("pairs")
     if not pairs:
         return lab.Judgement.without("no network was perturbed", _MORE)
     worst = max(rows.column(column.replace("broken", "worst")))
-    found = lab.never(rows.total(column), pairs, "share of perturbations", f"largest change over bound {worst:.2g}")
-    return lab.unless_few(found, pairs, FEWEST_PAIRS, "pairs")
+    judged = lab.never(rows.total(column), pairs, "share of perturbations", f"largest change over bound {worst:.2g}")
+    return lab.unless_few(judged, pairs, FEWEST_PAIRS, "pairs")
 
 
 def judge_holds(table: lab.Rows) -> lab.Judgement:
-    """No gap above its bound, of the networks whose bound is below the range of the loss."""
+    """No gap is above its bound, among networks whose bound is below the range of the loss."""
     rows = lab.Rows({**row, "size": abs(row["gap"])} for row in table.where(kind="trained"))
     if not rows:
         return lab.Judgement.without("no network was trained", _MORE)
@@ -403,32 +404,32 @@ def judge_holds(table: lab.Rows) -> lab.Judgement:
 
 
 def judge_says(table: lab.Rows) -> lab.Judgement:
-    """The share of trained networks of which the bound says something."""
+    """The share of trained networks for which the bound says something."""
     rows = table.where(kind="trained")
     if not rows:
         return lab.Judgement.without("no network was trained", _MORE)
-    found = lab.share_of(rows, lambda row: row["bound"] < row["range"])
+    informative = lab.share_of(rows, lambda row: row["bound"] < row["range"])
     ratios = [row["bound"] / abs(row["gap"]) for row in rows if row["gap"]]
     needed = [row["log10_needed"] for row in rows if row["log10_needed"] is not None]
     note = f"bound over gap {np.median(ratios):.3g}" if ratios else "no gap at all"
     if needed:
         note += f", {np.median(rows.column('bound')):.3g} for a range of {np.median(rows.column('range')):.3g}; "
         note += f"it says something from 10^{min(needed):.3g} to 10^{max(needed):.3g} samples on"
-    judged = lab.at_least(found, 0.5, "share of networks", note, unit="networks")
-    return lab.with_fewest(judged, found, 0.5, "networks")
+    judged = lab.at_least(informative, 0.5, "share of networks", note, unit="networks")
+    return lab.with_fewest(judged, informative, 0.5, "networks")
 
 
 def judge_gap(table: lab.Rows) -> lab.Judgement:
     """The power of T in the measured gap."""
     rows = _along(table.where(kind="trained"), "length")
-    found = lab.log_slope(rows, "length", "gap")
-    if found is None:
+    power = lab.log_slope(rows, "length", "gap")
+    if power is None:
         return lab.Judgement.without("too few seeds with positive gaps at 3 lengths", "at least 5 seeds")
-    return lab.at_most(found, POLYLOG, "power of T in the gap", unit="seeds")
+    return lab.at_most(power, POLYLOG, "power of T in the gap", unit="seeds")
 
 
 def _along(rows: lab.Rows, axis: str) -> lab.Rows:
-    """The networks that differ from the commonest ones in this choice only."""
+    """The networks that differ from the most common ones only in this field."""
     others = [name for name in AXES if name != axis and rows]
     usual = {name: max(rows.values(name), key=rows.column(name).count) for name in others}
     return rows.where(**usual)
@@ -511,15 +512,15 @@ def panels(table: lab.Rows) -> list[lab.Figure]:
         out.append(
             lab.Figure("capacity", "Capacity by length and depth", text, [panel, by_depth], where="Thm 4.2, 4.6")
         )
-    made = lab.Rows(
+    constructions = lab.Rows(
         {**row, "rows": math.exp(row["log_rows"]), "sums": math.exp(row["log_sums"])}
         for row in table.where(kind="constructed", relevant=3)
     )
-    if made:
-        shown = [_construction(made.where(mapping=mapping), mapping) for mapping in MAPPINGS]
+    if constructions:
+        shown = [_construction(constructions.where(mapping=mapping), mapping) for mapping in MAPPINGS]
         text = "ln N at eps = 1 of the class that holds the construction for 3 relevant bits, by both forms of Lem 4.5."
         title = "Capacity that the constructions need"
-        curves = lab.lines(made, "length", "rows", "mapping", order=MAPPINGS)
+        curves = lab.lines(constructions, "length", "rows", "mapping", order=MAPPINGS)
         by_row = lab.Panel("by the largest norm of a row", "T", "ln N", curves, x_log=True, y_log=True)
         out.append(lab.Figure("capacity-constructed", title, text, [*shown, by_row], columns=3, where="Prop 4.7"))
     models = table.where(kind="trained")
@@ -574,7 +575,7 @@ USUAL = {"length": 50, "samples": 100, "width": 32, "layers": 1}
 
 
 class Capacity(lab.Study):
-    """What the covering theorems say of lengths, of their own constructions, and of networks that were trained."""
+    """What the covering theorems say about lengths, about constructions, and about trained networks."""
 
     name, paper = "capacity", "003"
     title = "Covering numbers of attention networks, and the generalization they promise"
@@ -615,13 +616,13 @@ class Capacity(lab.Study):
         lengths = [2**power for power in range(4, plan["log_length"] + 1)]
         formulas = [Formula(result, length) for result in RESULTS for length in lengths]
         deep = [Formula("Thm A.17", lengths[0], layers) for layers in range(2, 7)]
-        made = [Constructed(*each) for each in itertools.product(MAPPINGS, lengths, RELEVANT)]
+        constructions = [Constructed(*each) for each in itertools.product(MAPPINGS, lengths, RELEVANT)]
         limits = [Limit(*each) for each in itertools.product(MAPPINGS, RELEVANT)]
         pairs = [Perturbed(seed, plan["pairs"] // 10) for seed in range(10)]
         shapes = [USUAL | {axis: value} for axis in AXES for value in plan[axis]]
         chosen = {tuple(shape.values()): shape for shape in shapes}.values()
         models = [Trained(**shape, seed=seed, steps=plan["steps"]) for shape in chosen for seed in range(plan["seeds"])]
-        return [*formulas, *deep, *made, *limits, *pairs, *models]
+        return [*formulas, *deep, *constructions, *limits, *pairs, *models]
 
     def measure(self, trial: AnyTrial, progress: lab.Progress) -> lab.Outcome:
         return MEASURES[type(trial)](trial)

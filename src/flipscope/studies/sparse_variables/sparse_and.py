@@ -8,12 +8,12 @@ length, or follows a law of two parameters, so that log-likelihoods compare laws
     linear   g = a (1 + r (T / T_0 - 1))
     power    g = a T^alpha
 
-An exponent below 1 says that g / T falls, which an intercept alone brings about: g = 38 + 0.3 T has one of 0.6. Whether
-growth slows down is seen from the strings that each further bit costs: the slope of g between the two longest lengths,
-less that between the two shortest.
+An exponent below 1 means that g / T falls, which an intercept alone can cause: g = 38 + 0.3 T has an exponent of 0.6.
+Whether growth slows down shows in the strings that each further bit costs: the slope of g between the two longest
+lengths minus that between the two shortest.
 
-Uncertainty comes from resampling chains. That a staircase chooses m by what came before is no part of the likelihood,
-and need not be: the choice depends on outcomes only, and not on g.
+Uncertainty comes from resampling chains. The likelihood ignores that a staircase chooses m by earlier outcomes, which
+is correct: given the outcomes, the choice does not depend on g.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from flipscope.training.recipes.sparse_variables import SUCCESS, on_training_set
 
 FITTED = 1e-4  # training loss below which, with every string right, a training set is fitted
 RELEVANT = 3
-MANY = 60  # other bits that agree with all positive strings: among so many some triple passes for the right one
+MANY = 60  # other bits that are 1 on all positive strings: among this many, another triple is certainly consistent
 
 
 @dataclass(frozen=True)
 class Chain(lab.Trial):
-    """Trainings one after the other: a success takes fewer strings next, a failure more, by the ratio.
+    """A sequence of trainings: after a success the next has fewer strings, after a failure more, by the ratio.
 
     With ratio 1 all have the same number. Without `stop` a training goes on after its success, and its curves are kept.
     """
@@ -64,13 +64,13 @@ class Chain(lab.Trial):
     heads: int = 16
 
     def check(self) -> None:
-        """A ratio below 1 would go the wrong way."""
+        """Refuse a ratio below 1, which would go the wrong way."""
         if self.ratio < 1 or min(self.start, self.trainings) < 1:
             raise InputError(f"ratio={self.ratio} must be at least 1, and start={self.start} and trainings positive")
 
     @property
     def cost(self) -> float:
-        """Positions of all strings that are trained on, and a part per step for validation."""
+        """Positions of all training strings, and a share per step for validation."""
         return self.trainings * self.steps * (self.start * self.length + 2_000.0)
 
     def samples(self, rung: int) -> int:
@@ -78,7 +78,7 @@ class Chain(lab.Trial):
         return max(2, round(self.start * self.ratio**rung))
 
     def recipe(self, samples: int, number: int) -> Recipe:
-        """One training of the chain: hidden bits, strings, weights and masks of its own."""
+        """One training of the chain, with its own hidden bits, strings, weights and masks."""
         settings = {name: getattr(self, name) for name in ("steps", "noise", "balanced", "stop", "validation", "width")}
         seed = seed_of(self.length, self.start, self.chain, number) >> 16
         plain = sparse_recipe(self.gate, self.length, seed, samples=samples, heads=self.heads, **settings)
@@ -87,7 +87,7 @@ class Chain(lab.Trial):
 
 @dataclass(frozen=True)
 class Learner(lab.Trial):
-    """Draws of m strings for each of some m: how often do they leave one triple only?"""
+    """Draws of m strings for several m, to count how often only one triple is consistent with them."""
 
     tag = "learner"
     length: int
@@ -97,7 +97,7 @@ class Learner(lab.Trial):
 
 def climb(trial: Chain, progress: lab.Progress) -> lab.Outcome:
     """The trainings of a chain; each is a stored model, so that a chain that was killed goes on where it was."""
-    rung, found = 0, []
+    rung, trainings = 0, []
     for number in range(trial.trainings):
         samples = trial.samples(rung)
 
@@ -110,11 +110,11 @@ def climb(trial: Chain, progress: lab.Progress) -> lab.Outcome:
         _, rights = series(fitted.log, "training_set.accuracy")
         won = max(accuracies, default=0.0) > SUCCESS
         fits = any(loss < FITTED and right == 1 for loss, right in zip(losses, rights, strict=True))
-        found.append((samples, won, fitted.steps, max(accuracies, default=0.0), min(losses), max(rights), fits))
+        trainings.append((samples, won, fitted.steps, max(accuracies, default=0.0), min(losses), max(rights), fits))
         rung += -1 if won else 1
     names = ("samples", "success", "taken", "accuracy", "train_loss", "train_accuracy", "fits")
     table: dict[str, np.ndarray] = {
-        name: np.array(each) for name, each in zip(names, zip(*found, strict=True), strict=True)
+        name: np.array(each) for name, each in zip(names, zip(*trainings, strict=True), strict=True)
     }
     if trial.stop or trial.trainings > 1:
         return table
@@ -122,7 +122,7 @@ def climb(trial: Chain, progress: lab.Progress) -> lab.Outcome:
     curves = {
         "step": [line.steps for line in history],
         "batch_loss": [line.train_loss for line in history],
-        "set_loss": losses[1:],  # without that before the first step
+        "set_loss": losses[1:],  # without the loss before the first step
         "validation_loss": [line.validation_loss for line in history],
         "validation_accuracy": accuracies,
     }
@@ -152,10 +152,10 @@ def rows_of(trial: lab.Trial, outcome: lab.Outcome) -> list[lab.Row]:
 
 
 def only_one_triple(length: int, samples: int, stream: np.random.Generator) -> bool:
-    """Whether among all ANDs of three of `length` bits only the right one agrees with so many random strings.
+    """Whether, of all ANDs of three of `length` bits, only the right one agrees with `samples` random strings.
 
-    Others must be 1 on every positive string. By symmetry the right one is of the first three bits, and only the number
-    of other bits that are 1 on all positive strings matters: each is with probability 2^-positives.
+    Any other must be 1 on every positive string. By symmetry the right one has the first three bits, and only the
+    number of other bits that are 1 on all positive strings matters, each with probability 2^-positives.
     """
     right = random_strings(stream, samples, RELEVANT)
     positive = right.all(axis=1)
@@ -174,7 +174,7 @@ def only_one_triple(length: int, samples: int, stream: np.random.Generator) -> b
 
 
 def keep_all(trial: Learner, progress: lab.Progress) -> lab.Outcome:
-    """How often, for each number of strings, one triple is left."""
+    """How often, for each number of strings, only one triple is consistent."""
     hits = []
     for place, samples in enumerate(trial.samples):
         stream = np.random.default_rng([trial.length, samples])
@@ -184,7 +184,7 @@ def keep_all(trial: Learner, progress: lab.Progress) -> lab.Outcome:
 
 
 def floor(length: float) -> float:
-    """Strings that a learner of AND needs at least: log2 C(T, 3) bits, of which a label carries H(1/8).
+    """A lower bound on the strings that a learner of AND needs: log2 C(T, 3) bits, of which a label carries H(1/8).
 
     >>> [round(floor(length), 1) for length in (50, 100, 200, 400)]
     [26.2, 31.8, 37.4, 42.9]
@@ -207,7 +207,7 @@ def halfway(places: Sequence[float], shares: Sequence[float]) -> float | None:
 
 
 FEWEST_LENGTHS, FEWEST_CHAINS = 3, 2
-FEWEST_EACH = 3  # successes, and failures, at every length: else its critical number is anywhere
+FEWEST_EACH = 3  # fewest successes and fewest failures at every length, for a critical number to be determined
 RESAMPLES = 200
 _RATES = np.concatenate([[0.0], np.geomspace(0.05, 20, 60)])  # r of the laws
 _RIDGE = 1e-3  # keeps a separated likelihood finite
@@ -219,11 +219,11 @@ Trainings = tuple[tuple[Group, int, bool], ...]  # group, strings, success
 
 @dataclass(frozen=True)
 class Growth:
-    """What the trainings say of the critical number of strings; `laws` are its values at the lengths, by law."""
+    """Estimates of the critical number of strings; `laws` are its fitted values at the lengths, by law."""
 
     critical: Mapping[int, Estimate]
     exponent: Estimate  # alpha of the power law
-    bend: Estimate  # strings per further bit between the two longest lengths, less between the two shortest
+    bend: Estimate  # strings per further bit between the two longest lengths, minus that between the two shortest
     log_over_linear: Estimate  # differences of log-likelihoods
     log_over_power: Estimate
     laws: Mapping[str, tuple[float, ...]]
@@ -231,41 +231,49 @@ class Growth:
 
 
 def growth_of(table: lab.Rows) -> Growth | None:
-    """The fits of a table's trainings.
+    """The fits to a table's trainings.
 
     None with fewer than 3 lengths, with fewer than 2 chains or 3 successes and 3 failures at one of them, or where
     successes do not rise with m.
     """
     rows = table.where(kind="training")
-    found = _resampled(tuple(((r["length"], r["start"], r["chain"]), r["samples"], bool(r["success"])) for r in rows))
-    if found is None:
+    resampled = _resampled(
+        tuple(((r["length"], r["start"], r["chain"]), r["samples"], bool(r["success"])) for r in rows)
+    )
+    if resampled is None:
         return None
     confidence = lab.confidence()
-    quantile = float(stats.t.ppf((1 + confidence) / 2, found.freedom))
+    quantile = float(stats.t.ppf((1 + confidence) / 2, resampled.freedom))
     exponent, log_linear, log_power, bend, *logs = (
-        Estimate(value, value - quantile * error, value + quantile * error, confidence, found.chains)
-        for value, error in zip(found.values.tolist(), found.errors.tolist(), strict=True)
+        Estimate(value, value - quantile * error, value + quantile * error, confidence, resampled.chains)
+        for value, error in zip(resampled.values.tolist(), resampled.errors.tolist(), strict=True)
     )
     critical = {
         length: Estimate(math.exp(log.value), math.exp(log.low), math.exp(log.high), log.confidence, log.samples)
-        for length, log in zip(found.lengths, logs, strict=True)
+        for length, log in zip(resampled.lengths, logs, strict=True)
     }
-    width = 1 / float(found.fits["free"][0][0, -1])
+    width = 1 / float(resampled.fits["free"][0][0, -1])
     return Growth(
-        critical, exponent, bend, log_linear, log_power, _laws(found.fits, found.lengths, found.centres), width
+        critical,
+        exponent,
+        bend,
+        log_linear,
+        log_power,
+        _laws(resampled.fits, resampled.lengths, resampled.centres),
+        width,
     )
 
 
 @dataclass(frozen=True, eq=False)
 class _Resampled:
-    """The numbers of `_numbers` with their standard errors over chains, and what they were computed from."""
+    """The results of `_numbers` with standard errors over chains, and the fits behind them."""
 
     values: np.ndarray
     errors: np.ndarray
     freedom: int
     chains: int
     lengths: Sequence[int]
-    centres: Sequence[float]  # mean of ln m at each length, from which the fits measure: far from 0 they lose digits
+    centres: Sequence[float]  # mean of ln m at each length, which is subtracted in the fits for accuracy
     fits: Fits
 
 
@@ -299,7 +307,7 @@ def _resampled(trainings: Trainings) -> _Resampled | None:
     if len(numbers) < 0.9 * RESAMPLES:
         return None
     count = sum(len(own) for own in chains.values())
-    # Of k chains, resampling sees a variance that is (k - 1) / k of the true one; few chains have Student's tails.
+    # With k chains resampling gives (k - 1) / k of the true variance; few chains have Student's tails.
     errors = numbers.std(axis=0, ddof=1) * math.sqrt(fewest / (fewest - 1))
     return _Resampled(whole, errors, count - len(chains), count, lengths, centres, fits)
 
@@ -310,8 +318,8 @@ def _counts(rows: Sequence[tuple[int, int, bool]]) -> tuple[np.ndarray, ...]:
     for length, samples, success in rows:
         groups.setdefault((length, samples), []).append(success)
     places = np.array(list(groups), np.float64)
-    hits = np.array([sum(own) for own in groups.values()], np.float64)
-    return places[:, 0], places[:, 1], np.array([len(own) for own in groups.values()], np.float64), hits
+    hits = np.array([sum(successes) for successes in groups.values()], np.float64)
+    return places[:, 0], places[:, 1], np.array([len(successes) for successes in groups.values()], np.float64), hits
 
 
 Fits = Mapping[str, tuple[np.ndarray, np.ndarray]]  # coefficients [fit, column] and log-likelihoods [fit], by law
@@ -322,10 +330,10 @@ def _fits(
 ) -> Fits:
     """The fits with a critical number that is free at each length, and by each law at each of its rates."""
     length, samples, trials, hits = _counts(rows)
-    own = np.log(samples) - np.array(centres)[np.searchsorted(lengths, length)]
+    centred = np.log(samples) - np.array(centres)[np.searchsorted(lengths, length)]
     x, middle = np.log(samples) - np.mean(centres), np.log(length) - np.mean(np.log(lengths))
     columns = {
-        "free": np.column_stack([length[:, None] == np.array(lengths), own])[None].astype(np.float64),
+        "free": np.column_stack([length[:, None] == np.array(lengths), centred])[None].astype(np.float64),
         "power": np.stack([np.ones_like(x), middle, x], axis=1)[None],
     }
     for law in ("log", "linear"):
@@ -339,7 +347,7 @@ def _rise(law: str, length: np.ndarray, first: float) -> np.ndarray:
 
 
 def _numbers(fits: Fits, lengths: Sequence[int], centres: Sequence[float]) -> np.ndarray:
-    """Exponent, both differences of log-likelihoods, the bend, and ln of g at each length; NaN where there is none."""
+    """Exponent, both differences of log-likelihoods, the bend, and ln g at each length; NaN where undefined."""
     (free, _), (power, _) = fits["free"], fits["power"]
     if free[0, -1] <= 0 or power[0, -1] <= 0:
         return np.full(3 + free.shape[1], np.nan)
@@ -353,25 +361,25 @@ def _numbers(fits: Fits, lengths: Sequence[int], centres: Sequence[float]) -> np
 def _laws(fits: Fits, lengths: Sequence[int], centres: Sequence[float]) -> dict[str, tuple[float, ...]]:
     """The critical numbers by each law."""
     wanted, centre = np.array(lengths, np.float64), float(np.mean(centres))
-    found: dict[str, tuple[float, ...]] = {}
+    by_law: dict[str, tuple[float, ...]] = {}
     for law in ("log", "linear"):
         best = int(np.argmax(fits[law][1]))
         start, slope = fits[law][0][best]
         rise = 1 + _RATES[best] * _rise(law, wanted, wanted[0])
-        found[law] = tuple((math.exp(centre - start / slope) * rise).tolist())
+        by_law[law] = tuple((math.exp(centre - start / slope) * rise).tolist())
     start, rise, slope = fits["power"][0][0]
     middle = np.log(wanted) - np.mean(np.log(lengths))
-    found["power"] = tuple(np.exp(centre - (start + rise * middle) / slope).tolist())
-    return found
+    by_law["power"] = tuple(np.exp(centre - (start + rise * middle) / slope).tolist())
+    return by_law
 
 
 def logistic(
     columns: np.ndarray, trials: np.ndarray, hits: np.ndarray, start: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Logistic regressions side by side: coefficients [fit, column] and log-likelihoods [fit], by Newton's method.
+    """Several logistic regressions at once, by Newton's method: coefficients [fit, column] and log-likelihoods [fit].
 
-    A small ridge keeps the answer finite where successes and failures are separated. A start near the answer, such as
-    that of the whole data for a part of it, saves steps.
+    A small ridge keeps the solution finite where successes and failures are separated. A start near the solution, such
+    as that of the whole data for a part of it, saves steps.
 
     >>> x = np.array([[1.0, -1.0], [1.0, 1.0]])
     >>> found, _ = logistic(x[None], np.array([1000.0, 1000.0]), np.array([250.0, 750.0]))
@@ -396,7 +404,7 @@ def logistic(
 
 def smallest_above_half(rows: lab.Rows, seed: int = 0) -> Estimate | None:
     """The paper's rule: the least m at which more than half succeed, and a standard error of 50 resamples around it."""
-    groups = [(m, np.array(own.column("success"), bool)) for m, own in rows.by("samples")]
+    groups = [(m, np.array(trainings.column("success"), bool)) for m, trainings in rows.by("samples")]
     value = next((m for m, won in groups if won.mean() > 0.5), None)
     if value is None:
         return None
@@ -411,10 +419,10 @@ def smallest_above_half(rows: lab.Rows, seed: int = 0) -> Estimate | None:
 # ---------------------------------------------------------------- judges
 
 
-def _judged(table: lab.Rows) -> Growth | lab.Judgement:
-    found = growth_of(table)
-    if found is not None:
-        return found
+def _growth_or_undecided(table: lab.Rows) -> Growth | lab.Judgement:
+    growth = growth_of(table)
+    if growth is not None:
+        return growth
     need = (
         f"{FEWEST_LENGTHS} lengths with {FEWEST_CHAINS} chains, {FEWEST_EACH} successes and {FEWEST_EACH} failures each"
     )
@@ -423,41 +431,41 @@ def _judged(table: lab.Rows) -> Growth | lab.Judgement:
 
 def judge_per_bit(table: lab.Rows) -> lab.Judgement:
     """The exponent of a power law is below 1, so that g / T falls."""
-    found = _judged(table)
-    if isinstance(found, lab.Judgement):
-        return found
-    return lab.at_most(found.exponent, 1.0, "exponent of the critical m in T", unit="chains")
+    growth = _growth_or_undecided(table)
+    if isinstance(growth, lab.Judgement):
+        return growth
+    return lab.at_most(growth.exponent, 1.0, "exponent of the critical m in T", unit="chains")
 
 
 def judge_slower(table: lab.Rows) -> lab.Judgement:
     """Each further bit costs fewer strings when strings are long than when they are short."""
-    found = _judged(table)
-    if isinstance(found, lab.Judgement):
-        return found
-    ends = list(found.critical)
-    said = f"strings per further bit, from T = {ends[-2]} to {ends[-1]} less from {ends[0]} to {ends[1]}"
-    return lab.at_most(found.bend, 0.0, said, unit="chains")
+    growth = _growth_or_undecided(table)
+    if isinstance(growth, lab.Judgement):
+        return growth
+    ends = list(growth.critical)
+    quantity = f"strings per further bit, from T = {ends[-2]} to {ends[-1]} less from {ends[0]} to {ends[1]}"
+    return lab.at_most(growth.bend, 0.0, quantity, unit="chains")
 
 
-def _better(found: Estimate, quantity: str) -> lab.Judgement:
-    judged = lab.at_least(found, 0.0, quantity, unit="chains")
-    return judged if found.low > 0 or judged.verdict != "reproduced" else judged.left_open("both fit equally well")
+def _better(difference: Estimate, quantity: str) -> lab.Judgement:
+    judged = lab.at_least(difference, 0.0, quantity, unit="chains")
+    return judged if difference.low > 0 or judged.verdict != "reproduced" else judged.left_open("both fit equally well")
 
 
 def judge_log(table: lab.Rows) -> lab.Judgement:
-    """log T is likelier than linear growth."""
-    found = _judged(table)
-    if isinstance(found, lab.Judgement):
-        return found
-    return _better(found.log_over_linear, "log-likelihood of log T less that of linear growth")
+    """Growth like log T has a larger likelihood than linear growth."""
+    growth = _growth_or_undecided(table)
+    if isinstance(growth, lab.Judgement):
+        return growth
+    return _better(growth.log_over_linear, "log-likelihood of log T less that of linear growth")
 
 
 def judge_power(table: lab.Rows) -> lab.Judgement:
-    """log T is likelier than a power of T."""
-    found = _judged(table)
-    if isinstance(found, lab.Judgement):
-        return found
-    return _better(found.log_over_power, "log-likelihood of log T less that of a power of T")
+    """Growth like log T has a larger likelihood than a power of T."""
+    growth = _growth_or_undecided(table)
+    if isinstance(growth, lab.Judgement):
+        return growth
+    return _better(growth.log_over_power, "log-likelihood of log T less that of a power of T")
 
 
 LAWS = {"log": "a + b log T", "power": "power of T", "linear": "a + b T"}
@@ -465,17 +473,19 @@ LAWS = {"log": "a + b log T", "power": "power of T", "linear": "a + b T"}
 
 def success_panel(table: lab.Rows) -> lab.Panel:
     """The share of trainings that succeed by the number of strings, with the fitted curve of each length."""
-    found, series = growth_of(table), []
+    growth, series = growth_of(table), []
     for colour, (length, rows) in enumerate(table.where(kind="training").by("length")):
         groups = list(rows.by("samples"))
-        shares = [lab.share_of(own, lambda row: bool(row["success"]), 0.68) for _, own in groups]
-        hover = [f"T = {length}, m = {m}: {sum(own.column('success'))} of {len(own)}" for m, own in groups]
+        shares = [lab.share_of(trainings, lambda row: bool(row["success"]), 0.68) for _, trainings in groups]
+        hover = [
+            f"T = {length}, m = {m}: {sum(trainings.column('success'))} of {len(trainings)}" for m, trainings in groups
+        ]
         places = [m for m, _ in groups]
         series.append(lab.estimates(f"T = {length}", places, shares, "points", colour=colour, hover=hover))
-        if found is not None:
+        if growth is not None:
             x = np.geomspace(min(places), max(places), 100)
-            middle = found.critical[length].value
-            y = 1 / (1 + np.exp(-(np.log(x) - math.log(middle)) / found.width))
+            middle = growth.critical[length].value
+            y = 1 / (1 + np.exp(-(np.log(x) - math.log(middle)) / growth.width))
             series.append(lab.Series(f"T = {length}", x.tolist(), y.tolist(), colour=colour))
     rule = lab.Rule(0.5, "one half")
     return lab.Panel("", "strings m", "share that succeed", series, x_log=True, y_range=(0, 1), rules=[rule])
@@ -483,23 +493,23 @@ def success_panel(table: lab.Rows) -> lab.Panel:
 
 def critical_panel(table: lab.Rows) -> lab.Panel:
     """The critical number of strings by length: measured, by three laws, a floor, and the learner of triples."""
-    found, rows = growth_of(table), table.where(kind="training")
+    growth, rows = growth_of(table), table.where(kind="training")
     lengths = rows.values("length")
     series = []
-    if found is not None:
-        places = list(found.critical)
-        values = list(found.critical.values())
+    if growth is not None:
+        places = list(growth.critical)
+        values = list(growth.critical.values())
         series.append(lab.estimates("half succeed (logistic fit)", places, values, "points", colour=0))
         for number, law in enumerate(LAWS):
-            x, y = _drawn(law, places, found.laws[law])
+            x, y = _drawn(law, places, growth.laws[law])
             series.append(lab.Series(f"{LAWS[law]}, fitted", x, y, dashed=law != "log", colour=2 + number))
     rule = {length: each for length in lengths if (each := smallest_above_half(rows.where(length=length))) is not None}
     if rule:
         series.append(lab.estimates("least m above one half", list(rule), list(rule.values()), "points", colour=1))
     learner = {
         length: place
-        for length, own in table.where(kind="learner").by("length")
-        if (place := halfway(own.column("samples"), [row["hits"] / row["of"] for row in own])) is not None
+        for length, draws in table.where(kind="learner").by("length")
+        if (place := halfway(draws.column("samples"), [row["hits"] / row["of"] for row in draws])) is not None
     }
     if learner:
         series.append(lab.Series("one triple is left", list(learner), list(learner.values()), colour=5))
@@ -508,7 +518,7 @@ def critical_panel(table: lab.Rows) -> lab.Panel:
 
 
 def _drawn(law: str, lengths: Sequence[float], values: Sequence[float]) -> tuple[list[float], list[float]]:
-    """A law of two numbers, which its first and last value give, between these."""
+    """A law of two parameters, determined by its first and last value, drawn between these."""
     (first, last), (low, high) = (lengths[0], lengths[-1]), (values[0], values[-1])
     x = np.geomspace(first, last, 50)
     part = (x - first) / (last - first) if law == "linear" else np.log(x / first) / math.log(last / first)
@@ -540,7 +550,7 @@ def curve_figure(table: lab.Rows) -> lab.Figure | None:
 
 
 STEPS = 1_000  # of the paper
-FEWEST = 10  # trainings to the end
+FEWEST = 10  # trainings that ran to the end
 LEARNER = tuple(range(24, 61, 4))
 
 
@@ -566,7 +576,7 @@ class SparseAnd(lab.Study):
         "{steps} steps; curves of (T, m) = {curves}",
         smoke=(0.2, {"starts": ((8, 24), (10, 24), (12, 24)), "chains": 2, "trainings": 2, "steps": 10, "ratio": 1.5}
                | {"curves": ((12, 30),), "draws": 10, "shape": (100, 8, 2)}),
-        # Chains that no earlier run used: the criterion of the first claim changed after a look at chains 0 to 7. The
+        # Chains that no earlier run used: chains 0 to 7 were used to choose the criterion of the first claim. The
         # laws differ most at long strings, so most of the time goes there.
         laptop=(45, {"starts": ((50, 47), (200, 105), (800, 190)), "chains": 6, "first_chain": 1_000, "trainings": 12}
                 | {"steps": STEPS, "ratio": 1.1, "curves": ((400, 100), (400, 200)), "draws": 2_000}
@@ -590,7 +600,7 @@ class SparseAnd(lab.Study):
         ("training loss", "silent on dropout", "without dropout, every 10 steps", "with it the loss has a floor"),
         ("trainings that succeed early", "all fit their strings", "not judged: they are stopped", "time"),
     )  # fmt: skip
-    revision = 2  # 1 was trained with other masks of dropout
+    revision = 2  # revision 1 had other dropout masks
     claims = (
         lab.Claim(
             "the critical number of strings per bit falls",
@@ -652,15 +662,17 @@ class SparseAnd(lab.Study):
         return rows_of(trial, outcome)
 
     def provenance(self, table: lab.Rows) -> list[str]:
-        rows, found = table.where(kind="training"), growth_of(table)
-        said = [f"{sum(rows.column('success'))} of {len(rows)} trainings succeeded"]
-        if found is not None:
-            each = ", ".join(f"{e.value:.0f} [{e.low:.0f}, {e.high:.0f}] at T = {t}" for t, e in found.critical.items())
-            said.append(f"half of them succeed at m = {each}")
-        return said
+        rows, growth = table.where(kind="training"), growth_of(table)
+        sentences = [f"{sum(rows.column('success'))} of {len(rows)} trainings succeeded"]
+        if growth is not None:
+            each = ", ".join(
+                f"{e.value:.0f} [{e.low:.0f}, {e.high:.0f}] at T = {t}" for t, e in growth.critical.items()
+            )
+            sentences.append(f"half of them succeed at m = {each}")
+        return sentences
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:
-        said = (
+        caption = (
             "Bars: 68 % intervals, as the paper's standard errors. Lines: one logistic curve in ln m for all lengths."
         )
         both = "Bars: 95 % intervals over chains, one standard error of the rule. One triple: left by half of all sets."
@@ -668,7 +680,7 @@ class SparseAnd(lab.Study):
         if table.where(kind="training"):
             figures = [
                 lab.Figure(
-                    "sparse-and-success", "Success by strings", said, [success_panel(table)], 1, "Figs 2, 4 left"
+                    "sparse-and-success", "Success by strings", caption, [success_panel(table)], 1, "Figs 2, 4 left"
                 ),
                 lab.Figure("sparse-and-critical", self.title, both, [critical_panel(table)], 1, "Figs 2, 4 right"),
             ]

@@ -1,7 +1,7 @@
-"""Attention networks written down for sparse functions: errors, answers and norms against the lemmas (App. B).
+"""Attention networks constructed for sparse functions: errors, answers and norms against the lemmas (App. B).
 
 Each trial builds a network for a random function of few relevant bits, by our formulas or as printed, and measures its
-certified error on all strings, its answers, and its norms over those that the lemmas promise.
+certified error over all strings, its answers, and its norms relative to the bounds of the lemmas.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from flipscope.lab import quantities
 from flipscope.models.attention_network_config import InputMapping
 
 TILT = 0.1  # Delta of the tilted basis
-ALL_BITS = 12  # up to which all strings are asked besides
+ALL_BITS = 12  # up to this length all strings are evaluated as well
 LARGEST = 6  # relevant bits
 NORMS = ("W_Q", "W_K", "W_V", "W_C", "P", "W_1", "W_2", "w")
 Basis = Literal["orthonormal", "random", "tilted"]
@@ -32,7 +32,7 @@ Basis = Literal["orthonormal", "random", "tilted"]
 
 @dataclass(frozen=True)
 class Built(lab.Trial):
-    """A construction: of a random function of so many bits, with one head or one per bit."""
+    """A construction for a random function of few bits, with one head or one per bit."""
 
     mapping: InputMapping
     single: bool  # one head
@@ -50,7 +50,7 @@ class Built(lab.Trial):
 
 
 def measured(trial: Built) -> lab.Outcome:
-    """Its certified error, its answers, its norms; or why there is none."""
+    """The certified error, answers and norms of a construction, or why there is none."""
     f = some_function(trial)
     basis = tilted(f, TILT) if trial.basis == "tilted" else trial.basis
     try:
@@ -78,13 +78,13 @@ def measured(trial: Built) -> lab.Outcome:
         "answer_error": answer,
         "exact_limit": EXACT,
         **{f"ratio {norm.name}": norm.actual / norm.promised for norm in built.norms},
-        # Prop 4.7 promises orders of these only, O(poly(s)) and O(2^s poly(s)): they are kept as measured.
+        # Prop 4.7 gives only orders of these, O(poly(s)) and O(2^s poly(s)): they are stored as measured.
         **{f"frobenius W_{number}": _frobenius(layer) for number, layer in enumerate(built.model.mlp, 1)},
     }
     if trial.length <= ALL_BITS:
-        found = built.enumerate()
-        worst = float(np.max([found.answer_error or 0, answer or 0]))  # NaN, where one of them is
-        out |= {"difference": abs(found.error - built.error), "answer_error": worst}
+        enumerated = built.enumerate()
+        worst = float(np.max([enumerated.answer_error or 0, answer or 0]))  # NaN where one of them is
+        out |= {"difference": abs(enumerated.error - built.error), "answer_error": worst}
     return out
 
 
@@ -106,7 +106,7 @@ def some_function(trial: Built) -> SparseFunction:
 
 
 def tilted(f: SparseFunction, delta: float) -> Float64[np.ndarray, "position width"]:
-    """Unit vectors that are orthogonal but for the relevant ones, whose products are -Delta, of the first two +Delta.
+    """Unit vectors, orthogonal except for the relevant ones, whose products are -Delta, and +Delta for the first two.
 
     Their sum, which is the printed key, gives them different logits.
     """
@@ -119,7 +119,7 @@ def tilted(f: SparseFunction, delta: float) -> Float64[np.ndarray, "position wid
     return vectors
 
 
-FEWEST = 30  # cases that reproduce a claim of all
+FEWEST = 30  # fewest cases for a claim on all
 ROUNDING = 1e-12
 ROUTES = {
     "mean": "B.2, B.3: one head",
@@ -146,7 +146,7 @@ def never_above(column: str, limit: str, words: str, criterion: str) -> quantiti
 
 
 def judge_printed(table: lab.Rows) -> lab.Judgement:
-    """Each slip must show wherever it is said to, and the heads must be right elsewhere."""
+    """Each error of the paper must show wherever it is stated to, and the heads must be right elsewhere."""
     printed = table.where(printed=True).having("error")
     tilted = printed.where(lambda row: row["sparsity"] >= 3, basis="tilted", mapping="deterministic", route="mean")
     straight = printed.where(lambda row: (row["route"], row["mapping"]) != ("select", "deterministic"))
@@ -174,12 +174,14 @@ def _is_small(row: lab.Row) -> bool:
 def figure_of_errors(table: lab.Rows, title: str) -> lab.Figure:
     """The largest certified error over its limit against T, of each kind of heads."""
     panels = []
-    for (printed, said), basis in itertools.product(((False, "ours"), (True, "printed")), ("orthonormal", "tilted")):
+    for (printed, formulas), basis in itertools.product(
+        ((False, "ours"), (True, "printed")), ("orthonormal", "tilted")
+    ):
         rows = table.where(printed=printed, basis=basis).having("error")
         series = [_largest(rows.where(route=route), "length", "quotient", route) for route in ROUTES]
         shown = [each for each in series if each.x]
         rules = [lab.Rule(1.0, "gamma/4")]
-        what = f"{said}, {basis}"
+        what = f"{formulas}, {basis}"
         panels.append(lab.Panel(what, "T", "error / (gamma/4)", shown, x_log=True, y_log=True, rules=rules))
     caption = f"Largest certified error over all strings and functions; tilted: relevant vectors with products ±{TILT}."
     return lab.Figure("sparse-constructions-error", title, caption, panels, same_axes=True)
@@ -196,19 +198,19 @@ def figure_of_norms(table: lab.Rows) -> lab.Figure:
     ):
         rows = table.where(ours).where(route=route, mapping=mapping, basis="orthonormal")
         series = [
-            lab.line(own, "sparsity", f"ratio {name}", name, "mean", band=False, colour=place)
+            lab.line(with_norm, "sparsity", f"ratio {name}", name, "mean", band=False, colour=place)
             for place, name in enumerate(NORMS)
-            if (own := rows.having(f"ratio {name}"))
+            if (with_norm := rows.having(f"ratio {name}"))
         ]
         rules = [lab.Rule(1.0, "bound")]
         panels.append(lab.Panel(ROUTES[route], "relevant bits s", "actual / promised norm", series, rules=rules))
-    told = "Orthonormal positions or vectors; W_Q and w are as large as promised."
-    return lab.Figure("sparse-constructions-norms", "Norms against their bounds", told, panels, same_axes=True)
+    caption = "Orthonormal positions or vectors; W_Q and w are as large as promised."
+    return lab.Figure("sparse-constructions-norms", "Norms against their bounds", caption, panels, same_axes=True)
 
 
 def _largest(rows: lab.Rows, x: str, y: str, route: str) -> lab.Series:
-    found = {place: max(own.column(y)) for place, own in rows.by(x)}
-    return lab.Series(ROUTES[route], list(found), list(found.values()), colour=list(ROUTES).index(route))
+    largest = {place: max(group.column(y)) for place, group in rows.by(x)}
+    return lab.Series(ROUTES[route], list(largest), list(largest.values()), colour=list(ROUTES).index(route))
 
 
 class SparseConstructions(lab.Study):
@@ -297,7 +299,7 @@ class SparseConstructions(lab.Study):
         mappings, bases = get_args(InputMapping), get_args(Basis)
         chosen = itertools.product(mappings, both, both, sizes, plan["lengths"], bases, both, range(plan["seeds"]))
         built = [Built(*each) for each in chosen]
-        # Chosen positions need no basis, and one head is one per bit where there is one bit.
+        # Chosen positions need no basis, and with one bit one head is the same as one per bit.
         return [
             each
             for each in built
@@ -309,8 +311,8 @@ class SparseConstructions(lab.Study):
 
     def row(self, trial: Built, outcome: lab.Outcome) -> lab.Row:
         ratios = [outcome[f"ratio {name}"] for name in NORMS if f"ratio {name}" in outcome]
-        own = {"worst_ratio": float(np.max(ratios)) if ratios else None, "one": 1.0, "rounding": ROUNDING}
-        return {**super().row(trial, outcome), **own, "quotient": outcome.get("error", 0) / outcome.get("limit", 1)}
+        columns = {"worst_ratio": float(np.max(ratios)) if ratios else None, "one": 1.0, "rounding": ROUNDING}
+        return {**super().row(trial, outcome), **columns, "quotient": outcome.get("error", 0) / outcome.get("limit", 1)}
 
     def provenance(self, table: lab.Rows) -> list[str]:
         refused = table.having("refused")

@@ -1,8 +1,8 @@
 """How a transformer learns the parity of three hidden bits from fresh strings, and when (C.2; Fig 3).
 
-Each training is watched until it has learned its parity or runs out of steps. Measured are the online loss, the
+Each training is followed until it has learned its parity or runs out of steps. The study measures the online loss, the
 accuracy on other strings, and the attention that the marker pays to the hidden bits. Trainings that end before they
-have learned are censored: that they take longer than they lasted is all that is known of them.
+have learned are censored: it is only known that they take longer than they lasted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from flipscope.training.recipe import Recipe
 from flipscope.training.recipes.sparse_variables import SUCCESS, on_hidden_bits, sparse_recipe
 
 CHANCE, NEARLY = 0.6, 0.9  # accuracies between which the transition takes place
-ABRUPT = 0.25  # of the steps until then, at most
+ABRUPT = 0.25  # largest part of the steps until then
 BUDGET = 10_000  # steps of the paper
 LONG = 50  # the paper learned no parity of longer strings
 FEWEST, FEWEST_LONG = 3, 10  # trainings
@@ -73,7 +73,7 @@ def watch(trial: Online, progress: lab.Progress) -> lab.Outcome:
 
 
 def transition(outcome: lab.Outcome) -> lab.Row:
-    """When the parity was learned, and what part of the steps until it was nearly so the transition took.
+    """When the parity was learned, and the duration of the transition as part of the steps until it was nearly learned.
 
     `learned` is the first step with an accuracy above 0.99, None if there is none; `taken` that step or the last.
     """
@@ -101,21 +101,21 @@ def kaplan_meier(
     )
     curve = stats.ecdf(data).sf
     with warnings.catch_warnings():
-        # SciPy warns where nothing is left to be seen; that is dealt with below.
+        # SciPy warns where no event is left, which is handled below.
         warnings.filterwarnings("ignore", "The confidence interval is undefined", RuntimeWarning)
         ends = curve.confidence_interval(method="log-log") if any(seen) else None
     x, y = [0.0, *curve.quantiles.tolist()], [1.0, *curve.probabilities.tolist()]
     low, high = (
         [1.0, *(y[1:] if ends is None else getattr(ends, side).probabilities.tolist())] for side in ("low", "high")
     )
-    # Where nothing or everything has been seen the interval is not defined.
+    # The interval is undefined where no event or every event has happened.
     low = [value if math.isnan(end) else end for value, end in zip(y, low, strict=True)]
     high = [value if math.isnan(end) else end for value, end in zip(y, high, strict=True)]
     return x, y, low, high
 
 
 def stairs(values: Sequence[Sequence[float]]) -> list[list[float]]:
-    """Places and what holds from each of them on, as the corners of a line.
+    """The corners of a step function, given by its places and the values from each on.
 
     >>> stairs([[0, 5], [1.0, 0.5]])
     [[0, 5, 5], [1.0, 1.0, 0.5]]
@@ -125,10 +125,10 @@ def stairs(values: Sequence[Sequence[float]]) -> list[list[float]]:
 
 
 def trend(times: ArrayLike, seen: ArrayLike, covariate: ArrayLike) -> float | None:
-    """How many standard errors later those with a larger covariate are: the log-rank test, for any number of groups.
+    """The log-rank statistic, in standard errors, for any number of groups: positive if larger covariates come later.
 
-    At each event the covariate is compared with its mean among all that were still waiting (the score of Cox's model at
-    0). None where no event has anything to compare with.
+    At each event the covariate is compared with its mean among all that are still at risk (the score of Cox's model at
+    0). None where no event can be compared.
 
     >>> round(trend([1, 2, 3, 4, 5, 6], [True] * 6, [0, 0, 0, 1, 1, 1]), 3)
     2.248
@@ -171,9 +171,9 @@ def judge_later(table: lab.Rows) -> lab.Judgement:
         return lab.Judgement.without("no parity was learned while others of another length were not", "more trainings")
     confidence = lab.confidence()
     reach = float(stats.norm.ppf((1 + confidence) / 2))
-    found = Estimate(statistic, statistic - reach, statistic + reach, confidence, len(rows))
+    estimate = Estimate(statistic, statistic - reach, statistic + reach, confidence, len(rows))
     note = f"{sum(columns[1])} of {len(rows)} trainings learned, the others are censored"
-    return lab.at_least(found, 0.0, "log-rank statistic of the steps, by ln T", note, "trainings")
+    return lab.at_least(estimate, 0.0, "log-rank statistic of the steps, by ln T", note, "trainings")
 
 
 def judge_long(table: lab.Rows) -> lab.Judgement:
@@ -211,7 +211,7 @@ class SparseParity(lab.Study):
         ("abrupt", "seen in the figure", f"from {CHANCE:g} to {NEARLY:g} in {ABRUPT:g} of the steps", "silent"),
         ("weight decay, clipping", "1e-4; silent", "decoupled, on matrices; norm at most 1", "minGPT's defaults"),
     )
-    revision = 2  # 1 was trained with other masks of dropout
+    revision = 2  # revision 1 had other dropout masks
     claims = (
         lab.claim(
             "parity is learned abruptly",
@@ -274,14 +274,14 @@ class SparseParity(lab.Study):
             attention.append(lab.Panel(f"T = {length}", "steps", "attention to hidden bits", paid, rules=even))
             x, y, low, high = stairs(kaplan_meier(rows.column("taken"), [row["learned"] is not None for row in rows]))
             waiting.append(lab.Series(f"T = {length}", x, y, "line", low, high, colour=colour))
-        said = "One line per training, up to the step at which it has learned its parity."
+        caption = "One line per training, up to the step at which it has learned its parity."
         heads = "Of the head that pays most to them, averaged over strings; the rule: attention spread evenly."
         censored = (
             "Kaplan and Meier's estimate with 95 % intervals: trainings that end before count as long as they last."
         )
         panel = lab.Panel("", "steps", "share that have not learned", waiting, y_range=(0, 1))
         return [
-            lab.Figure("sparse-parity-loss", self.title, said, losses, 3, where="Fig 3", same_axes=True),
+            lab.Figure("sparse-parity-loss", self.title, caption, losses, 3, where="Fig 3", same_axes=True),
             lab.Figure("sparse-parity-attention", "Attention while it learns", heads, attention, 3, same_axes=True),
             lab.Figure("sparse-parity-waiting", "Steps until the parity is learned", censored, [panel], 1),
         ]
