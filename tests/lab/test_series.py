@@ -5,8 +5,10 @@ import math
 import pytest
 
 from flipscope.basics.estimates import Estimate, mean_from_samples
+from flipscope.lab.charting import chart, charts
+from flipscope.lab.judges import student_mean
 from flipscope.lab.rows import Rows
-from flipscope.lab.series import bars, estimates, line, lines, means, points, survival
+from flipscope.lab.series import bars, estimates, line, means, points, survival
 
 TABLE = Rows(
     {"n": n, "eps": eps, "seed": seed, "y": y}
@@ -23,18 +25,48 @@ def test_a_line_has_its_centre_and_a_band_to_the_ends() -> None:
 
 
 def test_a_geometric_mean_leaves_out_what_has_no_logarithm() -> None:
-    small, large = lines(TABLE, "n", "y", "eps", "eps = {:g}")
+    small, large = chart(TABLE, "n", "y", by="eps", labels="eps = {:g}", centre="geometric").series
     assert (small.label, large.label) == ("eps = 0.5", "eps = 1")
     assert list(small.y) == pytest.approx([5.0])
-    assert lines(TABLE, "n", "y", "eps", centre="median")[0].low == [0.0]
+    assert chart(TABLE, "n", "y", by="eps", centre="median").series[0].low == [0.0]
     infinite = Rows([*TABLE.where(eps=0.5), {"n": 4, "eps": 0.5, "y": math.inf}])
-    assert list(lines(infinite, "n", "y", "eps")[0].y) == pytest.approx([5.0])
+    assert list(chart(infinite, "n", "y", by="eps", centre="geometric").series[0].y) == pytest.approx([5.0])
 
 
 def test_an_order_gives_each_value_its_colour_whatever_else_is_there() -> None:
-    assert [each.colour for each in lines(TABLE, "n", "y", "eps")] == [None, None]
-    assert [each.colour for each in lines(TABLE, "n", "y", "eps", order=(0.0, 0.5, 1.0))] == [1, 2]
-    assert [each.colour for each in lines(TABLE.where(eps=1.0), "n", "y", "eps", order=(0.0, 0.5, 1.0))] == [2]
+    order = (0.0, 0.5, 1.0)
+    assert [each.colour for each in chart(TABLE, "n", "y", by="eps").series] == [None, None]
+    assert [each.colour for each in chart(TABLE, "n", "y", by="eps", order=order).series] == [1, 2]
+    assert [each.colour for each in chart(TABLE.where(eps=1.0), "n", "y", by="eps", order=order).series] == [2]
+
+
+def test_rows_without_a_number_are_left_out_and_rows_apart_are_points() -> None:
+    rows = Rows([*TABLE.where(eps=1.0), {"n": 4, "eps": 1.0, "y": None}, {"n": 4, "eps": 1.0, "y": math.nan}])
+    line_of_rows, apart = chart(
+        rows, "n", "y", apart=TABLE.where(eps=0.5), hover=lambda row: f"y = {row['y']:g}"
+    ).series
+    assert list(line_of_rows.y) == [5.0, 4.0]
+    assert (apart.kind, list(apart.x), list(apart.y), apart.hover) == ("points", [4, 4], [0.0, 5.0], ["y = 0", "y = 5"])
+
+
+def test_a_band_can_be_the_interval_of_the_mean() -> None:
+    (shown,) = chart(TABLE.where(eps=1.0), "n", "y", band="interval").series
+    expected = student_mean([1.0, 9.0], 0.95)
+    assert (list(shown.x), shown.low, shown.high) == ([4], [expected.low], [expected.high])  # one row has no interval
+    bounded = mean_from_samples([1.0, 9.0], 0, 10)
+    (within,) = chart(TABLE.where(eps=1.0), "n", "y", band="interval", ends=(0, 10)).series
+    assert within.low is not None
+    assert (list(within.x), within.low[0]) == ([4, 8], bounded.low)
+    assert chart(TABLE, "n", "y", band="none").series[0].low is None
+
+
+def test_charts_have_a_panel_for_each_value() -> None:
+    panels = charts(TABLE, "n", "y", facet="eps", titles="eps = {:g}", x_label="N")
+    assert [(panel.title, panel.x_label, len(panel.series)) for panel in panels] == [
+        ("eps = 0.5", "N", 1),
+        ("eps = 1", "N", 1),
+    ]
+    assert [panel.title for panel in charts(TABLE, "n", "y", facet="eps", titles={1.0: "one", 2.0: "two"})] == ["one"]
 
 
 def test_estimates_show_their_intervals() -> None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from flipscope.lab.looks import confidence, judging
     from flipscope.lab.quantities import Column, Criterion, Quantity, claim
     from flipscope.lab.rows import Row, Rows, matched
-    from flipscope.lab.series import bars, estimates, line, lines, means, points, survival
+    from flipscope.lab.series import bars, estimates, line, means, points, survival
     from flipscope.lab.store.artefacts import trained
     from flipscope.lab.study import Claim, Outcome, Result, Scale, Study, Trial, deviations, scales
     from flipscope.lab.trained_trial import TrainedTrial
@@ -97,7 +97,6 @@ __all__ = [
     "judging",
     "larger_mean",
     "line",
-    "lines",
     "log_slope",
     "matched",
     "mean_of",

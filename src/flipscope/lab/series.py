@@ -14,37 +14,6 @@ from flipscope.lab.rows import Row, Rows
 Centre = Literal["geometric", "mean", "median"]
 
 
-def lines(
-    rows: Rows,
-    x: str,
-    y: str,
-    by: str,
-    label: str = "{}",
-    centre: Centre = "geometric",
-    order: Sequence[Any] | None = None,
-) -> list[Series]:
-    """A line per value of a column: the centre of y at each x, with a band from the least to the largest.
-
-    Values that are not positive and finite are left out of a geometric mean. An `order` of the column's values gives
-    each the same colour in every panel, also where some have no rows.
-
-    >>> rows = Rows({"layers": layers, "n": n, "y": layers * n} for layers in (1, 2) for n in (10, 20))
-    >>> [(each.label, each.y) for each in lines(rows, "n", "y", "layers", "{} layers", "mean")]
-    [('1 layers', [10.0, 20.0]), ('2 layers', [20.0, 40.0])]
-    """
-    return [
-        line(
-            own.where(lambda row: 0 < row[y] < np.inf) if centre == "geometric" else own,
-            x,
-            y,
-            label.format(value),
-            centre,
-            colour=None if order is None else order.index(value),
-        )
-        for value, own in rows.by(by)
-    ]
-
-
 def line(
     rows: Rows, x: str, y: str, label: str, centre: Centre = "geometric", *, band: bool = True, **look: Any
 ) -> Series:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,16 +120,21 @@ class FunctionCount(lab.Study):
         lengths = table.values("length")
         rows, names = lab.Rows({**row, "place": lengths.index(row["length"])} for row in table), list(map(str, lengths))
         every = [min(2.0 ** (1 << length), float(RAREFIED)) for length in lengths]
-        line = partial(lab.lines, x="place", by="eps", label="eps = {:g}", centre="mean", order=(1.0, 0.0))
-        met = [
-            *line(rows.having("rarefied"), y="rarefied"),
-            lab.Series("all, or all draws", list(range(len(names))), every, dashed=True, colour=2),
-        ]
         top = 1.1 * max(table.column("share_more")) or 1.0
+        look: Any = {"by": "eps", "labels": "eps = {:g}", "order": (1.0, 0.0), "x_label": "N", "categories": names}
         panels = [
-            lab.Panel(f"among {RAREFIED:,} draws", "N", "functions recognised", met, y_log=True, categories=names),
-            lab.Panel(
-                "not constant", "N", "share of draws", line(rows, y="share_more"), y_range=(0, top), categories=names
+            lab.chart(
+                rows,
+                "place",
+                "rarefied",
+                extra=[lab.Series("all, or all draws", list(range(len(names))), every, dashed=True, colour=2)],
+                title=f"among {RAREFIED:,} draws",
+                y_label="functions recognised",
+                y_log=True,
+                **look,
+            ),
+            lab.chart(
+                rows, "place", "share_more", title="not constant", y_label="share of draws", y_range=(0, top), **look
             ),
         ]
         total = np.mean(table.column("recognised_functions"))

@@ -54,22 +54,21 @@ def falls_like_1_over_n(column: str, *, positive: bool = True) -> quantities.Cri
 def by_length(table: lab.Rows, title: str, order: Sequence[float]) -> lab.Figure:
     """Panels of influences by size of weights, and of measured / bound; a line for each eps, colours in this order."""
 
-    def panel(name: str, y: str, rows: lab.Rows, column: str, **look: Any) -> lab.Panel:
-        lines = lab.lines(rows, "length", column, "eps", "eps = {:g}", order=order)
-        return lab.Panel(name, "N", y, lines, x_log=True, y_log=True, **look)
-
-    panels = [
-        panel(f"{column} over positions, weights up to {size:g}", "influence on the EOS activation", rows, column)
-        for column in ("mean", "largest")
-        for size, rows in table.by("scale")
-    ]
+    look: Any = {"by": "eps", "labels": "eps = {:g}", "order": order, "centre": "geometric", "x_label": "N"}
+    look |= {"x_log": True, "y_log": True}
+    panels = []
+    for column in ("mean", "largest"):
+        titles = f"{column} over positions, weights up to {{:g}}"
+        label = "influence on the EOS activation"
+        panels += lab.charts(table, "length", column, facet="scale", titles=titles, y_label=label, **look)
     telling = table.having("bound").where(lambda row: row["bound"] < row["diameter"])
     for name, rows, column, bound in (
         ("largest influence, where its bound says something", telling, "largest", "bound"),
         ("largest blowup beta", table.having("beta_bound"), "beta", "beta_bound"),
     ):
         parts = lab.Rows({**row, "part": row[column] / row[bound]} for row in rows)
-        panels.append(panel(name, "measured / bound", parts, "part", rules=[lab.Rule(1.0, "the bound")]))
+        rules = [lab.Rule(1.0, "the bound")]
+        panels.append(lab.chart(parts, "length", "part", title=name, y_label="measured / bound", rules=rules, **look))
     caption = "Geometric mean over models; bands from the smallest to the largest model."
     return lab.Figure("influence-decay", title, caption, panels, columns=3, where="Cor 3.3, Lem 3.2")
 

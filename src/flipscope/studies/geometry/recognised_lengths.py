@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, get_args
 
 import flipscope.lab as lab
@@ -175,9 +174,7 @@ def _shares_text(margin: float) -> str:
 
 def _panels(rows: lab.Rows, table: lab.Rows, x: str, label: str) -> list[lab.Panel]:
     """The share right of each language, with a line for each eps of the whole table."""
-    lines = partial(lab.lines, x=x, y="share", by="eps", label="eps = {:g}", centre="mean", order=table.values("eps"))
-    look: dict[str, Any] = {"y_range": (0, 1.05), "x_log": x == "length"}
+    look: Any = {"by": "eps", "labels": "eps = {:g}", "order": table.values("eps"), "x_label": label}
+    look |= {"y_label": "share right", "y_range": (0, 1.05), "x_log": x == "length"}
     languages = rows.each("language", table.values("language"))
-    return [
-        lab.Panel(language.capitalize(), label, "share right", lines(models), **look) for language, models in languages
-    ]
+    return [lab.chart(models, x, "share", title=language.capitalize(), **look) for language, models in languages]

@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -498,11 +498,13 @@ CLAIMS = (
 def panels(table: lab.Rows) -> list[lab.Figure]:
     """Capacity by length, the constructions, and trained networks."""
     out = []
+    look: Any = {"centre": "geometric", "x_label": "T", "x_log": True, "y_log": True}
     formulas = table.where(kind="formula", layers=1)
     if formulas:
         rows = lab.Rows({**row, "size": math.exp(row["log_size"])} for row in formulas)
-        curves = lab.lines(rows, "length", "size", "result", order=RESULTS)
-        panel = lab.Panel("norms of 1", "T", "ln N at eps = 1", curves, x_log=True, y_log=True)
+        panel = lab.chart(
+            rows, "length", "size", by="result", order=RESULTS, title="norms of 1", y_label="ln N at eps = 1", **look
+        )
         text = "The bounds with all constants, d = 64, m = 100. On the right the order of Thm A.17 by depth."
         deep = lab.Rows(
             {**row, "order": math.exp(row["log_order"])} for row in table.where(kind="formula", result="Thm A.17")
@@ -520,8 +522,10 @@ def panels(table: lab.Rows) -> list[lab.Figure]:
         shown = [_construction(constructions.where(mapping=mapping), mapping) for mapping in MAPPINGS]
         text = "ln N at eps = 1 of the class that holds the construction for 3 relevant bits, by both forms of Lem 4.5."
         title = "Capacity that the constructions need"
-        curves = lab.lines(constructions, "length", "rows", "mapping", order=MAPPINGS)
-        by_row = lab.Panel("by the largest norm of a row", "T", "ln N", curves, x_log=True, y_log=True)
+        title_of_rows = "by the largest norm of a row"
+        by_row = lab.chart(
+            constructions, "length", "rows", by="mapping", order=MAPPINGS, title=title_of_rows, y_label="ln N", **look
+        )
         out.append(lab.Figure("capacity-constructed", title, text, [*shown, by_row], columns=3, where="Prop 4.7"))
     models = table.where(kind="trained")
     if models:
