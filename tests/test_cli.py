@@ -17,6 +17,7 @@ import pytest
 
 from flipscope import __version__
 from flipscope.bounds.geometry import parse_count
+from flipscope.bounds.noise_stability import portrait_noise_bounds
 from flipscope.cli import main, portraits, zoo
 from flipscope.cube.expression import parse
 from flipscope.cube.portrait import Portrait, describe
@@ -118,7 +119,7 @@ def test_sparse_majority_is_exact_at_n_100(capsys: pytest.CaptureFixture[str]) -
 def test_the_keys_of_function(capsys: pytest.CaptureFixture[str], options: list[str]) -> None:
     found = Run(capsys, "function", "maj(x1..x3) ^ x4", "--json", *options).document
     assert [key for key in found if key in FUNCTION_KEYS] == FUNCTION_KEYS
-    assert set(found) - set(FUNCTION_KEYS) == {"function", "ones_share", "notes"}
+    assert set(found) - set(FUNCTION_KEYS) == {"function", "ones_share", "notes", "noise_bounds"}
     assert found["function"] == "maj(x1..x3) ^ x4"
     assert set(found["noise_stability"]) == {"0.5", "0.8", "0.9", "0.95", "0.99"}
 
@@ -157,6 +158,7 @@ def test_chosen_correlations(capsys: pytest.CaptureFixture[str]) -> None:
         "-1.0": 1,
         "0.1234567": pytest.approx(0.1234567**2),
     }
+    assert set(found.document["noise_bounds"]) == {"0.25", "0.1234567"}  # no bound at a negative correlation
 
 
 # ---------------------------------------------------------------- function --json, sampled
@@ -216,7 +218,9 @@ def test_sampled_intervals_hold_the_exact_values(capsys: pytest.CaptureFixture[s
 def test_a_function_is_described_as_in_python(capsys: pytest.CaptureFixture[str]) -> None:
     for options, given in (((), {}), (("--samples", "50", "--seed", "3"), {"strings": 50, "seed": 3})):
         found = Run(capsys, "function", "majority(5)", "--json", *options).document
-        assert found == json.loads(json.dumps(describe("majority(5)", **given).as_json()))
+        portrait = describe("majority(5)", **given)
+        bounds = {str(each.rho): each.as_json() for each in portrait_noise_bounds(portrait)}
+        assert found == json.loads(json.dumps(portrait.as_json() | {"noise_bounds": bounds}))
 
 
 def test_commands_leave_the_portraits_to_describe(

@@ -17,7 +17,7 @@ from torch import nn
 import flipscope
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
-from flipscope.bounds import covering, geometry, hardness, pac_bayes
+from flipscope.bounds import covering, geometry, hardness, noise_stability, pac_bayes
 from flipscope.constructions import fourier as constructed
 from flipscope.constructions import sparse_variables
 from flipscope.cube import estimate, fourier_sums, functions, sensitivity, spectrum, testers
@@ -183,6 +183,17 @@ ENTRIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "bounds.low_variance_bound": (geometry.low_variance_bound, {"width": 4, "eta": 0.1, "rho": 1.0}),
     "bounds.fourier_gap": (hardness.fourier_gap, {"f_weights": [0.0, 0.5, 0.5], "as_g": 0.5}),
+    "bounds.change_bound": (noise_stability.change_bound, {"exponent": 1.5, "rho": 0.9}),
+    "bounds.degree_bound": (noise_stability.degree_bound, {"max_sensitivity": 3}),
+    "bounds.noise_bounds": (noise_stability.noise_bounds, {"f": MAJORITY, "rhos": [0.5]}),
+    "bounds.portrait_noise_bounds": (
+        noise_stability.portrait_noise_bounds,
+        {"portrait": flipscope.describe(MAJORITY), "rhos": [0.5]},
+    ),
+    "bounds.model_noise_bounds": (
+        noise_stability.model_noise_bounds,
+        {"model": logit, "n": 4, "rhos": [0.5], "strings": 5, "pairs": 5, "seed": 0, "confidence": 0.9},
+    ),
     "bounds.linear_cover": (covering.linear_cover, {"norm": 1.0, "radius": 1.0, "eps": 0.1, "count": 10}),
     "bounds.class_bound": (
         pac_bayes.class_bound,

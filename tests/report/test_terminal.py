@@ -11,6 +11,7 @@ from rich.console import Console, RenderableType
 
 from flipscope.basics.estimates import Estimate
 from flipscope.bounds.geometry import verdict
+from flipscope.bounds.noise_stability import portrait_noise_bounds
 from flipscope.cube.expression import parse
 from flipscope.cube.languages import language_of
 from flipscope.cube.portrait import Portrait, exact_portrait, sampled_portrait
@@ -83,7 +84,7 @@ def test_bar_has_steps_of_an_eighth() -> None:
     ids=lambda portrait: portrait.name[:24],
 )
 def test_function_page_fits_80_columns(portrait: Portrait) -> None:
-    page = rendered(terminal.function_page(portrait))
+    page = rendered(terminal.function_page(portrait, portrait_noise_bounds(portrait)))
     lines = page.splitlines()
     assert max(map(len, lines)) <= 80
     assert "…" not in "".join(lines[1:]), "only a title may be cut"
@@ -103,6 +104,15 @@ def test_function_page_of_majority() -> None:
     zero, eleven = (line for line in page.splitlines() if "1,391,720" in line or "705,432" in line)
     assert zero.count("█") == terminal.BAR
     assert eleven.count("█") == int(terminal.BAR * 705_432 / 1_391_720)
+
+
+def test_function_page_has_bounds_on_what_noise_changes() -> None:
+    page = rendered(terminal.function_page(exact("majority(5)"), portrait_noise_bounds(exact("majority(5)"), [0.9])))
+    assert re.search(r" 0\.9 +0\.0851218 +0\.0896308 +0\.204755 +0\.30629 ", page)
+    portrait = sampled("random(31)")
+    page = rendered(terminal.function_page(portrait, portrait_noise_bounds(portrait)))
+    assert "by average sensitivity" in inside(page)
+    assert "Prop 3.2" not in page  # a sample bounds the maximal sensitivity on the wrong side
 
 
 def test_function_page_says_how_many_bits_matter() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from flipscope.bounds.noise_stability import portrait_noise_bounds
 from flipscope.cli.common import SIZE_HELP, print_json
 from flipscope.cli.portraits import check_options, draw, portrait, portrait_options
 from flipscope.cube.expression import parse
+from flipscope.cube.portrait import RHOS
 
 EXAMPLES = """
   flipscope function "maj(x1..x5) ^ (x6 & x7)"
@@ -17,7 +19,7 @@ EXAMPLES = """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What it takes."""
+    """Add the command's arguments."""
     parser.add_argument("expression", metavar="EXPR", help='such as "maj(x1..x5) ^ x6" or "majority(21)"')
     parser.add_argument("-n", type=int, metavar="N", help=SIZE_HELP)
     portrait_options(parser)
@@ -29,10 +31,12 @@ def run(arguments: argparse.Namespace) -> int:
     check_options(arguments)
     found = portrait(f, arguments.expression, arguments)
     draw(arguments, [found])
+    # The bounds hold for correlations from 0 on; the noise stability is defined for negative ones as well.
+    bounds = portrait_noise_bounds(found, [rho for rho in arguments.rho or RHOS if rho >= 0])
     if arguments.json:
-        print_json(found.as_json())
+        print_json(found.as_json() | {"noise_bounds": {str(each.rho): each.as_json() for each in bounds}})
     else:
         from flipscope.report import terminal
 
-        terminal.show(terminal.function_page(found))
+        terminal.show(terminal.function_page(found, bounds))
     return 0

@@ -19,6 +19,7 @@ from flipscope.basics.errors import printable
 from flipscope.basics.estimates import Estimate
 from flipscope.basics.wording import number_text
 from flipscope.bounds.geometry import FamilyVerdict, Threshold, Verdict
+from flipscope.bounds.noise_stability import NoiseBounds
 from flipscope.cube.portrait import Portrait
 from flipscope.report.figures import log10_share
 
@@ -54,8 +55,8 @@ class Bar:
         yield Text(text, style="cyan")
 
 
-def function_page(portrait: Portrait) -> RenderableType:
-    """The page of ``flipscope function``."""
+def function_page(portrait: Portrait, bounds: Sequence[NoiseBounds] = ()) -> RenderableType:
+    """The page of ``flipscope function``: the numbers of a portrait, and bounds on what noise changes."""
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column()
@@ -77,6 +78,8 @@ def function_page(portrait: Portrait) -> RenderableType:
         rows = [(number(d), number(w), w) for d, w in enumerate(portrait.weight_by_degree) if w > 0]
         parts += [Text(), histogram("degree", "weight", rows)]
     parts += [Text(), _influence_table(portrait)]
+    if bounds:
+        parts += [Text(), _noise_table(bounds)]
     for note in portrait.notes:
         parts += [Text(), Text(note, style="italic dim")]
     return Panel(Group(*parts), title=Text(portrait.name), title_align="left", expand=False, padding=(1, 2))
@@ -99,6 +102,22 @@ def _influence_table(portrait: Portrait) -> Table:
         return histogram("position", "influence", [("each", number(entries[0][2]), entries[0][0])])
     chosen = sorted((e for e in entries if e[0] > 0), key=lambda e: (-e[0], e[1]))
     return histogram("position", "influence", [(f"x{i}", number(x), value) for value, i, x in chosen])
+
+
+def _noise_table(bounds: Sequence[NoiseBounds]) -> Table:
+    """How often noise changes the value, and at most, by the exponents of `bounds.noise_stability`.
+
+    A sample tells nothing of the degree, and bounds the maximal sensitivity on the wrong side: both are then left out.
+    """
+    sampled = isinstance(bounds[0].by_max_sensitivity, Estimate)
+    table = Table(box=None, padding=(0, 1), header_style="bold")
+    headings = ["rho", "P(value changes)", "at most, by average sensitivity"]
+    for heading in headings if sampled else [*headings, "by degree", "by max sensitivity (Prop 3.2)"]:
+        table.add_column(heading, justify="right")
+    for each in bounds:
+        cells = [f"{each.rho:g}", number(each.probability), number(each.by_average_sensitivity)]
+        table.add_row(*cells, *([] if sampled else [number(each.by_degree), number(each.by_max_sensitivity)]))
+    return table
 
 
 def histogram(label: str, heading: str, rows: Sequence[tuple[str, str, float]]) -> Table:
