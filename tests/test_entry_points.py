@@ -23,7 +23,7 @@ from flipscope.constructions import sparse_variables
 from flipscope.cube import estimate, fourier_sums, functions, sensitivity, spectrum, testers
 from flipscope.data.languages import draw
 from flipscope.models import initialise, presets, save
-from flipscope.probes import fourier, landscape, recognition
+from flipscope.probes import fourier, kernels, landscape, recognition, sampled_kernels
 from flipscope.training.fit import evaluate, fit
 
 BITS = np.array([[0, 1, 1, 0], [1, 1, 1, 0], [0, 0, 0, 1]], np.uint8)
@@ -147,6 +147,30 @@ ENTRIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "fourier.degree_test": (
         fourier.degree_test,
         {"model": logit, "n": 4, "degree": 1, "output": "sign", "trials": 5, "epsilon": 0.1, "seed": 0},
+    ),
+    "kernels.transformer_kernel": (
+        kernels.transformer_kernel,
+        {"bits": 3, "depth": 1, "kind": "ck", "attention": "linear", "readout": "flat"},
+    ),
+    "kernels.mlp_kernel": (kernels.mlp_kernel, {"bits": 3, "depth": 1, "kind": "ck", "inputs": "bits"}),
+    "kernels.eigenvalues_by_degree": (kernels.eigenvalues_by_degree, {"values": [1.0, 0.5, 0.0]}),
+    "kernels.chain_holds": (kernels.chain_holds, {"eigenvalues": [1.0, 0.5, 0.0], "tolerance": 0.0}),
+    "kernels.kernel_matrix": (
+        kernels.kernel_matrix,
+        {"bits": 4, "depth": 1, "embedding": "printed", "tokens": 2, "kind": "ck", "attention": "linear"}
+        | {"readout": "flat"},
+    ),
+    "kernels.monomial_check": (kernels.monomial_check, {"matrix": np.eye(4), "tolerance": 1e-9}),
+    "kernels.CubeKernel": (kernels.CubeKernel, {"kind": "ck", "values": (1.0, 0.5)}),
+    "sampled_kernel": (
+        sampled_kernels.sampled_kernel,
+        {"bits": 2, "depth": 1, "kind": "ck", "attention": "softmax", "readout": "flat", "draws": 2, "repeats": 2}
+        | {"seed": 0, "confidence": 0.9},
+    ),
+    "finite_kernel": (
+        sampled_kernels.finite_kernel,
+        {"bits": 2, "depth": 1, "kind": "ck", "attention": "linear", "readout": "flat", "width": 4, "heads": 2}
+        | {"key_width": 2, "networks": 2, "seed": 0, "confidence": 0.9},
     ),
     "Transformer": (
         flipscope.Transformer,

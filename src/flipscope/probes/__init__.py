@@ -10,5 +10,7 @@ landscape     slices of the loss around a model, along filter-normalised directi
 fourier       spectra of logit and sign, exact and sampled
 recognition   answers with a margin (Eq 15, Def 2.8)
 perturbation  how far weights can move before answers change
+kernels       conjugate and tangent kernels of infinitely wide transformers on the cube, and their eigenvalues
+sampled_kernels  the same by sampling: softmax attention, and networks of finite width
 prior         which functions random recognisers compute, and how often (Fig 1, Eq 25)
 """
