@@ -115,7 +115,7 @@ def test_sparse_majority_is_exact_at_n_100(capsys: pytest.CaptureFixture[str]) -
     assert found["weight_by_degree"][:6] == [0, 45 / 64, 0, 10 / 64, 0, 9 / 64]
 
 
-@pytest.mark.parametrize("options", [[], ["--samples", "50"]])
+@pytest.mark.parametrize("options", [[], ["--strings", "50"]])
 def test_the_keys_of_function(capsys: pytest.CaptureFixture[str], options: list[str]) -> None:
     found = Run(capsys, "function", "maj(x1..x3) ^ x4", "--json", *options).document
     assert [key for key in found if key in FUNCTION_KEYS] == FUNCTION_KEYS
@@ -152,7 +152,18 @@ def test_ten_thousand_bits(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_chosen_correlations(capsys: pytest.CaptureFixture[str]) -> None:
-    found = Run(capsys, "function", "x1 ^ x2", "--json", "--rho", "0.25", "--rho", "-1", "--rho", "0.1234567")
+    found = Run(
+        capsys,
+        "function",
+        "x1 ^ x2",
+        "--json",
+        "--correlation",
+        "0.25",
+        "--correlation",
+        "-1",
+        "--correlation",
+        "0.1234567",
+    )
     assert found.document["noise_stability"] == {
         "0.25": 0.0625,
         "-1.0": 1,
@@ -194,7 +205,7 @@ def test_random_100_falls_back_to_samples(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_samples_are_seeded(capsys: pytest.CaptureFixture[str]) -> None:
-    base = ["function", "random(40)", "--samples", "200", "--json"]
+    base = ["function", "random(40)", "--strings", "200", "--json"]
     first, again, other = (Run(capsys, *base, "--seed", seed).document for seed in ("1", "1", "2"))
     assert first == again
     assert first["influences"] != other["influences"]
@@ -203,7 +214,7 @@ def test_samples_are_seeded(capsys: pytest.CaptureFixture[str]) -> None:
 def test_sampled_intervals_hold_the_exact_values(capsys: pytest.CaptureFixture[str]) -> None:
     text = "maj(x1..x5) ^ (x6 & x7)"
     exact = Run(capsys, "function", text, "--json").document
-    sampled = Run(capsys, "function", text, "--json", "--samples", "4000", "--confidence", "0.9999").document
+    sampled = Run(capsys, "function", text, "--json", "--strings", "4000", "--confidence", "0.9999").document
     for key in ("average_sensitivity", "max_sensitivity", "min_sensitivity", "ones_share"):
         assert sampled[key]["low"] <= exact[key] <= sampled[key]["high"], key
     for key in ("profile", "influences"):
@@ -216,7 +227,7 @@ def test_sampled_intervals_hold_the_exact_values(capsys: pytest.CaptureFixture[s
 
 
 def test_a_function_is_described_as_in_python(capsys: pytest.CaptureFixture[str]) -> None:
-    for options, given in (((), {}), (("--samples", "50", "--seed", "3"), {"strings": 50, "seed": 3})):
+    for options, given in (((), {}), (("--strings", "50", "--seed", "3"), {"strings": 50, "seed": 3})):
         found = Run(capsys, "function", "majority(5)", "--json", *options).document
         portrait = describe("majority(5)", **given)
         bounds = {str(each.rho): each.as_json() for each in portrait_noise_bounds(portrait)}
@@ -252,7 +263,7 @@ def test_no_command_writes_into_its_arguments(file: Path) -> None:
 def test_exact_or_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     run = Run(capsys, "function", "random(31)", "--exact", "--json")
     assert run.code == 2
-    assert "sample instead (--samples M" in run.err
+    assert "sample instead (--strings M" in run.err
     assert run.out == ""
 
 
@@ -275,7 +286,7 @@ def test_compare_knows_equal_functions(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_compare_with_samples(capsys: pytest.CaptureFixture[str]) -> None:
-    found = Run(capsys, "compare", "random(60)", "random(60, seed=1)", "--samples", "3000", "--json").document
+    found = Run(capsys, "compare", "random(60)", "random(60, seed=1)", "--strings", "3000", "--json").document
     share = found["disagreement"]
     assert set(share) == set(found["differing_strings"]) == ESTIMATE_KEYS
     assert share["low"] < 0.5 < share["high"]
@@ -396,20 +407,20 @@ BAD_OPTIONS = [
     (["function", "x1", "-n", "-3"], "n = -3"),
     (["function", "x1", "-n", "10001"], "between 1 and 10000"),
     (["function", "x1", "-n", "2.5"], "'2.5'"),
-    (["function", "x1", "--samples", "0"], "samples must be"),
-    (["function", "x1", "--samples", "-5"], "not -5"),
-    (["function", "x1", "--samples", "9" * 30], "samples would take 1 PiB or more of memory"),
-    (["compare", "x1", "x2", "--samples", "9" * 30], "samples would take 1 PiB or more of memory"),
+    (["function", "x1", "--strings", "0"], "strings must be"),
+    (["function", "x1", "--strings", "-5"], "not -5"),
+    (["function", "x1", "--strings", "9" * 30], "strings would take 1 PiB or more of memory"),
+    (["compare", "x1", "x2", "--strings", "9" * 30], "strings would take 1 PiB or more of memory"),
     (["function", "x1", "--confidence", "1.5"], "not 1.5"),
     (["function", "x1", "--confidence", "1"], "not 1.0"),
     (["function", "x1", "--confidence", "0"], "not 0.0"),
     (["function", "x1", "--confidence", "nan"], "not nan"),
     (["function", "random(100)", "--confidence", "nan"], "not nan"),
-    (["function", "x1", "--rho", "2"], "rho = 2.0"),
-    (["function", "x1", "--rho", "nan"], "rho = nan"),
-    (["function", "random(40)", "--samples", "5", "--rho", "2"], "-1 and 1"),
+    (["function", "x1", "--correlation", "2"], "rho = 2.0"),
+    (["function", "x1", "--correlation", "nan"], "rho = nan"),
+    (["function", "random(40)", "--strings", "5", "--correlation", "2"], "-1 and 1"),
     (["function", "x1", "--seed", "-1"], "seed must be"),
-    (["function", "x1", "--exact", "--samples", "3"], "--exact"),
+    (["function", "x1", "--exact", "--strings", "3"], "--exact"),
     (["function", "x1", "--plot", "f.gif"], "'f.gif'"),
     (["function", "x1", "--plot", ""], ".svg"),
     (["function", "x1", "--plot", "no/such/folder/f.svg"], "no/such/folder"),

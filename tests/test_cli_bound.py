@@ -22,17 +22,18 @@ def network(tmp_path: Path) -> str:
 
 
 def test_an_attention_network_has_a_bound(network: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bound", "covering", network, "--samples", "300", "--json"]) == 0
+    assert main(["bound", "covering", network, "--train-strings", "300", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["kind"], found["length"], found["samples"], found["broken_assumptions"]) == ("bound", 5, 300, [])
     model = AttentionNetwork(AttentionNetworkConfig(length=5, width=8, normalise=True))
-    assert found == json.loads(json.dumps(summary(model, 5, 300).as_json()))
+    nothing = {"from_file": {}, "differs_from_file": {}}
+    assert found == json.loads(json.dumps(summary(model, 5, 300).as_json() | nothing))
     assert all(row["vacuous"] for row in found["bounds"])
-    assert main(["bound", "covering", network, "--samples", "300"]) == 0
+    assert main(["bound", "covering", network, "--train-strings", "300"]) == 0
     out = capsys.readouterr().out
     assert "Bound: gap of the logistic loss, m = 300" in out
     assert out.count("is vacuous") == 3
-    assert main(["bound", "covering", network, "--samples", "1" + "0" * 40]) == 0
+    assert main(["bound", "covering", network, "--train-strings", "1" + "0" * 40]) == 0
     assert capsys.readouterr().out.count("says something") == 3
 
 
@@ -53,7 +54,7 @@ def test_anything_else_has_a_score(tmp_path: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["covering", "MODEL", "--samples", "0"], "samples must be a whole number of at least 1"),
+        (["covering", "MODEL", "--train-strings", "0"], "train_strings must be a whole number of at least 1"),
         (["covering", "MODEL", "--delta", "1"], "delta=1.0 must lie strictly between 0 and 1"),
         (["covering", "MODEL", "--delta", "nan"], "delta=nan must lie"),
         (["covering", "MODEL", "--length", "9"], "length"),

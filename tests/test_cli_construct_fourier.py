@@ -60,7 +60,7 @@ def test_a_check_that_fails_ends_with_1(capsys: pytest.CaptureFixture[str], monk
         assert main([*usual, "--check"]) == 1
         assert "NOT exact" in capsys.readouterr().out
     monkeypatch.setattr(chain_of_thought, "write_steps", lambda network, bits: bits)
-    assert main(["construct", "--steps", "--length", "4", "--check"]) == 1
+    assert main(["construct", "--parity-steps", "--length", "4", "--check"]) == 1
     assert "NOT exact" in capsys.readouterr().out
 
 
@@ -71,10 +71,10 @@ def test_the_network_is_saved_for_other_commands(tmp_path: Path, capsys: pytest.
 
 
 def test_steps(capsys: pytest.CaptureFixture[str]) -> None:
-    found = asked(capsys, "--steps", "--length", "6", "--check")
+    found = asked(capsys, "--parity-steps", "--length", "6", "--check")
     assert found["check"] == {"wrong_steps": 0, "strings": 64, "exhaustive": True}
     assert found["paper"]["norm_bound"] < found["squared_norm"] <= found["norm_bound"]
-    assert main(["construct", "--steps", "--length", "6"]) == 0
+    assert main(["construct", "--parity-steps", "--length", "6"]) == 0
     assert "the paper's is" in capsys.readouterr().out
 
 
@@ -91,14 +91,14 @@ def test_steps(capsys: pytest.CaptureFixture[str]) -> None:
         (["--fourier", "x1x2", "--length", "4", "--readout", "linear", "--mask", "1"], "has none of"),
         (["--fourier", "x1x2", "x1", "--length", "4"], "only one"),
         (["--fourier", "x1x2", "--length", "4", "--gamma", "0.5"], "few bits"),
-        (["--steps"], "needs --length"),
-        (["--steps", "--length", "2"], "length"),
-        (["--steps", "--length", "5", "--mask", "0"], "--mask is for --fourier"),
+        (["--parity-steps"], "needs --length"),
+        (["--parity-steps", "--length", "2"], "length"),
+        (["--parity-steps", "--length", "5", "--mask", "0"], "--mask is for --fourier"),
         ([], "give an expression"),
         (["x1 & x2", "--mask", "0"], "--mask is for --fourier"),
         (["x1 & x2", "--readout", "linear"], "--readout is for --fourier"),
         (["--fourier", "x1x2", "--length", "4", "--mapping", "bag"], "--mapping is for a function of few bits"),
-        (["--steps", "--length", "5", "--rescale"], "--rescale is for --fourier"),
+        (["--parity-steps", "--length", "5", "--rescale"], "--rescale is for --fourier"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:

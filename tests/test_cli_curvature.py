@@ -95,7 +95,7 @@ def test_curvature_page(run: Run, model: tuple[Transformer, str]) -> None:
         (["--tolerance", "0"], "tolerance=0 must lie"),
         (["--tolerance", "nan"], "tolerance=nan must lie"),
         (["--what", "hessian"], "invalid choice"),
-        (["--loss", "bce"], "needs the labels of a function"),
+        (["--loss", "bce"], "needs labels: give --function"),
         (["--parameters", "nothing*"], "matches none of"),
         (["--function", "parity(5)"], "longer than max_length=4"),
         (["--strings", "0"], "strings must be"),

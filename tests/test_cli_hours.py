@@ -52,8 +52,8 @@ SUM = ("bound", "pac-bayes", "sum.safetensors", "--data", "train.npz")
         (("random-model", "--length", "999", "--strings", "99999"), "for 20 models --count --strings --length"),
         (("train", "majority(5)", "-o", "new", "--steps", MANY), "steps of 64 strings --steps --batch"),
         (("train", "majority(5)", "-o", "new", "--batch", MANY), "steps of 99,999,999,999 strings --batch"),
-        (("function", "majority(9999)", "--samples", MANY), "flips --samples"),
-        (("compare", "majority(9)", "parity(9999)", "--samples", MANY), "flips --samples"),
+        (("function", "majority(9999)", "--strings", MANY), "flips --strings"),
+        (("compare", "majority(9)", "parity(9999)", "--strings", MANY), "flips --strings"),
     ],
 )
 def test_too_much_is_refused_before_anything_is_loaded(
@@ -82,8 +82,8 @@ def test_too_much_is_refused_before_anything_is_loaded(
         (*SUM, "--draws", "2"),
         ("random-model", "--length", "5", "--strings", "2", "--count", "1", "--width", "8", "--heads", "2"),
         ("train", "majority(5)", "-o", "new", "--steps", "2", "--batch", "2", "--width", "8"),
-        ("function", "majority(9)", "--samples", "10"),
-        ("compare", "majority(9)", "parity(9)", "--samples", "10"),
+        ("function", "majority(9)", "--strings", "10"),
+        ("compare", "majority(9)", "parity(9)", "--strings", "10"),
     ],
 )
 def test_whoever_insists_may_wait(

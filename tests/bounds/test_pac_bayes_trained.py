@@ -164,7 +164,7 @@ def test_both_bounds_of_a_model_count_the_same_parameters(
     assert first["norm_bound"] == second["norm_bound"] == pytest.approx(_square(left))
     for document in documents:
         assert any("embedding.position.weight" in each for each in document["assumptions"]) == bool(options)
-    assert main(["bound", "pac-bayes", path, "--trace", "300", "--samples", "20", *options]) == 0
+    assert main(["bound", "pac-bayes", path, "--trace", "300", "--train-strings", "20", *options]) == 0
     assert ("fixed before the samples" in capsys.readouterr().out) == bool(options)
 
 
@@ -237,7 +237,7 @@ def test_what_means_nothing_is_refused(call: object, said: str) -> None:
 
 
 def test_the_command_for_a_class(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*CLASS, "--samples", "1000000", "--json"]) == 0
+    assert main([*CLASS, "--train-strings", "1000000", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert set(document) >= KEYS
     assert document["form"] == "truncated"
@@ -246,7 +246,7 @@ def test_the_command_for_a_class(capsys: pytest.CaptureFixture[str]) -> None:
     assert round(document["sigma"], 7) == 2.2657e-3
     assert round(document["bound"], 4) == 0.2391
     assert document["vacuous"] is False
-    assert main([*CLASS, "--samples", "8192", "--json"]) == 0
+    assert main([*CLASS, "--train-strings", "8192", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert round(document["bound"], 3) == 1.186
     assert document["vacuous"] is True
@@ -281,7 +281,7 @@ def test_the_command_for_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[s
     document = json.loads(capsys.readouterr().out)
     assert (document["form"], document["certified"], document["gradient_bound"]) == ("trace", False, 150)
     save(fourier_network(f, mask=40), model)
-    assert main(["bound", "pac-bayes", model, "--test=-1,3", "--samples", "1000000", "--json"]) == 0
+    assert main(["bound", "pac-bayes", model, "--test=-1,3", "--train-strings", "1000000", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["degree"], document["sparsity"]) == (2, 2)
     assert main(["bound", "pac-bayes", model, "--test=-1,3", "--tolerance", "1e-6", "--trials", "50"]) == 0
@@ -310,7 +310,7 @@ def test_an_output_that_rounding_takes_out_of_its_range_is_taken(
         (["--delta", "1.5"], "delta"),
         (["--degree", "0"], "degree"),
         (["--sparsity", "21"], "one position for each"),
-        (["--samples", "0"], "samples"),
+        (["--train-strings", "0"], "samples"),
         (["--perturbation", "5"], "semi-analytic"),
         (["--data", "x.npz"], "is for a MODEL"),
         (["--subgaussian", "0"], "subgaussian"),
@@ -368,7 +368,7 @@ def test_damaged_data_and_pipes_are_refused(tmp_path: Path, capsys: pytest.Captu
         assert "must hold strings and labels" in capsys.readouterr().err
     os.mkfifo(pipe)
     assert answered(lambda: main(["bound", "pac-bayes", model, "--data", str(pipe)])) == 2
-    assert answered(lambda: main(["bound", "pac-bayes", str(pipe), "--trace", "1", "--samples", "9"])) == 2
+    assert answered(lambda: main(["bound", "pac-bayes", str(pipe), "--trace", "1", "--train-strings", "9"])) == 2
     assert capsys.readouterr().err.count("is not a file but a pipe") == 2
 
 
@@ -399,7 +399,7 @@ def test_bad_input_of_a_model_exits_with_two(tmp_path: Path, capsys: pytest.Capt
         ["--trace", "1", "--trials", "3"],
         ["--trace", "1", "--tight"],
         ["--trace", "1", "--form", "analytic"],
-        ["--trace", "1", "--samples", "9", "--fixed", "nothing"],
+        ["--trace", "1", "--train-strings", "9", "--fixed", "nothing"],
         ["--test", "0,1", "--fixed", "codes"],
     ):
         assert main(["bound", "pac-bayes", model, *options]) == 2

@@ -22,44 +22,48 @@ LONGEST = 1000  # characters of a sentence: a name may have ten thousand
 EXAMPLES = """examples:
   flipscope function "maj(x1..x5) ^ x6"           profile, spectrum, influences
   flipscope function "majority(101)" --json       exact integers as JSON
-  flipscope function "random(100)" --samples 5000 estimates with intervals
+  flipscope function "random(100)" --strings 5000 estimates with intervals
   flipscope compare "majority(9)" "maj(x1..x7)"   two functions side by side
   flipscope zoo                                   the named functions
   flipscope verdict "parity(100)" --width 64 --layers 2
-  flipscope random-model --init gaussian --count 20 draw transformers and measure their sensitivity
-  flipscope train "majority(40)" -o m.safetensors train a transformer; the same command goes on with it
-  flipscope sensitivity MODEL.safetensors         the sensitivity spectrum of a saved transformer
-  flipscope bounds MODEL.safetensors              what the theorems say of it, and where they are vacuous
-  flipscope construct "x3 & x7 & x11" --length 64 weights written down, with proven error and norms
-  flipscope bound covering MODEL.safetensors      what covering numbers promise of its loss on new strings
-  flipscope bound pac-bayes --sparsity 10 --degree 2 --length 20 what norm and sharpness promise of a class
+  flipscope random-model --length 20 --strings 20 draw transformers and measure their sensitivity
+  flipscope train "majority(15)" -o m.safetensors train a transformer; the same command resumes it
+  flipscope sensitivity m.safetensors             its sensitivity profile
+  flipscope sharpness m.safetensors               its outputs and loss under noise on the weights
+  flipscope bounds m.safetensors                  what the theorems say about it, and where they are vacuous
+  flipscope bound covering m.safetensors          a bound on its loss on new strings
+  flipscope bound pac-bayes --sparsity 10 --degree 2 --length 20 the same for a class of functions
+  flipscope construct "x3 & x7 & x11" --length 64 a network written down, with proven error and norms
   flipscope studies                               the experiments of the papers
   flipscope run random-init                       run one: figures, verdicts, resumable
-  flipscope report -o report.html                 everything that was measured on one page
+  flipscope report -o report.html                 all results on one page
 """
 
 
-# Every command: the file with its arguments and what it does, and a line for the list of all.
+# Every command: the file with its arguments and its code, and a line for the list of all.
 COMMANDS = {
     "function": ("function", "describe a Boolean function: sensitivity, spectrum, influences"),
     "compare": ("compare", "describe two functions side by side, and on how many strings they differ"),
     "zoo": ("zoo", "list the named functions"),
     "test-degree": ("degree", "test by queries alone whether a function has low Fourier degree"),
     "test-sparsity": ("sparsity", "test by queries alone whether a function has few Fourier coefficients"),
-    "verdict": ("verdict", "what the theorems say of a function's family for transformers of a shape"),
-    "sensitivity": ("sensitivity", "measure the sensitivity spectrum of a saved transformer"),
+    "verdict": ("verdict", "what the theorems say about a family of functions for transformers of a shape"),
+    "sensitivity": ("sensitivity", "measure the sensitivity profile of a model"),
     "random-model": ("random_model", "draw transformers at random, measure the sensitivity of each, summarise"),
-    "blowup": ("blowup", "measure how much the layer norms of a saved transformer amplify"),
-    "sharpness": ("sharpness", "measure how far a saved transformer goes when its weights move at random"),
-    "curvature": ("curvature", "measure the second derivatives of a saved transformer's loss: trace, eigenvalues"),
-    "landscape": ("landscape", "draw slices of the loss around a saved transformer"),
+    "blowup": ("blowup", "measure how much the layer norms of a model amplify a change"),
+    "sharpness": ("sharpness", "measure how a model's outputs and loss change under random noise on its weights"),
+    "curvature": ("curvature", "measure the second derivatives of a model's loss: trace, eigenvalues, density"),
+    "landscape": ("landscape", "draw slices of the loss around a model"),
     "construct": (
         "construct",
         "write down a network for a function of few bits or a sum of parities, with its error and norms",
     ),
-    "bounds": ("bounds", "say of every bound of the geometry and hardness papers what it is for a saved transformer"),
-    "bound": ("bound", "say what theorems on generalization promise of a model or a class, and where they are vacuous"),
-    "train": ("train", "train a transformer on a function; after Ctrl-C or kill -9 the same command goes on"),
+    "bounds": ("bounds", "evaluate every bound of the geometry and hardness papers for a transformer"),
+    "bound": (
+        "bound",
+        "bound the loss on new strings, for a model or a class of functions, and say where it is vacuous",
+    ),
+    "train": ("train", "train a transformer on a function; after Ctrl-C or kill -9 the same command resumes"),
     "models": ("models", "list the trained models of a results folder: function, shape, accuracy, steps, file"),
     "run": ("run", "run studies: measure what is not measured yet, judge every claim"),
     "studies": ("studies", "list all studies: paper, figures, cost at each scale, state"),
@@ -68,6 +72,17 @@ COMMANDS = {
     "results": ("results", "list, filter, export, verify and prune what is stored"),
     "results pack": ("results_pack", "write what is stored of some studies as one file, for another machine or reader"),
     "results unpack": ("results_unpack", "merge packs of results into a results folder"),
+}
+
+# Options of earlier versions, and what to use instead: each option has one meaning in all commands.
+_PICTURE = "--plot FILE for the picture, or --json for the numbers"
+RENAMED = {
+    "function": {"--samples": "--strings", "--rho": "--correlation"},
+    "compare": {"--samples": "--strings", "--rho": "--correlation"},
+    "construct": {"--steps": "--parity-steps"},
+    "bounds": {"--failure": "--delta"},
+    "bound": {"--samples": "--train-strings", "--strict": "--all-terms"},
+    "landscape": {"-o": _PICTURE, "--output": _PICTURE},
 }
 
 
@@ -94,7 +109,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
             module = importlib.import_module(f"flipscope.cli.{file}")
             own.formatter_class, own.epilog = argparse.RawDescriptionHelpFormatter, f"examples:{module.EXAMPLES}"
             module.arguments(own)
-            own.add_argument("--json", action="store_true", help="one JSON document on standard output")
+            own.add_argument("--json", action="store_true", help="print one JSON document")
             own.set_defaults(run=module.run)
     return parser
 
@@ -166,15 +181,25 @@ _NO_MEMORY = ("DefaultCPUAllocator", "failed to map segment from shared object",
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace | int:
-    """What was asked for, or the exit code where that was help or a mistake."""
+    """The parsed arguments, or the exit code after help or a mistake."""
     try:
         given = sys.argv[1:] if arguments is None else list(arguments)
         if " ".join(given[:2]) in COMMANDS:  # a command of two words
             given = [" ".join(given[:2]), *given[2:]]
         command = next((each for each in given if not each.startswith("-")), None)
-        return build_parser(command).parse_args(given)
+        parser = build_parser(command)
+        _refuse_renamed(command, given)
+        return parser.parse_args(given)
     except SystemExit as stop:
         return int(stop.code or 0)
+
+
+def _refuse_renamed(command: str | None, given: Sequence[str]) -> None:
+    """Raise InputError for an option of an earlier version, naming its successor."""
+    options = given[: given.index("--")] if "--" in given else given
+    for old, new in RENAMED.get(command or "", {}).items():
+        if any(each == old or each.startswith(f"{old}=") for each in options):
+            raise InputError(f"flipscope {command} has no option {old} any more: use {new}")
 
 
 def _check_working_folder() -> None:

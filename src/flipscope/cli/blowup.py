@@ -1,4 +1,4 @@
-"""flipscope blowup: how much the layer norms of a saved transformer amplify."""
+"""flipscope blowup: how much the layer norms of a model amplify a change."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ import numpy as np
 
 from flipscope.basics.estimates import Floats
 from flipscope.cli.common import print_json
-from flipscope.cli.model_files import Asked, drawn_strings, loaded, model_file, strings_to_draw
+from flipscope.cli.model_options import drawn_strings_options, model_argument
+from flipscope.cli.opening import Work, open_model
 
 EXAMPLES = """
-  flipscope blowup model.safetensors --length 40
-  flipscope blowup model.safetensors --strings 500 --json
+  flipscope blowup model.safetensors
+  flipscope blowup model.safetensors --length 40 --strings 500 --json
 """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What it takes."""
-    model_file(parser)
-    strings_to_draw(parser, 100, "random strings")
+    """Add the command's arguments."""
+    model_argument(parser)
+    drawn_strings_options(parser, 100, "random strings")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure what the layer norms of a model do to random strings."""
-    model, length = loaded(arguments, asked=Asked(1))
+    opened = open_model(arguments, work=Work(1))
 
     from flipscope.models.parameters import weight_norm
     from flipscope.probes.blowup import blowup
 
-    found = blowup(model, drawn_strings(arguments, length))
+    found = blowup(opened.model, opened.strings(arguments))
     document = {
-        "length": length,
+        "length": opened.length,
         "strings": found.strings,
         "norms": [
             {"name": name, "eps": eps, "tau": _spread(found.tau[:, column])}
@@ -41,11 +42,12 @@ def run(arguments: argparse.Namespace) -> int:
         "beta": _spread(found.beta),
         "mean_beta": _spread(found.mean_beta),
         "weight_norm": {
-            "without_positions": weight_norm(model),
-            "with_positions": weight_norm(model, positions=True),
+            "without_positions": weight_norm(opened.model),
+            "with_positions": weight_norm(opened.model, positions=True),
         },
         "bound": _finite(found.bound),
         "infinite": found.infinite,
+        **opened.as_json(),
     }
     if arguments.json:
         print_json(document)
@@ -53,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     from flipscope.report import models as pages
     from flipscope.report.terminal import show
 
-    show(pages.blowup_page(arguments.model, document))
+    show(pages.blowup_page(arguments.model, document, opened.notes))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""flipscope bound pac-bayes: the bound for a class of functions, or for a saved model on its training strings."""
+"""flipscope bound pac-bayes: the bound for a class of functions, or for a model on its training strings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.limits import check_memory
 from flipscope.cli.common import print_json
-from flipscope.cli.model_files import Asked, loaded
+from flipscope.cli.opening import Work, open_model
 from flipscope.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ STRING_BYTES = 150  # that a string of --data takes beside its bits, which are t
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What it takes, beside what all theories do."""
+    """Add the arguments that only this theory has."""
     group = parser.add_argument_group("pac-bayes, for a class of functions")
     group.add_argument("--sparsity", type=int, metavar="W", help="sets of the function")
     group.add_argument("--degree", type=int, metavar="D", help="positions in each set")
@@ -43,9 +43,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--sigma", type=float, metavar="S", help="of the noise (default: the best)")
     group.add_argument("--perturbation", type=float, metavar="P", help="for semi-analytic (default: measured at sigma)")
     group.add_argument("--mend", action="store_true", help="for analytic: put the missing sigma into G_p")
-    group.add_argument("--strict", action="store_true", help="sigma^2 (2 G + P) / 2, and all of P's last term")
+    group.add_argument("--all-terms", action="store_true", help="sigma^2 (2 G + P) / 2, and all of P's last term")
     group.add_argument("--tight", action="store_true", help="the sum of the gradients' own bounds instead of G_u")
-    group = parser.add_argument_group("pac-bayes, for a saved model")
+    group = parser.add_argument_group("pac-bayes, for a model")
     group.add_argument(
         "--data", metavar="FILE.npz", help="its training set: strings [sample, position] and labels [sample]"
     )
@@ -69,19 +69,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--tail", type=float, default=1e-3, metavar="E", help="with --test: energy outside its sets (default 0.001)"
     )
-    group.add_argument("--seed", type=int, default=0, metavar="S", help="of whatever is random (default 0)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Say what the loss cannot exceed, and on what assumptions."""
-    found = _of_class(arguments) if arguments.model is None else _of_model(arguments)
+    """Bound the loss, and list the assumptions."""
+    found, notes = (_of_class(arguments), []) if arguments.model is None else _of_model(arguments)
     if arguments.json:
         print_json(found)
         return 0
     from flipscope.report import models as pages
     from flipscope.report.terminal import show
 
-    show(pages.pac_bayes_page(arguments.model or "a class of functions", found))
+    show(pages.pac_bayes_page(arguments.model or "a class of functions", found, notes))
     return 0
 
 
@@ -96,12 +95,12 @@ def _of_class(arguments: argparse.Namespace) -> dict[str, Any]:
     from flipscope.bounds.pac_bayes import class_bound
 
     sizes = (arguments.sparsity, arguments.degree, arguments.length)
-    samples = SAMPLES if arguments.samples is None else arguments.samples
+    samples = SAMPLES if arguments.train_strings is None else arguments.train_strings
     settings: dict[str, Any] = {
         "delta": arguments.delta,
         "subgaussian": _subgaussian(arguments),
         "tight": arguments.tight,
-        "strict": arguments.strict,
+        "strict": arguments.all_terms,
         "sigma": arguments.sigma,
     }
     if arguments.form != "semi-analytic":
@@ -119,33 +118,36 @@ def _of_class(arguments: argparse.Namespace) -> dict[str, Any]:
     return class_bound(*sizes, samples, form="semi-analytic", perturbation=added, **settings).as_json()
 
 
-def _of_model(arguments: argparse.Namespace) -> dict[str, Any]:
+def _of_model(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
     ways = {"data": "its training set", "trace": "the trace of its Hessian", "test": "the range of its outputs"}
     if arguments.test is not None and (arguments.data is not None or arguments.trace is not None):
         raise InputError("--test asks the model without data: leave out --data and --trace")
     if all(getattr(arguments, name) is None for name in ways):
         told = ", ".join(f"--{name} ({what})" for name, what in ways.items())
         raise InputError(f"a bound for {arguments.model} needs one of {told}")
-    of_class = ("sparsity", "degree", "perturbation", "sigma", "mend", "strict", "tight")
+    of_class = ("sparsity", "degree", "perturbation", "sigma", "mend", "all_terms", "tight")
     _refuse(arguments, of_class, "is for a class of functions: leave it out, or leave out the MODEL")
     if arguments.form != "truncated":
         raise InputError("--form is for a class of functions: leave it out, or leave out the MODEL")
     if arguments.test is None:
         _refuse(arguments, ("tolerance", "trials"), "is for --test: leave it out")
-    asked = count = bits = None
+    work = count = bits = None
     if arguments.data is not None:
         count, bits = data_shape(arguments.data)
-        if arguments.samples not in (None, count):
-            raise InputError(f"--samples {arguments.samples} and the {count} strings of --data differ: give one")
-        asked = _asked(arguments)
-    model, length = loaded(arguments, asked=asked, bits=bits, strings=count)
+        if arguments.train_strings not in (None, count):
+            raise InputError(
+                f"--train-strings {arguments.train_strings} and the {count} strings of --data differ: give one"
+            )
+        work = _work(arguments)
+    opened = open_model(arguments, work=work, bits=bits, strings=count)
+    model, length = opened.model, opened.length
     data = None if arguments.data is None else read_data(arguments.data)
     from flipscope.bounds import pac_bayes
 
     if arguments.test is not None:
         _refuse(arguments, ("fixed",), "is for --data and --trace: leave it out")
-        samples = SAMPLES if arguments.samples is None else arguments.samples
-        return pac_bayes.black_box_bound(
+        samples = opened.train_strings or SAMPLES
+        found = pac_bayes.black_box_bound(
             model,
             length,
             samples,
@@ -156,26 +158,27 @@ def _of_model(arguments: argparse.Namespace) -> dict[str, Any]:
             delta=arguments.delta,
             subgaussian=_subgaussian(arguments),
             seed=arguments.seed,
-        ).as_json()
+        )
+        return found.as_json() | opened.as_json(), opened.notes
     if arguments.trace is not None:
-        if arguments.samples is None and data is None:
-            raise InputError("--trace needs --samples or --data: how many strings was the model trained on?")
+        if opened.train_strings is None:
+            raise InputError("--trace needs --train-strings or --data: how many strings was the model trained on?")
         _, norm, outside = pac_bayes.counted(model, arguments.fixed)
-        found = pac_bayes.trace_bound(
+        quick = pac_bayes.trace_bound(
             norm,
             arguments.trace,
-            arguments.samples if data is None else len(data[0]),
+            opened.train_strings,
             loss=0.0 if data is None else _loss(model, *data),
             delta=arguments.delta,
             subgaussian=_subgaussian(arguments),
         )
-        whole = replace(found, assumptions=(*found.assumptions, *outside.assumptions))
-        return whole.as_json() | outside.as_json()
+        whole = replace(quick, assumptions=(*quick.assumptions, *outside.assumptions))
+        return whole.as_json() | outside.as_json() | opened.as_json(), opened.notes
     assert data is not None
     if arguments.subgaussian is not None:
         raise InputError("--subgaussian is half of --largest with --data: leave it out")
     with progress("draws") as report:
-        return pac_bayes.posterior_bound(
+        posterior = pac_bayes.posterior_bound(
             model,
             *data,
             largest=arguments.largest,
@@ -184,25 +187,26 @@ def _of_model(arguments: argparse.Namespace) -> dict[str, Any]:
             fixed=arguments.fixed,
             seed=arguments.seed,
             progress=report,
-        ).as_json()
+        )
+    return posterior.as_json() | opened.as_json(), opened.notes
 
 
-def _asked(arguments: argparse.Namespace) -> Asked:
+def _work(arguments: argparse.Namespace) -> Work:
     """How often the model is asked the strings of --data."""
     if arguments.trace is not None:
-        return Asked(1, options=("the strings of --data",))
+        return Work(1, options=("the strings of --data",))
     draws = check_count("draws", arguments.draws, 2)
     from flipscope.bounds.pac_bayes.inequalities import POSTERIOR_SIGMAS
 
     what = f"{draws:,} draws for each of {len(POSTERIOR_SIGMAS)} sigmas"
-    return Asked(len(POSTERIOR_SIGMAS) * draws + 1, what, ("--draws", "the strings of --data"), distinct=True)
+    return Work(len(POSTERIOR_SIGMAS) * draws + 1, what, ("--draws", "the strings of --data"), distinct=True)
 
 
 def _refuse(arguments: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
     """Raise InputError if one of these was given."""
     for name in names:
         if getattr(arguments, name) not in (None, False):
-            raise InputError(f"--{name} {why}")
+            raise InputError(f"--{name.replace('_', '-')} {why}")
 
 
 def _subgaussian(arguments: argparse.Namespace) -> float:

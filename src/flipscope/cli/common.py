@@ -1,4 +1,4 @@
-"""What several commands share: arguments, and the one JSON document on standard output."""
+"""Options that several commands share, one meaning each, and the one JSON document on standard output."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import argparse
 import json
 from typing import Any
 
-SIZE_HELP = "number of bits (default: as many as the expression uses)"
+EXPRESSION_HELP = 'a Boolean function, such as "maj(x1..x5) ^ x6" or "majority(21)"'
+FUNCTION_LENGTH = "bits of each string (default: as many as the expression uses)"
 
 
 def print_json(document: Any) -> None:
@@ -14,16 +15,36 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, allow_nan=False))
 
 
+def length_option(parser: argparse.ArgumentParser, what: str = FUNCTION_LENGTH, default: int | None = None) -> None:
+    """Add the number of bits of a string."""
+    parser.add_argument("-n", "--length", type=int, default=default, metavar="N", help=what)
+
+
+def seed_option(parser: argparse.ArgumentParser) -> None:
+    """Add the seed."""
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of everything random (default 0)")
+
+
 def sampling(parser: argparse.ArgumentParser) -> None:
-    """Seed and confidence."""
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of whatever is random (default 0)")
+    """Add the seed and the confidence."""
+    seed_option(parser)
     parser.add_argument(
         "--confidence", type=float, default=0.95, metavar="C", help="of every interval or test (default 0.95)"
     )
 
 
+def output_option(parser: argparse.ArgumentParser, what: str, *, required: bool = False) -> None:
+    """Add the file that the command writes."""
+    parser.add_argument("-o", "--output", required=required, metavar="FILE", help=what)
+
+
+def plot_option(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add the picture that the command draws."""
+    parser.add_argument("--plot", metavar="FILE", help=f"draw {what} to FILE (.svg, .pdf or .png)")
+
+
 def results_folder(parser: argparse.ArgumentParser) -> None:
-    """The folder of the results."""
+    """Add the folder of the results."""
     parser.add_argument(
         "--results", default="results", metavar="DIR", help="where results are kept (default ./results)"
     )

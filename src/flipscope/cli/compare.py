@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from flipscope.cli.common import SIZE_HELP, print_json
+from flipscope.cli.common import EXPRESSION_HELP, length_option, print_json
 from flipscope.cli.portraits import check_options, draw, portrait, portrait_options
 from flipscope.cube.compose import NotExact
 from flipscope.cube.expression import parse
@@ -19,16 +19,16 @@ EXAMPLES = """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What it takes."""
-    parser.add_argument("first", metavar="EXPR")
-    parser.add_argument("second", metavar="EXPR")
-    parser.add_argument("-n", type=int, metavar="N", help=SIZE_HELP)
+    """Add the command's arguments."""
+    parser.add_argument("first", metavar="EXPR", help=EXPRESSION_HELP)
+    parser.add_argument("second", metavar="EXPR", help="the function to compare it with")
+    length_option(parser)
     portrait_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Describe two functions side by side, and how far apart they are."""
-    first, second = (parse(text, arguments.n) for text in (arguments.first, arguments.second))
+    first, second = (parse(text, arguments.length) for text in (arguments.first, arguments.second))
     check_options(arguments)
     size = max(first.n, second.n)
     first, second = first.extend(size), second.extend(size)
@@ -50,7 +50,7 @@ def _distance(difference: BooleanFunction, arguments: argparse.Namespace) -> tup
     from flipscope.cube.sensitivity import count_ones
     from flipscope.report.terminal import number
 
-    if arguments.samples is None:
+    if arguments.strings is None:
         try:
             count = count_ones(difference)
         except NotExact:
@@ -61,7 +61,7 @@ def _distance(difference: BooleanFunction, arguments: argparse.Namespace) -> tup
             sentence = f"They differ on {number(count)} strings, a share of {share:.6g} (exact)."
             same = "The two are the same function."
             return {"disagreement": share, "differing_strings": count}, sentence if count else same
-    strings = min(100_000, DEFAULT_CELLS // difference.n) if arguments.samples is None else arguments.samples
+    strings = min(100_000, DEFAULT_CELLS // difference.n) if arguments.strings is None else arguments.strings
     # The coefficient of the empty set is 1 - 2 P(different).
     found = fourier_coefficient(
         difference,

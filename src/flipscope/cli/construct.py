@@ -13,7 +13,7 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.files import check_target
 from flipscope.cli import construct_fourier
-from flipscope.cli.common import print_json
+from flipscope.cli.common import length_option, output_option, print_json, seed_option
 from flipscope.cube.expression import parse
 
 if TYPE_CHECKING:
@@ -26,16 +26,16 @@ EXAMPLES = """
   flipscope construct "maj(x1..x3)" --length 40 --positions 3,17,25 -o majority.safetensors
   flipscope construct --fourier "0.6*x1x2x3 + 0.64*x3x4x5" --length 8 --check
   flipscope construct --fourier "x1x2 - 0.5*x2x3x4" --length 8 --mask 0 --json
-  flipscope construct --steps --length 12 --check
+  flipscope construct --parity-steps --length 12 --check
 """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What it takes."""
+    """Add the command's arguments."""
     parser.add_argument(
         "expression", nargs="?", metavar="EXPR", help='that depends on few bits, such as "x3 & x7 & x11"'
     )
-    parser.add_argument("--length", type=int, metavar="T", help="bits of a string (default: as many as it uses)")
+    length_option(parser)
     parser.add_argument("--positions", metavar="I", help="put the expression's bits at these positions, such as 3,7,11")
     parser.add_argument(
         "--mapping",
@@ -54,11 +54,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="orthonormal, random, or a .npy or text file of unit vectors",
     )
     parser.add_argument("--width", type=int, metavar="D", help="of the vectors (default: as small as the lemma allows)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of a random basis (default 0)")
+    seed_option(parser)
     parser.add_argument("--general", action="store_true", help="treat a symmetric function like any other")
     parser.add_argument("--as-printed", action="store_true", help="take the paper's formulas with their slips")
     parser.add_argument("--check", action="store_true", help="ask all strings of up to 16 bits; exit with 1 if inexact")
-    parser.add_argument("-o", "--output", metavar="FILE", help="save the model, for every other command")
+    output_option(parser, "write the model here, for the measuring commands")
     construct_fourier.arguments(parser)
 
 
@@ -68,10 +68,10 @@ def run(arguments: argparse.Namespace) -> int:
         check_count("length", arguments.length)
     if arguments.output is not None:
         check_target(Path(arguments.output), "model")
-    if arguments.fourier is not None or arguments.steps:
+    if arguments.fourier is not None or arguments.parity_steps:
         return construct_fourier.run(arguments)
     if arguments.expression is None:
-        raise InputError("give an expression of few bits, or --fourier or --steps for what paper 002 builds")
+        raise InputError("give an expression of few bits, or --fourier or --parity-steps for what paper 002 builds")
     construct_fourier.refuse_settings(arguments)
     if arguments.gamma is not None and not 0 < arguments.gamma <= 1:
         raise InputError(f"gamma={arguments.gamma:g} must be above 0 and at most 1")

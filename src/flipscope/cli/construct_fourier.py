@@ -1,4 +1,4 @@
-"""flipscope construct --fourier and --steps: the networks of paper 002, with their errors, norms and gradients."""
+"""flipscope construct --fourier and --parity-steps: the networks of paper 002, with errors, norms and gradients."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _OTHERS = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What it takes, beside what functions of few bits do."""
+    """Add the arguments for sums of parities."""
     group = parser.add_argument_group("sums of parities")
     what = group.add_mutually_exclusive_group()
     what.add_argument("--fourier", metavar="SUM", help='such as "0.6*x1x2x3 + 0.64*x3x4x5"; a set is a product')
-    what.add_argument("--steps", action="store_true", help="the parity of --length bits, one at a time")
+    what.add_argument("--parity-steps", action="store_true", help="the parity of --length bits, one at a time")
     group.add_argument(
         "--mask", type=float, metavar="L", help="0: the paper's network; 40: exact (default 40, or 0 if linear)"
     )
@@ -48,8 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
         if getattr(arguments, name) != usual:
             raise InputError(f"--{name.replace('_', '-')} is for a function of few bits: leave it out")
     if arguments.expression is not None:
-        raise InputError("give an expression of few bits, --fourier or --steps, and only one of them")
-    network, document = _of_steps(arguments) if arguments.steps else _of_sum(arguments)
+        raise InputError("give an expression of few bits, --fourier or --parity-steps, and only one of them")
+    network, document = _of_steps(arguments) if arguments.parity_steps else _of_sum(arguments)
     if arguments.output is not None:
         from flipscope.models.checkpoint import save
 
@@ -148,7 +148,7 @@ def _paper(network: FourierNetwork, target: FourierSum, linear: bool) -> dict[st
 def _of_steps(arguments: argparse.Namespace) -> tuple[FourierNetwork, dict[str, Any]]:
     refuse_settings(arguments)
     if arguments.length is None:
-        raise InputError("--steps needs --length: the parity of how many bits?")
+        raise InputError("--parity-steps needs --length: the parity of how many bits?")
     import torch
 
     from flipscope.basics.bits import index_bits

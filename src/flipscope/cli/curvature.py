@@ -1,4 +1,4 @@
-"""flipscope curvature: second derivatives of the loss of a saved transformer."""
+"""flipscope curvature: second derivatives of the loss of a model."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ from typing import Any
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError
 from flipscope.cli.common import print_json, sampling
-from flipscope.cli.model_files import (
-    Asked,
-    answering,
-    function_of,
-    loaded,
-    model_file,
-    model_strings,
-    strings_options,
-    targets_options,
+from flipscope.cli.model_options import (
+    all_or_drawn_strings_options,
+    function_options,
+    model_argument,
+    parameters_option,
 )
+from flipscope.cli.opening import Work, answering, open_model
 
-# What can be asked for, and the measurements of `flipscope.curvature` that it takes.
+# The choices of --what, and the measurements of `flipscope.curvature` that each needs.
 PARTS = {
     "trace": ("trace", "gauss_newton"),
     "eigenvalues": ("eigenvalues",),
@@ -30,20 +27,21 @@ PARTS = {
 PASSES = 6  # forwards that a product costs, about
 
 EXAMPLES = """
-  flipscope curvature model.safetensors --function "majority(12)" --exhaustive
-  flipscope curvature model.safetensors --function "parity(12)" --what trace --probes 300
+  flipscope curvature model.safetensors --exhaustive
+  flipscope curvature model.safetensors --what trace --probes 300
   flipscope curvature model.safetensors --function "parity(12)" --what eigenvalues --eigenvalues 10 --json
   flipscope curvature model.safetensors --what trace --parameters "blocks.*"
 
-Without --function the targets are the model's own outputs: the loss is 0 there, and the trace is 2 mean |grad f|^2.
+Where neither --function nor the file gives a function, the targets are the model's own outputs: the loss is 0 there,
+and the trace is 2 mean |grad f|^2.
 """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What it takes."""
-    model_file(parser)
-    targets_options(parser, "whose labels the loss is on (default: the model's own outputs)")
-    strings_options(parser)
+    """Add the command's arguments."""
+    model_argument(parser)
+    function_options(parser, "the function whose labels the loss is on")
+    all_or_drawn_strings_options(parser)
     parser.add_argument("--what", choices=tuple(PARTS), default="all", help="what to measure (default all)")
     parser.add_argument("--probes", type=int, default=99, metavar="K", help="products for a trace (default 99)")
     parser.add_argument(
@@ -56,12 +54,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tolerance", type=float, default=1e-3, metavar="T", help="of eigenvalues, of the norm of H (default 0.001)"
     )
-    parser.add_argument(
-        "--parameters",
-        action="append",
-        metavar="PATTERN",
-        help="parameters to differentiate by, as in a shell; repeatable (default: all but learned positions)",
-    )
+    parameters_option(parser, "parameters to differentiate by")
     parser.add_argument("--float64", action="store_true", help="differentiate in float64")
     sampling(parser)
 
@@ -74,30 +67,29 @@ def run(arguments: argparse.Namespace) -> int:
     check_count("seed", arguments.seed, 0)
     if not 0 < arguments.tolerance < 1:
         raise InputError(f"tolerance={arguments.tolerance:g} must lie between 0 and 1")
-    f = function_of(arguments)
-    if f is None and arguments.loss != "mse":
-        raise InputError(f"--loss {arguments.loss} needs the labels of a function: give --function, or leave it out")
     products = sum(
         {"eigenvalues": 2 * arguments.eigenvalues, "density": 1, "fisher_rao": 1}.get(part, probes)
         for part in PARTS[arguments.what]
     )
-    asked = Asked(PASSES * products, f"{products:,} products", ("--probes", "--eigenvalues", "--strings"))
-    model, length = loaded(arguments, asked=asked, bits=None if f is None else f.n)
-    strings, targets = model_strings(arguments, length, f)
+    work = Work(PASSES * products, f"{products:,} products", ("--probes", "--eigenvalues", "--strings"))
+    opened = open_model(arguments, work=work, function="optional")
+    if opened.function is None and arguments.loss == "bce":
+        raise InputError("--loss bce needs labels: give --function, or leave it out for the model's own outputs")
+    strings = opened.strings(arguments)
+    targets = opened.targets(strings)
 
     import torch
 
     from flipscope.probes.curvature import curvature
 
-    if arguments.float64:
-        model = model.double()
+    model = opened.model.double() if arguments.float64 else opened.model
     forward = answering(model)
     if targets is None:
         with torch.no_grad():
             targets = (forward or model)(torch.from_numpy(strings)).double().numpy()
     found = curvature(
         model,
-        arguments.loss,
+        opened.loss,
         (strings, targets),
         what=PARTS[arguments.what],  # type: ignore[arg-type]
         parameters=arguments.parameters,
@@ -110,11 +102,12 @@ def run(arguments: argparse.Namespace) -> int:
         forward=forward,
     )
     document: dict[str, Any] = {
-        "length": length,
+        "length": opened.length,
         "exhaustive": arguments.exhaustive,
-        "function": arguments.function,
+        "function": opened.function_name,
         **found.as_json(),
-        "loss": {"name": arguments.loss, "value": found.loss},
+        "loss": {"name": opened.loss, "value": found.loss},
+        **opened.as_json(),
     }
     if arguments.json:
         print_json(document)
@@ -122,5 +115,5 @@ def run(arguments: argparse.Namespace) -> int:
     from flipscope.report.curvature import curvature_page
     from flipscope.report.terminal import show
 
-    show(curvature_page(arguments.model, document, found))
+    show(curvature_page(arguments.model, document, found, opened.notes))
     return 0

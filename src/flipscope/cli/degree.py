@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from flipscope.cli.common import SIZE_HELP
+from flipscope.cli.common import EXPRESSION_HELP, length_option
 from flipscope.cli.testing import print_sweep, print_test, test_options, testing
 from flipscope.cube.expression import parse
 
@@ -15,9 +15,9 @@ EXAMPLES = """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What it takes."""
-    parser.add_argument("expression", metavar="EXPR")
-    parser.add_argument("-n", type=int, metavar="N", help=SIZE_HELP)
+    """Add the command's arguments."""
+    parser.add_argument("expression", metavar="EXPR", help=EXPRESSION_HELP)
+    length_option(parser)
     parser.add_argument("--degree", type=int, metavar="D", help="test this degree only (default: the first accepted)")
     testing(parser, 0.1, "weight above the degree that must be noticed")
 
@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Test, by queries only, whether a function has low degree."""
     from flipscope.cube.testers import first_accepted_degree, low_degree_test
 
-    f = parse(arguments.expression, arguments.n)
+    f = parse(arguments.expression, arguments.length)
     options = test_options(arguments)
     if arguments.degree is None:
         return print_sweep(arguments, "degree", first_accepted_degree(f, f.n, **options))

@@ -1,4 +1,4 @@
-"""How long a command would take on this machine: what takes more than a day is refused, unless the user insists.
+"""How long a command will take on this machine: over a minute is announced, over a day refused without --anyway.
 
 The estimates are rough and rather too low: the multiplications at the speed of one small product, measured in a
 millisecond, and what a call of a model costs whatever it is asked. None needs PyTorch, so that they are known at once.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from flipscope.models.kinds import StringConfig
 
 HOURS = 24.0
+ANNOUNCED = 60.0  # seconds
 SLOWER = 4  # times the seconds of the products alone that a forward takes in PyTorch, at least
 CALL, LAYER = 3e-4, 2e-4  # seconds of a call of a model, and of each layer in it, for a single string
 STRING = 1e-7  # seconds of each string whose answer is used, also where another has the same
@@ -35,14 +37,14 @@ _MOST = 10**200  # what a float holds
 
 
 def anyway(parser: argparse.ArgumentParser) -> None:
-    """The option of whoever wants to wait."""
+    """Add the option to begin however long it takes."""
     parser.add_argument(
         "--anyway", action="store_true", help=f"begin even if it would take more than {HOURS:g} hours on this machine"
     )
 
 
 def check_hours(arguments: argparse.Namespace, seconds: float, what: str, options: Sequence[str]) -> None:
-    """Raise InputError if this would take too long and the user does not insist; `options` make it less."""
+    """Announce work of more than a minute; InputError for more than a day without --anyway. `options` make it less."""
     hours = seconds / 3600
     if hours > HOURS and not arguments.anyway:
         lower = " or ".join(part for part in (", ".join(options[:-1]), options[-1]) if part)
@@ -50,6 +52,15 @@ def check_hours(arguments: argparse.Namespace, seconds: float, what: str, option
             f"{what} would take about {_said(hours)} hours on this machine, more than {HOURS:g}: lower {lower}, or "
             "insist with --anyway"
         )
+    if seconds > ANNOUNCED:
+        print(f"flipscope: {what} will take about {_duration(seconds)} on this machine.", file=sys.stderr, flush=True)
+
+
+def _duration(seconds: float) -> str:
+    """Rounded, as the estimate is."""
+    if seconds < 5400:
+        return f"{max(2, round(seconds / 60))} minutes"
+    return f"{_said(seconds / 3600)} hours"
 
 
 def _said(hours: float) -> str:

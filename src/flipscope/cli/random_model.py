@@ -19,9 +19,9 @@ from flipscope.basics.estimates import Estimate, mean_from_samples
 from flipscope.basics.limits import check_memory, cores
 from flipscope.basics.progress import Progress
 from flipscope.basics.seeds import check_strings_fit, generators, random_strings
-from flipscope.cli.common import print_json, sampling
+from flipscope.cli.common import length_option, print_json, sampling
 from flipscope.cli.hours import anyway, check_hours, flip_work, flipping_seconds
-from flipscope.cli.model_files import engine, how
+from flipscope.cli.model_options import engine_keywords, engine_options
 from flipscope.cli.progress import progress
 from flipscope.lab.run.pool import WorkerError, run_tasks
 from flipscope.models.config import TransformerConfig
@@ -47,15 +47,15 @@ EXAMPLES = """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What it takes."""
+    """Add the command's arguments."""
     parser.add_argument(
         "--init",
         choices=("uniform", "gaussian", "xavier_uniform", "xavier_normal", "pytorch"),
         default="uniform",
         help="how the weights are drawn (default uniform)",
     )
+    length_option(parser, "bits of each string (default 100)", 100)
     for name, default, what in (
-        ("length", 100, "bits of each string"),
         ("count", 20, "models"),
         ("strings", 50, "random strings for each model, each with all its flips"),
     ):
@@ -64,7 +64,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", type=int, metavar="N", help="fix it (default: drawn for each model)")
     parser.add_argument("--workers", type=int, metavar="W", help="processes (default: one per core)")
     anyway(parser)
-    engine(parser)
+    engine_options(parser)
     sampling(parser)
 
 
@@ -166,7 +166,7 @@ def _draws(arguments: argparse.Namespace) -> list[Draw]:
     for name in ("width", "layers", "heads"):
         if getattr(arguments, name) is not None:
             check_count(name, getattr(arguments, name))
-    options = how(arguments)
+    options = engine_keywords(arguments)
     count = check_count("count", arguments.count)
     check_memory(count * 2 * length * ESTIMATE_BYTES, f"the results of {count:,} models", "give fewer")
     # Numbers all over the place rather than 0, 1, 2: runs with neighbouring seeds then share no model.

@@ -1,4 +1,4 @@
-"""flipscope sharpness: how far the outputs of a saved transformer go when its weights move at random."""
+"""flipscope sharpness: how far the outputs and the loss of a model change when its weights move at random."""
 
 from __future__ import annotations
 
@@ -7,22 +7,19 @@ from typing import Any
 
 from flipscope.basics.checks import check_confidence, check_count, check_positive
 from flipscope.cli.common import print_json, sampling
-from flipscope.cli.model_files import (
-    Asked,
-    answering,
-    function_of,
-    loaded,
-    model_file,
-    model_strings,
-    strings_options,
-    targets_options,
+from flipscope.cli.model_options import (
+    all_or_drawn_strings_options,
+    function_options,
+    model_argument,
+    parameters_option,
 )
+from flipscope.cli.opening import Work, answering, open_model
 from flipscope.cli.progress import progress
 
 STD = 0.02  # of the hardness paper
 
 EXAMPLES = """
-  flipscope sharpness model.safetensors --std 0.02
+  flipscope sharpness model.safetensors
   flipscope sharpness model.safetensors --function "parity(12)" --strings 2000 --draws 200
   flipscope sharpness model.safetensors --rho 5 --adaptive --json
   flipscope sharpness model.safetensors --parameters "blocks.*" --parameters "head.*"
@@ -30,21 +27,16 @@ EXAMPLES = """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What it takes."""
-    model_file(parser)
-    targets_options(parser, "measure the increase of the loss on this function too")
-    strings_options(parser)
+    """Add the command's arguments."""
+    model_argument(parser)
+    function_options(parser, "measure the increase of the loss on this function too")
+    all_or_drawn_strings_options(parser)
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--std", type=float, metavar="S", help=f"Gaussian noise on every parameter (default {STD})")
     size.add_argument("--rho", type=float, metavar="R", help="uniform direction of this length instead")
     parser.add_argument("--draws", type=int, default=100, metavar="K", help="perturbations (default 100)")
     parser.add_argument("--adaptive", action="store_true", help="noise in proportion to each parameter's size")
-    parser.add_argument(
-        "--parameters",
-        action="append",
-        metavar="PATTERN",
-        help="parameters that move, as in a shell; repeatable (default: all but learned positions)",
-    )
+    parameters_option(parser, "parameters that move")
     parser.add_argument(
         "--interval", choices=("student", "bootstrap"), default="student", help="over the draws (default student)"
     )
@@ -60,22 +52,21 @@ def run(arguments: argparse.Namespace) -> int:
         value = getattr(arguments, name)
         if value is not None:
             check_positive(name, value)
-    f = function_of(arguments)
-    asked = Asked(draws + 1, f"{draws:,} draws", ("--draws", "--strings"), distinct=True)
-    model, length = loaded(arguments, asked=asked, bits=None if f is None else f.n)
-    strings, targets = model_strings(arguments, length, f)
+    work = Work(draws + 1, f"{draws:,} draws", ("--draws", "--strings"), distinct=True)
+    opened = open_model(arguments, work=work, function="optional")
+    strings = opened.strings(arguments)
 
     from flipscope.probes.sharpness import Measure, sharpnesses
 
     gaussian = arguments.rho is None
     measures: list[Measure] = (
-        ["prediction", "ShOp", "ShPred"] if f is None else ["loss", "prediction", "ShOp", "ShPred"]
+        ["prediction", "ShOp", "ShPred"] if opened.function is None else ["loss", "prediction", "ShOp", "ShPred"]
     )
     with progress("draws") as report:
         found = sharpnesses(
-            model,
+            opened.model,
             strings,
-            targets,
+            opened.targets(strings),
             measures=measures,
             rho=arguments.rho,
             std=(STD if arguments.std is None else arguments.std) if gaussian else None,
@@ -83,26 +74,27 @@ def run(arguments: argparse.Namespace) -> int:
             parameters=arguments.parameters,
             draws=draws,
             seed=arguments.seed,
-            loss=arguments.loss,
-            threshold=0.5 if arguments.labels == "bits" and arguments.loss == "mse" else 0.0,
+            loss=opened.loss,
+            threshold=0.5 if opened.labels == "bits" and opened.loss == "mse" else 0.0,
             confidence=arguments.confidence,
             interval=arguments.interval,
-            forward=None if f is None else answering(model),
+            forward=None if opened.function is None else answering(opened.model),
             progress=report,
         )
     first = found["prediction"]
     document: dict[str, Any] = {
-        "length": length,
+        "length": opened.length,
         "strings": first.strings,
         "exhaustive": arguments.exhaustive,
-        "function": arguments.function,
-        "loss": None if f is None else {"name": arguments.loss, "value": first.loss},
+        "function": opened.function_name,
+        "loss": None if opened.function is None else {"name": opened.loss, "value": first.loss},
         "noise": first.noise,
         "adaptive": first.adaptive,
         "rho": first.rho,
         "std": first.std,
         "parameters": first.parameters,
         "sharpness": {measure: each.value.as_json() for measure, each in found.items()},
+        **opened.as_json(),
     }
     if arguments.json:
         print_json(document)
@@ -110,5 +102,5 @@ def run(arguments: argparse.Namespace) -> int:
     from flipscope.report import models as pages
     from flipscope.report.terminal import show
 
-    show(pages.sharpness_page(arguments.model, document))
+    show(pages.sharpness_page(arguments.model, document, opened.notes))
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from flipscope.cli.common import SIZE_HELP
+from flipscope.cli.common import EXPRESSION_HELP, length_option
 from flipscope.cli.testing import print_sweep, print_test, test_options, testing
 from flipscope.cube.expression import parse
 
@@ -16,9 +16,9 @@ EXAMPLES = """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What it takes."""
-    parser.add_argument("expression", metavar="EXPR")
-    parser.add_argument("-n", type=int, metavar="N", help=SIZE_HELP)
+    """Add the command's arguments."""
+    parser.add_argument("expression", metavar="EXPR", help=EXPRESSION_HELP)
+    length_option(parser)
     parser.add_argument(
         "--sparsity", type=int, metavar="W", help="test this sparsity only (default: the first accepted)"
     )
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Test, by queries only, whether a function has few Fourier coefficients."""
     from flipscope.cube.testers import first_accepted_sparsity, fourier_sparsity_test
 
-    f = parse(arguments.expression, arguments.n)
+    f = parse(arguments.expression, arguments.length)
     options = test_options(arguments) | {"free": arguments.free}
     if arguments.sparsity is None:
         return print_sweep(arguments, "sparsity", first_accepted_sparsity(f, f.n, **options))

@@ -1,4 +1,4 @@
-"""What test-degree and test-sparsity share."""
+"""The options and output that test-degree and test-sparsity share."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from flipscope.cli.common import print_json, sampling
 
 
 def testing(parser: argparse.ArgumentParser, epsilon: float, noticed: str) -> None:
-    """What both testers take."""
+    """Add the options of both testers."""
     parser.add_argument("--epsilon", type=float, default=epsilon, metavar="E", help=f"{noticed} (default {epsilon:g})")
     parser.add_argument(
         "--max-queries",
         type=int,
         default=10_000_000,
         metavar="Q",
-        help="most queries to ask (default 10,000,000)",
+        help="largest number of queries (default 10,000,000)",
     )
     sampling(parser)
 
@@ -28,7 +28,7 @@ def test_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def print_sweep(arguments: argparse.Namespace, what: str, sweep: Any) -> int:
-    """Say up to where a test rejects."""
+    """Print the first value that a test accepts."""
     if arguments.json:
         print_json(
             {
@@ -46,7 +46,7 @@ def print_sweep(arguments: argparse.Namespace, what: str, sweep: Any) -> int:
 
 
 def print_test(arguments: argparse.Namespace, what: str, result: Any) -> int:
-    """Say what one test found."""
+    """Print the result of one test."""
     bound = getattr(arguments, what)
     if arguments.json:
         print_json({"function": arguments.expression, what: bound, **asdict(result)})

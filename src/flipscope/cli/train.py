@@ -18,7 +18,7 @@ from rich.text import Text
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError, RunError
 from flipscope.basics.wording import time_text
-from flipscope.cli.common import print_json, sampling
+from flipscope.cli.common import length_option, output_option, print_json, sampling
 from flipscope.cli.hours import anyway, check_hours, training_seconds
 from flipscope.cli.live import BAR, LINE_SECONDS, QUIET_SECONDS
 from flipscope.cube.expression import parse
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 EXAMPLES = """
   flipscope train "majority(40)" -o model.safetensors
   flipscope train "parity(20)" --width 64 --layers 2 --steps 5000 -o parity.safetensors
-  flipscope train "maj(x1..x5) ^ x6" -n 30 --preset hardness --train-strings 10000 -o hard.safetensors
-  flipscope train mean -n 20 --preset hardness --log norm --log blowup --log-every 50 -o mean.safetensors
+  flipscope train "maj(x1..x5) ^ x6" --length 30 --preset hardness --train-strings 10000 -o hard.safetensors
+  flipscope train mean --length 20 --preset hardness --log norm --log blowup --log-every 50 -o mean.safetensors
   flipscope train "parity(10)" --preset hardness --optimiser adamw --learning-rate 3e-4 --weight-decay 0.1 \\
       --batch 1024 --steps 10000 --loss mse --labels bits --constant-rate --keep last -o paper.safetensors
 """
@@ -58,10 +58,10 @@ TESTED = 10_000  # fresh strings that the accuracy is measured on
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What it takes."""
+    """Add the command's arguments."""
     parser.add_argument("expression", metavar="EXPR", help='such as "majority(40)" or "maj(x1..x5) ^ x6"; or "mean"')
-    parser.add_argument("-n", type=int, metavar="N", help="number of bits (default: as many as the expression uses)")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the model, such as model.safetensors")
+    length_option(parser)
+    output_option(parser, "write the model here, such as model.safetensors", required=True)
     parser.add_argument(
         "--preset", choices=("encoder", "recognizer", "hardness", "fourier", "mingpt"), default="encoder",
         help="the paper's model to train (default encoder, of width 32, 2 layers, 2 heads)",
@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _checked(arguments: argparse.Namespace) -> BooleanFunction | RealFunction:
     """The function, after making sure that what is asked for can be held and done, before PyTorch is loaded."""
     check_confidence(arguments.confidence)
-    function = _function(arguments.expression, arguments.n)
+    function = _function(arguments.expression, arguments.length)
     check_count("log-every", arguments.log_every)
     steps, batch = check_count("steps", arguments.steps), check_count("batch", arguments.batch)
     config = configured(arguments.preset, function.n, _sizes(arguments))
@@ -143,7 +143,7 @@ def _function(expression: str, n: int | None) -> BooleanFunction | RealFunction:
     if not is_real(expression):
         return parse(expression, n)
     if n is None:
-        raise InputError(f"{expression!r} is a real-valued function: give its number of bits with -n")
+        raise InputError(f"{expression!r} is a real-valued function: give its number of bits with --length")
     return RealFunction(expression, n)
 
 
@@ -251,11 +251,9 @@ def _tell(
 ) -> int:
     """Say what came of it: the accuracy on strings that were not trained on, and what to do next."""
     tested = _tested(function, trained, arguments)
-    following = shlex.join(["flipscope", "sensitivity", str(target), "--length", str(function.n)])
-    if isinstance(function, RealFunction):
-        following = shlex.join(["flipscope", "blowup", str(target), "--length", str(function.n)])
-    elif arguments.labels == "bits":
-        following += " --threshold 0.5"
+    following = shlex.join(
+        ["flipscope", "blowup" if isinstance(function, RealFunction) else "sensitivity", str(target)]
+    )
     if arguments.json:
         print_json(_document(arguments, trained, tested, keeper, target))
     else:

@@ -1,11 +1,11 @@
-"""flipscope verdict: what the theorems say of a function's family."""
+"""flipscope verdict: what the theorems say about a family of functions."""
 
 from __future__ import annotations
 
 import argparse
 
 from flipscope.basics.errors import InputError
-from flipscope.cli.common import SIZE_HELP, print_json
+from flipscope.cli.common import length_option, print_json
 from flipscope.cube.expression import parse
 
 EXAMPLES = """
@@ -17,9 +17,9 @@ EXAMPLES = """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What it takes."""
+    """Add the command's arguments."""
     parser.add_argument("expression", metavar="EXPR", nargs="?", help="a member of the family")
-    parser.add_argument("-n", type=int, metavar="N", help=SIZE_HELP)
+    length_option(parser)
     parser.add_argument("--zeros", metavar="K0", help='the family by its K_0(N), as in "2^(N-1)" or "N^2 + 1"')
     parser.add_argument("--family", metavar="EXPR", help='the family by members, {n} being the length: "majority({n})"')
     parser.add_argument("--lengths", metavar="N,N,...", help="of these members, as in 11,21,41")
@@ -33,8 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("a family is given by a member EXPR, by --zeros or by --family: give one of these")
     if (arguments.family is None) != (arguments.lengths is None):
         raise InputError("--family and --lengths go together: give both")
-    if arguments.n is not None and arguments.expression is None:
-        raise InputError("-n says how many bits EXPR has: leave it out")
+    if arguments.length is not None and arguments.expression is None:
+        raise InputError("--length says how many bits EXPR has: leave it out")
     return _of_member(arguments) if arguments.expression is not None else _of_family(arguments)
 
 
@@ -42,9 +42,9 @@ def _of_member(arguments: argparse.Namespace) -> int:
     from flipscope.bounds.geometry import verdict
     from flipscope.cube.languages import language_of
 
-    f = parse(arguments.expression, arguments.n)
+    f = parse(arguments.expression, arguments.length)
     if f.n < 2:
-        raise InputError("a verdict needs a function of at least 2 bits; add bits with -n N.")
+        raise InputError("a verdict needs a function of at least 2 bits; add bits with --length N.")
     found = verdict(
         f,
         language_of(arguments.expression, f),

@@ -15,7 +15,7 @@ EXAMPLES = """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What it takes."""
+    """Add the command's arguments."""
 
 
 def run(arguments: argparse.Namespace) -> int:

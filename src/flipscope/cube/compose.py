@@ -65,7 +65,7 @@ def _tabulate(node: Node, analysis: Analysis[Answer], progress: Progress | None)
     if width > analysis.max_table_bits:
         raise NotExact(
             f"{analysis.name} of {width} bits without a closed form would need a truth table, and those are kept to "
-            f"{analysis.max_table_bits} bits; sample instead (--samples M, or flipscope.cube.estimate)."
+            f"{analysis.max_table_bits} bits; sample instead (--strings M, or flipscope.cube.estimate)."
         )
     return analysis.table(table_words(node, progress), node.support)
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from flipscope.basics.errors import InputError
 from flipscope.basics.registry import Registry
 from flipscope.data.fourier import FourierData
 from flipscope.data.lengths import LengthsData
@@ -30,3 +35,13 @@ KINDS: Registry[type[Data]] = Registry(
     },
     extensible=True,
 )
+
+
+def data_from_json(document: Mapping[str, Any]) -> Data:
+    """The data of a recipe in JSON, of the kind that it names; StringData where it names none."""
+    fields = dict(document)
+    kind = KINDS.get(fields.pop("kind", STRINGS))
+    # A file may name any definition of any package: what is no record of data is not called.
+    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind) and hasattr(kind, "validation_sets")):
+        raise InputError(f"{document['kind']!r} is no kind of data: it must be a dataclass with the methods of Data")
+    return kind(**fields)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import RenderableType
@@ -19,7 +20,7 @@ from flipscope.report.terminal import histogram
 GROUPS = 12  # rows of traces
 
 
-def curvature_page(name: str, document: dict[str, Any], found: Curvature) -> RenderableType:
+def curvature_page(name: str, document: dict[str, Any], found: Curvature, notes: Sequence[str] = ()) -> RenderableType:
     """What was measured, in the order of the document."""
     said = "all" if document["exhaustive"] else f"{found.strings:,} random"
     on = "the model's own outputs" if document["function"] is None else document["function"]
@@ -43,7 +44,7 @@ def curvature_page(name: str, document: dict[str, Any], found: Curvature) -> Ren
         parts += [Text(), _groups_table(found.trace)]
     if found.density is not None:
         parts += [Text(), _density_bars(found.density)]
-    parts += [Text(), note(_account(found))]
+    parts += [Text(), note(_account(found)), *map(note, notes)]
     return panel(name, parts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from rich.console import RenderableType
@@ -31,7 +32,7 @@ def landscape_figure(found: Landscape, function: str, loss: str) -> Figure:
     )
 
 
-def landscape_page(found: Landscape, name: str, function: str, loss: str) -> RenderableType:
+def landscape_page(found: Landscape, name: str, function: str, loss: str, notes: Sequence[str] = ()) -> RenderableType:
     """The page of ``flipscope landscape``."""
     finite = found.losses[np.isfinite(found.losses)]
     ends = f"{finite.min():.4g}, {finite.max():.4g}" if finite.size else "none is a number"
@@ -46,7 +47,9 @@ def landscape_page(found: Landscape, name: str, function: str, loss: str) -> Ren
     step = math.ceil(len(distance) / MAX_ROWS)
     table = [(f"{a:.3g}", f"{m:.4g}", m) for a, m in zip(distance[::step], means[::step], strict=True)]
     told = note("Mean loss at each distance from the model, in units of the weights' own size.")
-    return panel(name, [facts(rows), Text(), histogram("offset", f"mean {loss}", table), Text(), told])
+    return panel(
+        name, [facts(rows), Text(), histogram("offset", f"mean {loss}", table), Text(), told, *map(note, notes)]
+    )
 
 
 def _by_distance(found: Landscape) -> tuple[list[float], list[float]]:

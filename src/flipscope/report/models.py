@@ -24,18 +24,26 @@ from flipscope.report.terminal import histogram, number
 BINS = 12
 
 
-def sensitivity_page(found: SensitivityProfile, name: str, confidence: float) -> RenderableType:
-    """The page of ``flipscope sensitivity``."""
+def sensitivity_page(
+    found: SensitivityProfile,
+    name: str,
+    confidence: float,
+    function: tuple[str, float] | None = None,
+    notes: Sequence[str] = (),
+) -> RenderableType:
+    """The page of ``flipscope sensitivity``; `function` is what the model was trained on, with its average."""
     rows = [
         ("strings", f"{found.strings:,} of length {found.n:,}" + (", all there are" if found.exhaustive else "")),
         ("average sensitivity", number(found.average_sensitivity)),
         ("share of sensitivity 0", number(found.zero_share)),
         ("largest, smallest seen", f"{found.largest_seen}, {found.smallest_seen}"),
     ]
+    if function is not None:
+        rows.insert(2, (f"{function[0]} itself has", number(function[1])))
     parts: list[RenderableType] = [facts(rows), Text(), _profile(found)]
     if not found.exhaustive:
         parts += [Text(), note(f"Intervals hold with confidence {confidence:g}, those of the profile all at once.")]
-    parts += [Text(), note(_account(found))]
+    parts += [Text(), note(_account(found)), *map(note, notes)]
     return panel(name, parts)
 
 
@@ -65,7 +73,7 @@ def random_page(
     return panel("random transformers", [facts(rows), Text(), spread, Text(), table])
 
 
-def blowup_page(name: str, document: dict[str, Any]) -> RenderableType:
+def blowup_page(name: str, document: dict[str, Any], notes: Sequence[str] = ()) -> RenderableType:
     """The page of ``flipscope blowup``."""
     table = Table(box=None, padding=(0, 1), header_style="bold")
     table.add_column("norm", no_wrap=True)
@@ -82,7 +90,7 @@ def blowup_page(name: str, document: dict[str, Any]) -> RenderableType:
     parts.append(note(f"The weights have norm {without:.4g}, with learned positions {with_positions:.4g}."))
     if document["infinite"]:
         parts.append(note(f"{document['infinite']:,} vectors of zero variance met a norm with eps 0."))
-    return panel(name, parts)
+    return panel(name, [*parts, *map(note, notes)])
 
 
 _MEASURES = {
@@ -93,7 +101,7 @@ _MEASURES = {
 }
 
 
-def sharpness_page(name: str, document: dict[str, Any]) -> RenderableType:
+def sharpness_page(name: str, document: dict[str, Any], notes: Sequence[str] = ()) -> RenderableType:
     """The page of ``flipscope sharpness``."""
     table = Table(box=None, padding=(0, 1), header_style="bold")
     table.add_column("sharpness", no_wrap=True)
@@ -112,10 +120,10 @@ def sharpness_page(name: str, document: dict[str, Any]) -> RenderableType:
     if document["loss"] is not None:
         rows.append((document["loss"]["name"], f"{document['loss']['value']:.4g} on {document['function']}, unmoved"))
     told = note(f"Intervals over {draws:,} draws hold with confidence {confidence:g}.")
-    return panel(name, [facts(rows), Text(), table, Text(), told])
+    return panel(name, [facts(rows), Text(), table, Text(), told, *map(note, notes)])
 
 
-def bounds_page(name: str, found: Summary, flips: HardnessSummary) -> RenderableType:
+def bounds_page(name: str, found: Summary, flips: HardnessSummary, notes: Sequence[str] = ()) -> RenderableType:
     """The page of ``flipscope bounds``."""
     cube = "" if found.radius is None else f", Theta = [-{found.radius:.4g}, {found.radius:.4g}]^{found.parameters}"
     shape = f"N = {found.length:,}, D = {found.width}, L = {found.layers}"
@@ -124,13 +132,13 @@ def bounds_page(name: str, found: Summary, flips: HardnessSummary) -> Renderable
         parts += [Text(f"Most of the geometry paper does not apply: {found.fails}."), Text()]
     parts += [_bounds_table(found.rows), Text()]
     if flips.fails is not None:
-        return panel(name, [*parts, Text(f"The hardness paper does not apply: {flips.fails}.")])
+        return panel(name, [*parts, Text(f"The hardness paper does not apply: {flips.fails}."), *map(note, notes)])
     seen = f"largest {flips.measured:.4g}, mean {flips.measured_mean:.4g}"
     told = f"Hardness paper: outputs differ by {flips.span:.4g} at most; measured s(x, T) of the strings: {seen}"
-    return panel(name, [*parts, note(told), Text(), _bounds_table(flips.rows)])
+    return panel(name, [*parts, note(told), Text(), _bounds_table(flips.rows), *map(note, notes)])
 
 
-def covering_page(name: str, found: CoveringSummary) -> RenderableType:
+def covering_page(name: str, found: CoveringSummary, notes: Sequence[str] = ()) -> RenderableType:
     """The page of ``flipscope bound covering``."""
     kind = Text(found.kind[0].upper() + found.kind[1:], style="bold green" if found.is_bound else "bold yellow")
     said = (
@@ -155,10 +163,10 @@ def covering_page(name: str, found: CoveringSummary) -> RenderableType:
         table.add_row(row["what"], capacity, f"{row['gap']:.4g}", f"{row['trivial']:.4g}", says, told)
     norms = f"||w|| = {found.norms.readout:.4g}, inputs of norm {found.norms.radius:.4g} at most"
     parts += [table, Text(), note(f"{norms}; norms are rounded up, since they were not fixed before training.")]
-    return panel(name, parts)
+    return panel(name, [*parts, *map(note, notes)])
 
 
-def pac_bayes_page(name: str, document: dict[str, Any]) -> RenderableType:
+def pac_bayes_page(name: str, document: dict[str, Any], notes: Sequence[str] = ()) -> RenderableType:
     """The page of ``flipscope bound pac-bayes``."""
     told = Text("vacuous", style="bold yellow") if document["vacuous"] else Text("says something", style="bold green")
     head = Text(f"loss at most {document['bound']:.4g}: ", style="bold") + told
@@ -183,7 +191,9 @@ def pac_bayes_page(name: str, document: dict[str, Any]) -> RenderableType:
     rows.append(("not vacuous from", "never" if needed is None else f"{needed:,} samples"))
     why = [Text(), Text(document["reason"], style="yellow")] if document.get("reason") else []
     assumed = [Text(f"- {each}") for each in document["assumptions"]]
-    return panel(name, [head, Text(), facts(rows), *why, Text(), note("It is assumed that"), *assumed])
+    return panel(
+        name, [head, Text(), facts(rows), *why, Text(), note("It is assumed that"), *assumed, *map(note, notes)]
+    )
 
 
 def _bounds_table(rows: Sequence[Row]) -> Table:

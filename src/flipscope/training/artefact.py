@@ -26,9 +26,7 @@ from flipscope.models.seq2seq import Seq2Seq
 from flipscope.models.transformer import Transformer
 from flipscope.training.fit import Epoch, Fitted
 from flipscope.training.recipe import Recipe, Trained
-
-VERSION = 1
-KEY = "flipscope.training"  # metadata entry: {"version", "recipe", "digest", "fitted", "finished", ...} as JSON
+from flipscope.training.task import KEY, VERSION
 
 
 @dataclass(frozen=True)

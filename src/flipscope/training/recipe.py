@@ -5,7 +5,6 @@ A recipe is frozen and can be hashed; its `digest` is the same in every process,
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import json
@@ -101,7 +100,7 @@ class Recipe:
             return cls(
                 **{
                     **document,
-                    "data": _data(document["data"]),
+                    "data": data_kinds.data_from_json(document["data"]),
                     "model": model_kinds.configuration(document["model"]),
                     "protocol": TrainingProtocol.from_json(document["protocol"]),
                     "log": tuple(Measurement.from_json(each) for each in document.get("log", ())),
@@ -251,13 +250,3 @@ class _Scaled:
 
     def __call__(self, model: torch.nn.Module, batch: tuple[Tensor, Tensor], outputs: Tensor) -> Tensor:
         return self.strength * self.term(model, batch, outputs)
-
-
-def _data(document: Mapping[str, Any]) -> Data:
-    """The data of a recipe in JSON, of the kind that it names; of recipes without a name it is StringData."""
-    fields = dict(document)
-    kind = data_kinds.KINDS.get(fields.pop("kind", data_kinds.STRINGS))
-    # A file may name any definition of any package: what is no record of data is not called.
-    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind) and hasattr(kind, "validation_sets")):
-        raise InputError(f"{document['kind']!r} is no kind of data: it must be a dataclass with the methods of Data")
-    return kind(**fields)
