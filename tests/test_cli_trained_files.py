@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from commands import Called, Run
 
+from flipscope.basics.arguments import plain_fields
 from flipscope.basics.bits import index_bits
 from flipscope.cube.expression import parse
 from flipscope.data.fourier import FourierData
+from flipscope.data.kinds import KINDS
 from flipscope.data.lengths import LengthsData
 from flipscope.data.real import RealData
 from flipscope.data.sparse import SparseData
@@ -125,15 +127,15 @@ def test_at_another_length_the_function_of_the_file_has_no_labels(run: Run, majo
 
 
 def test_labels_and_the_threshold_of_squared_errors(run: Run, tmp_path: Path) -> None:
-    path = _trained(tmp_path / "bits.safetensors", "parity(4)", 4, loss="mse", labels="bits")
+    path = _trained(tmp_path / "bits.safetensors", "parity(5)", 5, loss="mse", labels="bits")
     found = document(run("sensitivity", path, "--exhaustive", "--json"))
-    assert found["from_file"] == {"function": "parity(4)", "length": 4, "threshold": 0.5}
+    assert found["from_file"] == {"function": "parity(5)", "length": 5, "threshold": 0.5}
     same = document(run("sensitivity", path, "--exhaustive", "--threshold", "0.5", "--json"))
     assert (same["profile"], same["differs_from_file"]) == (found["profile"], {})
     found = document(run("landscape", path, "--exhaustive", "--points", "3", "--json"))
-    assert found["from_file"] == {"function": "parity(4)", "length": 4, "loss": "mse", "labels": "bits"}
-    bits = index_bits(0, 16, 4)
-    assert found["loss"] == pytest.approx(np.mean((_logits(path, bits) - parse("parity(4)")(bits)) ** 2), rel=1e-5)
+    assert found["from_file"] == {"function": "parity(5)", "length": 5, "loss": "mse", "labels": "bits"}
+    bits = index_bits(0, 32, 5)
+    assert found["loss"] == pytest.approx(np.mean((_logits(path, bits) - parse("parity(5)")(bits)) ** 2), rel=1e-5)
 
 
 def test_a_file_that_says_nothing_has_the_usual_defaults(run: Run, majority: str, tmp_path: Path) -> None:
@@ -148,10 +150,7 @@ def test_a_file_that_says_nothing_has_the_usual_defaults(run: Run, majority: str
 
 
 def _task(data: Data, **protocol: Any) -> Task:
-    kind = {StringData: "strings", TableData: "table", LengthsData: "lengths", SparseData: "sparse"}
-    more = {FourierData: "fourier", RealData: "real", StepsData: "steps"}
-    fields = {name: getattr(data, name) for name in data.__dataclass_fields__}  # type: ignore[attr-defined]
-    document = {"kind": (kind | more)[type(data)], **fields}
+    document = {"kind": KINDS.name_of(type(data)), **plain_fields(data)}
     settings = {"loss": "bce", "labels": "signs", **protocol}
     written = {"version": 1, "recipe": {"data": document, "protocol": settings}}
     found = read_task("file", {KEY: json.dumps(written)})

@@ -31,31 +31,42 @@ STRING_BYTES = 150  # that a string of --data takes beside its bits, which are t
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that only this theory has."""
     group = parser.add_argument_group("pac-bayes, for a class of functions")
-    group.add_argument("--sparsity", type=int, metavar="W", help="sets of the function")
-    group.add_argument("--degree", type=int, metavar="D", help="positions in each set")
+    group.add_argument("--sparsity", type=int, metavar="W", help="number of parities in the sum")
+    group.add_argument("--degree", type=int, metavar="D", help="bits of each parity")
     group.add_argument(
         "--form",
         choices=("truncated", "semi-analytic", "analytic"),
         default="truncated",
-        help="without P, with P as measured, with P of Thm 17 (default truncated)",
+        help="truncated: without P; semi-analytic: with P as measured; analytic: with P of Thm 17 (default truncated)",
     )
-    group.add_argument("--subgaussian", type=float, metavar="S", help="Sigma of the loss (default 0.01)")
-    group.add_argument("--sigma", type=float, metavar="S", help="of the noise (default: the best)")
-    group.add_argument("--perturbation", type=float, metavar="P", help="for semi-analytic (default: measured at sigma)")
-    group.add_argument("--mend", action="store_true", help="for analytic: put the missing sigma into G_p")
+    group.add_argument(
+        "--subgaussian", type=float, metavar="S", help="sub-Gaussian parameter Sigma of the loss (default 0.01)"
+    )
+    group.add_argument("--sigma", type=float, metavar="S", help="standard deviation of the noise (default: the best)")
+    group.add_argument(
+        "--perturbation",
+        type=float,
+        metavar="P",
+        help="perturbation term P of semi-analytic (default: measured at sigma)",
+    )
+    group.add_argument("--mend", action="store_true", help="with analytic: include the sigma that is missing in G_p")
     group.add_argument("--all-terms", action="store_true", help="sigma^2 (2 G + P) / 2, and all of P's last term")
     group.add_argument("--tight", action="store_true", help="the sum of the gradients' own bounds instead of G_u")
     group = parser.add_argument_group("pac-bayes, for a model")
     group.add_argument(
         "--data", metavar="FILE.npz", help="its training set: strings [sample, position] and labels [sample]"
     )
-    group.add_argument("--largest", type=float, default=1.0, metavar="B", help="squared errors are cut off (default 1)")
-    group.add_argument("--draws", type=int, default=100, metavar="K", help="of the noise, per sigma (default 100)")
+    group.add_argument(
+        "--largest", type=float, default=1.0, metavar="B", help="squared errors are cut off here (default 1)"
+    )
+    group.add_argument(
+        "--draws", type=int, default=100, metavar="K", help="draws of the noise, for each sigma (default 100)"
+    )
     group.add_argument(
         "--trace",
         type=float,
         metavar="TR",
-        help="of its loss's Hessian by the same parameters: a quick bound",
+        help="trace of the Hessian of its loss by the same parameters: a quick bound",
     )
     group.add_argument(
         "--fixed",
@@ -63,11 +74,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATTERN",
         help="parameters and buffers that were fixed before the data, as in a shell; repeatable (default: none)",
     )
-    group.add_argument("--test", metavar="LOW,HIGH", help="no data: testers find its class; its outputs lie between")
-    group.add_argument("--tolerance", type=float, metavar="T", help="with --test: of the degree tester")
-    group.add_argument("--trials", type=int, metavar="K", help="with --test: of it (default: what its guarantee takes)")
     group.add_argument(
-        "--tail", type=float, default=1e-3, metavar="E", help="with --test: energy outside its sets (default 0.001)"
+        "--test", metavar="LOW,HIGH", help="without data: testers find its class; its outputs lie between LOW and HIGH"
+    )
+    group.add_argument("--tolerance", type=float, metavar="T", help="with --test: tolerance of the degree tester")
+    group.add_argument(
+        "--trials",
+        type=int,
+        metavar="K",
+        help="with --test: trials of the degree tester (default: as its guarantee requires)",
+    )
+    group.add_argument(
+        "--tail", type=float, default=1e-3, metavar="E", help="with --test: energy outside its parities (default 0.001)"
     )
 
 

@@ -19,12 +19,12 @@ These are bounds on what flips do. For bounds on the loss on new strings see fli
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     model_argument(parser)
-    parser.add_argument("--margin", type=float, default=0.1, metavar="XI", help="of acceptance (default 0.1)")
+    parser.add_argument("--margin", type=float, default=0.1, metavar="XI", help="margin of acceptance (default 0.1)")
     parser.add_argument(
         "--radius",
         type=float,
         metavar="R",
-        help="of the cube that parameters are in (default: the smallest around 0 that holds the model's)",
+        help="half the side of the cube of parameters (default: the smallest around 0 that contains the model's)",
     )
     parser.add_argument(
         "--delta", type=float, default=0.01, metavar="P", help="probability that Thm 4.5 may fail (default 0.01)"

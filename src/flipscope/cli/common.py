@@ -22,14 +22,18 @@ def length_option(parser: argparse.ArgumentParser, what: str = FUNCTION_LENGTH, 
 
 def seed_option(parser: argparse.ArgumentParser) -> None:
     """Add the seed."""
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of everything random (default 0)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of everything random (default 0)")
 
 
 def sampling(parser: argparse.ArgumentParser) -> None:
     """Add the seed and the confidence."""
     seed_option(parser)
     parser.add_argument(
-        "--confidence", type=float, default=0.95, metavar="C", help="of every interval or test (default 0.95)"
+        "--confidence",
+        type=float,
+        default=0.95,
+        metavar="C",
+        help="confidence of every interval or test (default 0.95)",
     )
 
 

@@ -32,9 +32,7 @@ EXAMPLES = """
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument(
-        "expression", nargs="?", metavar="EXPR", help='that depends on few bits, such as "x3 & x7 & x11"'
-    )
+    parser.add_argument("expression", nargs="?", metavar="EXPR", help='a function of few bits, such as "x3 & x7 & x11"')
     length_option(parser)
     parser.add_argument("--positions", metavar="I", help="put the expression's bits at these positions, such as 3,7,11")
     parser.add_argument(
@@ -44,20 +42,28 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="how bits become vectors (default deterministic)",
     )
     parser.add_argument(
-        "--heads", default="1", metavar="H", help="1, or s for one per bit that matters (default 1), or that number"
+        "--heads", default="1", metavar="H", help="number of heads: 1, or s for one per relevant bit (default 1)"
     )
-    parser.add_argument("--gamma", type=float, metavar="G", help="the heads' error is G/4 at most (default: by lemma)")
+    parser.add_argument(
+        "--gamma", type=float, metavar="G", help="the error of the heads is at most G/4 (default: by lemma)"
+    )
     parser.add_argument(
         "--basis",
         default="orthonormal",
         metavar="B",
-        help="orthonormal, random, or a .npy or text file of unit vectors",
+        help="basis: orthonormal, random, or a .npy or text file of unit vectors",
     )
-    parser.add_argument("--width", type=int, metavar="D", help="of the vectors (default: as small as the lemma allows)")
+    parser.add_argument(
+        "--width", type=int, metavar="D", help="width of the vectors (default: the smallest that the lemma allows)"
+    )
     seed_option(parser)
     parser.add_argument("--general", action="store_true", help="treat a symmetric function like any other")
-    parser.add_argument("--as-printed", action="store_true", help="take the paper's formulas with their slips")
-    parser.add_argument("--check", action="store_true", help="ask all strings of up to 16 bits; exit with 1 if inexact")
+    parser.add_argument(
+        "--as-printed", action="store_true", help="use the paper's formulas as printed, with their errors"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="check all strings of up to 16 bits; exit with 1 if inexact"
+    )
     output_option(parser, "write the model here, for the measuring commands")
     construct_fourier.arguments(parser)
 

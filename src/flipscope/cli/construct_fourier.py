@@ -36,9 +36,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--readout",
         choices=("attention", "linear"),
         default="attention",
-        help="of the second layer (default attention)",
+        help="read-out of the second layer (default attention)",
     )
-    group.add_argument("--code-width", type=int, metavar="D", help="positions as random vectors (default: one-hot)")
+    group.add_argument(
+        "--code-width", type=int, metavar="D", help="positions as random vectors of this width (default: one-hot)"
+    )
     group.add_argument("--rescale", action="store_true", help="the same function with the smallest norm (App. D)")
 
 

@@ -43,16 +43,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     function_options(parser, "the function whose labels the loss is on")
     all_or_drawn_strings_options(parser)
     parser.add_argument("--what", choices=tuple(PARTS), default="all", help="what to measure (default all)")
-    parser.add_argument("--probes", type=int, default=99, metavar="K", help="products for a trace (default 99)")
+    parser.add_argument("--probes", type=int, default=99, metavar="K", help="Hessian products for a trace (default 99)")
     parser.add_argument(
         "--method",
         choices=("auto", "exact", "hutchinson", "hutch++"),
         default="auto",
-        help="of the traces (default auto: exact up to 500 products)",
+        help="method for the traces (default auto: exact up to 500 products)",
     )
-    parser.add_argument("--eigenvalues", type=int, default=3, metavar="K", help="at either end (default 3)")
+    parser.add_argument("--eigenvalues", type=int, default=3, metavar="K", help="eigenvalues at either end (default 3)")
     parser.add_argument(
-        "--tolerance", type=float, default=1e-3, metavar="T", help="of eigenvalues, of the norm of H (default 0.001)"
+        "--tolerance",
+        type=float,
+        default=1e-3,
+        metavar="T",
+        help="error of eigenvalues, as a share of the norm of H (default 0.001)",
     )
     parameters_option(parser, "parameters to differentiate by")
     parser.add_argument("--float64", action="store_true", help="differentiate in float64")

@@ -19,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("expression", metavar="EXPR", help=EXPRESSION_HELP)
     length_option(parser)
     parser.add_argument("--degree", type=int, metavar="D", help="test this degree only (default: the first accepted)")
-    testing(parser, 0.1, "weight above the degree that must be noticed")
+    testing(parser, 0.1, "smallest weight above the degree that must be noticed")
 
 
 def run(arguments: argparse.Namespace) -> int:

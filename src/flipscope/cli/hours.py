@@ -39,7 +39,7 @@ _MOST = 10**200  # what a float holds
 def anyway(parser: argparse.ArgumentParser) -> None:
     """Add the option to begin however long it takes."""
     parser.add_argument(
-        "--anyway", action="store_true", help=f"begin even if it would take more than {HOURS:g} hours on this machine"
+        "--anyway", action="store_true", help=f"start even if it will take more than {HOURS:g} hours on this machine"
     )
 
 

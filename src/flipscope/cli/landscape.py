@@ -33,8 +33,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dimensions", type=int, choices=(1, 2), default=1, help="lines, or the plane of two directions (default 1)"
     )
-    parser.add_argument("--directions", type=int, default=3, metavar="K", help="random lines (default 3)")
-    parser.add_argument("--points", type=int, metavar="P", help="per axis, odd (default 41 on a line, 21 on a plane)")
+    parser.add_argument("--directions", type=int, default=3, metavar="K", help="number of random lines (default 3)")
+    parser.add_argument(
+        "--points", type=int, metavar="P", help="points per axis, an odd number (default 41 on a line, 21 on a plane)"
+    )
     parser.add_argument(
         "--reach", type=float, default=1.0, metavar="R", help="largest offset; 1 moves a unit by its size (default 1)"
     )

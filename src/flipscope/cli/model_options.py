@@ -38,7 +38,9 @@ def all_or_drawn_strings_options(parser: argparse.ArgumentParser) -> None:
 def function_options(parser: argparse.ArgumentParser, what: str) -> None:
     """Add the function that a model is compared with, and the loss of that comparison."""
     parser.add_argument("--function", metavar="EXPR", help=f"{what} (default: the file's)")
-    parser.add_argument("--loss", choices=("mse", "bce"), help="of outputs and labels (default: the file's, else mse)")
+    parser.add_argument(
+        "--loss", choices=("mse", "bce"), help="loss of outputs and labels (default: the file's, else mse)"
+    )
     parser.add_argument(
         "--labels",
         choices=("signs", "bits"),

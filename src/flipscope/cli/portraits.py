@@ -18,12 +18,16 @@ from flipscope.cube.portrait import RHOS, Portrait, describe
 def portrait_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of both commands."""
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--exact", action="store_true", help="exact or nothing: never fall back to sampling")
+    how.add_argument("--exact", action="store_true", help="fail rather than fall back to sampling")
     how.add_argument("--strings", type=int, metavar="M", help="estimate from M random strings and all their flips")
     anyway(parser)
     sampling(parser)
     parser.add_argument(
-        "--correlation", type=float, action="append", metavar="R", help="rho of the noise stability; repeatable"
+        "--correlation",
+        type=float,
+        action="append",
+        metavar="R",
+        help="correlation rho of the noise stability; repeatable",
     )
     plot_option(parser, "the sensitivity profile and spectrum")
 

@@ -56,13 +56,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     length_option(parser, "bits of each string (default 100)", 100)
     for name, default, what in (
-        ("count", 20, "models"),
+        ("count", 20, "number of models"),
         ("strings", 50, "random strings for each model, each with all its flips"),
     ):
         parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{what} (default {default})")
     for name in ("width", "layers", "heads"):
-        parser.add_argument(f"--{name}", type=int, metavar="N", help="fix it (default: drawn for each model)")
-    parser.add_argument("--workers", type=int, metavar="W", help="processes (default: one per core)")
+        parser.add_argument(
+            f"--{name}", type=int, metavar="N", help=f"{name} of every model (default: drawn for each model)"
+        )
+    parser.add_argument("--workers", type=int, metavar="W", help="number of processes (default: one per core)")
     anyway(parser)
     engine_options(parser)
     sampling(parser)

@@ -32,13 +32,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     function_options(parser, "measure the increase of the loss on this function too")
     all_or_drawn_strings_options(parser)
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--std", type=float, metavar="S", help=f"Gaussian noise on every parameter (default {STD})")
-    size.add_argument("--rho", type=float, metavar="R", help="uniform direction of this length instead")
-    parser.add_argument("--draws", type=int, default=100, metavar="K", help="perturbations (default 100)")
+    size.add_argument(
+        "--std",
+        type=float,
+        metavar="S",
+        help=f"standard deviation of Gaussian noise on every parameter (default {STD})",
+    )
+    size.add_argument("--rho", type=float, metavar="R", help="length of a random direction instead")
+    parser.add_argument("--draws", type=int, default=100, metavar="K", help="number of perturbations (default 100)")
     parser.add_argument("--adaptive", action="store_true", help="noise in proportion to each parameter's size")
     parameters_option(parser, "parameters that move")
     parser.add_argument(
-        "--interval", choices=("student", "bootstrap"), default="student", help="over the draws (default student)"
+        "--interval",
+        choices=("student", "bootstrap"),
+        default="student",
+        help="kind of interval over the draws (default student)",
     )
     sampling(parser)
 

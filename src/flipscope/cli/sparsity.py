@@ -25,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--free", type=int, default=10, metavar="R", help="free bits of each random restriction (default 10)"
     )
-    testing(parser, 1e-3, "energy outside that must be noticed")
+    testing(parser, 1e-3, "smallest energy outside that must be noticed")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -50,9 +50,11 @@ PROTOCOL = (
     "constant_rate", "keep",
 )  # fmt: skip
 CHOICES = {
-    "labels": "what 0 and 1 stand for with --loss mse: -1 and +1, or themselves",
-    "decay-on": "weights that decay: all, or without biases, norms and embeddings",
-    "keep": "weights of the smallest validation loss, or the last",
+    "init": "initialisation of the weights",
+    "optimiser": "optimiser",
+    "labels": "labels with --loss mse: -1 and +1, or 0 and 1",
+    "decay-on": "weights that decay: all, or all but biases, norms and embeddings",
+    "keep": "keep the weights of the smallest validation loss, or the last",
 }
 TESTED = 10_000  # fresh strings that the accuracy is measured on
 
@@ -67,18 +69,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="the paper's model to train (default encoder, of width 32, 2 layers, 2 heads)",
     )  # fmt: skip
     for name, kind, what in (
-        ("width", int, "of the model"),
-        ("layers", int, "of the model"),
-        ("heads", int, "in each layer"),
+        ("width", int, "width of the model"),
+        ("layers", int, "number of layers"),
+        ("heads", int, "heads of each layer"),
         ("ffn-width", int, "hidden units of each MLP"),
-        ("dropout", float, "while it is trained"),
+        ("dropout", float, "dropout during training"),
     ):
         parser.add_argument(f"--{name}", type=kind, metavar="X", help=f"{what} (default: the preset's)")
     for name, kind, default, what in (
-        ("steps", int, 1_000, "of the optimiser"),
+        ("steps", int, 1_000, "steps of the optimiser"),
         ("batch", int, 64, "strings per step"),
-        ("learning-rate", float, 3e-3, "at the start; halved when the loss stays where it is"),
-        ("weight-decay", float, 0.0, "of the optimiser"),
+        ("learning-rate", float, 3e-3, "initial learning rate; halved when the loss stops falling"),
+        ("weight-decay", float, 0.0, "weight decay of the optimiser"),
     ):
         parser.add_argument(f"--{name}", type=kind, default=default, metavar="X", help=f"{what} (default {default:g})")
     for name, choices in (
@@ -88,24 +90,30 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("decay-on", ("all", "matrices")),
         ("keep", ("best", "last")),
     ):
-        about = f"{CHOICES[name]} " if name in CHOICES else ""
-        parser.add_argument(f"--{name}", choices=choices, default=choices[0], help=f"{about}(default {choices[0]})")
-    parser.add_argument("--loss", choices=("bce", "mse"), help="(default bce, and mse for a real-valued function)")
-    parser.add_argument("--clip", type=float, metavar="X", help="largest norm of the gradient (default: any)")
+        parser.add_argument(
+            f"--{name}", choices=choices, default=choices[0], help=f"{CHOICES[name]} (default {choices[0]})"
+        )
+    parser.add_argument("--loss", choices=("bce", "mse"), help="loss (default bce, and mse for a real-valued function)")
+    parser.add_argument("--clip", type=float, metavar="X", help="largest norm of the gradient (default: no limit)")
     parser.add_argument("--constant-rate", action="store_true", help="never lower the learning rate")
     parser.add_argument(
         "--log", action="append", default=[], metavar="NAME",
-        help="measure this on the way: validation, norm, blowup, sensitivity, sharpness; may be repeated",
+        help="measure this during training: validation, norm, blowup, sensitivity, sharpness; repeatable",
     )  # fmt: skip
-    parser.add_argument("--log-every", type=int, default=100, metavar="K", help="steps between (default 100)")
     parser.add_argument(
-        "--train-strings", type=int, metavar="M", help="a fixed set of so many (default: fresh ones for every step)"
+        "--log-every", type=int, default=100, metavar="K", help="steps between measurements (default 100)"
+    )
+    parser.add_argument(
+        "--train-strings",
+        type=int,
+        metavar="M",
+        help="train on a fixed set of M strings (default: fresh strings in every step)",
     )
     parser.add_argument("--goal", type=float, metavar="A", help="stop early at this accuracy on the validation set")
-    parser.add_argument("--restart", action="store_true", help="begin anew, whatever checkpoint there is")
+    parser.add_argument("--restart", action="store_true", help="start again, ignoring any checkpoint")
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     parser.add_argument(
-        "--checkpoint-seconds", type=float, default=5.0, metavar="S", help="between checkpoints (default 5)"
+        "--checkpoint-seconds", type=float, default=5.0, metavar="S", help="seconds between checkpoints (default 5)"
     )
     anyway(parser)
     sampling(parser)

@@ -22,7 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     length_option(parser)
     parser.add_argument("--zeros", metavar="K0", help='the family by its K_0(N), as in "2^(N-1)" or "N^2 + 1"')
     parser.add_argument("--family", metavar="EXPR", help='the family by members, {n} being the length: "majority({n})"')
-    parser.add_argument("--lengths", metavar="N,N,...", help="of these members, as in 11,21,41")
+    parser.add_argument("--lengths", metavar="N,N,...", help="lengths of these members, as in 11,21,41")
     parser.add_argument("--width", type=int, required=True, metavar="D", help="width of the transformer")
     parser.add_argument("--layers", type=int, required=True, metavar="L", help="number of layers")
 
