@@ -186,7 +186,7 @@ ENTRIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         {"function": "majority(5)", "model": "encoder", "steps": 1, "batch": 4, "learning_rate": 0.01, "seed": 0}
         | {"init": "pytorch", "optimiser": "adam", "weight_decay": 0.0, "loss": "bce", "train_strings": 8, "goal": 0.9}
         | {"length": 5, "labels": "signs", "clip": 1.0, "decay_on": "all", "constant_rate": False, "keep": "best"}
-        | {"log": [], "checkpoint": None, "progress": None, **SIZES},
+        | {"log": [], "device": "cpu", "checkpoint": None, "progress": None, **SIZES},
     ),
     "fit": (
         fit,
@@ -194,9 +194,12 @@ ENTRIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         | {"seed": 0, "optimiser": "adam", "weight_decay": 0.0, "decay_on": "all", "clip": 1.0, "loss": "bce"}
         | {"labels": "signs", "inputs": "bits", "terms": [], "decay_after": 5, "decay_factor": 0.5, "stop_after": 10}
         | {"max_epochs": 1, "max_steps": 1, "max_seconds": 5.0, "restore": "best", "every": 1, "callback": None}
-        | {"until": None, "progress": None, "log": [], "keeper": None},
+        | {"until": None, "progress": None, "log": [], "keeper": None, "device": "cpu"},
     ),
-    "evaluate": (evaluate, {"model": MODEL, "data": SETS["train"], "loss": "bce", "inputs": "bits", "confidence": 0.9}),
+    "evaluate": (
+        evaluate,
+        {"model": MODEL, "data": SETS["train"], "loss": "bce", "inputs": "bits", "device": "cpu", "confidence": 0.9},
+    ),
     "run": (
         flipscope.run,
         {"study": "low-variance", "scale": "smoke", "results": "path", "workers": 0, "limit": 1, "observer": None},

@@ -110,6 +110,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="train on a fixed set of M strings (default: fresh strings in every step)",
     )
     parser.add_argument("--goal", type=float, metavar="A", help="stop early at this accuracy on the validation set")
+    parser.add_argument("--device", metavar="D", help="where to train: cpu, cuda, cuda:1, mps (default cpu)")
     parser.add_argument("--restart", action="store_true", help="start again, ignoring any checkpoint")
     parser.add_argument("--force", action="store_true", help="replace FILE if it exists")
     parser.add_argument(
@@ -186,7 +187,7 @@ def _train(arguments: argparse.Namespace, function: BooleanFunction | RealFuncti
         if arguments.restart:
             keeper.clear()
         with View(sys.stderr, arguments.expression, recipe, keeper) as view:
-            trained = recipe.train(keeper=keeper, step=view.step, epoch=view.epoch)
+            trained = recipe.train(device=arguments.device, keeper=keeper, step=view.step, epoch=view.epoch)
         _write(target, trained, keeper)
         keeper.clear()
     else:
@@ -287,7 +288,14 @@ def _tested(function: BooleanFunction | RealFunction, trained: Trained, argument
     assert trained.recipe is not None
     aim = trained.recipe.protocol.aim
     data = Examples(bits, function(bits))
-    return evaluate(trained.model, data, loss=aim.loss, labels=aim.labels, confidence=arguments.confidence)
+    return evaluate(
+        trained.model,
+        data,
+        loss=aim.loss,
+        labels=aim.labels,
+        device=arguments.device,
+        confidence=arguments.confidence,
+    )
 
 
 def _average(function: BooleanFunction) -> Fraction | None:

@@ -16,6 +16,7 @@ from torch import Tensor
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
+from flipscope.models.devices import device_of
 from flipscope.models.fourier_network import FourierNetwork
 from flipscope.models.fourier_network_config import FourierNetworkConfig
 
@@ -34,16 +35,17 @@ def parity_steps(length: int, *, dtype: torch.dtype = torch.float64) -> FourierN
     corners, slopes = (0.75, 0.25, -0.25, -0.75), (1.0, -1.0, -1.0, 1.0)
     config = FourierNetworkConfig(length=length, neurons=4 * (_DEGREE + 1), cyclic=True)
     network = FourierNetwork(config, dtype=torch.float64)
-    same = 2 * math.log(length) * torch.eye(length, dtype=torch.float64)
+    same = 2 * math.log(length) * torch.eye(length, dtype=torch.float64, device="cpu")
     with torch.no_grad():
         for each in network.parameters():
             each.zero_()
         network.query_key[0, :length, :length] = same
         network.value[0, length, length] = 1.0
         network.up[:, length] = 1.0
-        network.bias.copy_(torch.tensor([(each - k) / _DEGREE for k in range(_DEGREE + 1) for each in corners]))
+        shifts = [(each - k) / _DEGREE for k in range(_DEGREE + 1) for each in corners]
+        network.bias.copy_(torch.tensor(shifts, device="cpu"))
         signs = [2 * _DEGREE * each * (k % 2 == 0) for k in range(_DEGREE + 1) for each in slopes]
-        network.down[length] = torch.tensor(signs)
+        network.down[length] = torch.tensor(signs, device="cpu")
         network.read_query_key[0, :length, :length] = same
         network.read_value[0, length] = 1.0
     return network.to(dtype).eval()
@@ -58,7 +60,7 @@ def write_steps(network: FourierNetwork, bits: Tensor) -> Int64[Tensor, "string 
         raise InputError("a network with cyclic=False writes no steps: build it with parity_steps")
     if not isinstance(bits, Tensor) or bits.ndim != 2 or bits.shape[1] != config.length:
         raise InputError(f"bits must be a torch tensor [string, {config.length}]")
-    read = bits.long()
+    read = bits.to(device_of(network)).long()
     for _ in range(config.length):
         read = torch.cat([read, (network(read) < 0.5).long()[:, None]], dim=1)
-    return read[:, config.length :]
+    return read[:, config.length :].cpu()

@@ -29,6 +29,7 @@ from flipscope.basics.checks import check_count, check_not_negative, check_posit
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import Seed, generators, random_strings
 from flipscope.cube.fourier_sums import FourierSum
+from flipscope.models.devices import device_of
 from flipscope.models.fourier_network import FourierNetwork
 from flipscope.models.fourier_network_config import FourierNetworkConfig, Readout
 from flipscope.probes.gradients import squared_gradients
@@ -258,16 +259,15 @@ def check_network(
     checked = index_bits(0, 1 << n, n) if everything else random_strings(stream, check_count("strings", strings), n)
     degrees = sorted({len(each) for each in target.sets})
     places = [network.config.codes + degrees.index(len(each)) for each in target.sets]
-    worst = np.zeros(3)
+    rows, device, worst = torch.arange(target.sparsity, device="cpu"), device_of(network), np.zeros(3)
     with torch.no_grad():
         for start in range(0, len(checked), _BLOCK):
             bits = checked[start : start + _BLOCK]
-            given = torch.from_numpy(bits)
-            rows = torch.arange(target.sparsity)
-            means = network.attention_outputs(given)[:, rows, places].double().numpy()
-            indicators = network.mlp_outputs(given)[:, rows, places].double().numpy()
+            given = torch.from_numpy(bits).to(device)
+            means = network.attention_outputs(given).cpu()[:, rows, places].double().numpy()
+            indicators = network.mlp_outputs(given).cpu()[:, rows, places].double().numpy()
             shares = np.stack([bits[:, list(each)].mean(axis=1) for each in target.sets], axis=1)
-            out = network(given).double().numpy()
+            out = network(given).cpu().double().numpy()
             errors = (means - shares, indicators - target.indicators(bits), out - target(bits))
             worst = np.maximum(worst, [np.abs(each).max() for each in errors])
     return Check(float(worst[0]), float(worst[1]), float(worst[2]), len(checked), everything)

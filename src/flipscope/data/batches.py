@@ -116,8 +116,8 @@ class Fresh:
 
     def fingerprint(self) -> str:
         some = random_strings(np.random.default_rng(0), _FINGERPRINTED, self.n)
-        labels = torch.tensor(np.asarray(self.language(some)))
-        return fingerprint([labels, torch.tensor([self.n, self.batch, self.steps])])
+        sizes = torch.tensor([self.n, self.batch, self.steps], device="cpu")
+        return fingerprint([torch.tensor(np.asarray(self.language(some)), device="cpu"), sizes])
 
 
 class Drawn:
@@ -150,7 +150,8 @@ class Drawn:
 
     def fingerprint(self) -> str:
         some = self.draw(np.random.default_rng(0))
-        return fingerprint([*(torch.tensor(np.asarray(part)) for part in some), torch.tensor([self.steps])])
+        parts = [*map(np.asarray, some), [self.steps]]
+        return fingerprint(torch.tensor(part, device="cpu") for part in parts)
 
 
 def as_tensors(bits: Any, labels: Any, name: str, inputs: Inputs = "bits") -> tuple[Tensor, Tensor]:
@@ -178,7 +179,7 @@ def _as_tensor(values: Any, name: str) -> Tensor:
     array = as_array(values, name)
     if array.dtype.kind not in "biuf":
         raise InputError(f"{name} of type {array.dtype} must be numbers")
-    return torch.tensor(array)
+    return torch.tensor(array, device="cpu")  # whatever PyTorch's default: a training moves what it needs
 
 
 def _check_inputs(strings: Tensor, name: str, inputs: Inputs) -> None:

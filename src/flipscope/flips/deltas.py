@@ -43,7 +43,7 @@ class Pairs:
 
     def mask(self, tokens: int) -> Bool[Tensor, "flip token"]:
         """Which tokens each flip changes."""
-        mask = torch.zeros((self.flips, tokens), dtype=torch.bool)
+        mask = torch.zeros((self.flips, tokens), dtype=torch.bool, device="cpu")
         mask[self.flip, self.token] = True
         return mask
 
@@ -139,7 +139,7 @@ def _touched(
     top_weight, top_key = scores.max(dim=-1)  # [head, token]
     largest, smallest = sizes
     moved = torch.maximum(largest[pairs.token], largest[query.shape[1] :])  # [pair, head]
-    felt = torch.zeros((*scores.shape[:2], pairs.flips), dtype=scores.dtype)
+    felt = scores.new_zeros((*scores.shape[:2], pairs.flips))
     both = torch.maximum(scores[:, :, pairs.token], news).mul_(reach(moved, smallest).T[:, None])
     felt.index_add_(2, pairs.flip, both)
     return ~negligible(felt, top_weight, smallest.T.gather(1, top_key), tolerance).T
@@ -151,4 +151,4 @@ def _padded_rows(now: Bool[Tensor, "flip token"]) -> tuple[Tensor, Tensor]:
     longest = int(counts.max())
     # A stable sort puts the tokens to compute first, in order.
     rows = now.to(torch.uint8).sort(dim=1, descending=True, stable=True).indices[:, :longest]
-    return rows, torch.arange(longest) < counts[:, None]
+    return rows, torch.arange(longest, device=counts.device) < counts[:, None]

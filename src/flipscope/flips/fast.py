@@ -171,7 +171,7 @@ class FastEngine:
             return self._by_lanes(self._lanes, string)
         first = FirstLayer(self._block(0), self._tables, string)
         read = self._read(first.tokens)
-        flips = torch.arange(len(string))
+        flips = torch.arange(len(string), device="cpu")
         if self.model.config.layers == 1:
             return self.model(string[None]), self._head(first.finish(flips, torch.full_like(flips, read)))
         changed = first.changed(flips, self.tolerance) if self.deltas else None  # [flip, token]

@@ -26,7 +26,7 @@ class Workspace:
         """Numbers of this shape that hold anything, the same memory for the same name each time."""
         size = math.prod(shape)
         if name not in self._kept or self._kept[name].numel() < size:
-            self._kept[name] = torch.empty(size, dtype=torch.float32)
+            self._kept[name] = torch.empty(size, dtype=torch.float32, device="cpu")
         return self._kept[name][:size].view(shape)
 
 

@@ -31,7 +31,7 @@ class Tables:
 
 def make_tables(model: Transformer, length: int) -> Tables:
     """The tables of a model for strings of this length."""
-    zeros = torch.zeros((1, length), dtype=torch.long)
+    zeros = torch.zeros((1, length), dtype=torch.long, device="cpu")
     both = torch.cat([model.embed(zeros), model.embed(zeros + 1)])  # [2, position, width]
     first = 1 if model.config.marker == "cls" else 0
     # [2, length, width] -> [length, 2, width] -> [2 * length, width]
@@ -137,7 +137,7 @@ class FirstLayer:
         self.rows, self.flipped_rows = rows, flipped
         self.tokens, self.length = len(rows), len(string)
         self.offset = 1 if config.marker == "cls" else 0
-        self.places = torch.arange(self.length) + self.offset  # token of each bit
+        self.places = torch.arange(self.length, device="cpu") + self.offset  # token of each bit
         self.vector = tables.vector[rows]  # [token, width]
         self.flipped_vector = tables.vector[flipped]  # [flip, width]
         self.value = tables.value[rows]  # [token, head, width]
@@ -197,7 +197,7 @@ class FirstLayer:
     def _own_rows(self, scores: Float[Tensor, "head flip row"], rows: Tensor, flipped: Tensor) -> None:
         """What the flipped token itself receives: its query and one of its keys are new."""
         own = scores[:, :, rows]  # [head, flip, token]
-        each = torch.arange(self.length)
+        each = torch.arange(self.length, device="cpu")
         own[:, each, self.places] = scores[:, each, flipped]
         visible = None if self.hidden is None else ~self.hidden[self.places]
         weights = self.attention.weights(own[None], visible)[0]  # [head, flip, token]
@@ -216,19 +216,19 @@ class FirstLayer:
         smallest = smallest[self.rows]  # [token, head]
         felt = weight * reach(moved, smallest).T[:, None]
         same = negligible(felt, self.top_weight, smallest.T.gather(1, self.top_key), tolerance)
-        same[self.places[flips], torch.arange(len(flips))] = False
+        same[self.places[flips], torch.arange(len(flips), device="cpu")] = False
         return ~same.T
 
     def felt(self, flips: Tensor) -> Float[Tensor, "token flip"]:
         """The largest weight that a token's attention gives or gave to the flipped key; the flipped token's is inf."""
         weight = torch.maximum(self.old_weight, self.new_weight)[:, :, flips].amax(dim=0)
-        weight[self.places[flips], torch.arange(len(flips))] = torch.inf
+        weight[self.places[flips], torch.arange(len(flips), device="cpu")] = torch.inf
         return weight
 
     def pairs(self, flips: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """The layer's input and what attention brings, for pairs (flip, token)."""
         heads = self.value.shape[1]
-        head = torch.arange(heads)
+        head = torch.arange(heads, device="cpu")
         kept = tokens[:, None]
         if self.dominating is not None:
             kept = kept + self.tokens * self.dominating[:, tokens, flips].T  # [pair, head]
@@ -267,7 +267,7 @@ class FirstLayer:
         values = torch.cat([self.value[self.places[flips]], self.flipped_value[flips]], dim=1)
         mixed = torch.bmm(pair, values).add_(by_row.transpose(0, 1))  # [flip, token, width]
         x = self.vector.expand(len(flips), -1, -1).clone()
-        each, place = torch.arange(len(flips)), self.places[flips]
+        each, place = torch.arange(len(flips), device="cpu"), self.places[flips]
         mixed[each, place] = self.own[flips]
         x[each, place] = self.flipped_vector[flips]
         return self.block.finish(x, self.with_bias(mixed))

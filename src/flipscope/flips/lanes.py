@@ -102,7 +102,7 @@ def _packed(matrix: Float[Tensor, "unit input"]) -> Float32[np.ndarray, " pack_i
 
 
 def _zeros(*shape: int) -> Tensor:
-    return torch.zeros(shape, dtype=torch.float32)
+    return torch.zeros(shape, dtype=torch.float32, device="cpu")
 
 
 def _bias(bias: Tensor | None, size: int) -> Tensor:
@@ -171,7 +171,7 @@ class _Last(_Layer):
     def __call__(self, span: Span, states: States, tokens: int, read: int) -> Float[Tensor, "string width"]:
         """The layer's output at the token that is read, for every lane."""
         # Aligned: PyTorch's roundings depend on that.
-        out = torch.empty(len(states) * span.lanes, self.config.width, dtype=torch.float32)
+        out = torch.empty(len(states) * span.lanes, self.config.width, dtype=torch.float32, device="cpu")
         given = (span, states, tokens, read, self.config.heads, self.weights, self.absorbed, self.value)
         on_cores(partial(last_layer, *given, self.eps, self.norm_first, out.numpy()), len(states))
         return out

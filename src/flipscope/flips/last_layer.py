@@ -49,7 +49,8 @@ class LastLayer:
             x[moved] = pairs.states[here]
             own, own_shift = self._absorbed(new[here])  # [moved, width, head]
             scores[moved] = torch.einsum("tw,mwh->mth", seen, own) + own_shift[:, None]
-            place = torch.full((pairs.flips,), -1).index_put((moved,), torch.arange(len(moved)))[pairs.flip]
+            place = torch.full((pairs.flips,), -1, device="cpu")
+            place = place.index_put((moved,), torch.arange(len(moved), device="cpu"))[pairs.flip]
             theirs = (place >= 0).nonzero()[:, 0]
             changed_scores[theirs] = (
                 torch.einsum("pw,pwh->ph", new[theirs], own[place[theirs]]) + own_shift[place[theirs]]

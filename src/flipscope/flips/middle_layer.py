@@ -46,9 +46,9 @@ class MiddleLayer:
         scale *= LOG2_E  # the kernel's weights are powers of two
         self.query = attention.query.weight.detach() * scale  # [inner, width]
         self.key_value = torch.cat([attention.key.weight, attention.value.weight]).detach().T.contiguous()
-        self.query_bias = torch.zeros(len(self.query), dtype=torch.float32)
+        self.query_bias = torch.zeros(len(self.query), dtype=torch.float32, device="cpu")
         self.output = None if attention.output is None else attention.output.weight.detach().T.contiguous()
-        self.bias = torch.zeros(config.width, dtype=torch.float32)
+        self.bias = torch.zeros(config.width, dtype=torch.float32, device="cpu")
         # A key's bias adds the same to all logits of a row, which softmax does not notice; weights sum to one, so that
         # a value's bias is added once.
         if attention.query.bias is not None:

@@ -92,7 +92,7 @@ def mixed_states(tables: MixedTables, first: FirstLayer, flips: Tensor) -> Float
     shares = torch.cat(parts).permute(1, 2, 0).contiguous().numpy()
     heads = shares.shape[2] // 3
     if first.dominating is None:
-        dominated = torch.zeros((tokens, count, heads), dtype=torch.bool).numpy()
+        dominated = torch.zeros((tokens, count, heads), dtype=torch.bool, device="cpu").numpy()
     else:
         dominated = _chosen(first.dominating, flips).permute(1, 2, 0).contiguous().numpy()
     sums = first.sums if first.dominating is None else torch.cat([first.sums, first.rest_sums])
@@ -107,7 +107,7 @@ def mixed_states(tables: MixedTables, first: FirstLayer, flips: Tensor) -> Float
     if rectified is not None:  # rows that change little stand together, and those that change most
         order = first.felt(flips).argsort(dim=1).numpy()
     y = finish.space.take("y", tokens, count, width)
-    z = torch.ones(tokens * count, dtype=torch.float32)
+    z = torch.ones(tokens * count, dtype=torch.float32, device="cpu")
     block = max(1, PART_ROWS // count)
     for begin in range(0, tokens, block):
         end = min(begin + block, tokens)

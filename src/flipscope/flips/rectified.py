@@ -77,7 +77,7 @@ class Rectified:
         self.norms = torch.linalg.vector_norm(self.up, dim=1) * (1 + self.rounding)
         self.part = min(hidden, max(48, _PART_BYTES // (4 * width) // 8 * 8))
         self.parts, self.groups = -(-hidden // self.part), -(-width // self.group)
-        down = torch.zeros(self.parts * self.part, self.groups * self.group, dtype=torch.float32)
+        down = torch.zeros(self.parts * self.part, self.groups * self.group, dtype=torch.float32, device="cpu")
         down[:hidden, :width] = mlp.down.weight.detach().T
         # [part, unit, group, coordinate] -> [part, group, unit, coordinate]
         down = down.view(self.parts, self.part, self.groups, self.group).transpose(1, 2).contiguous()

@@ -98,7 +98,7 @@ def perturbed(module: nn.Module, amount: float) -> nn.Module:
 
 
 def _signs(shape: tuple[int, ...], stream: torch.Generator) -> Tensor:
-    return 2 * torch.randint(0, 2, shape, generator=stream) - 1
+    return 2 * torch.randint(0, 2, shape, generator=stream, device="cpu") - 1
 
 
 def perturbation_of(dtype: torch.dtype) -> float:

@@ -62,7 +62,7 @@ class FourierNetwork(nn.Module):
         if seed is None:
             return
         if config.code_width is None:
-            self.codes.copy_(torch.eye(config.positions, dtype=dtype))
+            self.codes.copy_(torch.eye(config.positions, dtype=dtype, device="cpu"))
         else:
             self.codes.zero_()  # whoever builds the model fills them
         initialise(self, scheme, seed)

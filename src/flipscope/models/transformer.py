@@ -334,7 +334,7 @@ class Embedding(nn.Module):
             return self.position.weight[:count]
         if self.config.positions == "sinusoidal":
             return torch.from_numpy(_sinusoidal(count, width))
-        codes = torch.arange(count)  # one_hot and cyclic
+        codes = torch.arange(count, device="cpu")  # one_hot and cyclic
         if self.config.period is not None:
             codes = codes % self.config.period
         return F.one_hot(codes, width).double()

@@ -458,7 +458,7 @@ def _pairs(data: Data) -> list[tuple[Any, Any]]:
 def _flat(tensors: Sequence[Tensor | None], like: Sequence[Tensor]) -> Vector:
     """All numbers in one vector; None is zeros."""
     filled = [
-        torch.zeros(each.numel()) if tensor is None else tensor.detach().reshape(-1).cpu()
+        torch.zeros(each.numel(), device="cpu") if tensor is None else tensor.detach().reshape(-1).cpu()
         for tensor, each in zip(tensors, like, strict=True)
     ]
     out: Vector = torch.cat(filled).double().numpy()

@@ -40,7 +40,8 @@ def survivors(
     with torch.no_grad():
         for _ in range(count):
             for parameter, value in original:
-                parameter.copy_(value + torch.from_numpy(stream.uniform(-radius, radius, tuple(value.shape))))
+                step = torch.from_numpy(stream.uniform(-radius, radius, tuple(value.shape)))
+                parameter.copy_(value.cpu() + step)  # added up in float64, which some devices have not
             kept += recognizes(model, f, margin)
         for parameter, value in original:
             parameter.copy_(value)

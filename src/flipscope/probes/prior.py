@@ -195,7 +195,7 @@ def _vectors(config: TransformerConfig, length: int, symbols: int) -> Float64[np
     """The first layer's input (Eq 7): of 0 and of 1 at each position in turn, then of EOS."""
     model = Transformer(config, scheme="uniform", seed=symbols, dtype=torch.float64)
     with torch.no_grad():
-        both = model.embed(torch.tensor([[0] * length, [1] * length])).numpy()  # [2, position, width]
+        both = model.embed(torch.tensor([[0] * length, [1] * length], device="cpu")).numpy()  # [2, position, width]
     bits = both[:, :length].transpose(1, 0, 2).reshape(2 * length, config.width)
     return np.ascontiguousarray(np.concatenate((bits, both[0, length:])))
 

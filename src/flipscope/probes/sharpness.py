@@ -249,7 +249,7 @@ def worst_case(
         scorer: Callable[[Tensor], Tensor]
         if measure == "loss":
             scorer = as_loss(loss, targets, before)
-            direction, scale = torch.zeros(moving.count), 0.0
+            direction, scale = torch.zeros(moving.count, device="cpu"), 0.0
         else:
             scorer = lambda outputs: (outputs.double() - before.double()).square().mean()  # noqa: E731
             direction, scale = numbers.draw(0)
@@ -313,7 +313,7 @@ class _Noise:
         """Where on the sphere a linear function with this gradient is largest; adaptive: on its ellipsoid."""
         parameters = self.moving.parameters
         filled = [
-            torch.zeros(parameter.numel()) if each is None else each.reshape(-1).float().cpu()
+            torch.zeros(parameter.numel(), device="cpu") if each is None else each.reshape(-1).float().cpu()
             for each, parameter in zip(gradients, parameters, strict=True)
         ]
         flat = torch.cat(filled)

@@ -25,6 +25,7 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, proportions
 from flipscope.basics.seeds import generators
 from flipscope.data.batches import INPUTS, Batch, Inputs, Labelled, Shuffled, as_tensors
+from flipscope.models.devices import Device, device_of, moved, on_device, random_states_kept, seed_generators
 from flipscope.models.fast_logits import logits_for
 from flipscope.models.marker import MarkerLogits
 from flipscope.models.modes import eval_mode, first_derivatives, modes_kept
@@ -45,6 +46,7 @@ _OPTIMISERS: Mapping[str, type[torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
 }
 _POSITIONS = 6_400  # of a part of a batch: with 64 strings of 100 bits the activations of a layer stay in the cache
+_DEVICE_POSITIONS = 1 << 18  # of a part on another device, where small parts would leave most of it idle
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,7 @@ def fit(
     *,
     seed: int | np.random.Generator = 0,
     inputs: Inputs = "bits",
+    device: Device | None = None,
     terms: Sequence[Term] = (),
     max_seconds: float | None = None,
     every: int = 1,
@@ -150,6 +153,9 @@ def fit(
     `validation` may be several sets, such as one per length. The protocol's `batch` and the `seed` are for a fixed set;
     other sources bring their own.
 
+    It is trained where its parameters are, or on the `device` that is given ("cpu", "cuda", "mps"), and is afterwards
+    where it was before. Batches are moved there.
+
     `terms` are added to the loss that is differentiated, and are no part of the one that is reported. `log` measures
     the model every so many steps: see `flipscope.training.logs`.
 
@@ -162,8 +168,9 @@ def fit(
     was at the start, the training goes on from there and ends with the same weights and history, bit for bit, as one
     that was never interrupted (only `seconds` differ). What callbacks remember is their own affair.
 
-    The same seed gives the same weights; dropout draws from PyTorch's generator, which is seeded for the time being
-    and put back. Numbers of threads may change the last bits, since PyTorch adds up in another order.
+    The same seed gives the same weights. Dropout draws from PyTorch's generator of the model's device, which is seeded
+    for the time being and put back. The number of threads and the device may change the last bits, since sums are added
+    up in another order, and each kind of device has random masks of its own.
 
     >>> from flipscope.data.languages import draw
     >>> from flipscope.models import Transformer, encoder
@@ -181,18 +188,20 @@ def fit(
     order, noise = generators(seed, 2)
     task = _Task(protocol.aim, inputs, tuple(terms), protocol.clip)
     source = _source(train, protocol.batch, order, task)
-    stepper = _stepper(model, protocol)
     sets = [validation] if isinstance(validation, Labelled) else list(validation)
     asked = [task.checked(each.bits, each.labels, "validation") for each in sets]
     if not asked:
         raise InputError("validation has no set: give one or more")
-    run = _Run(model, stepper, task, asked, source, Recorder(log, model))
     limits = _Limits(protocol.max_epochs, protocol.max_steps, max_seconds)
     plateau = Plateau(protocol.decay_after, protocol.stop_after)
     dropout = int(noise.integers(2**63))
     was_training = model.training
-    with modes_kept(model), torch.random.fork_rng(devices=[]), contextlib.ExitStack() as stack:
-        torch.random.manual_seed(dropout)
+    with contextlib.ExitStack() as stack:
+        place = stack.enter_context(on_device(model, device))
+        stack.enter_context(modes_kept(model))
+        stack.enter_context(random_states_kept(place))
+        seed_generators(place, dropout)
+        run = _Run(model, place, _stepper(model, protocol), task, asked, source, Recorder(log, model))
         try:
             if keeper is not None:
                 settings = {
@@ -270,12 +279,17 @@ def evaluate(
     loss: Loss = "bce",
     labels: Labels = "signs",
     inputs: Inputs = "bits",
+    device: Device | None = None,
     confidence: float = 0.95,
 ) -> Accuracy:
-    """The model's accuracy and mean loss on the strings; a logit that is not a number is wrong."""
+    """The model's accuracy and mean loss on the strings; a logit that is not a number is wrong.
+
+    It is asked where its parameters are, or on the `device` that is given.
+    """
     task = _Task(Aim(loss, labels), inputs)
     strings, targets = task.checked(data.bits, data.labels, "data")
-    total, correct = _ask(model, strings, targets, task.aim)
+    with on_device(model, device):
+        total, correct = _ask(model, strings, targets, task.aim)
     [share] = proportions([correct], len(strings), confidence)
     return Accuracy(correct, len(strings), total / len(strings), share)
 
@@ -297,7 +311,7 @@ class _Task:
     clip: float | None = None
 
     def checked(self, inputs: Any, labels: Any, name: str) -> tuple[Tensor, Tensor]:
-        """Inputs and targets as tensors."""
+        """Inputs and targets as tensors, wherever they are."""
         found, wanted = as_tensors(inputs, labels, name, self.inputs)
         return found, self.aim.targets(wanted, name)
 
@@ -323,6 +337,7 @@ class _Run:
     def __init__(
         self,
         model: nn.Module,
+        device: torch.device,
         stepper: torch.optim.Optimizer,
         task: _Task,
         validation: Sequence[tuple[Tensor, Tensor]],
@@ -330,7 +345,7 @@ class _Run:
         recorder: Recorder,
     ) -> None:
         self.model, self.stepper, self.task, self.validation, self.source = model, stepper, task, validation, source
-        self.recorder = recorder
+        self.device, self.recorder = device, recorder
         # Statistics over a batch would not be the same over its parts.
         self.whole = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
         self.history: list[Epoch] = []
@@ -354,7 +369,8 @@ class _Run:
         self.logits = logits_for(self.model)  # anew, for a callback may have changed what the model computes
         rate, number = self.stepper.param_groups[0]["lr"], len(self.history) + 1
         for given in self.source:
-            mean = self._step(*self.task.checked(*given, "the batch"))
+            inputs, targets = self.task.checked(*given, "the batch")
+            mean = self._step(moved(inputs, self.device), moved(targets, self.device))
             if not math.isfinite(mean):
                 self.stopped = "diverged"
                 return
@@ -377,7 +393,7 @@ class _Run:
     def _step(self, inputs: Tensor, targets: Tensor) -> float:
         """One step of the optimiser; the mean loss before it. Nothing is changed if that is not finite."""
         # In parts that stay in the cache: their gradients add up to that of the whole batch.
-        part = len(inputs) if self.whole else _part(inputs, self.logits)
+        part = len(inputs) if self.whole else _part(inputs, self.logits, self.device)
         self.stepper.zero_grad()
         mean = 0.0
         # A term may be made of derivatives, which are then differentiated again.
@@ -426,7 +442,7 @@ class _Run:
     def kept_by(self, keeper: Keeper, plateau: Plateau, settings: Mapping[str, Any]) -> Iterator[None]:
         """Let the keeper have the state meanwhile, and go on from the one it has."""
         asked = [tensor for each in self.validation for tensor in each]
-        self._memory = Memory(keeper, self.model, self.stepper, self.source, asked, settings)
+        self._memory = Memory(keeper, self.model, self.device, self.stepper, self.source, asked, settings)
         self._plateau = plateau
         if (found := self._memory.recall()) is not None:
             self._resume(*found)
@@ -510,22 +526,23 @@ def _weights(model: nn.Module) -> dict[str, Any]:
     }
 
 
-def _part(inputs: Tensor, logits: Callable[[Tensor], Tensor]) -> int:
-    """Strings to be computed together."""
+def _part(inputs: Tensor, logits: Callable[[Tensor], Tensor], device: torch.device) -> int:
+    """Strings to be computed together on a device."""
     if isinstance(logits, MarkerLogits):
         return logits.strings(inputs)
     positions = inputs.shape[1] if inputs.ndim == 2 else inputs[0].numel()  # an image has pixels
-    return max(16, _POSITIONS // max(1, positions))
+    most = _POSITIONS if device.type == "cpu" else _DEVICE_POSITIONS
+    return max(16, most // max(1, positions))
 
 
 @torch.no_grad()
 def _ask(model: nn.Module, inputs: Tensor, targets: Tensor, aim: Aim) -> tuple[float, int]:
     """The sum of the losses and the number of right answers, in evaluation mode."""
-    logits, total, correct = logits_for(model), 0.0, 0
+    logits, device, total, correct = logits_for(model), device_of(model), 0.0, 0
     with eval_mode(model, own=True):
-        part = _part(inputs, logits)
-        for some, wanted in zip(inputs.split(part), targets.split(part), strict=True):
-            found = logits(some)
+        part = _part(inputs, logits, device)
+        for some, wanted in zip(inputs.split(part), targets.cpu().split(part), strict=True):
+            found = logits(moved(some, device)).cpu()  # where there is float64, which some devices have not
             total += float(aim.total(found.double(), wanted))
             correct += int(aim.right(found, wanted).sum())
     return total, correct

@@ -1,8 +1,8 @@
 """What is measured while a model is trained: named measurements every so many steps, in a log that figures can draw.
 
-A measurement sees the model in evaluation mode and has no say in the training: PyTorch's generator is put back after
-it, and one that changes a weight is an error. The log is part of the training's state, so that a training that was
-interrupted ends with the same log.
+A measurement sees the model in evaluation mode and does not change the training: PyTorch's random generators are put
+back after it, and a measurement that changes a weight is an error. The log is part of the training's state, so that an
+interrupted training ends with the same log.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import torch
 from torch import Tensor, nn
 
 from flipscope.basics.arguments import check_fields
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
+from flipscope.models.devices import device_of, random_states_kept
 from flipscope.models.modes import eval_mode
 from flipscope.models.seal import fingerprint
 
@@ -75,12 +75,8 @@ def _weights(model: nn.Module) -> str:
 
 def _measured(log: Log, model: nn.Module) -> Line:
     """What one measurement gives, by its names."""
-    noise = torch.random.get_rng_state()
-    try:
-        with eval_mode(model):
-            found: Any = log.measure(model)
-    finally:
-        torch.random.set_rng_state(noise)
+    with random_states_kept(device_of(model)), eval_mode(model):
+        found: Any = log.measure(model)
     if isinstance(found, Estimate):
         return {log.name: found.value, f"{log.name}.low": found.low, f"{log.name}.high": found.high}
     if isinstance(found, Mapping):

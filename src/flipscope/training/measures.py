@@ -84,7 +84,7 @@ def sharpness(
 
 def _inputs(around: Around, strings: int, seed: int) -> Tensor:
     stream = np.random.default_rng([check_count("seed", seed, 0), _STREAM])
-    return torch.as_tensor(around.draw(check_count("strings", strings), stream))
+    return torch.as_tensor(around.draw(check_count("strings", strings), stream), device="cpu")
 
 
 MEASUREMENTS: Registry[Callable[..., Any]] = Registry(

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from flipscope.basics.errors import InputError
 from flipscope.data.batches import Batch, Resumable
+from flipscope.models.devices import random_states, set_random_states
 from flipscope.models.seal import fingerprint
 from flipscope.training.checkpoints import Keeper, State
 
@@ -31,6 +32,7 @@ class Memory:
         self,
         keeper: Keeper,
         model: nn.Module,
+        device: torch.device,
         stepper: torch.optim.Optimizer,
         source: Iterable[Batch],
         validation: Iterable[Tensor],
@@ -39,17 +41,17 @@ class Memory:
         if not isinstance(source, Resumable):
             kind = type(source).__name__
             raise InputError(f"a {kind} of batches cannot go on in the middle: with a keeper, give a set or Fresh")
-        self.keeper, self.model, self.stepper, self.source = keeper, model, stepper, source
+        self.keeper, self.model, self.device, self.stepper, self.source = keeper, model, device, stepper, source
         weights = self._tensors(model.state_dict())
         self.about = {
             **keeper.about,
             "settings": dict(settings),
             "initial weights": fingerprint(weights.values()),
             "training set": source.fingerprint(),
-            "order of the strings": fingerprint([torch.tensor(list(repr(source.state()).encode()))]),
+            "order of the strings": fingerprint([torch.tensor(list(repr(source.state()).encode()), device="cpu")]),
             "validation set": fingerprint(validation),
         }
-        self.mark: tuple[Tensor, dict[str, Any]] | None = None
+        self.mark: tuple[dict[str, Tensor], dict[str, Any]] | None = None
         self._noted: tuple[Any, int] | None = None  # a signal to stop that came at a bad moment, and who is to hear it
 
     def _tensors(self, content: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -62,7 +64,7 @@ class Memory:
 
     def settle(self) -> None:
         """Say that the state is whole now."""
-        self.mark = torch.random.get_rng_state(), self.source.state()
+        self.mark = random_states(self.device), self.source.state()
         if self._noted is not None:
             (hearer, number), self._noted = self._noted, None
             hearer(number, None)
@@ -103,7 +105,9 @@ class Memory:
             moments.setdefault(int(index), {})[kind] = tensor
         groups = [{**group, "lr": values["learning_rate"]} for group in self.stepper.state_dict()["param_groups"]]
         self.stepper.load_state_dict({"state": moments, "param_groups": groups})
-        torch.random.set_rng_state(tensors[_DROPOUT])
+        # Of another kind of device there is no state: its generator has been seeded, and no mask was drawn from it yet.
+        kinds = {name.partition(".")[2] or "cpu": state for name, state in tensors.items() if _is_noise(name)}
+        set_random_states(self.device, kinds)
         self.source.resume(values["source"])
         return _under(tensors, _BEST), values
 
@@ -112,8 +116,8 @@ class Memory:
         # A gradient that was interrupted has changed what modules count as they compute, such as batch norms.
         if self.mark is None or (interrupted and next(self.model.buffers(), None) is not None):
             return
-        dropout, source = self.mark
-        tensors = {_DROPOUT: dropout}
+        noise, source = self.mark
+        tensors = {_DROPOUT if kind == "cpu" else f"{_DROPOUT}.{kind}": state for kind, state in noise.items()}
         for prefix, content in ((_MODEL, self.model.state_dict()), (_BEST, best)):
             tensors |= {prefix + name: tensor.detach().cpu().clone() for name, tensor in content.items()}
         for index, moments in self.stepper.state_dict()["state"].items():
@@ -122,6 +126,10 @@ class Memory:
                     tensors[f"{_OPTIMISER}{index}.{kind}"] = value.detach().cpu().clone()
         rate = self.stepper.param_groups[0]["lr"]
         self.keeper.save(State(tensors, {**values, "learning_rate": rate, "source": source}), self.about)
+
+
+def _is_noise(name: str) -> bool:
+    return name.partition(".")[0] == _DROPOUT
 
 
 def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

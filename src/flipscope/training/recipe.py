@@ -23,6 +23,7 @@ from flipscope.data.batches import Labelled, as_tensors
 from flipscope.data.strings import Data
 from flipscope.models import kinds as model_kinds
 from flipscope.models.config import TransformerConfig
+from flipscope.models.devices import Device
 from flipscope.models.init import SCHEMES, Scheme, Scope, initialise
 from flipscope.models.seq2seq import Seq2Seq
 from flipscope.models.seq2seq_config import Seq2SeqConfig
@@ -118,13 +119,17 @@ class Recipe:
     def train(
         self,
         *,
+        device: Device | None = None,
         keeper: Keeper | None = None,
         progress: Progress | None = None,
         step: Callable[[Moment], object] | None = None,
         epoch: Callable[[Epoch], object] | None = None,
     ) -> Trained:
-        """The trained model; `progress`, `step` and `epoch` are told how it goes, and have no say in it."""
-        return train_on(self, self.data, keeper=keeper, progress=progress, step=step, epoch=epoch)
+        """The trained model; `progress`, `step` and `epoch` are called on the way and do not change it.
+
+        It is drawn on the CPU, trained on the `device` if one is given, and returned on the CPU.
+        """
+        return train_on(self, self.data, device=device, keeper=keeper, progress=progress, step=step, epoch=epoch)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,6 +185,7 @@ def train_on(
     recipe: Recipe,
     data: Data,
     *,
+    device: Device | None = None,
     keeper: Keeper | None = None,
     progress: Progress | None = None,
     step: Callable[[Moment], object] | None = None,
@@ -206,6 +212,7 @@ def train_on(
         protocol,
         seed=recipe.seed,
         inputs=data.inputs,
+        device=device,
         terms=terms,
         callback=after_step,
         progress=epoch,

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from flipscope.basics.errors import InputError
 from flipscope.data.sparse import SparseData
+from flipscope.models.devices import device_of
 from flipscope.models.modes import eval_mode
 from flipscope.models.transformer import Block, Transformer
 from flipscope.training.fit import evaluate
@@ -54,7 +55,7 @@ def hidden_attention(around: Around, strings: int = 256, **data: Any) -> Callabl
 
 @torch.no_grad()
 def marker_attention(model: Transformer, bits: Tensor) -> Float[Tensor, "string head position"]:
-    """Attention weights of the marker in the first layer, its own place included.
+    """Attention weights of the marker in the first layer, its own place included, on the CPU.
 
     >>> from flipscope.models import mingpt
     >>> weights = marker_attention(Transformer(mingpt(4, width=8, heads=2)), torch.zeros(1, 4, dtype=torch.uint8))
@@ -65,8 +66,8 @@ def marker_attention(model: Transformer, bits: Tensor) -> Float[Tensor, "string 
     assert isinstance(block, Block)
     heads = block.attention
     with eval_mode(model):
-        x = model.embed(bits)
+        x = model.embed(bits.to(device_of(model)))
         seen = block.norm1(x) if model.config.norm == "pre" and block.norm1 is not None else x
         row = slice(0, 1) if model.config.marker == "cls" else slice(x.shape[1] - 1, None)
         query, key = heads.split(heads.query(seen[:, row])), heads.split(heads.key(seen))
-        return heads.weights(heads.scores(query, key), heads.visible(x, row))[:, :, 0]
+        return heads.weights(heads.scores(query, key), heads.visible(x, row))[:, :, 0].cpu()

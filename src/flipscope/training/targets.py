@@ -64,8 +64,9 @@ class Aim:
         return 2 * targets - 1 if self.loss == "mse" and self.labels == "signs" else targets
 
     def total(self, outputs: Tensor, targets: Tensor) -> Float[Tensor, ""]:
-        """The loss summed over the strings; of several positions the mean."""
+        """The loss summed over the strings, of several positions the mean; in float32 at least, also with autocast."""
         answers = self._answers(outputs, targets)
+        answers = answers.float() if answers.dtype in (torch.float16, torch.bfloat16) else answers
         if self.loss == "ce":
             # PyTorch wants classes on the second axis: [string, position, class] -> [string, class, position]
             value = F.cross_entropy(answers.movedim(-1, 1), targets, reduction="sum")

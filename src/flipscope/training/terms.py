@@ -15,6 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.registry import Registry
+from flipscope.models.devices import twice_differentiable
 from flipscope.models.fast_logits import logits_for
 from flipscope.models.parameters import usual
 from flipscope.training.fit import Term
@@ -44,7 +45,7 @@ def trace(around: Around, of: str = "hessian", probes: int = 1, positions: bool 
         inputs, targets = batch
         parameters = [p for p in usual(model, positions=positions).values() if p.requires_grad]
         # A forward of its own: that of the training goes through fused attention, which has no second derivative.
-        with sdpa_kernel(SDPBackend.MATH):
+        with sdpa_kernel(SDPBackend.MATH), twice_differentiable(model):
             fresh = logits_for(model)(inputs)
         loss = around.aim.total(fresh, targets) / len(inputs)
         one = _hessian_form if of == "hessian" else _gauss_newton_form
@@ -75,8 +76,8 @@ def _gauss_newton_form(loss: Tensor, outputs: Tensor, parameters: list[nn.Parame
 
 
 def _signs(like: Tensor) -> Tensor:
-    """Random signs from PyTorch's generator, whose state a training keeps with its own."""
-    return torch.randint_like(like, 2).mul_(2).sub_(1).detach()
+    """Random signs from PyTorch's generator of the CPU, whose state a training keeps with its own."""
+    return torch.randint_like(like, 2, device="cpu").mul_(2).sub_(1).detach().to(like.device)
 
 
 TERMS: Registry[Callable[..., Any]] = Registry("term of the loss", {"norm": norm, "trace": trace}, extensible=True)

@@ -16,6 +16,7 @@ from flipscope.data.real import RealData
 from flipscope.data.real_functions import is_real
 from flipscope.data.strings import StringData, UnnamedData
 from flipscope.models.config import TransformerConfig
+from flipscope.models.devices import Device
 from flipscope.models.init import Scheme
 from flipscope.training.checkpoints import Keeper
 from flipscope.training.fit import Epoch
@@ -51,6 +52,7 @@ def train(
     constant_rate: bool = False,
     keep: Literal["best", "last"] = "best",
     log: Sequence[Measurement] = (),
+    device: Device | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: Callable[[Epoch], object] | None = None,
     **sizes: int | float,
@@ -66,6 +68,7 @@ def train(
     loss stays, unless constant_rate. `log` are measurements on the way (`flipscope.training.named.measurement`), found
     in `trained.fitted.log`.
 
+    It is trained on the `device` ("cpu", "cuda", "mps"; default the CPU), and comes back to the CPU.
     With a `checkpoint`, the name of a file, an interrupted training goes on when it is called again in the same way.
 
     >>> import flipscope
@@ -103,10 +106,10 @@ def train(
     )
     keeper = None if checkpoint is None else Keeper(checkpoint, recipe.as_json())
     if isinstance(function, str):
-        return recipe.train(keeper=keeper, epoch=progress)
+        return recipe.train(device=device, keeper=keeper, epoch=progress)
     assert isinstance(recipe.data, StringData)
     data = UnnamedData(**dataclasses.asdict(recipe.data), f=function)
-    return dataclasses.replace(train_on(recipe, data, keeper=keeper, epoch=progress), recipe=None)
+    return dataclasses.replace(train_on(recipe, data, device=device, keeper=keeper, epoch=progress), recipe=None)
 
 
 @checked_arguments

@@ -287,7 +287,7 @@ def _perturbed_losses(
     progress: Progress | None,
 ) -> tuple[float, dict[float, Float[np.ndarray, " draw"]]]:
     """The training loss, and for each sigma that of every draw; squared errors are cut off one by one."""
-    wanted = torch.as_tensor(as_numbers(targets, "targets"))
+    wanted = torch.as_tensor(as_numbers(targets, "targets"), device="cpu")
     streams = generators(seed, len(sigmas))
     with asked(model, inputs, None, None) as (asking, before), MovableParameters(moved) as moving:
         if before.shape != wanted.shape:

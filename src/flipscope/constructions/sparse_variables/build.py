@@ -34,6 +34,7 @@ from flipscope.constructions.sparse_variables.promises import Promise, Route
 from flipscope.cube.functions import BooleanFunction
 from flipscope.models.attention_network import AttentionNetwork
 from flipscope.models.attention_network_config import AttentionNetworkConfig, InputMapping
+from flipscope.models.devices import device_of
 
 MOST_SELECTED = 9  # bits with a coordinate each: the second matrix of the MLP has 8 s 4^s numbers
 MOST_CHECKED = 16  # bits up to which all strings are evaluated
@@ -127,8 +128,9 @@ class Construction:
         for start in range(0, 1 << length, _CHUNK):
             strings = index_bits(start, min(_CHUNK, (1 << length) - start), length)
             with torch.no_grad():
-                outputs = self.model.attend(torch.from_numpy(strings))[:, : self.heads.target.shape[1]].numpy()
-            error = abs(outputs - self.heads.target[self._patterns(strings)]).max()
+                outputs = self.model.attend(torch.from_numpy(strings).to(device_of(self.model))).cpu()
+            heads = outputs[:, : self.heads.target.shape[1]].numpy()
+            error = abs(heads - self.heads.target[self._patterns(strings)]).max()
             worst = np.maximum(worst, [error, self.answer_error(strings) or 0.0])  # maximum keeps NaN
         return Enumeration(1 << length, float(worst[0]), float(worst[1]) if self.hidden else None)
 
@@ -318,4 +320,4 @@ def _norms(model: AttentionNetwork, heads: Heads, net: MLP | None, gamma: float,
 
 @torch.no_grad()
 def _ask(model: AttentionNetwork, strings: Bits) -> Float64[np.ndarray, " string"]:
-    return np.asarray(model(torch.from_numpy(strings)).numpy())
+    return np.asarray(model(torch.from_numpy(strings).to(device_of(model))).cpu().numpy())

@@ -136,7 +136,7 @@ def kept_by_dropout(size: int, rate: float) -> NDArray[np.uint8]:
     >>> float(kept_by_dropout(100_000, 0.1).mean().round(2))
     0.9
     """
-    seed = torch.empty((), dtype=torch.int64).random_(-(1 << 63), None)
+    seed = torch.empty((), dtype=torch.int64, device="cpu").random_(-(1 << 63), None)
     words = np.empty(-(-size // 8), np.uint64)
     coins(np.uint64(int(seed) % (1 << 64)), int(256 * rate), 256 * rate % 1, words)
     return words.view(np.uint8)[:size]

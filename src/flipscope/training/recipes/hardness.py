@@ -38,6 +38,7 @@ from flipscope.data.real_functions import is_real
 from flipscope.data.strings import Data, StringData
 from flipscope.data.tables import TableData
 from flipscope.models.config import TransformerConfig
+from flipscope.models.devices import device_of
 from flipscope.models.modes import eval_mode
 from flipscope.models.outputs import binary_logit
 from flipscope.models.presets import hardness
@@ -317,8 +318,9 @@ def _values(data: Data, bits: Bits, n: int) -> np.ndarray:
 
 @torch.no_grad()
 def _answers(model: nn.Module, bits: Tensor) -> np.ndarray:
+    device = device_of(model)
     with eval_mode(model):
-        parts = [binary_logit(model(part)).double() for part in bits.split(_BATCH)]
+        parts = [binary_logit(model(part.to(device))).cpu().double() for part in bits.split(_BATCH)]
     return torch.cat(parts).numpy()
 
 
@@ -358,7 +360,8 @@ def written(
     n = recipe.data.length if length is None else check_count("length", length)
     bits = _fresh(strings, n, seed)
     wanted = prefix_values(recipe.data.function, bits)
-    found = torch.cat([model.write(part) for part in torch.from_numpy(bits).split(_BATCH)]).numpy()
+    parts = torch.from_numpy(bits).to(device_of(model)).split(_BATCH)
+    found = torch.cat([model.write(part) for part in parts]).cpu().numpy()
     right = found == wanted
     shares = right.mean(axis=1)
     return Written(

@@ -29,6 +29,7 @@ from flipscope.basics.resampling import student_mean
 from flipscope.basics.seeds import random_strings, seed_of
 from flipscope.data.fourier import FourierData
 from flipscope.data.steps import StepsData, Way
+from flipscope.models.devices import device_of
 from flipscope.models.modes import eval_mode
 from flipscope.models.outputs import binary_logit
 from flipscope.models.presets import fourier, hardness
@@ -167,10 +168,10 @@ def _fresh(data: FourierData, strings: int) -> Bits:
 @torch.no_grad()
 def squared_errors(model: nn.Module, bits: Bits, values: np.ndarray) -> Float64[np.ndarray, " string"]:
     """The squared error of a model on each of the strings."""
-    wanted = torch.from_numpy(np.asarray(values, np.float64))
+    wanted, device = torch.from_numpy(np.asarray(values, np.float64)), device_of(model)
 
     def one(some: Tensor, right: Tensor) -> Tensor:
-        return (binary_logit(model(some)).double() - right).square()
+        return (binary_logit(model(some.to(device))).cpu().double() - right).square()
 
     with eval_mode(model):
         parts = zip(torch.from_numpy(bits).split(_BATCH), wanted.split(_BATCH), strict=True)
