@@ -29,7 +29,7 @@ from flipscope.basics.checks import check_count, check_not_negative, check_posit
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import Seed, generators, random_strings
 from flipscope.cube.fourier_sums import FourierSum
-from flipscope.models.devices import device_of
+from flipscope.models.devices import device_of, in_float64
 from flipscope.models.fourier_network import FourierNetwork
 from flipscope.models.fourier_network_config import FourierNetworkConfig, Readout
 from flipscope.probes.gradients import squared_gradients
@@ -305,7 +305,7 @@ def gradient_scale(network: FourierNetwork, strings: UInt8[np.ndarray, "string p
 
 
 def _square(parameter: Tensor) -> float:
-    return float(parameter.detach().double().square().sum())
+    return float(in_float64(parameter.detach()).square().sum())
 
 
 @checked_arguments

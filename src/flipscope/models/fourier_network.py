@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
+from flipscope.models.devices import in_float64
 from flipscope.models.fourier_network_config import FourierNetworkConfig
 from flipscope.models.init import Scheme, initialise
 
@@ -114,7 +115,7 @@ class FourierNetwork(nn.Module):
 
     def squared_norm(self) -> float:
         """||Theta||^2, summed over all parameters."""
-        return sum(float(each.detach().double().square().sum()) for each in self.parameters())
+        return sum(float(in_float64(each.detach()).square().sum()) for each in self.parameters())
 
     def check(self, bits: Tensor) -> None:
         """Raise InputError unless these are strings that the network reads."""

@@ -13,6 +13,7 @@ from torch.nn.parameter import is_lazy
 
 from flipscope.basics.errors import InputError, blamed_on
 from flipscope.models.attention_network import InputVectors
+from flipscope.models.devices import in_float64
 from flipscope.models.fourier_network import FourierNetwork
 from flipscope.models.transformer import Embedding
 
@@ -138,7 +139,7 @@ def weight_norm(model: nn.Module, parameters: Choice = None, *, positions: bool 
 
 def length(parameters: Iterable[nn.Parameter]) -> float:
     """The Euclidean norm of all these numbers as one vector; NaN where one of them is."""
-    return math.sqrt(sum(float(each.detach().double().square().sum()) for each in parameters))
+    return math.sqrt(sum(float(in_float64(each.detach()).square().sum()) for each in parameters))
 
 
 def matching(model: nn.Module, patterns: str | Sequence[str], what: str) -> list[str]:

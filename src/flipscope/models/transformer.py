@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
 from flipscope.models.config import TransformerConfig
+from flipscope.models.devices import in_float64
 from flipscope.models.init import Linear, Lookup, Projection, Scheme, initialise
 from flipscope.models.modes import differentiated_once
 from flipscope.models.size import check_attention, check_model
@@ -60,9 +61,9 @@ class LayerNorm(nn.Module):
 
     def normalizer(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch"]:
         """1 / sqrt(variance + eps) of each vector, the z of Eq 12; infinite at zero variance and eps = 0."""
-        wide = x.double()
+        wide = in_float64(x)
         variance = (wide - wide[..., :1]).var(dim=-1, correction=0)  # exactly 0 for equal numbers
-        return torch.rsqrt(variance + self.eps).to(x.dtype)
+        return torch.rsqrt(variance + self.eps).to(x)
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
         """The normalised vectors (Eq 13)."""

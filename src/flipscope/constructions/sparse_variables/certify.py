@@ -90,7 +90,7 @@ def certify(
 
 def _read(model: AttentionNetwork, numbers: int) -> _Read:
     symbols, own, marker = (
-        getattr(model.inputs, name).detach().double().numpy() for name in ("symbols", "positions", "marker")
+        getattr(model.inputs, name).detach().cpu().double().numpy() for name in ("symbols", "positions", "marker")
     )
     added = not model.inputs.is_bag  # bits are added to positions, or multiply them
 
@@ -108,7 +108,7 @@ def _read(model: AttentionNetwork, numbers: int) -> _Read:
     found: list[tuple[np.ndarray, ...]] = []
     for head in model.heads(0):
         query, key, value, mix = (
-            getattr(head, name).detach().double().numpy().astype(np.longdouble)
+            getattr(head, name).detach().cpu().double().numpy().astype(np.longdouble)
             for name in ("query", "key", "value", "mix")
         )
         ends = marker.astype(np.longdouble)

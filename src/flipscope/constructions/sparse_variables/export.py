@@ -136,4 +136,4 @@ def _dtype(model: AttentionNetwork) -> torch.dtype:
 
 
 def _numbers(tensor: torch.Tensor) -> np.ndarray:
-    return np.asarray(tensor.detach().double().numpy())
+    return np.asarray(tensor.detach().cpu().double().numpy())
