@@ -88,38 +88,6 @@ class Shuffled:
         return fingerprint([self._bits, self._labels])
 
 
-class Fresh:
-    """Batches of uniformly random strings, drawn one by one; an epoch is `steps` of them."""
-
-    def __init__(
-        self, language: Callable[[Any], Any], n: int, batch: int, steps: int, seed: int | np.random.Generator = 0
-    ) -> None:
-        self.language, self.n = language, check_count("n", n)
-        self.batch, self.steps = check_count("batch", batch), check_count("steps", steps)
-        [self._stream] = generators(seed, 1)
-        self._given = self._skipped = 0
-
-    def __iter__(self) -> Iterator[Batch]:
-        self._given, self._skipped = self._skipped, 0
-        while self._given < self.steps:
-            bits = random_strings(self._stream, self.batch, self.n)
-            self._given += 1
-            yield bits, self.language(bits)
-        self._given = 0
-
-    def state(self) -> dict[str, Any]:
-        return {"stream": self._stream.bit_generator.state, "given": self._given}
-
-    def resume(self, state: dict[str, Any]) -> None:
-        self._stream.bit_generator.state = state["stream"]
-        self._given = self._skipped = state["given"]
-
-    def fingerprint(self) -> str:
-        some = random_strings(np.random.default_rng(0), _FINGERPRINTED, self.n)
-        sizes = torch.tensor([self.n, self.batch, self.steps], device="cpu")
-        return fingerprint([torch.tensor(np.asarray(self.language(some)), device="cpu"), sizes])
-
-
 class Drawn:
     """Batches that a function draws from a random stream, one by one; an epoch is `steps` of them.
 
@@ -152,6 +120,25 @@ class Drawn:
         some = self.draw(np.random.default_rng(0))
         parts = [*map(np.asarray, some), [self.steps]]
         return fingerprint(torch.tensor(part, device="cpu") for part in parts)
+
+
+class Fresh(Drawn):
+    """Batches of uniformly random strings with the labels of a language; an epoch is `steps` of them."""
+
+    def __init__(
+        self, language: Callable[[Any], Any], n: int, batch: int, steps: int, seed: int | np.random.Generator = 0
+    ) -> None:
+        self.language, self.n, self.batch = language, check_count("n", n), check_count("batch", batch)
+        super().__init__(self._labelled, steps, seed)
+
+    def fingerprint(self) -> str:
+        some = random_strings(np.random.default_rng(0), _FINGERPRINTED, self.n)
+        sizes = torch.tensor([self.n, self.batch, self.steps], device="cpu")
+        return fingerprint([torch.tensor(np.asarray(self.language(some)), device="cpu"), sizes])
+
+    def _labelled(self, stream: np.random.Generator) -> Batch:
+        bits = random_strings(stream, self.batch, self.n)
+        return bits, self.language(bits)
 
 
 def as_tensors(bits: Any, labels: Any, name: str, inputs: Inputs = "bits") -> tuple[Tensor, Tensor]:

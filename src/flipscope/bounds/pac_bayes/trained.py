@@ -143,23 +143,8 @@ def trace_bound(
     choices = Grids() if grids is None else grids
     setting = Setting(norm, samples, delta, subgaussian)
     losses = {sigma: loss + sigma**2 * trace / 2 for sigma in choices.sigmas}
-    best = _best(setting, losses, choices)
-    needed = fewest_samples(lambda m: _best(replace(setting, samples=m), losses, choices).bound, level)
-    return PacBayes(
-        "trace",
-        trace / 2,
-        norm,
-        0.0,
-        best.sigma,
-        best.lam,
-        losses[best.sigma],
-        best.bound - losses[best.sigma],
-        best.bound,
-        not best.bound < level,
-        needed,
-        False,
-        (INDEPENDENT, CENTRE, TAYLOR, GUESSED, SUBGAUSSIAN),
-    )
+    assumptions = (INDEPENDENT, CENTRE, TAYLOR, GUESSED, SUBGAUSSIAN)
+    return _grid_bound("trace", setting, losses, choices, level, assumptions, gradient=trace / 2, certified=False)
 
 
 @dataclass(frozen=True)
@@ -167,6 +152,36 @@ class _Choice:
     bound: float
     sigma: float
     lam: float
+
+
+def _grid_bound(
+    form: str,
+    setting: Setting,
+    losses: dict[float, float],
+    choices: Grids,
+    level: float,
+    assumptions: tuple[str, ...],
+    *,
+    gradient: float | None = None,
+    certified: bool,
+) -> PacBayes:
+    """The bound at the best choice of the grid, from the perturbed training loss at each sigma."""
+    best = _best(setting, losses, choices)
+    return PacBayes(
+        form,
+        gradient,
+        setting.norm,
+        0.0,
+        best.sigma,
+        best.lam,
+        losses[best.sigma],
+        best.bound - losses[best.sigma],
+        best.bound,
+        not best.bound < level,
+        fewest_samples(lambda m: _best(replace(setting, samples=m), losses, choices).bound, level),
+        certified,
+        assumptions,
+    )
 
 
 def _best(setting: Setting, losses: dict[float, float], choices: Grids) -> _Choice:
@@ -245,27 +260,9 @@ def posterior_bound(
     }
     samples = len(np.asarray(targets))
     setting = Setting(norm, samples, 2 * delta / 3, bounded_subgaussian(largest))
-    best = _best(setting, losses, choices)
-    alquier = PacBayes(
-        "posterior",
-        None,
-        norm,
-        0.0,
-        best.sigma,
-        best.lam,
-        losses[best.sigma],
-        best.bound - losses[best.sigma],
-        best.bound,
-        not best.bound < limit,
-        fewest_samples(lambda m: _best(replace(setting, samples=m), losses, choices).bound, limit),
-        not outside.uncounted,
-        (
-            INDEPENDENT,
-            CENTRE,
-            *outside.assumptions,
-            f"the loss is the squared error, cut off at {largest:g}, of the network with noise",
-        ),
-    )
+    cut_off = f"the loss is the squared error, cut off at {largest:g}, of the network with noise"
+    assumptions = (INDEPENDENT, CENTRE, *outside.assumptions, cut_off)
+    alquier = _grid_bound("posterior", setting, losses, choices, limit, assumptions, certified=not outside.uncounted)
     kept = setting.delta / len(losses)
     kl = {sigma: norm / (2 * sigma**2) for sigma in losses}
     mcallester = min(mcallester_bound(losses[s], kl[s], samples, kept, largest) for s in losses)
