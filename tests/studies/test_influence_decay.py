@@ -32,6 +32,12 @@ def test_a_slower_fall_says_that_the_theorem_is_asymptotic() -> None:
     assert found.measured == pytest.approx(-0.5, abs=0.02)
 
 
+def test_each_part_names_its_setting() -> None:
+    table, _, _ = smoke_run(STUDY)
+    named = [part.quantity.partition("eps = ")[2] for part in MEAN.judged(table).parts]
+    assert named == ["1, weights up to 0.1", "1, weights up to 0.25", "1, weights up to 1"]
+
+
 def test_few_models_or_no_eps_decide_nothing() -> None:
     assert MEAN.judged(influences(-1.0, models=4)).verdict == "undecided"
     assert MEAN.judged(influences(-1.0, eps=0.0)).verdict == "undecided"

@@ -1,4 +1,4 @@
-"""Renaming and rewording in a copy of the package changes no key of any study."""
+"""Renaming and rewording in a copy of the package changes no key of any study and no golden number."""
 
 from __future__ import annotations
 
@@ -17,13 +17,24 @@ import flipscope
 from flipscope.lab import registry
 from flipscope.lab.keys import trial_key
 
-KEYS = """
+# Studies that are measured in the copy, each by a golden trial that runs through what is renamed.
+MEASURED = {"blowup-bound": 9, "influence-decay": 0}
+SCRIPT = f"""
 import json
+from studies.golden import Golden, compared, measured
 from flipscope.lab import registry
 from flipscope.lab.keys import trial_key
 
 studies = [registry.find(name) for name in sorted(registry.names())]
-print(json.dumps({study.name: trial_key(study, study.checked_trials("smoke")[0]) for study in studies}))
+keys = {{study.name: trial_key(study, study.checked_trials("smoke")[0]) for study in studies}}
+numbers = {{}}
+for name, place in {MEASURED}.items():
+    study, golden = registry.find(name), Golden.read(name)
+    content, outcome = golden.trials[place]
+    (trial,) = [each for each in study.checked_trials("smoke") if json.loads(json.dumps(each.content())) == content]
+    for _, now in measured(study, [trial]):
+        numbers[name] = compared(content, outcome, now, golden.relative, golden.columns)
+print(json.dumps([keys, numbers]))
 """
 
 
@@ -46,8 +57,9 @@ def _edited(folder: Path) -> None:
     _replaced(folder, r"models\.modes\b", "models.switches")
     _replaced(folder, r"\beval_mode\b", "evaluating")
     _replaced(folder, r"(FORMER_NAMES: .*) = \{\}", r'\1 = {"evaluating": "eval_mode"}', "keys.py")
-    # Locals and messages of the transformer.
-    _replaced(folder, r"\bposition\b(?=[ ),])(?! = nn)", "place", "transformer.py")
+    # A local and a message of the transformer.
+    _replaced(folder, r"weights = self\.weights\(", "shares = self.weights(", "transformer.py")
+    _replaced(folder, r"self\.dropout\(weights\)", "self.dropout(shares)", "transformer.py")
     _replaced(folder, r"must be integers \[string", "should be integers [string", "transformer.py")
     # A study's own function, parameter, local and class of trials.
     _replaced(folder, r"\bslacks\b", "looseness", "blowup_bound.py")
@@ -62,16 +74,17 @@ def _measured_otherwise(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("edit", "changed"), [(_edited, []), (_measured_otherwise, ["blowup-bound"])])
-def test_only_an_edit_of_what_is_measured_changes_keys(
+def test_only_an_edit_of_what_is_measured_changes_keys_and_numbers(
     edit: Callable[[Path], None], changed: list[str], tmp_path: Path
 ) -> None:
     source = Path(flipscope.__file__).parent
     shutil.copytree(source, tmp_path / "flipscope", ignore=shutil.ignore_patterns("__pycache__"))
     edit(tmp_path / "flipscope")
-    found = json.loads(
+    tests = Path(__file__).parents[1]
+    edited, numbers = json.loads(
         subprocess.run(
-            [sys.executable, "-B", "-c", KEYS],
-            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            [sys.executable, "-B", "-c", SCRIPT],
+            env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{tests}"},
             cwd=tmp_path,
             check=True,
             stdout=subprocess.PIPE,
@@ -79,5 +92,6 @@ def test_only_an_edit_of_what_is_measured_changes_keys(
     )
     studies = {name: registry.find(name) for name in registry.names()}
     keys = {name: trial_key(study, study.checked_trials("smoke")[0]) for name, study in studies.items()}
-    assert sorted(name for name in keys if keys[name] != found[name]) == changed
-    assert found.keys() == keys.keys()
+    assert sorted(name for name in keys if keys[name] != edited[name]) == changed
+    assert edited.keys() == keys.keys()
+    assert [name for name, differences in numbers.items() if differences] == changed

@@ -41,13 +41,18 @@ class Decay(lab.Trial):
         return float(self.strings * (self.length + 100) ** 3)
 
 
+def by_setting(rows: lab.Rows) -> list[tuple[str, lab.Rows]]:
+    """The models of each eps and size of weights, by name."""
+    return [(f"eps = {eps:g}, weights up to {scale:g}", models) for (eps, scale), models in rows.by("eps", "scale")]
+
+
 def falls_like_1_over_n(column: str, *, positive: bool = True) -> quantities.Criterion:
     """The criterion on the slope of a column against N, for each size of weights and every eps > 0, or for eps = 0."""
     slope = quantities.slope(
         quantities.Column(f"{column} influence", lambda row: row[column]), "length", log=True, per="seed"
     ).where("models with eps > 0" if positive else "models with eps = 0", lambda row: (row["eps"] > 0) == positive)
-    by_setting = slope.grouped("for each eps and size of weights", lambda rows: list(rows.by("eps", "scale")))
-    longest = by_setting.noting(lambda rows: f"lengths up to {max(rows.column('length'))}")
+    each = slope.grouped("for each eps and size of weights", by_setting, weakest_first=False)
+    longest = each.noting(lambda rows: f"lengths up to {max(rows.column('length'))}")
     return longest <= STEEPEST
 
 
