@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -204,9 +205,10 @@ def test_a_part_that_makes_no_sense_is_undecided(store: Store) -> None:
     assert "2 of 3 trials do not suffice (KeyError: 'the others')" in run.judgements[0][1].quantity
     assert len(run_study(study, "smoke", store, InProcess()).table) == 3
     study.wrong = True
-    with pytest.raises(KeyError):
-        run_study(study, "smoke", store, InProcess())
-    assert store.runs("whole")[0].state == "failed"
+    run = run_study(study, "smoke", store, InProcess())
+    assert [judgement.verdict for _, judgement in run.judgements] == ["undecided"]
+    (error,) = run.errors
+    assert re.fullmatch(r"the table cannot be made: KeyError: 'the others' \(test_driver\.py, line \d+\)", error)
 
 
 class Scripted:

@@ -150,5 +150,9 @@ def test_a_broken_study_does_not_hide_the_others(outside: Path) -> None:
     assert "cannot be loaded" in _flipscope(outside, "run", "juntas", code=2)
 
 
-def test_an_unknown_study_is_told_with_the_nearest_name(tmp_path: Path) -> None:
-    assert "did you mean random-init?" in _flipscope(tmp_path, "run", "random-inti", code=2)
+def test_an_unknown_study_is_told_with_the_three_nearest_names(tmp_path: Path) -> None:
+    said = _flipscope(tmp_path, "run", "random-inti", code=2)
+    assert re.search(
+        r"no study is called 'random-inti'; did you mean random-init, random-[a-z]+ or random-[a-z]+\?", said
+    )
+    assert re.search(r"did you mean [a-z-]+, [a-z-]+ or [a-z-]+\?$", _flipscope(tmp_path, "run", "qqq", code=2).strip())

@@ -54,7 +54,8 @@ def call(folder: Path, capsys: pytest.CaptureFixture[str]) -> Call:
     def called(study: str | None = None, **options: Any) -> str:
         defaults: dict[str, Any] = {"where": [], "failed": False, "export": None, "prune": False, "forget": False}
         defaults |= {"dry_run": False, "json": False, "results": str(folder)}
-        defaults |= {"limit": None, "verify": False, "repair": False, "variants": False}
+        defaults |= {"limit": None, "verify": False, "repair": False, "variants": False, "scale": None}
+        defaults |= {"raw": options.get("export") is not None}  # these trials belong to no study that makes a table
         assert run_results(argparse.Namespace(study=study, **{**defaults, **options})) == 0
         captured = capsys.readouterr()
         return captured.out + captured.err
@@ -266,7 +267,7 @@ def test_what_is_being_run_is_left_alone(call: Call, folder: Path) -> None:
         ("toses", {}, "no results of 'toses' in .* there are results of gone, tosses"),
         ("tosses", {"where": ["size"]}, "is not a condition"),
         ("tosses", {"where": ["width=1"]}, "no such field"),
-        ("tosses", {"export": "table.xlsx"}, "must end in .csv or .parquet"),
+        ("tosses", {"export": "table.xlsx"}, r"must end in .csv, .parquet or .json"),
         ("tosses", {"export": "nowhere/table.csv"}, "the folder nowhere does not exist"),
         ("tosses", {"export": "table.csv", "where": ["size=77"]}, "nothing was written"),
         (None, {"forget": True}, "--forget needs a STUDY"),

@@ -185,7 +185,10 @@ def test_a_study_that_breaks_does_not_take_the_report_with_it(
 
     monkeypatch.setattr(Tiny, "summarise", summarise)
     assert report(results) == 0
-    assert "tiny is not in the report: its own code raised ZeroDivisionError: no rows." in capsys.readouterr().err
+    assert (
+        "tiny: the table cannot be made: ZeroDivisionError: no rows (test_report_command.py" in capsys.readouterr().err
+    )
+    assert "The study&#39;s own code failed: the table cannot be made: ZeroDivisionError" in text(results)
 
 
 def test_figures_are_written_beside_it(results: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -115,7 +115,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 on success, 1 when a claim is contradicted or a run failed, 2 on bad input.
+    """Run one command; 0 on success, 1 when a run failed (with --strict also for a contradicted claim), 2 on bad input.
 
     Trouble with the output never stops a command. At the end it is told, with 1; a reader that went away, such as
     head, has had what it wanted.
@@ -216,7 +216,8 @@ def _say(text: str) -> None:
     plain = printable(sentence)
     if len(plain) > LONGEST:
         plain = f"{plain[: LONGEST // 2]} … {plain[-LONGEST // 2 :]}"
-    print(f"flipscope: {plain.rstrip('.')}.{line}{printable(rest)}", file=sys.stderr)
+    end = "" if plain.endswith("?") else "."
+    print(f"flipscope: {plain.rstrip('.')}{end}{line}{printable(rest)}", file=sys.stderr)
 
 
 class Terminated(KeyboardInterrupt):

@@ -22,16 +22,17 @@ from flipscope.report.views import StudyPage
 EXAMPLES = """
   flipscope report -o report.html
   flipscope report random-init zero-strings --results ./results
+  flipscope report random-init --scale laptop+length=14
   flipscope report random-init --scale laptop --figures figures --format pdf,svg
   flipscope report --from ledger/laptop/*.flipscope -o ledger.html
 """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What it takes."""
+    """Add the command's arguments."""
     parser.add_argument("study", nargs="*", metavar="STUDY", help="by name (default: all that have results)")
     parser.add_argument(
-        "--scale", metavar="SCALE", help="smoke, demo, laptop or paper (default: that of the latest run)"
+        "--scale", metavar="SCALE", help="such as laptop, or laptop+length=14 (default: that of the latest run)"
     )
     parser.add_argument(
         "--from",
@@ -64,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name, note in missing:
         print(printable(f"flipscope: {name} is not in the report: {note}."), file=sys.stderr)
     for page in pages:
-        for note in page.notes:
+        for note in (*page.run.errors, *page.notes):
             print(printable(f"flipscope: {page.run.study.name}: {note}"), file=sys.stderr)
     if arguments.json:
         print_json(_document(output, pages, missing, files))

@@ -25,6 +25,7 @@ from flipscope.basics.wording import count_text
 from flipscope.cli.common import print_json, results_folder
 from flipscope.lab import changes, registry
 from flipscope.lab.keys import code_version
+from flipscope.lab.run.driver import judged_table
 from flipscope.lab.store import listing, merging, salvage, schema, tables
 from flipscope.lab.store.listing import Row, Rows
 from flipscope.lab.store.merging import Variant
@@ -39,6 +40,8 @@ EXAMPLES = """
   flipscope results
   flipscope results random-init --where init=gaussian --where "length>=40"
   flipscope results random-init --export table.parquet
+  flipscope results random-init --scale laptop+length=14 --export table.csv
+  flipscope results random-init --raw --export outcomes.json
   flipscope results random-init --failed --forget
   flipscope results --prune --dry-run
   flipscope results --verify
@@ -47,7 +50,7 @@ EXAMPLES = """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What it takes."""
+    """Add the command's arguments."""
     parser.add_argument(
         "study", nargs="?", metavar="STUDY", help="one row for each of its trials (default: all studies)"
     )
@@ -65,7 +68,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--limit", type=int, metavar="K", help="only the first K rows (default: 100 on a page, all elsewhere)"
     )
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--export", metavar="FILE", help="write the rows to FILE (.csv or .parquet)")
+    what.add_argument(
+        "--export",
+        metavar="FILE",
+        help="write the table of STUDY that its claims are judged by to FILE (.csv, .parquet or .json)",
+    )
     what.add_argument(
         "--prune", action="store_true", help="remove results of code that has changed, and files nobody uses"
     )
@@ -79,6 +86,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--variants", action="store_true", help="trials that have another outcome from elsewhere, and where it differs"
     )
+    parser.add_argument(
+        "--raw", action="store_true", help="with --export: the outcomes of trials as stored, instead of that table"
+    )
+    parser.add_argument(
+        "--scale", metavar="SCALE", help="with --export: of this scale, such as laptop+length=14 (default: last run)"
+    )
     parser.add_argument("--dry-run", action="store_true", help="with --prune or --forget: only say what would go")
     results_folder(parser)
 
@@ -91,7 +104,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.repair:
         return _repair(arguments)
     with Store(arguments.results, create=False) as store:
+        address = arguments.study  # perhaps of a study that is not installed: a file, or package.module:NAME
         if arguments.study is not None:
+            if not store.holds(arguments.study):
+                arguments.study = registry.name_of(arguments.study)
             _check_study(store, arguments.study)
         if arguments.prune:
             return _prune(store, arguments)
@@ -101,6 +117,8 @@ def run(arguments: argparse.Namespace) -> int:
             return _variants(store, arguments)
         if not _lists(arguments):
             return _overview(store, arguments)
+        if arguments.export is not None and not (arguments.raw or arguments.failed):
+            return _export(_judged(store, registry.find(address), arguments)[: arguments.limit], arguments)
         rows = _rows(store, arguments)
         if arguments.limit is not None:
             rows = rows.first(arguments.limit)
@@ -112,7 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
             page = _rows_page(rows, LIMIT if arguments.limit is None else arguments.limit)
             listed = _studies([] if arguments.study is None else [arguments.study])
             notes = [note for study in listed.values() if study is not None for note in changes.notes(store, study)]
-            show(Group(page, *_shown(notes)))
+            show(Group(page, *_shown(notes)), whole=True)
     return 0
 
 
@@ -142,7 +160,13 @@ def _check_options(arguments: argparse.Namespace) -> None:
         raise InputError(f"--repair is for the database of all studies: leave {arguments.study} out")
     for text in arguments.where:
         listing.parse_condition(text)
+    if (arguments.raw or arguments.scale is not None) and arguments.export is None:
+        raise InputError(f"{'--raw' if arguments.raw else '--scale'} says what --export writes: add --export FILE")
     if arguments.export is not None:
+        if arguments.study is None and not (arguments.raw or arguments.failed):
+            raise InputError("--export writes the table of one STUDY: name it, or add --raw for the outcomes of all")
+        if arguments.scale is not None and (arguments.raw or arguments.failed):
+            raise InputError("--scale chooses the table that was judged: leave it out with --raw and --failed")
         listing.check_target(Path(arguments.export))
 
 
@@ -168,9 +192,21 @@ def _print_rows(rows: Iterable[Row]) -> None:
     print("[]" if before == "[" else "]")
 
 
-def _export(rows: Rows, arguments: argparse.Namespace) -> int:
+def _judged(store: Store, study: Study, arguments: argparse.Namespace) -> list[Row]:
+    """The rows of the table that the claims of a study are judged by, at the scale that is given or was run last."""
+    runs = store.runs(study.name)
+    if arguments.scale is None and not runs:
+        raise InputError(f"it is not known at which scale {study.name} was run: say so with --scale, or add --raw")
+    scale = study.scale_name(arguments.scale if arguments.scale is not None else runs[-1].scale)
+    table = judged_table(study, scale, store)
+    if not table:
+        raise InputError(f"no trial of {study.name} is done at scale {scale}: nothing was written")
+    return listing.chosen(table, [listing.parse_condition(text) for text in arguments.where])
+
+
+def _export(rows: Rows | Sequence[Row], arguments: argparse.Namespace) -> int:
     if not rows:
-        raise InputError("no stored trial is as asked for: nothing was written")
+        raise InputError("no row is as asked for: nothing was written")
     listing.export(rows, Path(arguments.export))
     if arguments.json:
         print_json({"file": arguments.export, "rows": len(rows)})
@@ -312,7 +348,7 @@ def _variants(store: Store, arguments: argparse.Namespace) -> int:
     elif not found:
         print("No stored trial has another outcome.")
     else:
-        show(_variants_page(found))
+        show(_variants_page(found), whole=True)
     return 0
 
 
@@ -354,7 +390,7 @@ def _overview(store: Store, arguments: argparse.Namespace) -> int:
     elif not rows:
         print(printable(f"Nothing is stored in {arguments.results}."))
     else:
-        show(_overview_page(rows))
+        show(_overview_page(rows), whole=True)
     return 0
 
 

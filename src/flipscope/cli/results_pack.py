@@ -19,6 +19,7 @@ from flipscope.lab.keys import code_version, trial_key
 from flipscope.lab.store import packs
 from flipscope.lab.store.artefacts import SUFFIX, Models
 from flipscope.lab.store.store import Store
+from flipscope.lab.study import Study
 
 EXAMPLES = """
   flipscope results pack random-init -o random-init.flipscope
@@ -28,10 +29,14 @@ EXAMPLES = """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Which studies, and where to."""
+    """Add the command's arguments."""
     parser.add_argument("study", nargs="*", metavar="STUDY", help="by name (default: all that have results)")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help=f"to write, such as x{packs.ENDING}")
-    parser.add_argument("--scale", metavar="SCALE", help="only the trials of this scale, of each study's present code")
+    parser.add_argument(
+        "--scale",
+        metavar="SCALE",
+        help="only the trials of this scale, such as laptop or laptop+length=14, of each study's present code",
+    )
     parser.add_argument("--models", action="store_true", help="with all trained models of the folder, of any study")
     results_folder(parser)
 
@@ -42,17 +47,21 @@ def run(arguments: argparse.Namespace) -> int:
     check_target(target, "pack")
     with Store(arguments.results, create=False) as store:
         stored = store.studies()
-        names = [registry.find(name).name if ":" in name else name for name in arguments.study] or stored
+        names = [registry.name_of(name) for name in arguments.study] or stored
         for name in names:
             if name not in stored:
                 there = f"there are results of {', '.join(stored)}" if stored else "nothing is stored there"
                 raise InputError(f"there are no results of {name!r} in {store.folder}: {there}")
         if not names:
             raise InputError(f"nothing is stored in {store.folder}: run a study first")
-        chosen = _of_scale(arguments.study or names, arguments.scale) if arguments.scale is not None else None
+        chosen = scales = None
+        if arguments.scale is not None:
+            studies = [registry.find(name) for name in arguments.study or names]
+            scales = {study.name: _scales(study, arguments.scale) for study in studies}
+            chosen = _of_scale(studies, arguments.scale)
         files = [path for path in Models(store.folder).paths() if path.name.endswith(SUFFIX)]
         models = files if arguments.models else []
-        header = packs.write(target, store, names, chosen=chosen, scale=arguments.scale, models=models)
+        header = packs.write(target, store, names, chosen=chosen, scales=scales, models=models)
     size = target.stat().st_size
     if arguments.json:
         print_json({"file": str(target), "bytes": size, **asdict(header)})
@@ -63,11 +72,16 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _of_scale(names: Sequence[str], scale: str) -> Callable[[str, str], bool]:
+def _scales(study: Study, scale: str) -> tuple[str, str]:
+    """The full name of a scale of the study, and the scale whose looks it continues."""
+    name = study.scale_name(scale)
+    return name, study.look_scale(name)
+
+
+def _of_scale(studies: Sequence[Study], scale: str) -> Callable[[str, str], bool]:
     """Whether a result is of a trial of this scale, measured by the present code of its study."""
     keys: dict[str, set[str]] = {}
-    for name in names:
-        study = registry.find(name)
+    for study in studies:
         code = code_version(study)
         keys[study.name] = {trial_key(study, trial, code) for trial in study.checked_trials(scale)}
     return lambda study, key: key in keys[study]

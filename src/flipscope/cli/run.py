@@ -15,6 +15,7 @@ from flipscope.cli.live import Live
 from flipscope.lab import registry
 from flipscope.lab.run.driver import Run, repeat_command, run_study
 from flipscope.lab.run.runner import Runner, open_runner
+from flipscope.lab.settings import split_change
 from flipscope.lab.store.store import Store
 from flipscope.lab.study import Study, Trial
 
@@ -22,19 +23,32 @@ EXAMPLES = """
   flipscope run random-init --scale smoke
   flipscope run random-init trained-profiles --workers 2
   flipscope run random-init --scale smoke --again
+  flipscope run random-init --scale smoke --set length=14 --set strings=10,20
+  flipscope run sparse-parity --set "seeds=0..9" --seed 100 --strict
   flipscope run zero-strings --scale paper --slurm --jobs 20 --queue cpu
   flipscope run my_package.my_study:STUDY --json
+  flipscope run path/to/my_study.py --scale smoke
 """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What it takes."""
+    """Add the command's arguments."""
     parser.add_argument(
-        "study", nargs="+", metavar="STUDY", help="by name (see flipscope studies), or package.module:NAME"
+        "study", nargs="+", metavar="STUDY", help="by name (see flipscope studies), package.module:NAME, or file.py"
     )
     parser.add_argument(
         "--scale", default="laptop", metavar="SCALE", help="smoke, demo, laptop or paper (default laptop)"
     )
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="change a setting of the scale (flipscope studies STUDY lists them): 14, 0.5, 4,6,8 or 0..9; repeatable",
+    )
+    parser.add_argument("--seed", type=int, metavar="S", help="begin the seeds of the trials at S")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 when a claim is contradicted")
     parser.add_argument("--limit", type=int, metavar="K", help="measure at most K trials now; the next call goes on")
     parser.add_argument(
         "--again", action="store_true", help="measure stored trials anew too; each is replaced when that is done"
@@ -65,7 +79,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run studies one after the other; 1 when a claim is contradicted or a trial failed."""
+    """Run studies one after the other; 1 when a trial failed or a judge raised, and with --strict when a claim is
+    contradicted."""
     if arguments.workers is not None:
         check_count("workers", arguments.workers, 0)
     if arguments.limit is not None:
@@ -73,14 +88,17 @@ def run(arguments: argparse.Namespace) -> int:
     slurm = _slurm(arguments)
     tls = {name: path for name in ("ca", "cert", "key") if (path := getattr(arguments, f"tls_{name}")) is not None}
     studies = [registry.find(name) for name in arguments.study]
-    plans = [(study, study.checked_trials(arguments.scale)) for study in studies]  # refused before anything is started
+    settings = _settings(arguments.settings)
+    scales = [study.scale_name(arguments.scale, settings, arguments.seed, from_text=True) for study in studies]
+    # Whatever makes no sense is refused before anything is started.
+    plans = [(study, scale, study.checked_trials(scale)) for study, scale in zip(studies, scales, strict=True)]
     runs = []
     with (
         open_runner(arguments.workers, arguments.cluster, slurm, tls) as runner,
         Store(arguments.results) as store,
     ):
-        for study, trials in plans:
-            run = watched(study, arguments.scale, trials, store, runner, arguments.limit, arguments.again)
+        for study, scale, trials in plans:
+            run = watched(study, scale, trials, store, runner, arguments.limit, arguments.again)
             runs.append(run)
             if not arguments.json:
                 from flipscope.report.lab import run_page
@@ -91,7 +109,17 @@ def run(arguments: argparse.Namespace) -> int:
         documents = [run.as_json() for run in runs]
         print_json(documents[0] if len(documents) == 1 else documents)
     verdicts = {judgement.verdict for run in runs for _, judgement in run.judgements}
-    return 1 if "contradicted" in verdicts or any(run.failed for run in runs) else 0
+    broken = any(run.failed or run.errors for run in runs)
+    return 1 if broken or (arguments.strict and "contradicted" in verdicts) else 0
+
+
+def _settings(given: Sequence[str]) -> dict[str, str]:
+    """The changed settings by name, as texts."""
+    found: dict[str, str] = {}
+    for name, value in map(split_change, given):
+        if found.setdefault(name, value) != value:
+            raise InputError(f"--set gives {name} twice, as {found[name]} and as {value}")
+    return found
 
 
 def watched(

@@ -17,7 +17,7 @@ EXAMPLES = """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What it takes."""
+    """Add the command's arguments."""
     parser.add_argument("study", nargs="?", metavar="STUDY", help="only this one")
     results_folder(parser)
 
@@ -25,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Say what is running in a results folder, or how the latest run of each study ended."""
     with Store(arguments.results, create=False) as store:
-        states = store.runs(arguments.study)
+        states = store.runs(None if arguments.study is None else registry.name_of(arguments.study))
         notes = {state.study: _notes(store, state.study) for state in states}
     if arguments.json:
         print_json([{**dataclasses.asdict(state), "notes": notes[state.study]} for state in states])

@@ -1,7 +1,9 @@
-"""What there is to say of every study without loading it: kept from the last time its code was read.
+"""What there is to say of every study without loading it.
 
-To import all studies takes seconds, which `flipscope studies` need not. What is kept is thrown away as soon as a source
-file of flipscope, or of the package that a study is from, has another time or size.
+To load all studies takes half a minute, since they import PyTorch and compiled loops. The studies of flipscope come
+with an index beside them (`index.json` in each folder of `studies`, written by `python -m tests.studies.index`): an
+entry is used as long as the study's file is the one it was made from. Of studies of other packages, and of edited ones,
+entries are kept in the user's cache until a source file of flipscope or of their package has another time or size.
 """
 
 from __future__ import annotations
@@ -10,59 +12,184 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import sys
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flipscope.basics.errors import InputError
 from flipscope.lab import registry
 
+if TYPE_CHECKING:
+    from flipscope.lab.study import Study
+
 FILE = "studies.json"
+INDEX = "index.json"
+_OURS = "flipscope.studies."
+_STUDIES = Path(__file__).parents[1] / "studies"
+_CLAIM = ("name", "source", "statement", "criterion", "exploratory")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A study as a list shows it."""
+    """A study as a list shows it; all of it is plain JSON."""
 
     name: str
     paper: str | None = None
     title: str = ""
     figures: tuple[str, ...] = ()
     scales: dict[str, dict[str, Any]] | None = None  # note and minutes of each
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)  # by name, the value at each scale that has it
+    sample_sizes: tuple[str, ...] = ()  # settings that only say how many are drawn, or with which seeds
+    base_seed: str = ""  # the setting that --seed sets
+    claims: tuple[dict[str, Any], ...] = ()
+    deviations: tuple[dict[str, str], ...] = ()
     code: str = ""  # the version of what it measures
     error: str = ""  # why it cannot be loaded
 
 
 def entries(report: Callable[[int, int], None] | None = None) -> list[Entry]:
-    """All installed studies; `report(done, total)` is called while their code is read."""
+    """All installed studies; `report(done, total)` is called while the code of some is read."""
     names = registry.names()
-    stamp = _stamp()
-    kept = _kept(stamp)
+    indexed = {name: entry for name in names if (entry := _indexed(name)) is not None}
+    stamp = _stamp() if len(indexed) < len(names) else ""
+    kept = _kept(stamp) if stamp else {}
     found = []
     for number, name in enumerate(names):
-        found.append(kept[name] if name in kept else _read(name))
-        if report is not None and name not in kept:
+        known = indexed.get(name) or kept.get(name)
+        found.append(_read(name) if known is None else known)
+        if report is not None and known is None:
             report(number + 1, len(names))
-    if any(entry.name not in kept and not entry.error for entry in found):
-        _keep(stamp, [entry for entry in found if not entry.error])
+    new = [entry for entry in found if entry.name not in indexed and not entry.error]
+    if any(entry.name not in kept for entry in new):
+        _keep(stamp, new)
     return found
+
+
+def find(text: str) -> Entry:
+    """The study of this name, or of this address (`registry.find`)."""
+    return _indexed(text) or entry_of(registry.find(text))
+
+
+def entry_of(study: Study) -> Entry:
+    """What the code of a study says."""
+    from flipscope.lab.keys import code_version
+    from flipscope.lab.settings import leaves
+
+    # No trial is made for it: a study for a cluster has tens of thousands.
+    scales = {scale: {"note": made.note, "minutes": made.minutes} for scale, made in study.scales.items()}
+    settings: dict[str, dict[str, Any]] = {}
+    samples: dict[str, None] = {}
+    for scale, made in study.scales.items():
+        for name, value in leaves(made.settings).items():
+            settings.setdefault(name, {})[scale] = value
+            if study.is_sample_size(name, value):
+                samples[name] = None
+    entry = Entry(
+        study.name,
+        study.paper,
+        study.title,
+        tuple(study.figures),
+        scales,
+        settings,
+        tuple(samples),
+        study.base_seed if study.base_seed in settings else "",
+        tuple({name: getattr(claim, name) for name in _CLAIM} for claim in study.claims),
+        tuple(asdict(deviation) for deviation in study.deviations),
+        code_version(study),
+    )
+    return _from_json(json.loads(json.dumps(asdict(entry), default=str)))
+
+
+def _from_json(document: dict[str, Any]) -> Entry:
+    tuples = ("figures", "sample_sizes", "claims", "deviations")
+    return Entry(**{**document, **{name: tuple(document[name]) for name in tuples}})
 
 
 def _read(name: str) -> Entry:
     """What the code of a study says; one that cannot be loaded does not hide the others."""
-    from flipscope.lab.keys import code_version
-
     try:
-        study = registry.find(name)
-        code = code_version(study)
+        return entry_of(registry.find(name))
     except InputError as error:
         return Entry(name, error=str(error))
-    # No trial is made for it: a study for a cluster has tens of thousands.
-    scales = {scale: {"note": made.note, "minutes": made.minutes} for scale, made in study.scales.items()}
-    return Entry(name, study.paper, study.title, tuple(study.figures), scales, code)
+
+
+# ---------------------------------------------------------------- figures
+
+
+def shows(figures: Iterable[str], wanted: str) -> bool:
+    """Whether a study with these `figures` shows one, such as "5", "Fig 5" or "Thm 4".
+
+    >>> shows(("Fig 5", "Figs 6, 7"), "7"), shows(("Thms 7, 8, 16",), "7"), shows(("Lemmas B.2-B.8",), "Lemma B.4")
+    (True, False, True)
+    """
+    kind, numbers = _parsed(wanted)
+    kinds = {kind} if kind else {"fig", ""}
+    parsed = map(_parsed, figures)
+    return bool(numbers) and any(own in kinds and numbers <= theirs for own, theirs in parsed)
+
+
+def _parsed(text: str) -> tuple[str, set[str]]:
+    """The kind of a figure or theorem by its first three letters, and its numbers."""
+    word = re.search(r"[A-Za-z]{3,}", text)
+    numbers = set(re.findall(r"(?:[A-Z]\.)?\d+(?:\.\d+)*", text))
+    for prefix, first, last in re.findall(r"([A-Z]\.)?(\d+)\s*[-–]\s*(?:[A-Z]\.)?(\d+)", text):
+        numbers |= {f"{prefix}{number}" for number in range(int(first), int(last) + 1)}
+    kind = word[0][:3].lower() if word else ""
+    return "thm" if kind == "the" else kind, numbers
+
+
+# ---------------------------------------------------------------- the index of flipscope's own studies
+
+
+def write_index() -> list[Path]:
+    """Write the index of flipscope's own studies; returns the files."""
+    folders: dict[Path, dict[str, Any]] = {}
+    for name in registry.names():
+        if (source := _source(name)) is not None:
+            own = folders.setdefault(source.parent, {})
+            own[name] = {"source": _digest(source), **asdict(entry_of(registry.find(name)))}
+    for folder, found in folders.items():
+        (folder / INDEX).write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    return [folder / INDEX for folder in folders]
+
+
+def _source(name: str) -> Path | None:
+    """The file of one of flipscope's own studies."""
+    values = {entry.value for entry in entry_points(group=registry.GROUP) if entry.name == name}
+    if len(values) != 1 or not (value := values.pop()).startswith(_OURS):
+        return None
+    path = _STUDIES.joinpath(*value.partition(":")[0].removeprefix(_OURS).split(".")).with_suffix(".py")
+    return path if path.is_file() else None
+
+
+def _digest(source: Path) -> str:
+    return hashlib.sha256(source.read_text("utf-8").encode()).hexdigest()
+
+
+def _indexed(name: str) -> Entry | None:
+    """The entry of a study in the index, if it is there and its file has not changed since."""
+    source = _source(name)
+    if source is None:
+        return None
+    try:
+        document = _index(source.parent)[name]
+        if document.pop("source") != _digest(source):
+            return None
+        return _from_json(document)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _index(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / INDEX).read_text("utf-8"))
+    return found
+
+
+# ---------------------------------------------------------------- the cache of other studies
 
 
 def _stamp() -> str:
@@ -96,7 +223,7 @@ def _kept(stamp: str) -> dict[str, Entry]:
         document = json.loads(_file().read_text("utf-8"))
         if document["stamp"] != stamp:
             return {}
-        return {entry["name"]: Entry(**{**entry, "figures": tuple(entry["figures"])}) for entry in document["entries"]}
+        return {entry["name"]: _from_json(entry) for entry in document["entries"]}
     except (OSError, ValueError, KeyError, TypeError, RuntimeError):  # the last: no home folder
         return {}
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import importlib.util
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from types import ModuleType
 
 from flipscope.basics.errors import InputError
 from flipscope.lab.study import Study
 
 GROUP = "flipscope.studies"
+
+
+_given: dict[str, str] = {}  # modules of files that were named by their paths, with what was given
 
 
 def names() -> list[str]:
@@ -21,17 +28,18 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Study:
-    """The study of this name, or the object that "package.module:NAME" names."""
+    """The study of this name, or the object that "package.module:NAME", "file.py" or "file.py:NAME" names."""
+    path, _, variable = name.rpartition(":") if ".py:" in name else (name, "", "")
+    if path.endswith(".py"):
+        return _in_file(Path(path), variable, name)
     if ":" in name:
         if EntryPoint.pattern.match(name) is None:
             raise InputError(f"{name!r} does not name a study: say package.module:NAME")
-        _look_here(name.partition(":")[0].partition(".")[0])
+        _look_in(os.getcwd(), name.partition(":")[0].partition(".")[0])
         return _loaded(EntryPoint(name, name, GROUP), name)
     entries = [entry for entry in entry_points(group=GROUP) if entry.name == name]
     if not entries:
-        near = difflib.get_close_matches(name, names(), 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names())}."
-        raise InputError(f"no study is called {name!r}; {hint}")
+        raise InputError(f"no study is called {name!r}; did you mean {_nearest(name)}?")
     if len({entry.value for entry in entries}) > 1:
         places = " and ".join(sorted(entry.value for entry in entries))
         raise InputError(f"two installed packages have a study called {name!r}: {places}; uninstall one of them.")
@@ -41,25 +49,77 @@ def find(name: str) -> Study:
     return found
 
 
+def name_of(text: str) -> str:
+    """The name of a study that is given by name, as "package.module:NAME" or by its file."""
+    return find(text).name if ":" in text or text.endswith(".py") else text
+
+
 def address(study: Study) -> str:
     """What `find` finds the study by: its name, or where it stands if it is not installed."""
     if study.name in names():
         return study.name
     module = type(study).__module__
+    if module in _given:
+        return _given[module]
     variables = vars(sys.modules[module]).items()
     return f"{module}:{next((name for name, value in variables if value is study), 'STUDY')}"
 
 
-def _look_here(module: str) -> None:
-    """Find modules in the current folder, too: a file being written is found where it is.
+def folder_of(study: Study) -> str | None:
+    """The folder in which the study's module was looked for although no package is installed there, if it was."""
+    top = sys.modules[type(study).__module__.partition(".")[0]]
+    file = Path(getattr(top, "__file__", None) or "")
+    folder = str((file.parent.parent if file.name == "__init__.py" else file.parent).resolve())
+    return folder if folder in _folders else None
+
+
+def _nearest(name: str) -> str:
+    """Up to three names that are most like another: by their letters, or by the words that they share."""
+    known = names()
+    words = set(name.lower().replace("_", "-").split("-"))
+    near = difflib.get_close_matches(name.lower().replace("_", "-"), known, 3, 0.4)
+    shared = sorted((each for each in known if words & set(each.split("-"))), key=lambda each: each not in near)
+    every = dict.fromkeys([*near, *shared, *sorted(known, key=lambda each: -_likeness(name, each))])
+    return " or ".join(", ".join(list(every)[:3]).rsplit(", ", 1))
+
+
+def _likeness(first: str, second: str) -> float:
+    return difflib.SequenceMatcher(None, first, second).ratio()
+
+
+def _in_file(path: Path, variable: str, given: str) -> Study:
+    """The study of this variable in a file, or the only study in it."""
+    if not path.is_file():
+        raise InputError(f"there is no file {path} with a study")
+    module = path.stem
+    if not module.isidentifier():
+        raise InputError(f"{path} cannot be imported: rename it to a name of letters, digits and underscores")
+    _look_in(str(path.resolve().parent), module)
+    _given[module] = given
+    if variable:
+        return _loaded(EntryPoint(given, f"{module}:{variable}", GROUP), given)
+    loaded = _imported(module, given)
+    found = {name: value for name, value in vars(loaded).items() if isinstance(value, Study)}
+    if "STUDY" in found or len(found) == 1:
+        return found.get("STUDY") or next(iter(found.values()))
+    if found:
+        raise InputError(f"{path} has several studies: say which with {path}:NAME, of {', '.join(found)}")
+    raise InputError(f"there is no study in {path}: it needs an object of a subclass of flipscope.lab.Study")
+
+
+_folders: set[str] = set()  # where modules are looked for because a study was named by where it stands
+
+
+def _look_in(folder: str, module: str) -> None:
+    """Find modules in a folder, too: a file being written is found where it is.
 
     It is the last place, for this process and, with its path, for the workers: a file there called numpy.py must not
     run in the place of the package. So it may not be a study's name either.
     """
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.append(here)
-    own = [path for path in (Path(here, f"{module}.py"), Path(here, module, "__init__.py")) if path.is_file()]
+    if folder not in sys.path:
+        sys.path.append(folder)
+    _folders.add(str(Path(folder).resolve()))
+    own = [path for path in (Path(folder, f"{module}.py"), Path(folder, module, "__init__.py")) if path.is_file()]
     try:
         found = importlib.util.find_spec(module)
     except (ImportError, ValueError):  # of a name that no module can have: loading it says what is wrong
@@ -70,13 +130,25 @@ def _look_here(module: str) -> None:
             raise InputError(f"{own[0]} is hidden by the module {module} of Python or a package ({origin}): rename it")
 
 
+def _imported(module: str, name: str) -> ModuleType:
+    with _said(name):
+        return importlib.import_module(module)
+
+
 def _loaded(entry: EntryPoint, name: str) -> Study:
-    try:
+    with _said(name):
         found = entry.load()
+    if not isinstance(found, Study):
+        raise InputError(f"{entry.value} is not a study: make it an object of a subclass of flipscope.lab.study.Study")
+    return found
+
+
+@contextmanager
+def _said(name: str) -> Iterator[None]:
+    """Turn what the code of a study raises when it is loaded into one sentence."""
+    try:
+        yield
     except InputError:
         raise
     except (Exception, SystemExit) as error:
         raise InputError(f"the study {name} cannot be loaded: {type(error).__name__}: {error}") from error
-    if not isinstance(found, Study):
-        raise InputError(f"{entry.value} is not a study: make it an object of a subclass of flipscope.lab.study.Study")
-    return found

@@ -6,6 +6,7 @@ flows one way: `trials` → `measure` (here, on a pool, on a cluster) → `rows`
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 import json
@@ -15,11 +16,12 @@ import types
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.progress import Progress
+from flipscope.lab import settings as of_settings
 from flipscope.lab.figures import Figure
 from flipscope.lab.rows import Row, Rows
 from flipscope.lab.verdict import Judgement, asymptotic
@@ -112,23 +114,7 @@ class Scale:
     @property
     def note(self) -> str:
         """What is run, in words."""
-        return self.words.format(**{name: _several(value) for name, value in _named(self.settings).items()})
-
-
-def _named(settings: Any) -> Mapping[str, Any]:
-    """The settings of a scale by name."""
-    if isinstance(settings, Mapping):
-        return settings
-    return {field.name: getattr(settings, field.name) for field in fields(settings)}
-
-
-def _leaves(settings: Any, prefix: str = "") -> dict[str, Any]:
-    """The settings of a scale, those inside others with both names."""
-    found: dict[str, Any] = {}
-    for name, value in _named(settings).items():
-        inside = isinstance(value, Mapping) or (dataclasses.is_dataclass(value) and not isinstance(value, type))
-        found |= _leaves(value, f"{prefix}{name}.") if inside else {f"{prefix}{name}": value}
-    return found
+        return self.words.format(**{name: _several(value) for name, value in of_settings.named(self.settings).items()})
 
 
 def scales(words: str, **plans: tuple[float, Any]) -> dict[str, Scale]:
@@ -187,6 +173,8 @@ class Study(ABC):
     claims: ClassVar[tuple[Claim, ...]]
     deviations: ClassVar[tuple[Deviation, ...]] = ()
     revision: ClassVar[int] = 1  # raise it when results change for a reason that is not in the code
+    sample_sizes: ClassVar[tuple[str, ...]] = ()  # settings that say how many are drawn, beside those named so
+    base_seed: ClassVar[str] = "first_seed"  # the setting that says where seeds begin
     withdrawn: ClassVar[Mapping[int, str]] = {}  # revisions whose trials were wrong, with the defect: no look counts
 
     def __init_subclass__(cls) -> None:
@@ -229,11 +217,65 @@ class Study(ABC):
         """How the numbers came about, such as what was screened or computed again: said once per study."""
         return ()
 
+    def scale_name(
+        self, scale: str, settings: Mapping[str, Any] | None = None, seed: int | None = None, *, from_text: bool = False
+    ) -> str:
+        """The name of a scale with some settings changed, such as "laptop+length=14"; InputError where that cannot be.
+
+        `scale` may have changed settings itself. `settings` are values by name, with `from_text` as texts, and `seed`
+        is where the seeds begin.
+        """
+        base, texts = of_settings.split_name(scale)
+        if base not in self.scales:
+            raise InputError(f"the study {self.name} has no scale {base!r}; it has {', '.join(self.scales)}")
+        values = self._checked(base, dict(map(of_settings.split_change, texts)), from_text=True)
+        values |= self._checked(base, settings or {}, from_text=from_text)
+        if seed is not None:
+            if all(self.base_seed not in of_settings.leaves(each.settings) for each in self.scales.values()):
+                raise InputError(f"the study {self.name} has no setting for its first seed, so a seed cannot be given")
+            values |= self._checked(base, {self.base_seed: seed}, from_text=False)
+        own = of_settings.leaves(self.scales[base].settings)
+        order = list(dict.fromkeys([*own, *sorted(values)]))
+        changed = [name for name in order if name in values and values[name] != own.get(name, of_settings.MISSING)]
+        return of_settings.name_of(base, {name: values[name] for name in changed})
+
+    def _checked(self, base: str, given: Mapping[str, Any], *, from_text: bool) -> dict[str, Any]:
+        plans = {name: scale.settings for name, scale in self.scales.items()}
+        return of_settings.checked(self.name, plans, base, given, seed_setting=self.base_seed, from_text=from_text)
+
+    def changes(self, scale: str) -> dict[str, tuple[Any, Any]]:
+        """The settings that the name of a scale changes: the value that the study declares, and the changed one."""
+        base, texts = of_settings.split_name(scale)
+        own = of_settings.leaves(self.scales[base].settings)
+        given = self._checked(base, dict(map(of_settings.split_change, texts)), from_text=True)
+        return {
+            name: (own.get(name), value) for name, value in given.items() if value != own.get(name, of_settings.MISSING)
+        }
+
+    def plan(self, scale: str) -> Scale:
+        """The scale of this name, with its settings as they are changed."""
+        base, texts = of_settings.split_name(scale)
+        if not texts:
+            return self.scales[base]
+        values = {name: value for name, (_, value) in self.changes(scale).items()}
+        return replace(self.scales[base], settings=of_settings.changed(self.scales[base].settings, values))
+
+    def look_scale(self, scale: str) -> str:
+        """The scale whose looks a judgement at this one continues: the same without changed sample sizes."""
+        base, _ = of_settings.split_name(scale)
+        changes = self.changes(scale)
+        return of_settings.name_of(
+            base, {name: value for name, (_, value) in changes.items() if not self.is_sample_size(name, value)}
+        )
+
+    def is_sample_size(self, name: str, value: Any) -> bool:
+        """Whether a setting says only how many are drawn or with which seeds, not what is measured."""
+        return name in (*self.sample_sizes, self.base_seed) or of_settings.is_sample_size(name, value)
+
     def checked_trials(self, scale: str) -> list[Trial]:
-        """The trials of a scale, after making sure of the scale's name and that no trial is there twice."""
-        if scale not in self.scales:
-            raise InputError(f"the study {self.name} has no scale {scale!r}; it has {', '.join(self.scales)}")
-        trials = list(self.trials(scale))
+        """The trials of a scale, after checks of the scale's name, of changed settings, and that no trial is twice."""
+        name = self.scale_name(scale)
+        trials = self._made(name)
         tagged: dict[str, type[Trial]] = {}
         for kind in {type(trial): None for trial in trials}:
             if (other := tagged.setdefault(kind.tag, kind)) is not kind:
@@ -241,15 +283,47 @@ class Study(ABC):
                     f"the trials {other.__name__} and {kind.__name__} of the study {self.name} have the same tag "
                     f"{kind.tag!r}: declare another in one of them, such as tag = {kind.__name__.lower()!r}"
                 )
-        if len({trial.hash for trial in trials}) != len(trials):
+        hashes = {trial.hash for trial in trials}
+        if len(hashes) != len(trials):
             raise InputError(f"the study {self.name} has the same trial twice at scale {scale}")
+        self._check_effect(name, hashes)
         return trials
+
+    def _made(self, scale: str) -> list[Trial]:
+        """The trials of a scale; what the study raises because of changed settings becomes an InputError."""
+        base, changes = of_settings.split_name(scale)
+        if not changes:
+            return list(self.trials(base))
+        changed = copy.copy(self)  # which finds the changed settings under the name of the scale that it declares
+        vars(changed)["scales"] = {**self.scales, base: self.plan(scale)}
+        said = f"the study {self.name} with {', '.join(changes)}"
+        try:
+            trials = list(changed.trials(base))
+        except InputError as error:
+            raise InputError(f"{said} makes no sense: {error}") from error
+        except Exception as error:
+            raise InputError(f"{said} makes no trials: {type(error).__name__}: {error}") from error
+        if not trials:
+            raise InputError(f"{said} has no trial to measure")
+        return trials
+
+    def _check_effect(self, scale: str, hashes: set[str]) -> None:
+        """Raise InputError for a changed setting without which the trials would be the same."""
+        base, changes = of_settings.split_name(scale)
+        for change in changes:
+            without = "+".join([base, *(each for each in changes if each != change)])
+            try:
+                same = {trial.hash for trial in self._made(without)} == hashes
+            except InputError:  # the others make sense with it only
+                continue
+            if same:
+                raise InputError(f"the study {self.name} measures the same with and without {change}: leave it out")
 
     def differences(self, scale: str) -> list[tuple[str, Any, Any]]:
         """The settings in which a scale differs from the scale "paper": name, value there, value here."""
         if "paper" not in self.scales:
             return []
-        theirs, ours = (_leaves(self.scales[name].settings) for name in ("paper", scale))
+        theirs, ours = (of_settings.leaves(self.plan(name).settings) for name in ("paper", scale))
         names = dict.fromkeys([*theirs, *ours])
         return [(name, theirs.get(name), ours.get(name)) for name in names if theirs.get(name) != ours.get(name)]
 

@@ -11,12 +11,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from flipscope.basics.wording import time_text
+from flipscope.basics.wording import time_text, values_text
+from flipscope.lab.catalogue import Entry
 from flipscope.lab.registry import address
 from flipscope.lab.run.driver import Run
 from flipscope.lab.store.store import RunState
-from flipscope.lab.study import Study
-from flipscope.report.views import claim_views
+from flipscope.report.views import changes_text, claim_views
 
 MARKS = {"reproduced": ("✓", "green"), "contradicted": ("✗", "red"), "undecided": ("?", "yellow")}
 INTERIM = ("…", "dim")  # instead of a mark, where only a part of the trials is done
@@ -39,7 +39,12 @@ def run_page(run: Run, results: str, verbose: bool = False) -> RenderableType:
     if verbose:
         parts += [Text(said, style="dim") for said in run.provenance]
     parts.append(Text(", ".join(told) + ".", style="dim"))
+    if changed := changes_text(run):
+        parts.append(Text(f"The settings are yours, not the study's: {changed}.", style="yellow"))
+    parts += [Text(f"The study's own code failed: {error}.", style="red") for error in run.errors]
     if run.failed:
+        if run.first_failure:
+            parts.append(Text(f"The first error: {run.first_failure}", style="red"))
         parts.append(Text(f"What failed: flipscope results {run.study.name} --failed --results {results}", style="dim"))
     parts += [Text(note, style="yellow") for note in run.notes]
     parts.append(Text(f"The figures: flipscope report {address(run.study)} --results {results}", style="dim"))
@@ -101,22 +106,55 @@ def studies_page(rows: Sequence[dict[str, Any]]) -> RenderableType:
     return table
 
 
-def study_page(study: Study, state: str) -> RenderableType:
+def study_page(study: Entry, state: str) -> RenderableType:
     """The page of ``flipscope studies NAME``: what it runs, what it judges, where it departs from the paper."""
     parts: list[RenderableType] = [Text(study.title, style="bold"), Text(f"paper {study.paper}, {state}", style="dim")]
-    parts += [Text(), Text("Scales", style="bold"), _listed(_scale_rows(study))]
+    costs = [
+        (name, f"{scale['note']}; about {time_text(60 * scale['minutes'])}")
+        for name, scale in (study.scales or {}).items()
+    ]
+    parts += [Text(), Text("Scales", style="bold"), _listed(costs)]
+    if study.settings:
+        parts += [Text(), Text("Settings, changed by --set NAME=VALUE", style="bold"), _settings_table(study)]
+        parts += [Text(said, style="dim") for said in _settings_notes(study)]
     claims = [
-        (claim.name, f"{claim.statement} ({claim.source}); judged by: {claim.criterion}") for claim in study.claims
+        (claim["name"], f"{claim['statement']} ({claim['source']}); judged by: {claim['criterion']}")
+        for claim in study.claims
     ]
     parts += [Text(), Text("Claims", style="bold"), _listed(claims)]
     if study.deviations:
-        departures = [(each.what, f"paper: {each.paper}; here: {each.ours}; {each.why}") for each in study.deviations]
+        departures = [
+            (each["what"], f"paper: {each['paper']}; here: {each['ours']}; {each['why']}") for each in study.deviations
+        ]
         parts += [Text(), Text("Where it departs from the paper", style="bold"), _listed(departures)]
     return Group(*parts)
 
 
-def _scale_rows(study: Study) -> list[tuple[str, str]]:
-    return [(name, f"{scale.note}; about {time_text(60 * scale.minutes)}") for name, scale in study.scales.items()]
+def _settings_table(study: Entry) -> Table:
+    """The settings with their values at each scale."""
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
+    scales = list(study.scales or ())
+    for heading in ("setting", *scales):
+        table.add_column(heading, overflow="fold")
+    for name, values in study.settings.items():
+        cells = (
+            values_text(values[scale] if isinstance(values[scale], list) else [values[scale]])
+            if scale in values
+            else ""
+            for scale in scales
+        )
+        table.add_row(Text(name, style="cyan"), *map(Text, cells))
+    return table
+
+
+def _settings_notes(study: Entry) -> list[str]:
+    """What to know of the settings before changing some."""
+    seeds = (
+        f"--seed S sets {study.base_seed}." if study.base_seed else "It has no first seed, so --seed does not apply."
+    )
+    if not study.sample_sizes:
+        return [seeds]
+    return [f"Sample sizes, whose change is the next look at the same claims: {', '.join(study.sample_sizes)}.", seeds]
 
 
 def _listed(rows: Sequence[tuple[str, str]]) -> Table:

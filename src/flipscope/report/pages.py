@@ -117,7 +117,7 @@ def stored_pages(
 
 def _page(study: Study, store: Store, scale: str | None, older: bool) -> StudyPage:
     latest = _latest(store, study, scale)
-    chosen = latest.scale if latest is not None else scale
+    chosen = latest.scale if latest is not None else scale and study.scale_name(scale)
     if chosen is None:
         raise InputError(
             f"there are no results of {study.name} in {store.folder}: run it first with flipscope run {study.name}"
@@ -167,15 +167,16 @@ def _variant_notes(store: Store, keys: Sequence[str]) -> list[str]:
 def _older_page(study: Study, store: Store, latest: RunState, command: str) -> StudyPage:
     """What code that has changed since has measured: judged anew where that is possible, else as it was recorded."""
     code, scale = latest.code, latest.scale
-    looks = [look for _, look in store.looks(study.name, scale) if look.code == code and not look.exploratory]
+    looks = [
+        look
+        for _, look in store.looks(study.name, study.look_scale(scale))
+        if look.code == code and not look.exploratory
+    ]
     trials = _rebuilt(study, scale, store, code)
     plan = looks[-1].trials if looks else frozenset(trial.hash for trial in study.checked_trials(scale))
     chosen = [trial for trial in trials if trial.hash in plan]
-    try:
-        run = judged(study, scale, store, code=code, trials=chosen) if len(chosen) == len(plan) else None
-    except Exception:  # of a study that makes no sense of what it measured once
-        run = None
-    if run is None:
+    run = judged(study, scale, store, code=code, trials=chosen) if len(chosen) == len(plan) else None
+    if run is None or run.errors:  # also where the study makes no sense of what it measured once
         run = _recorded(study, store, latest, looks)
     revision = f"revision {looks[-1].revision} of the study, " if looks else ""
     older = f"{_versions(run.origins)}{revision}code {code[:12]}"
@@ -231,7 +232,7 @@ def _recorded(study: Study, store: Store, latest: RunState, looks: Sequence[Look
         sum(record.seconds for record in records),
         Rows(),
         judgements,
-        [look for _, look in store.looks(study.name, latest.scale)],
+        [look for _, look in store.looks(study.name, study.look_scale(latest.scale))],
         origins=origins(records),
     )
 
@@ -244,6 +245,7 @@ def _versions(origins: Sequence[Origin]) -> str:
 
 def _latest(store: Store, study: Study, scale: str | None) -> RunState | None:
     """The last run of a study, at this scale if one is named."""
+    scale = None if scale is None else study.scale_name(scale)
     runs = [run for run in store.runs(study.name, latest=False) if scale is None or run.scale == scale]
     return runs[-1] if runs else None
 

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.measure import Measurement
@@ -18,15 +18,18 @@ from rich.text import Text
 from flipscope.basics.errors import printable
 from flipscope.basics.estimates import Estimate
 from flipscope.basics.wording import number_text
-from flipscope.bounds.geometry import FamilyVerdict, Threshold, Verdict
-from flipscope.bounds.noise_stability import NoiseBounds
-from flipscope.cube.portrait import Portrait
 from flipscope.report.figures import log10_share
+
+if TYPE_CHECKING:  # the mathematics takes a while to load, and few pages need it
+    from flipscope.bounds.geometry import FamilyVerdict, Verdict
+    from flipscope.bounds.noise_stability import NoiseBounds
+    from flipscope.cube.portrait import Portrait
 
 BAR = 36
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 MAX_ROWS = 16
 WIDTH = 100  # where the output is not a terminal
+WIDEST = 100_000  # of a page there that must not be cut
 
 
 def number(value: float | Estimate | None) -> str:
@@ -171,6 +174,8 @@ def _share(portrait: Portrait, s: int) -> float | Estimate:
 
 def verdict_page(verdict: Verdict) -> RenderableType:
     """The page of ``flipscope verdict``."""
+    from flipscope.bounds.geometry import Threshold
+
     threshold = Threshold(verdict.width, verdict.layers)
     size = f"{verdict.threshold:.4g}"
     if math.isinf(verdict.threshold):
@@ -234,9 +239,11 @@ def zoo_page(rows: Sequence[dict[str, Any]]) -> RenderableType:
     return table
 
 
-def show(page: RenderableType) -> None:
-    """Print a page to standard output."""
+def show(page: RenderableType, *, whole: bool = False) -> None:
+    """Print a page to standard output; a `whole` one is never cut where that is not a terminal."""
     console = page_console()
+    if whole and not console.is_terminal:
+        console.width = max(WIDTH, SafeConsole(highlight=False, width=WIDEST).measure(page).maximum)
     # By way of a string: rich would end the process itself when the reader of a pipe has gone away.
     with console.capture() as captured:
         console.print(page)

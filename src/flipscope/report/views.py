@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flipscope import __version__
 from flipscope.basics import wording
@@ -17,13 +17,12 @@ from flipscope.lab.figures import Figure
 from flipscope.lab.history import Look
 from flipscope.lab.registry import address
 from flipscope.lab.rows import Rows
+from flipscope.lab.run.driver import Run, repeat_command
+from flipscope.lab.settings import split_name
 from flipscope.lab.study import Claim, Study
 from flipscope.lab.vegalite import specification
 from flipscope.lab.verdict import VERDICTS, Judgement
 from flipscope.report.drawing import alt_text, file_stems
-
-if TYPE_CHECKING:
-    from flipscope.lab.run.driver import Run
 
 View = dict[str, Any]
 
@@ -128,7 +127,7 @@ def study_view(page: StudyPage, name: str) -> View:
         "link": link,
         "where": ", ".join(study.figures),
         "scale": run.scale,
-        "scale_note": "" if page.older else study.scales[run.scale].note,  # the plan may have changed since
+        "scale_note": "" if page.older else _scale_note(run),  # the plan may have changed since
         "progress": _progress(run),
         "time": time_text(run.seconds),
         "older": page.older,
@@ -136,7 +135,7 @@ def study_view(page: StudyPage, name: str) -> View:
         "provenance": run.provenance,
         "deviations": study.deviations,
         "differences": [
-            (setting, *(wording.values_text(each if isinstance(each, tuple) else [each]) for each in (there, here)))
+            (setting, _setting_text(there), _setting_text(here))
             for setting, there, here in ([] if page.older else study.differences(run.scale))
         ],
         "claims": [{"id": f"{name}-{place}", **view} for place, view in enumerate(claim_views(run))],
@@ -157,14 +156,38 @@ def _progress(run: Run) -> str:
     return f"{run.done:,} of {count_text(run.trials, 'trial')}{failed}"
 
 
+def changes_text(run: Run) -> str:
+    """The settings that whoever ran it has changed, in words; "" where there are none."""
+    said = [
+        f"{name} {_setting_text(here)}" + ("" if own is None else f" instead of {_setting_text(own)}")
+        for name, (own, here) in run.changes.items()
+    ]
+    return ", ".join(said)
+
+
+def _scale_note(run: Run) -> str:
+    """What is run at a scale, in the study's words, and what was changed."""
+    note, changed = run.study.scales[split_name(run.scale)[0]].note, changes_text(run)
+    return f"{note}; changed: {changed}" if changed else note
+
+
+def _setting_text(value: Any) -> str:
+    return wording.values_text(value if isinstance(value, tuple) else [value])
+
+
 def _warnings(run: Run) -> list[str]:
     found = []
+    if changed := changes_text(run):
+        base = split_name(run.scale)[0]
+        found.append(f"The settings are the user's, not those of the scale {base} of this study: {changed}.")
+    found += [f"The study's own code failed: {error}." for error in run.errors]
     if run.missing:
         left = f"{run.missing:,} of {count_text(run.trials, 'trial')}"
         found.append(f"{left} {'is' if run.missing == 1 else 'are'} not measured yet: verdicts are interim.")
     if run.failed:
+        first = f" The first error: {run.first_failure.rstrip('.')}." if run.first_failure else ""
         found.append(
-            f"{count_text(run.failed, 'trial')} failed; flipscope results {run.study.name} --failed tells why."
+            f"{count_text(run.failed, 'trial')} failed; flipscope results {run.study.name} --failed tells why.{first}"
         )
     return found
 
@@ -289,8 +312,13 @@ def _open_because(found: Judgement) -> str:
 
 def _next_command(claim: Claim, run: Run) -> str:
     """The command for data that may decide the claim: the rest of this scale, or the next that can; "" if none."""
+    base, changes = split_name(run.scale)
+    if changes and not run.complete:
+        return repeat_command(run.study, run.scale)
+    if run.study.look_scale(run.scale) != base:  # no other scale has these settings
+        return ""
     names = list(run.study.scales)
-    first = names.index(run.scale) + int(run.complete)
+    first = names.index(base) + int(run.complete)
     if claim.decided_from is not None:
         first = max(first, names.index(claim.decided_from) if claim.decided_from else len(names))
     return f"flipscope run {address(run.study)} --scale {names[first]}" if first < len(names) else ""

@@ -27,6 +27,7 @@ from typing import Any, Literal
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.extra import imported
+from flipscope.lab import registry
 from flipscope.lab.keys import code_version, sources_digest
 from flipscope.lab.machine import machine
 from flipscope.lab.run.events import Advanced, Event, Failed, Finished, Idle, Retried, Started
@@ -128,7 +129,7 @@ class _Flight:
         self._looked = -IDLE_SECONDS
         self._memory: dict[str, int] = {}  # limits of the workers, where they have one
         self._threads = 0
-        self._folder = _here()
+        self._folder = _folder(jobs[0].study) if jobs else None
         client.subscribe_topic(self._topic, lambda event: self._inbox.put(event[1]))
 
     def events(self) -> Iterator[Event]:
@@ -287,9 +288,10 @@ def _code(study: Study) -> tuple[str, ...]:
     return code_version(study), *map(sources_digest, sorted({"flipscope", own}))
 
 
-def _here() -> str | None:
-    """The current folder, if modules are looked for in it: workers that share it find a study there, too."""
-    return os.getcwd() if os.getcwd() in sys.path else None
+def _folder(study: Study) -> str | None:
+    """The folder of a study that is not installed, or the current one if modules are looked for there: workers that
+    share it find the study, too."""
+    return registry.folder_of(study) or (os.getcwd() if os.getcwd() in sys.path else None)
 
 
 def _lost() -> InputError:

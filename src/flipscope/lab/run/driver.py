@@ -7,6 +7,7 @@ import dataclasses
 import logging
 import shlex
 import time
+import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from flipscope.lab.keys import code_version, trial_key
 from flipscope.lab.rows import Rows
 from flipscope.lab.run.events import Advanced, Event, Failed, Finished, Idle, Retried, Started
 from flipscope.lab.run.runner import Job, Runner, open_runner
+from flipscope.lab.settings import split_name
 from flipscope.lab.store.store import Origin, Record, Store, origins
 from flipscope.lab.study import Claim, Result, Study, Trial
 from flipscope.lab.verdict import Judgement
@@ -51,6 +53,8 @@ class Run:
     looks: Sequence[Look] = ()  # all that were kept of its claims at this scale, also earlier ones
     planned: Sequence[Trial] = ()  # the trials of the scale
     origins: Sequence[Origin] = ()  # the machines that the done ones were measured on
+    errors: Sequence[str] = ()  # what the study's own code raised when the trials were summarised or judged
+    first_failure: str = ""  # the last line of what the first failed trial raised
 
     @property
     def complete(self) -> bool:
@@ -61,6 +65,11 @@ class Run:
     def missing(self) -> int:
         """Trials that were not tried."""
         return self.trials - self.done - self.failed
+
+    @property
+    def changes(self) -> dict[str, tuple[Any, Any]]:
+        """The settings that whoever ran it has changed: the study's own value, and the one that was run."""
+        return self.study.changes(self.scale)
 
     @property
     def decided_first(self) -> Judgements:
@@ -107,6 +116,9 @@ class Run:
                 for name, there, here in self.study.differences(self.scale)
             ],
             "looks": [_look_json(look, self.study) for look in self.looks],
+            "changes": [{"setting": name, "scale": own, "here": here} for name, (own, here) in self.changes.items()],
+            "errors": list(self.errors),
+            "first_failure": self.first_failure,
         }
 
 
@@ -142,6 +154,8 @@ def run_study(
 ) -> Run:
     """Measure the trials of a scale that are not stored, `limit` of them at most, and judge the claims.
 
+    The scale is one that the study declares or, by its name (`Study.scale_name`), one with changed settings.
+
     What is stored stays whatever happens: the next call goes on where this one was stopped. With `again` stored trials
     are measured anew, the longest stored first, and an outcome is replaced when the new one is there. `trials` are the
     study's `checked_trials` of the scale, where the caller has made them already.
@@ -173,7 +187,9 @@ def run_study(
 
 def repeat_command(study: Study, scale: str) -> str:
     """What to type to get the same results again."""
-    return shlex.join(["flipscope", "run", registry.address(study), "--scale", scale])
+    base, changes = split_name(scale)
+    changed = [part for change in changes for part in ("--set", change)]
+    return shlex.join(["flipscope", "run", registry.address(study), "--scale", base, *changed])
 
 
 @checked_arguments
@@ -181,6 +197,8 @@ def run(
     study: Study | str,
     scale: str = "laptop",
     *,
+    settings: Mapping[str, Any] | None = None,
+    seed: int | None = None,
     results: str | Path = "results",
     workers: int | None = None,
     limit: int | None = None,
@@ -190,6 +208,8 @@ def run(
     """Run a study, given itself or by name, as `flipscope run` does: what is stored already is measured ``again`` only
     if that is asked for.
 
+    ``settings`` changes settings of the scale by name, such as ``{"length": 14, "training.steps": 100}``, and ``seed``
+    is where the study's seeds begin; `flipscope studies NAME` lists the settings.
     ``workers`` are processes (default: one per core; 0: this process), ``limit`` is how many trials to measure at
     most. The result has the table, each claim with its judgement, and `study.draw(table)` gives the figures.
 
@@ -198,8 +218,13 @@ def run(
     ...     found = run("low-variance", "smoke", results=folder, workers=0, limit=1)
     >>> found.done, [judgement.verdict for _, judgement in found.judgements][:2]
     (1, ['undecided', 'undecided'])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = run("low-variance", "smoke", settings={"widths": (3,)}, results=folder, workers=0, limit=1)
+    >>> found.scale, found.changes
+    ('smoke+widths=3', {'widths': ((2, 4, 5), (3,))})
     """
     chosen = registry.find(study) if isinstance(study, str) else study
+    scale = chosen.scale_name(scale, settings, seed)
     trials = chosen.checked_trials(scale)
     if limit is not None:
         check_count("limit", limit)
@@ -220,6 +245,16 @@ def judged(
     return drive.run()
 
 
+def judged_table(study: Study, scale: str, store: Store) -> Rows:
+    """The table that claims are judged by: what `summarise` makes of the trials of a scale that are done."""
+    drive = _Drive(study, scale, study.checked_trials(scale), store, None)
+    drive.tell_of_damage(LEFT_OUT)
+    try:
+        return Rows.of(study.summarise(drive.results()))
+    except Exception as error:
+        raise RunError(f"the table of {study.name} at scale {scale} cannot be made: {raised_by(error)}") from error
+
+
 class _Drive:
     """A study on its way: which of its trials are done, failed, running."""
 
@@ -233,6 +268,7 @@ class _Drive:
         code: str | None = None,
     ) -> None:
         self.study, self.scale, self.store, self.observer = study, scale, store, observer
+        self._look_scale = study.look_scale(scale)  # a larger sample is the next look at the same claim
         self.code = code_version(study) if code is None else code
         self.trials: dict[str, Trial] = {trial_key(study, trial, self.code): trial for trial in trials}
         self._records: dict[str, Record]  # of the trials that are done, each read once
@@ -249,6 +285,7 @@ class _Drive:
         self._news = 0
         self._judging = 0.0  # seconds that judging took the last time
         self._verdicts: list[dict[str, Any]] | None = None
+        self._errors: list[str] = []  # what the study's own code raised at the last judging
 
     def _read(self) -> None:
         """Read the trials that this run has stored since the last time; what is damaged is not done any more."""
@@ -323,10 +360,10 @@ class _Drive:
                 )
                 self.done.add(key)
                 self._news += 1
-            case Failed(key, traceback, seconds, attempts):
+            case Failed(key, text, seconds, attempts):
                 self._running.pop(key, None)
                 content = self.trials[key].content()
-                self.store.fail(key, self.study.name, content, self.code, traceback, seconds, attempts)
+                self.store.fail(key, self.study.name, content, self.code, text, seconds, attempts)
                 self.failed.add(key)
 
     def _heartbeat(self) -> None:
@@ -381,7 +418,19 @@ class _Drive:
             self._kept_looks(),
             list(self.trials.values()),
             origins(self._records.values()),
+            list(self._errors),
+            self._first_failure(),
         )
+
+    def _first_failure(self) -> str:
+        """The last line of what the first failed trial raised."""
+        failures = self.store.failures(self.study.name, self.failed) if self.failed else []
+        return next((lines[-1] for each in failures if (lines := each.traceback.strip().splitlines())), "")
+
+    def results(self) -> list[Result]:
+        """The trials that are done, in their order."""
+        done = [(trial, self._records[key]) for key, trial in self.trials.items() if key in self._records]
+        return [Result(trial, record.outcome, record.seconds) for trial, record in done]
 
     def _summary(self, *, final: bool) -> tuple[Rows, Judgements, float]:
         """The table of what is done, the claims judged by it (on every trial: only if `final`), and the seconds spent.
@@ -389,21 +438,31 @@ class _Drive:
         A study need not make sense of a part of its trials: what it raises then leaves its claims undecided.
         """
         self._read()
-        done = [(trial, self._records[key]) for key, trial in self.trials.items() if key in self._records]
-        results = [Result(trial, record.outcome, record.seconds) for trial, record in done]
-        complete = final and len(done) == len(self.trials)
+        results = self.results()
+        complete = final and len(results) == len(self.trials)
         spent = sum(result.seconds for result in results)
+        self._errors = []
         try:
             table = Rows.of(self.study.summarise(results)) if results else Rows()
-            if complete and results:
-                return table, self._look(results, table), spent
-            part = (len(done), len(self.trials))
-            return table, [(claim, interim(found, *part)) for claim, found in self.study.judge(table)], spent
         except Exception as error:
             if complete:
-                raise
-            reason = f"{len(done)} of {len(self.trials)} trials do not suffice ({type(error).__name__}: {error})"
-            return Rows(), [(claim, Judgement.without(reason)) for claim in self.study.claims], spent
+                self._errors.append(f"the table cannot be made: {raised_by(error)}")
+            reason = f"{len(results)} of {len(self.trials)} trials do not suffice ({type(error).__name__}: {error})"
+            why = self._errors[0] if complete else reason
+            return Rows(), [(claim, Judgement.without(why)) for claim in self.study.claims], spent
+        if complete and results:
+            return table, self._look(results, table), spent
+        part = (len(results), len(self.trials))
+        return table, [(claim, self._so_far(claim, table, *part)) for claim in self.study.claims], spent
+
+    def _so_far(self, claim: Claim, table: Rows, done: int, of: int) -> Judgement:
+        """The claim judged by a part of its trials, of which a judge need not make sense."""
+        if not table:
+            return interim(Judgement.without("no trial is done"), done, of)
+        try:
+            return interim(claim.judged(table), done, of)
+        except Exception as error:
+            return Judgement.without(f"{done} of {of} trials do not suffice ({type(error).__name__}: {error})")
 
     def _look(self, results: Sequence[Result], whole: Rows) -> Judgements:
         """The claims, judged on every planned trial; each new look is kept."""
@@ -417,30 +476,41 @@ class _Drive:
             return tables[chosen]
 
         data = Data({trial.hash: self._records[key].digest for key, trial in self.trials.items()}, table)
-        kept = self._kept_looks()
-        return [(claim, self._look_at(claim, data, kept)) for claim in self.study.claims]
+        return [(claim, self._look_at(claim, data, self._kept_looks())) for claim in self.study.claims]
 
     def _kept_looks(self) -> list[Look]:
         if self._looks is None:
-            self._looks = [look for _, look in self.store.looks(self.study.name, self.scale)]
+            self._looks = [look for _, look in self.store.looks(self.study.name, self._look_scale)]
         return self._looks
 
     def _look_at(self, claim: Claim, data: Data, kept: list[Look]) -> Judgement:
-        judgement, new = look_at(
-            claim,
-            data,
-            [look for look in kept if look.claim in (claim.name, *claim.formerly)],
-            declared=self.study.scales[self.scale].looks,
-            withdrawn=self.study.withdrawn,
-            revision=self.study.revision,
-            code=self.code,
-        )
+        """The claim judged; where its judge raises it is undecided, which is no look and leaves the others alone."""
+        try:
+            judgement, new = look_at(
+                claim,
+                data,
+                [look for look in kept if look.claim in (claim.name, *claim.formerly)],
+                declared=self.study.plan(self.scale).looks,
+                withdrawn=self.study.withdrawn,
+                revision=self.study.revision,
+                code=self.code,
+            )
+        except Exception as error:
+            self._errors.append(f"the judge of {claim.name!r} raised {raised_by(error)}")
+            return Judgement.without(f"its judge raised {raised_by(error)}")
         if new is None or not self.store.writable:
             return judgement
         self._looks = None  # there is one more now
-        if self.store.add_look(self.study.name, self.scale, new):
+        if self.store.add_look(self.study.name, self._look_scale, new):
             return judgement
         return self._look_at(claim, data, self._kept_looks())  # another process has just made a look
+
+
+def raised_by(error: BaseException) -> str:
+    """What was raised, and where, in one line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}{where}"
 
 
 def _verdicts(judgements: Judgements) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-FORMATS = (".csv", ".parquet")
+FORMATS = (".csv", ".parquet", ".json")
 _BLOCK = 2_000  # rows that are written together
 _CONDITION = re.compile(r"(?P<field>[^=<>!]+)(?P<how>!=|<=|>=|=|<|>)(?P<value>.*)", re.DOTALL)
 
@@ -168,15 +168,31 @@ def _read(text: str, like: Any) -> Any:
         return _UNLIKE
 
 
+def chosen(rows: Sequence[Row], where: Sequence[Condition]) -> list[Row]:
+    """The rows of a table that fulfil all conditions, with plain values: lists for tuples and arrays."""
+    plain = [{name: _plain(value) for name, value in row.items()} for row in rows]
+    outlines = [Outline((), str(number), tuple(row), row) for number, row in enumerate(plain)]
+    return [plain[int(outline.key)] for outline in select(outlines, where)]
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):  # of NumPy
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
 # ---------------------------------------------------------------- files
 
 
-def export(rows: Rows, target: Path) -> None:
-    """Write the rows as a CSV or Parquet file, by the ending of its name; the file is whole or not there."""
+def export(rows: Iterable[Row], target: Path) -> None:
+    """Write the rows as a CSV, Parquet or JSON file, by the ending of its name; the file is whole or not there."""
     check_target(target)
+    write = {".csv": write_csv, ".parquet": write_parquet, ".json": write_json}[target.suffix]
     try:
         with whole_file(target) as file:
-            (write_csv if target.suffix == ".csv" else write_parquet)(rows, file)
+            write(rows, file)
     except OSError as error:
         raise InputError(f"{target} cannot be written: {error.strerror}") from error
 
@@ -184,7 +200,7 @@ def export(rows: Rows, target: Path) -> None:
 def check_target(target: Path) -> None:
     """Raise InputError if a file of this name cannot be an export."""
     if target.suffix not in FORMATS:
-        raise InputError(f"--export {target}: the name must end in {' or '.join(FORMATS)}")
+        raise InputError(f"--export {target}: the name must end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
     if not target.parent.is_dir():
         raise InputError(f"--export {target}: the folder {target.parent} does not exist")
     if target.suffix == ".parquet":
@@ -214,7 +230,16 @@ def _csv(rows: Iterable[Row], file: BinaryIO, shape: Shape) -> bool:
 def _cell(value: Any) -> Any:
     if type(value) in (str, float):  # most are
         return value
-    return json.dumps(value) if isinstance(value, bool | list) else document(value, finite=False)
+    return json.dumps(value) if isinstance(value, bool | list | dict) else document(value, finite=False)
+
+
+def write_json(rows: Iterable[Row], file: BinaryIO) -> None:
+    """Write the rows as one JSON document, a list of objects: null for None, NaN and infinities."""
+    before = "["
+    for row in rows:
+        file.write((before + json.dumps(document(row), allow_nan=False)).encode())
+        before = ",\n"
+    file.write(b"[]\n" if before == "[" else b"]\n")
 
 
 def write_parquet(rows: Iterable[Row], file: BinaryIO) -> None:

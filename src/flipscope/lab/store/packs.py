@@ -96,14 +96,15 @@ def write(
     studies: Sequence[str],
     *,
     chosen: Callable[[str, str], bool] | None = None,
-    scale: str | None = None,
+    scales: Mapping[str, tuple[str, str]] | None = None,
     models: Iterable[Path] = (),
 ) -> Header:
     """Write what is stored of some studies, and these files of models; what the pack holds.
 
-    Results of which `chosen(study, key)` is false stay out, and with a scale the looks and runs of other scales.
+    Results of which `chosen(study, key)` is false stay out. `scales` are the scale of each study and the one under
+    which looks at it are kept: runs and looks of others stay out, too.
     """
-    rows = _rows(store, set(studies), chosen, scale)
+    rows = _rows(store, set(studies), chosen, scales)
     names = {row[_place(table, "arrays")] for table in ("results", "variants") for row in rows[table]} - {None}
     arrays = {name: store.arrays.path(name) for name in names}
     weights = {path.name: path for path in models}
@@ -184,7 +185,10 @@ def _content(path: Path, digest: str | None) -> bytes:
 
 
 def _rows(
-    store: Store, studies: set[str], chosen: Callable[[str, str], bool] | None, scale: str | None
+    store: Store,
+    studies: set[str],
+    chosen: Callable[[str, str], bool] | None,
+    scales: Mapping[str, tuple[str, str]] | None,
 ) -> dict[str, list[Row]]:
     """The rows of each table, in the order of their keys, without what says nothing elsewhere."""
     found: dict[str, list[Row]] = {table: [] for table in TABLES}
@@ -199,12 +203,15 @@ def _rows(
             machines[tables.document_id(document)] = document
             found[table].append(_replaced(row, of_machine, tables.document_id(document)))
     found["machines"] = sorted(machines.items())
-    found["looks"] = [
-        row for row in store.stored("looks") if row[1] in studies and scale in (None, row[_place("looks", "scale")])
-    ]
+
+    def wanted(row: Row, table: str) -> bool:
+        at = row[_place(table, "scale")]
+        return row[1] in studies and (scales is None or at == scales[row[1]][table == "looks"])
+
+    found["looks"] = [row for row in store.stored("looks") if wanted(row, "looks")]
     plans = {row[_place("looks", "plan")] for row in found["looks"]}
     found["plans"] = [row for row in store.stored("plans") if row[0] in plans]
-    last = {(row[1], row[2]): row for row in store.stored("runs") if row[1] in studies and scale in (None, row[2])}
+    last = {(row[1], row[2]): row for row in store.stored("runs") if wanted(row, "runs")}
     found["runs"] = [
         _told(number, row) for number, row in enumerate(sorted(last.values()))
     ]  # in the order of their ids

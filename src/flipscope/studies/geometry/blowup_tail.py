@@ -69,6 +69,7 @@ class BlowupTail(lab.Study):
 
     name, paper = "blowup-tail", "000"
     title = "Tail of the blowup of random transformers at eps = 0"
+    sample_sizes = ("blocks",)
     scales = lab.scales(
         "{blocks:,} times {models:,} models of (D, L) in {shapes}",
         smoke=(0.1, {"shapes": SHAPES[:1], "blocks": 3, "models": 50}),

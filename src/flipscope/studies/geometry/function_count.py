@@ -49,6 +49,7 @@ class FunctionCount(lab.Study):
 
     name, paper = "function-count", "000"
     title = "Functions that random recognisers with eps > 0 recognise, by N"
+    sample_sizes = ("symbols",)
     scales = lab.scales(
         "width 8, 2 layers, eps = 1 and 0, {symbols} drawings of the symbols, each {draws:,} draws at N in {lengths}",
         smoke=(0.1, {"symbols": 2, "draws": 1_000, "lengths": LENGTHS[:3]}),

@@ -105,6 +105,7 @@ class LowVariance(lab.Study):
 
     name, paper, figures = "low-variance", "000", ("Fig 2",)
     title = "P(variance < eta^2) under random biases against its bound"
+    sample_sizes = ("samples",)
     scales = lab.scales(
         "D in {widths}, {samples:,} vectors per setting",
         smoke=(0.1, {"widths": (2, 4, 5), "samples": 20_000}),

@@ -88,6 +88,7 @@ class MajorityVolume(lab.Study):
 
     name, paper = "majority-volume", "000"
     title = "Share of parameter perturbations that keep a trained model a recogniser, by language and N"
+    sample_sizes = ("perturbations",)
     scales = lab.scales(
         "{seeds} recognisers of width 16 per language, N in {lengths}, {perturbations} perturbations per radius",
         smoke=(0.1, {"lengths": (4,), "seeds": 1, "perturbations": 20, "steps": 1000}),

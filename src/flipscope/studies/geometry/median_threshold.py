@@ -37,6 +37,7 @@ class MedianThreshold(lab.Study):
 
     name, paper = "median-threshold", "000"
     title = "Sensitivity spectra of random transformers with the threshold at the median of their logits"
+    sample_sizes, base_seed = ("data_sets", "strings", "seconds", "piece"), "first_data_set"
     scales = lab.scales(
         "the transformers of random-init, {data_sets} data sets, {models} each, N = {length}, width at most {widest}, "
         "{strings[0]:,} to {strings[1]:,} strings per transformer",

@@ -318,6 +318,7 @@ class PriorVolume(lab.Study):
 
     name, paper, figures = "prior-volume", "000", ("Fig 1",)
     title = "How probable each function of few bits is for a random recogniser"
+    sample_sizes = ("symbols",)
     scales = lab.scales(
         "width 8, 2 layers, eps in {eps}, {symbols} drawings of the symbols, each with (N, draws) in {draws}",
         smoke=(0.1, {"eps": (0.0, 1.0), "symbols": 2, "draws": _draws(2_000, 2_000, 2_000)}),

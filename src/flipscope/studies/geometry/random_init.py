@@ -58,6 +58,7 @@ class RandomInit(lab.Study):
 
     name, paper, figures = "random-init", "000", ("Fig 3 left", "Fig 4")
     title = "Sensitivity spectra and average sensitivities of randomly initialised transformers"
+    sample_sizes, base_seed = ("data_sets", "strings", "seconds", "piece"), "first_data_set"
     scales = lab.scales(
         "4 initialisations, {data_sets} data sets, {models} transformers each, N = {length}, width at most {widest}, "
         "{strings[0]:,} to {strings[1]:,} strings per transformer; where these take more than {seconds:g} s, screened, "

@@ -119,6 +119,11 @@ class Plan:
     piece: tuple[int, float]  # fewest strings of a trial, and the seconds up to which it may have more
     widest: int = WIDEST
     screened: int = 0  # models of all initialisations that are too costly, as the random shapes have it
+    first_data_set: int = 0
+
+    def __post_init__(self) -> None:
+        if self.strings[0] > self.strings[1]:
+            raise InputError(f"strings={self.strings} are the fewest and the most a model is asked, in this order")
 
     def draws(self, init: Init, data_set: int, model: int, screen: bool = True) -> list[Draw]:
         """The trials of one model; without `screen` even costly models are computed flip by flip."""
@@ -134,7 +139,8 @@ class Plan:
 
     def all_draws(self, screen: bool = True) -> list[Draw]:
         """The trials of a scale."""
-        drawn = itertools.product(INITS, range(self.data_sets), range(self.models))
+        data_sets = range(self.first_data_set, self.first_data_set + self.data_sets)
+        drawn = itertools.product(INITS, data_sets, range(self.models))
         return [draw for chosen in drawn for draw in self.draws(*chosen, screen)]
 
 

@@ -418,6 +418,7 @@ class BlowupBound(lab.Study):
     name, paper = "blowup-bound", "001"
     title = "What weights and blowup allow of sensitivity, against what is measured"
     figures = ("Fact 1", "Thm 4", "Cor 5", "Thm 6")
+    sample_sizes = ("random", "constructed", "adversarial", "trained")
     scales = lab.scales(
         "{random} random, {constructed} constructed and {adversarial} adversarial models, and {trained} trained ones "
         "of sharpness-by-length and norm-blowup",

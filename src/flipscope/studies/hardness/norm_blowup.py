@@ -95,6 +95,7 @@ class NormBlowup(lab.Study):
     name, paper = "norm-blowup", "001"
     title = "Weight norm against blowup of trained transformers, by length"
     figures = ("Fig 2", "Fig 9", "Fig 10")
+    sample_sizes = ("parity", "others", "four")
     scales = lab.scales(
         "{parity} models of PARITY and {others} of the others, n in {lengths}, width {width}, {steps} steps of {batch} "
         "strings, weight decay and learning rate at random; {four} more of all four functions, n in {few}",

@@ -222,6 +222,7 @@ class NormEssential(lab.Study):
     name, paper = "norm-essential", "001"
     revision = 2  # blowup before the training
     title = "PARITY with layer norms after or before each sub-layer, of a large eps, and without, against the length"
+    sample_sizes = ("most",)
     scales = lab.scales(
         "{seeds} models of each of 4 variants for each n in {lengths}, {most} at the largest, width {width}, {steps} "
         "steps of {batch} strings",

@@ -258,6 +258,7 @@ class ReducedSensitivity(lab.Study):
     name, paper, figures = "reduced-sensitivity", "001", ("Fig 4", "Fig 15")
     revision = 2  # distinct rows, and a second training that is kept by its loss
     title = "Functions learned from some rows of a random one: sensitivity, degree, sharpness"
+    sample_sizes, base_seed = ("targets", "again"), "first_target"
     scales = lab.scales(
         "{targets} random functions of {length} bits, {seeds} seeds, learned from {sizes} rows, and random "
         "completions of {completed} rows; trained again on all rows for {steps} steps",

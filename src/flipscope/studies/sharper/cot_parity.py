@@ -536,6 +536,7 @@ class CotParity(lab.Study):
     name, paper = "cot-parity", "002"
     title = "PARITY with a chain of thought and in one pass"
     figures = ("Thms 7, 8, 16",)
+    sample_sizes = ("longest", "passes")
     scales = lab.scales(
         "{seeds} models each way for T in {lengths}, {longest} for the longest, {steps} steps of {batch} strings",
         smoke=(0.1, {"lengths": (4, 5), "seeds": 1, "longest": 1, "first_seed": 0, "steps": 10, "batch": 16, "lr": 1e-3}

@@ -547,6 +547,7 @@ class FourierTesters(lab.Study):
 
     name, paper, figures = "fourier-testers", "002", ("Fig 8",)
     title = "Degree and sparsity by property testers"
+    sample_sizes = ("written", "trials")
     scales = lab.scales(
         "{functions} functions of {length} bits of each degree in {degrees} and sparsity in {sparsities}, {written} "
         "networks written down for each, {models} learned models for each sparsity in {learned}",

@@ -584,6 +584,7 @@ class Capacity(lab.Study):
     name, paper = "capacity", "003"
     title = "Covering numbers of attention networks, and the generalization they promise"
     figures = ("Lem 2.2", "Thm 4.2", "Cor 4.4", "Thm 4.6", "Prop 4.7")
+    sample_sizes = ("pairs",)
     scales = lab.scales(
         "T up to 2^{log_length}; {pairs} perturbed pairs; networks on T = {length}, m = {samples}, d = {width}, "
         "L = {layers}, one choice at a time, {seeds} seeds of {steps} steps",

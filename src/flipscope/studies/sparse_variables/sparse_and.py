@@ -571,6 +571,7 @@ class SparseAnd(lab.Study):
 
     name, paper, figures = "sparse-and", "003", ("Fig 2", "Fig 4")
     title = "Strings that a transformer needs to find three hidden bits, by length"
+    sample_sizes, base_seed = ("chains",), "first_chain"
     scales = lab.scales(
         "{chains} chains of {trainings} trainings each at (T, m) = {starts}, a factor {ratio} in m after each; at most "
         "{steps} steps; curves of (T, m) = {curves}",
