@@ -16,6 +16,9 @@ settings.register_profile("dev", _COMMON)
 settings.register_profile("ci", _COMMON, derandomize=True, database=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
+# The path of a measurement must not depend on what is in the cache of compiled code (flips/test_choice.py).
+os.environ.setdefault("FLIPSCOPE_COMPILE", "always")
+
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:

@@ -13,7 +13,8 @@ import torch
 
 from flipscope.basics.errors import InputError
 from flipscope.flips import deltas
-from flipscope.flips.fast import FastEngine, obstacle
+from flipscope.flips.choice import obstacle
+from flipscope.flips.fast import FastEngine
 from flipscope.models.config import TransformerConfig
 from flipscope.models.presets import encoder, hardness, recognizer
 from flipscope.models.transformer import Transformer

@@ -1,4 +1,4 @@
-"""How loops are compiled: from today's sources, and a user at a terminal is told why there is nothing to see."""
+"""How loops are compiled: when called, from today's sources, and a user at a terminal is told what takes so long."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ import pytest
 
 import flipscope
 
-SENTENCE = "compiling its loops, up to a minute, once on this machine"
+SENTENCE = "compiling one_more and other loops, up to half a minute, once on this machine"
 CODE = """
+import time
 from numba import int64
+from flipscope.native import compiled as compiling
 from flipscope.native.compiled import compiled
+
+compiling.QUIET_SECONDS = {seconds}
 
 @compiled(int64(int64))
 def one_more(x):
@@ -30,10 +34,10 @@ assert (one_more(1), two_more(1)) == (2, 3)
 """
 
 
-def said(folder: Path, terminal: bool) -> str:
-    """What a script that compiles says on standard error."""
+def said(folder: Path, terminal: bool, seconds: float = 0.0) -> str:
+    """What a script that compiles says on standard error, where more than so many seconds of it are worth a word."""
     script = folder / "script.py"
-    script.write_text(CODE)
+    script.write_text(CODE.format(seconds=seconds))
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache")}
     if not terminal:
         done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=True)
@@ -52,7 +56,12 @@ def said(folder: Path, terminal: bool) -> str:
 def test_a_terminal_is_told_once(tmp_path: Path) -> None:
     first, again = said(tmp_path, terminal=True), said(tmp_path, terminal=True)
     assert first.count(SENTENCE) == 1
-    assert SENTENCE not in again  # it is in the cache now
+    assert "compiling" not in again.replace(SENTENCE, "")
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="this system has no pseudo-terminals")
+def test_a_terminal_is_not_told_of_what_is_soon_done(tmp_path: Path) -> None:
+    assert "compiling" not in said(tmp_path, terminal=True, seconds=600)
 
 
 def test_a_file_is_not(tmp_path: Path) -> None:
@@ -76,6 +85,49 @@ def stepped(x):
     return step(x)
 """
 ASK = "from flipscope.native.loop import stepped; print(stepped(1), sum(stepped.stats.cache_hits.values()))"
+
+
+LAZY = """
+from numba import float32, int64
+from flipscope.native.compiled import compiled
+
+@compiled(float32(float32), int64(int64))
+def half(x):
+    return x / 2
+
+@compiled(int64(int64))
+def caller(x):
+    return half(x) + 1
+
+@compiled(int64(int64))
+def unused(x):
+    return x
+
+print(half.is_compiled(), caller.is_compiled(), caller(6), half.signatures, unused.signatures)
+print(half(3), [len(each.args) for each in half.nopython_signatures], half.is_compiled(), unused.is_compiled())
+try:
+    half("text")
+except TypeError:
+    print("refused")
+"""
+
+
+def test_a_loop_is_compiled_when_it_is_called_and_for_its_own_types_only(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(LAZY)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    answers = []
+    for _ in range(2):
+        done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=True)
+        answers.append(done.stdout.splitlines())
+    first, again = answers
+    assert first == [
+        "False False 4 [(int64,)] []",  # the loop that is called compiles the one it calls, for what it is given
+        "1 [1] False False",
+        "refused",
+    ]
+    # The second process finds what the first has compiled, of half all signatures by its last call.
+    assert again[0].startswith("True True 4")
 
 
 @pytest.fixture

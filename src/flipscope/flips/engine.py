@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, reason
+from flipscope.flips.choice import NEEDS, PATIENCE, Work, native_obstacle, obstacle
 from flipscope.models.copies import converted
 from flipscope.models.deterministic import Ask, check_deterministic, largest_difference, perturbed
 from flipscope.models.hooks import watching
@@ -24,6 +25,9 @@ from flipscope.models.modes import eval_mode
 from flipscope.models.outputs import binary_logit
 from flipscope.models.transformer import Transformer
 from flipscope.models.unmodified import difference
+
+if TYPE_CHECKING:
+    from flipscope.flips.fast import FastEngine
 
 Bits: TypeAlias = NDArray[np.uint8]
 Logits: TypeAlias = NDArray[np.floating]
@@ -45,6 +49,7 @@ class Engine(Protocol):
     """A way to compute the logits of strings and of all their one-bit flips."""
 
     path: str  # "general" or "fast"
+    why: str  # that path
     length: int | None  # the length it has prepared for, if it prepares
     tolerance: float  # what it leaves out on purpose, beyond rounding; 0 is nothing
 
@@ -73,26 +78,40 @@ def open_engine(
     inputs: Inputs = "auto",
     batch: int | None = None,
     memory_limit: int = MEMORY_LIMIT,
+    work: Work | None = None,
 ) -> Engine:
-    """The engine of the path asked for; "auto" is the fast one wherever it knows what the model computes.
+    """The engine of this path; "auto" is the fast one wherever it knows what the model computes, unless compiling it
+    would take longer than the ``work``, if that is known (`flips.choice`).
 
-    Without a ``dtype`` that is in the model's own number type, which the fast path must have too.
+    Without a ``dtype`` the engine computes in the model's own number type, which the fast path must have too.
     """
+    why = "path='general' was given"
     if path not in ("auto", "general", "fast"):
         raise InputError(f"path={path!r} is not one of auto, general, fast")
     if path != "general":
-        from flipscope.flips.fast import NEEDS, FastEngine, native_obstacle, obstacle
-
         found = native_obstacle(model) if dtype is None else obstacle(model)
         if inputs not in ("auto", "bits"):
             found = "the model is asked with inputs of another kind"
         if isinstance(model, Transformer) and found is None:
             working = torch.float64 if (dtype or number_type(model)) == torch.float64 else torch.float32
             # What the fast path leaves out must be as small as the rounding of the type it works in.
-            return FastEngine(model, dtype=working, tolerance=torch.finfo(working).eps / 2)
+            open_fast = cache(partial(_fast_engine, model, working, torch.finfo(working).eps / 2))
+            if path == "auto" and work is not None:
+                seconds, length, flips = work.seconds(model.config), work.length, work.flips
+                found = PATIENCE.objection(seconds, lambda: open_fast().needed(length, flips))
+            if found is None:
+                return open_fast()
+        why = str(found)
         if path == "fast":
             raise InputError(f"path='fast' needs {NEEDS}, but {found}: say path='general'")
-    return GeneralEngine(model, dtype=dtype, inputs=inputs, batch=batch, memory_limit=memory_limit)
+    return GeneralEngine(model, dtype=dtype, inputs=inputs, batch=batch, memory_limit=memory_limit, why=why)
+
+
+def _fast_engine(model: Transformer, dtype: torch.dtype, tolerance: float) -> FastEngine:
+    """The engine of the fast path, with which numba is loaded."""
+    from flipscope.flips.fast import FastEngine
+
+    return FastEngine(model, dtype=dtype, tolerance=tolerance)
 
 
 class GeneralEngine:
@@ -121,8 +140,10 @@ class GeneralEngine:
         inputs: Inputs = "auto",
         batch: int | None = None,
         memory_limit: int = MEMORY_LIMIT,
+        why: str = "",
     ) -> None:
         check_model(model)
+        self.why = why
         if not callable(inputs) and inputs not in ("auto", "bits", "floats"):
             raise InputError(f"inputs={inputs!r} is not one of auto, bits, floats, nor a function of bits")
         self.length: int | None = None

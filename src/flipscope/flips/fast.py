@@ -20,53 +20,25 @@ from torch import Tensor
 
 from flipscope.basics.errors import InputError
 from flipscope.flips import lanes
+from flipscope.flips.choice import NEEDS, Needed, obstacle
 from flipscope.flips.deltas import Pairs, sparse_layer, sparse_pays
 from flipscope.flips.finish import Finish, Workspace
 from flipscope.flips.first_layer import FirstLayer, Tables, make_tables
-from flipscope.flips.inside import name_of
 from flipscope.flips.lanes import STATES_NUMBERS, Lanes
 from flipscope.flips.last_layer import LastLayer
 from flipscope.flips.middle_layer import MiddleLayer
-from flipscope.flips.mixed_rows import MixedTables, make_mixed_tables, mixable, mixed_states
+from flipscope.flips.mixed_rows import MixedTables, make_mixed_tables, mixable, mixed_states, mixing_loops
 from flipscope.flips.screen import first_order_changes
 from flipscope.models.transformer import Block, Transformer
-from flipscope.models.unmodified import difference, on_cpu
 
 CHUNK_NUMBERS = 600_000  # hidden units of an MLP computed together: as many as stay in the cache
 LANES_NUMBERS = 1 << 20  # numbers of token states of strings that are computed together in lanes
 NEVER_SPARSE = 128  # up to this width lanes compute every token as fast as deltas a few of them
+COMPILE_SECONDS = 0.7  # of one of the loops for wider models, with those it calls: 10 s for all sixteen
 TOLERANCE = 2.0**-24  # an attention weight below half a unit in the last place of float32 changes no sum
 
 
-NEEDS = "flipscope's own transformer on bits, with one output read at its first or last position"
-
 _STRINGS = 4  # in one block, with all their flips
-
-
-def obstacle(model: object) -> str | None:
-    """What keeps the fast path from measuring the model: it must be just what its configuration says.
-
-    Autocast makes something else of it.
-    """
-    found = difference(model)
-    if found is not None or not isinstance(model, Transformer):
-        return found
-    config = model.config
-    if config.inputs != "bits" or config.readout not in ("first", "last") or config.outputs != 1:
-        return f"the model has inputs={config.inputs!r}, readout={config.readout!r} and outputs={config.outputs}"
-    if torch.is_autocast_enabled("cpu"):
-        return f"autocast to {name_of(torch.get_autocast_dtype('cpu'))} is on"
-    return None if on_cpu(model) else "the model is not on the CPU"
-
-
-def native_obstacle(model: object) -> str | None:
-    """The same where the model's own answers are meant, which are not those of another number type."""
-    if (found := obstacle(model)) is not None or not isinstance(model, Transformer):
-        return found
-    types = {parameter.dtype for parameter in model.parameters()}
-    if types in ({torch.float32}, {torch.float64}):
-        return None
-    return f"the model's own numbers are in {' and '.join(sorted(map(name_of, types)))}, not float32 or float64"
 
 
 class FastEngine:
@@ -76,6 +48,7 @@ class FastEngine:
     """
 
     path = "fast"
+    why = "the model is flipscope's own transformer"
 
     def __init__(
         self,
@@ -109,6 +82,22 @@ class FastEngine:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
+
+    def needed(self, length: int, flips: bool) -> list[Needed]:
+        """The compiled loops that strings of this length may need, alone or with all their flips."""
+        config, found = self.model.config, []
+        if config.layers == 1:
+            return []
+        if self._lanes is not None:
+            found.append(self._lanes.needed(length, flips))
+            if not flips or config.width <= NEVER_SPARSE or not self.deltas:
+                return found
+        tokens = length + (config.marker != "none")
+        loops = [loop for layer in (self._middle if flips else self._layers) for loop in layer.loops(tokens, flips)]
+        first = self._block(0)
+        if flips and self._lanes is None and mixable(first):
+            loops += mixing_loops(first, Finish(first, self._space))
+        return [*found, Needed(list(dict.fromkeys(loops)), COMPILE_SECONDS)]
 
     @torch.inference_mode()
     def logits(self, strings: NDArray[np.uint8]) -> NDArray[np.floating]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from flipscope.models.transformer import Block, LayerNorm
+from flipscope.native.compiled import Loop
 from flipscope.native.wide import add_and_normalise, rectify
 
 PART_ROWS = 1600  # rows of a matrix product: enough for its full speed, few enough for the cache
@@ -54,6 +56,10 @@ class Finish:
             and block.mlp is not None
             and block.mlp.up.weight.dtype == torch.float32
         )
+
+    def loops(self) -> list[Loop]:
+        """The compiled loops that it calls."""
+        return cast(list[Loop], [add_and_normalise, rectify] if self.relu else [add_and_normalise])
 
     def enter(self, x: Float[Tensor, "row width"], brought: Float[Tensor, "row width"], bias: Tensor) -> None:
         """x becomes the MLP's input where it was the layer's and attention brought ``brought + bias``."""

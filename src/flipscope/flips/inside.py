@@ -14,7 +14,7 @@ import torch
 from flipscope.basics.errors import InputError
 from flipscope.flips.engine import Bits, Engine, GeneralEngine, Logits
 from flipscope.models.deterministic import FACTOR, largest_difference, perturbation_of, some_strings
-from flipscope.models.rounding import coarsest_type
+from flipscope.models.rounding import coarsest_type, name_of
 from flipscope.models.unmodified import difference
 
 ROUNDINGS = 16.0  # of the largest logit, that the error may be at least
@@ -69,11 +69,6 @@ def refuse_coarse(engine: GeneralEngine, strings: Bits) -> None:
             f"precision='float64' is not to be had of this model, which rounds to {name_of(inside)} inside: take that "
             "out, or say precision='native'"
         )
-
-
-def name_of(dtype: torch.dtype) -> str:
-    """The name of the type, without its module."""
-    return str(dtype).removeprefix("torch.")
 
 
 def _are_single(logits: Logits) -> bool:

@@ -10,16 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
+from typing import cast
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
+from flipscope.flips.choice import Needed
 from flipscope.flips.finish import Finish, Workspace, affine
 from flipscope.flips.first_layer import Tables
 from flipscope.models.threads import on_cores
 from flipscope.models.transformer import Block, LayerNorm, Transformer
+from flipscope.native.compiled import Loop
 from flipscope.native.first_lanes import first_layer, first_shares, own_numbers, own_shares, take_rows
 from flipscope.native.lanes import last_layer, middle_layer
 from flipscope.native.powers import LOG2_E
@@ -28,6 +31,7 @@ from flipscope.native.span import Span, narrowest, preferred
 
 WIDEST = 256  # wider layers are computed as fast, or faster, by PyTorch's products
 STATES_NUMBERS = 1 << 24  # numbers of token states kept together
+COMPILE_SECONDS = 3.0  # of one loop with those it calls: 22 s for all seven
 ROUNDED_BITS = 25  # what is left out of a sum is less than 2^-25 of its parts' sizes, which rounding would swallow
 
 States = Float32[np.ndarray, "group token_width_lane"]
@@ -61,6 +65,14 @@ class Lanes:
         self.last = _Last(self.blocks[-1])
         self.space = space
         self.first: _First | None = None
+
+    def needed(self, length: int, flips: bool) -> Needed:
+        """The loops that strings of this length need, alone or with all their flips."""
+        loops = [last_layer] if flips and len(self.layers) == 1 else [middle_layer, last_layer]
+        if flips:
+            narrowest(self.span, (length + 1) % self.span.lanes or self.span.lanes)  # is wanted from now on
+            loops += [first_shares, own_shares, take_rows, own_numbers, first_layer]
+        return Needed(cast(list[Loop], loops), COMPILE_SECONDS)
 
     def prepare(self, tables: Tables) -> None:
         """Take the first layer of flips from these tables from now on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import cast
 
 import torch
 from jaxtyping import Float
@@ -14,6 +15,7 @@ from flipscope.flips.first_layer import seen_by_attention
 from flipscope.flips.rectified import Rectified
 from flipscope.models.threads import on_cores
 from flipscope.models.transformer import Block
+from flipscope.native.compiled import Loop
 from flipscope.native.powers import LOG2_E
 from flipscope.native.simd import BLOCK
 from flipscope.native.span import Span, preferred
@@ -63,6 +65,17 @@ class MiddleLayer:
     def rectified(self) -> Rectified | None:
         """The MLP for flips of one string, if it is one whose units can be left out."""
         return Rectified(self.block, self.finish, self.span) if self.finish and Rectified.supports(self.block) else None
+
+    def loops(self, tokens: int, flips: bool) -> list[Loop]:
+        """The compiled loops that it may call for strings of so many tokens, or for all flips of one."""
+        if not self.compiled or tokens < BLOCK:
+            return []
+        found = [cast(Loop, softmax_attention)]
+        if self.finish is not None:
+            found += self.finish.loops()
+        if flips and self.rectified is not None:
+            found += self.rectified.loops(mixed=False)
+        return found
 
     def __call__(
         self, states: Float[Tensor, "flip token width"], base: Float[Tensor, "token width"] | None

@@ -8,6 +8,7 @@ it is never multiplied by a row.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from flipscope.flips.finish import PART_ROWS, Finish
 from flipscope.flips.first_layer import FirstLayer, Tables
 from flipscope.flips.rectified import Rectified, blocks_of
 from flipscope.models.transformer import Block
+from flipscope.native.compiled import Loop
 from flipscope.native.simd import BLOCK
 from flipscope.native.wide import TILE, mixtures, normalise, scale_and_rectify
 
@@ -50,6 +52,18 @@ def mixable(block: Block) -> bool:
     return Finish.supports(block) and fits and pays
 
 
+def mixing_loops(block: Block, finish: Finish) -> list[Loop]:
+    """The compiled loops that `mixed_states` may call for such a layer."""
+    found = cast(list[Loop], [mixtures, scale_and_rectify]) + finish.loops()
+    if finish.norm1 is not None:
+        found.append(cast(Loop, normalise))
+    return found + (Rectified.loops(mixed=True) if _leaves_units_out(block) else [])
+
+
+def _leaves_units_out(block: Block) -> bool:
+    return block.config.width >= RECTIFIED_WIDTH and Rectified.supports(block)
+
+
 def make_mixed_tables(block: Block, tables: Tables, finish: Finish) -> MixedTables:
     """The tables of the first layer's mixtures, once per model and length."""
     norm, mlp, output = finish.norm1, block.mlp, block.attention.output
@@ -62,8 +76,7 @@ def make_mixed_tables(block: Block, tables: Tables, finish: Finish) -> MixedTabl
     matrix = (mlp.up.weight * gain).T.contiguous()
     bias = mlp.up.bias + mlp.up.weight @ shift
     tiles = (_tiles(value), _tiles(value @ matrix))
-    pays = vector.shape[1] >= RECTIFIED_WIDTH
-    rectified = Rectified(block, finish) if pays and Rectified.supports(block) else None
+    rectified = Rectified(block, finish) if _leaves_units_out(block) else None
     return MixedTables(finish, rectified, vector, tiles[0], matrix, vector @ matrix, tiles[1], bias, gain, shift)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 from flipscope.flips.finish import Finish, Workspace, affine
 from flipscope.models.threads import on_cores
 from flipscope.models.transformer import Block
+from flipscope.native.compiled import Loop
 from flipscope.native.rectified import (
     active_units,
     add_units,
@@ -90,6 +92,12 @@ class Rectified:
         config = block.config
         fits = config.width % 8 == 0 and config.hidden_width % 8 == 0
         return Finish.supports(block) and fits and block.mlp is not None and block.mlp.activation == "relu"
+
+    @staticmethod
+    def loops(*, mixed: bool) -> list[Loop]:
+        """The compiled loops that it calls, by ``add`` if rows are ``mixed``."""
+        found = [active_units] if mixed else [distances, possible_units, hidden_units]
+        return cast(list[Loop], [*found, take_blocks, add_units, put_blocks])
 
     def __call__(self, x: Float[Tensor, "flip token width"], centre: Float[Tensor, "token width"]) -> None:
         """x becomes the layer's output where it is the MLP's input; ``centre`` is that of the unflipped string."""

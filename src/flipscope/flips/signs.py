@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from flipscope.basics.errors import InputError
+from flipscope.flips.choice import Work
 from flipscope.flips.engine import (
     MEMORY_LIMIT,
     Bits,
@@ -50,8 +51,9 @@ from flipscope.flips.engine import (
     open_engine,
     refuse_nan,
 )
-from flipscope.flips.inside import name_of, rounding_inside, type_inside
+from flipscope.flips.inside import rounding_inside, type_inside
 from flipscope.models.deterministic import largest_difference
+from flipscope.models.rounding import name_of
 
 Precision: TypeAlias = Literal["auto", "float64", "native"]
 Rows: TypeAlias = Callable[[NDArray[np.int64]], Bits]  # strings by their numbers
@@ -79,8 +81,9 @@ def trusted_signs(
     batch: int | None = None,
     memory_limit: int = MEMORY_LIMIT,
     seed: int = 0,
+    work: Work | None = None,
 ) -> TrustedSigns:
-    """What gives the signs of this model; nothing is computed yet.
+    """What gives the signs of this model; nothing is computed yet. ``work`` is what it will be asked, if known.
 
     precision "auto" is float32 with checks (float64 if that is the model's own type), "float64" is float64 throughout,
     and "native" is the model's own arithmetic, without checks: the only way for a function that is not a module.
@@ -90,7 +93,9 @@ def trusted_signs(
         raise InputError(f"threshold={threshold} must be a finite number")
 
     def engine(path: Path, dtype: torch.dtype | None) -> Engine:
-        return open_engine(model, path=path, dtype=dtype, inputs=inputs, batch=batch, memory_limit=memory_limit)
+        return open_engine(
+            model, path=path, dtype=dtype, inputs=inputs, batch=batch, memory_limit=memory_limit, work=work
+        )
 
     working, key = engine(path, dtype), (seed, fingerprint(model))
     if dtype is None:

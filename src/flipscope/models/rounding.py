@@ -102,3 +102,8 @@ def _equal(coarse: Tensor, exact: object) -> bool:
     if not isinstance(exact, Tensor) or exact.shape != coarse.shape:
         return False
     return torch.equal(coarse.double().nan_to_num(), exact.double().nan_to_num())
+
+
+def name_of(dtype: torch.dtype) -> str:
+    """The name of the type, without its module."""
+    return str(dtype).removeprefix("torch.")

@@ -66,6 +66,12 @@ def keep_code(loop: Any) -> None:
             config.CACHE_DIR = before
 
 
+def is_kept(loop: Any, signature: Any) -> bool:
+    """Whether the machine code of this signature is in the folder; whether it is undamaged shows when it is loaded."""
+    cache = loop._cache
+    return isinstance(cache, _SealedCache) and cache.has(signature, loop.targetctx.codegen())
+
+
 @functools.lru_cache(maxsize=4)
 def _folder(asked: str) -> Path | None:
     """Below NUMBA_CACHE_DIR if that is set, else beside the sources, else among the user's caches; None: nowhere."""
@@ -104,12 +110,20 @@ class _SealedCache(FunctionCache):  # type: ignore[misc]
             Path(self._cache_path), self._impl.filename_base, self._impl.locator.get_source_stamp()
         )
 
+    def has(self, signature: Any, codegen: Any) -> bool:
+        """Whether there is a file for this signature."""
+        return self._cache_file.has(self._index_key(signature, codegen))
+
 
 class _SealedFiles:
     """The files of one loop, by what numba tells its signatures apart by."""
 
     def __init__(self, folder: Path, name: str, stamp: bytes) -> None:
         self._folder, self._name, self._stamp = folder, name, stamp
+
+    def has(self, key: Any) -> bool:
+        """Whether something was saved for this key."""
+        return self._path(key).is_file()
 
     def load(self, key: Any) -> Any:
         """What was saved for this key, or None; a damaged file is removed."""

@@ -1,4 +1,4 @@
-"""How loops are compiled here: once, for a fixed signature, cached on disk, without holding Python's lock."""
+"""How loops are compiled here: when first called, for fixed signatures, kept on disk, without Python's lock."""
 
 from __future__ import annotations
 
@@ -6,52 +6,132 @@ import functools
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Iterable
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
-from numba import config, njit, uint64
+from numba import config, uint64
+from numba.core.registry import CPUDispatcher
+from numba.core.types import unliteral  # type: ignore[attr-defined]
 from numba.extending import intrinsic
 
 from flipscope.basics.limits import cores
-from flipscope.native.cache import keep_code
+from flipscope.native.cache import is_kept, keep_code
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+QUIET_SECONDS = 2.0  # of compiling, in all, after which a user at a terminal is told
 
-def compiled(*signatures: Any, fastmath: bool = False) -> Callable[[Function], Function]:
-    """Decorator: compile for these signatures now (or load the cached machine code)."""
+_lock = threading.RLock()  # of everything that compiles, taken before numba's own
+
+
+class Loop(CPUDispatcher):  # type: ignore[misc]
+    """A loop that is compiled, or loaded, when it is first called: for its own signatures and for no others.
+
+    A signature is compiled when it is called with just its types. A call with others compiles all signatures, and its
+    numbers are converted, as float64 to float32, or it is refused; it never compiles anything else. A loop that calls
+    another compiles that one, too.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], signatures: Callable[[], Sequence[Any]], fastmath: Any = False
+    ) -> None:
+        super().__init__(function, targetoptions={"nopython": True, "nogil": True, "fastmath": fastmath})
+        self._declared = signatures
+        self._has_place = False
+
+    def ready(self, types: tuple[Any, ...] | None = None) -> None:
+        """Compile it, or load the machine code that was kept: for these types if it has them, else all signatures."""
+        with _lock:
+            self.disable_compile(False)
+            missing = self._missing()
+            chosen = [signature for signature in missing if signature.args == types]
+            if types not in self.overloads:
+                for signature in chosen or missing:
+                    with _notice.while_compiling(self.py_func.__name__):
+                        self.compile(signature)
+            if not self._missing():
+                self.disable_compile()
+
+    def forget(self) -> None:
+        """Look again for signatures that are wanted, at the next call."""
+        with _lock:
+            self.disable_compile(False)
+
+    def is_compiled(self) -> bool:
+        """Whether calling it takes no compiling: its machine code is loaded, or kept on disk."""
+        return all(is_kept(self, signature) for signature in self._missing())
+
+    def _missing(self) -> list[Any]:
+        if not self._has_place:
+            keep_code(self)
+            self._has_place = True
+        return [signature for signature in self._declared() if signature.args not in self.overloads]
+
+    def _compile_for_args(self, *arguments: Any, **_keywords: Any) -> Any:
+        """What numba asks of a loop whose machine code does not fit a call, for something to call instead."""
+        self.ready(tuple(map(self.typeof_pyval, arguments)))
+        return self
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """What numba asks while it compiles a loop that calls this one."""
+        with _lock:
+            self.ready(tuple(map(unliteral, args)))
+            self.disable_compile()  # numba would compile for literal numbers
+            try:
+                return super().get_call_template(args, kws)
+            finally:
+                self.disable_compile(not self._missing())
+
+
+def compiled(*signatures: Any, fastmath: Any = False) -> Callable[[Function], Function]:
+    """Decorator: compile for these signatures, or load the cached machine code, at the first call."""
 
     def decorate(function: Function) -> Function:
-        loop = kept_loop(function, fastmath)
-        compile_for(loop, signatures)
-        return cast(Function, loop)
+        return cast(Function, Loop(function, lambda: signatures, fastmath))
 
     return decorate
 
 
-def kept_loop(function: Callable[..., Any], fastmath: bool = False) -> Any:
-    """The loop of this function, whose machine code is kept; not compiled yet."""
-    loop = njit(nogil=True, fastmath=fastmath)(function)
-    keep_code(loop)
-    return loop
+class _Notice:
+    """Tells a user at a terminal what is compiled, once, when this process has compiled for a while."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0  # of compiling so far
+        self._nested = False  # a loop that compiles another
+        self._said = False
+
+    @contextmanager
+    def while_compiling(self, name: str) -> Iterator[None]:
+        """Count the time of what is done meanwhile; whoever calls has the lock."""
+        if self._nested:
+            yield
+            return
+        start = time.perf_counter()
+        timer = threading.Timer(max(0.0, QUIET_SECONDS - self.seconds), self.say, [name])
+        timer.daemon, self._nested = True, True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            self.seconds += time.perf_counter() - start
+            self._nested = False
+
+    def say(self, name: str) -> None:
+        """The sentence; not in a worker, whose parent's user has read it."""
+        if self._said or sys.stderr is None or not sys.stderr.isatty() or multiprocessing.parent_process() is not None:
+            return
+        self._said = True
+        print(
+            f"flipscope: compiling {name} and other loops, up to half a minute, once on this machine", file=sys.stderr
+        )
 
 
-def compile_for(loop: Any, signatures: Iterable[Any]) -> None:
-    """Compile a loop for these signatures, or load the machine code that was kept, and for no others."""
-    loop.disable_compile(False)
-    for signature in signatures:
-        loop.compile(signature)
-    loop.disable_compile()  # a call with other types is an error, not another minute of compiling
-    if loop.stats.cache_misses:
-        say()
-
-
-@functools.lru_cache(maxsize=1)
-def say() -> None:
-    """Tell a user who waits at a terminal what for, once."""
-    if sys.stderr is not None and sys.stderr.isatty() and multiprocessing.parent_process() is None:
-        print("flipscope: compiling its loops, up to a minute, once on this machine", file=sys.stderr)
+_notice = _Notice()
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -19,7 +19,7 @@ from numba.core.registry import cpu_target
 from numba.extending import NativeValue, models, overload_attribute, register_model, unbox
 
 from flipscope.basics.errors import InputError
-from flipscope.native.compiled import compile_for, kept_loop
+from flipscope.native.compiled import Loop
 
 TOKENS = {8: 3, 16: 6}  # tokens of a tile, by lanes: their sums with four units fill most of the registers
 VARIABLE = "FLIPSCOPE_LANES"
@@ -29,7 +29,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Span:
-    """So many numbers side by side, and tokens of a tile. Made by ``span_of``, which has loops compiled for it."""
+    """So many numbers side by side, and tokens of a tile. Made by ``span_of``: loops know the spans it has made."""
 
     lanes: int
     tokens: int
@@ -112,28 +112,29 @@ def narrowest(span: Span, count: int) -> Span:
 
 _lock = threading.RLock()
 _wanted: dict[int, Span] = {}
-_loops: list[tuple[Any, Callable[[SpanType], list[Any]]]] = []
+_loops: list[Loop] = []
 
 
 def span_of(lanes: int) -> Span:
-    """The span of so many lanes, for which every loop is compiled, or loaded, before it returns."""
+    """The span of so many lanes; loops are compiled for it, or loaded, when they are first called."""
     with _lock:
         if lanes not in _wanted:
             _wanted[lanes] = Span(lanes, TOKENS[lanes])
-            for loop, signatures in _loops:
-                compile_for(loop, signatures(SpanType(lanes, TOKENS[lanes])))
+            for loop in _loops:
+                loop.forget()
         return _wanted[lanes]
 
 
 def compiled_by_span(signatures: Callable[[SpanType], list[Any]]) -> Callable[[Function], Function]:
     """Decorator: as ``compiled``, for the signatures of each span that is asked for; the others are not compiled."""
 
+    def wanted() -> list[Any]:
+        return [each for lanes in tuple(_wanted) for each in signatures(SpanType(lanes, TOKENS[lanes]))]
+
     def decorate(function: Function) -> Function:
-        loop = kept_loop(function)
+        loop = Loop(function, wanted)
         with _lock:
-            _loops.append((loop, signatures))
-            for lanes in _wanted:
-                compile_for(loop, signatures(SpanType(lanes, TOKENS[lanes])))
+            _loops.append(loop)
         return cast(Function, loop)
 
     return decorate

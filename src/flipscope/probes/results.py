@@ -22,6 +22,7 @@ class Measured:
     """How a measurement was made."""
 
     path: str  # "general" or "fast"
+    path_reason: str  # why that one
     precision: str  # what the signs were computed in
     margin: float  # signs nearer to the threshold than this were computed again in float64
     tolerance: float  # signs nearer to it than this even then are undetermined
@@ -34,6 +35,7 @@ class Measured:
         """The same for JSON."""
         told: dict[str, Any] = {
             "path": self.path,
+            "path_reason": self.path_reason,
             "precision": self.precision,
             "margin": self.margin,
             "tolerance": self.tolerance,
@@ -142,6 +144,7 @@ def joined(parts: Sequence[Flips]) -> Flips:
     screenings = [part.screening for part in parts if part.screening is not None]
     return Flips(
         path=parts[0].path,
+        path_reason=parts[0].path_reason,
         precision=" and ".join(sorted({part.precision for part in parts})),
         margin=max(part.margin for part in parts),
         tolerance=max(part.tolerance for part in parts),

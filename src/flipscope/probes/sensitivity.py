@@ -33,6 +33,7 @@ from flipscope.basics.progress import Progress
 from flipscope.basics.seeds import Seed, generators, random_strings
 from flipscope.cube import sensitivity as cube_sensitivity
 from flipscope.cube.functions import BooleanFunction
+from flipscope.flips.choice import Work
 from flipscope.flips.engine import (
     Bits,
     Engine,
@@ -129,7 +130,7 @@ def sensitivities(model: Model, strings: object, **options: Unpack[Options]) -> 
     (array([1, 1]), array([2, 0, 0]), 0)
     """
     bits = check_strings(strings)
-    return _Meter(model, options).flips(bits, _reporter(options, len(bits)))
+    return _Meter(model, options, Work(*bits.shape)).flips(bits, _reporter(options, len(bits)))
 
 
 @checked_arguments
@@ -151,7 +152,7 @@ def acceptance_flips(model: Model, strings: object, margin: float, **options: Un
     bits = check_strings(strings)
     # logit > the number below xi is logit >= xi; and logit <= -xi is what is not greater.
     both = (-xi, math.nextafter(xi, -math.inf))
-    meter = _Meter(model, options, both)
+    meter = _Meter(model, options, Work(*bits.shape), both)
     meter.signs.announce(len(bits) * (bits.shape[1] + 1))
     report = _reporter(options, len(bits))
     answers, parts = [], []
@@ -193,7 +194,7 @@ def logit_changes(model: Model, strings: object, **options: Unpack[Options]) -> 
     chosen = {name: value for name, value in options.items() if name in names}
 
     def measured(dtype: torch.dtype | None) -> Logits:
-        engine = open_engine(model, dtype=dtype, **cast(Any, chosen))
+        engine = open_engine(model, dtype=dtype, work=Work(*bits.shape), **cast(Any, chosen))
         check_answers(engine, bits, options.get("precision", "auto"))
         report = _reporter(options, len(bits))
         parts = []
@@ -249,13 +250,15 @@ def sensitivity_profile(
     (stream,) = generators(seed, 1)
     if precision_target is not None and options.get("heuristic"):
         raise InputError("heuristic=True needs a number of strings: give strings instead of precision_target")
-    meter = _Meter(model, options)
     if precision_target is None:
         size = check_count("strings", DEFAULT_STRINGS if strings is None else strings)
+    else:
+        check_positive("precision_target", precision_target)
+        size = check_count("max_strings", max_strings)
+    meter = _Meter(model, options, Work(size, n))
+    if precision_target is None:
         found = meter.flips(random_strings(stream, size, n), _reporter(options, size))
         return estimated(found, confidence)
-    check_positive("precision_target", precision_target)
-    size = check_count("max_strings", max_strings)
     report = _reporter(options, size)
     for total in _looks(size):
         found = meter.flips(random_strings(stream, total - meter.strings, n), report)
@@ -310,8 +313,8 @@ def _exact_table(model: Model, n: int, options: Options) -> tuple[BooleanFunctio
         raise InputError(f"all strings of n={n} bits are too many (most: {MAX_EXHAUSTIVE_BITS} bits): sample some")
     if options.get("heuristic"):
         raise InputError("heuristic=True skips flips, but a truth table has none: leave it out")
-    meter = _Meter(model, options)
     total = 1 << n
+    meter = _Meter(model, options, Work(total, n, flips=False))
     report = _reporter(options, total)
     meter.signs.announce(total)
     values = np.empty(total, np.uint8)
@@ -328,7 +331,7 @@ def _exact_table(model: Model, n: int, options: Options) -> tuple[BooleanFunctio
 class _Meter:
     """Measures strings in blocks and remembers all it has measured."""
 
-    def __init__(self, model: Model, options: Options, thresholds: tuple[float, ...] | None = None) -> None:
+    def __init__(self, model: Model, options: Options, work: Work, thresholds: tuple[float, ...] | None = None) -> None:
         self._start = time.perf_counter()
         self._heuristic = options.get("heuristic", False)
         _check_names(options)
@@ -338,7 +341,9 @@ class _Meter:
         if not isinstance(threshold, Real):
             raise InputError(f"threshold={threshold!r} must be a finite number")
         both = float(threshold) if thresholds is None else thresholds
-        self.signs: TrustedSigns = trusted_signs(model, threshold=both, **cast(Any, chosen))
+        # A screen needs first-order estimates, which the fast path alone has.
+        known = None if self._heuristic else work
+        self.signs: TrustedSigns = trusted_signs(model, threshold=both, work=known, **cast(Any, chosen))
         self._counts: list[NDArray[np.int64]] = []
         self._flipped: NDArray[np.int64] | None = None
         self._screening: Screening | None = None
@@ -366,6 +371,7 @@ class _Meter:
         """How it has been measured so far."""
         return Measured(
             path=self.signs.working.path,
+            path_reason=self.signs.working.why,
             precision=self.signs.precision,
             margin=self.signs.margin,
             tolerance=self.signs.tolerance,

@@ -264,8 +264,8 @@ def _account(found: Measured) -> str:
     """How it was measured, in a sentence."""
     checked = "" if found.margin == 0 else f"; {found.rechecked:,} signs within {found.margin:.2g} were checked again"
     sentence = (
-        f"Measured by the {found.path} path in {found.precision} in {found.seconds:.1f} s{checked}; "
-        f"{found.near_ties:,} signs within {found.tolerance:.2g} are undetermined."
+        f"Measured by the {found.path} path ({found.path_reason}) in {found.precision} in {found.seconds:.1f} s"
+        f"{checked}; {found.near_ties:,} signs within {found.tolerance:.2g} are undetermined."
     )
     if found.screening is not None:
         rate = found.screening.error_rate

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from flipscope.basics.checks import check_count
+from flipscope.basics.compiling import compile_always
 from flipscope.basics.errors import InputError
 from flipscope.basics.limits import cores
 from flipscope.basics.progress import Progress
@@ -44,7 +45,7 @@ class Runner(Protocol):
 
 def measured(job: Job, progress: Progress) -> Outcome:
     """What the trial of a job gives."""
-    with kept_in(job.folder):
+    with kept_in(job.folder), compile_always():  # trials share machine code, and outcomes do not depend on the cache
         outcome = job.study.measure(job.trial, progress)
     split(outcome)  # what cannot be stored is an error of the trial, and said where it happens
     return outcome
