@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flipscope.basics.lazy import lazily
+from flipscope.basics.services import provide
 
 __version__ = "0.1.0"
 
@@ -49,3 +50,5 @@ if TYPE_CHECKING:
     from flipscope.training.train import train
 
 __getattr__, __dir__ = lazily(__name__)
+
+provide("draw a figure", "flipscope.report.drawing:render")

@@ -131,13 +131,16 @@ def test_copies_and_pickles_are_equal() -> None:
 
 
 def test_repr_names_the_kind_and_the_size() -> None:
-    assert repr(functions.majority(5)) == "BooleanFunction(n=5, symmetric on 5 bits)"
-    assert repr(B.constant(1, 3)) == "BooleanFunction(n=3, const on 0 bits)"
-    assert repr(B.from_table(2, 3)) == "BooleanFunction(n=3, table on 3 bits)"
-    assert repr(functions.random(3)) == "BooleanFunction(n=3, call on 3 bits)"
-    assert repr(parse("maj(x1..x5) ^ x6")) == "BooleanFunction(n=6, gate of 2 parts on 6 bits)"
-    assert repr(~functions.random(3)) == "BooleanFunction(n=3, gate of 1 part on 3 bits)"
-    assert repr(functions.first(9)) == "BooleanFunction(n=9, symmetric on 1 bit)"
+    assert repr(functions.majority(5)) == "BooleanFunction(n=5): maj(x1..x5)"
+    assert repr(B.constant(1, 3)) == "BooleanFunction(n=3): 1"
+    assert repr(B.from_table(2, 3)) == "BooleanFunction(n=3): table(0x2, n=3)"
+    assert repr(functions.random(3)) == "BooleanFunction(n=3): random(3, seed=0)"
+    assert repr(parse("maj(x1..x5) ^ x6")) == "BooleanFunction(n=6): xor(x6, maj(x1..x5))"
+    assert repr(~functions.random(3)) == "BooleanFunction(n=3): ~random(3, seed=0)"
+    assert repr(functions.first(9)) == "BooleanFunction(n=9): x1"
+    assert repr(B.from_callable(lambda bits: bits[:, 0], 4)) == "BooleanFunction(n=4): call on 4 bits"
+    assert repr(B.from_table(np.arange(256) % 3 == 0)) == "BooleanFunction(n=8): table on 8 bits"
+    assert len(repr(functions.random_symmetric(500))) < 120
 
 
 def test_constants_and_repeated_variables_fold() -> None:
@@ -667,3 +670,25 @@ def test_compositions_that_would_take_minutes_say_so(monkeypatch: pytest.MonkeyP
 
 def test_input_errors_are_value_errors() -> None:
     assert issubclass(InputError, ValueError)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("x3", "~x1", "x1 & x2 | x4", "x1 <-> x2", "maj(x1..x5) ^ x6", "~maj(x1..x4)", "thr(2, x2..x6)", "1"),
+        *("symmetric(0, 1, 0, 1, 1)", "table(0x96)", "mux(x1, x2, x3)", "tribes(12)", "address(2)", "~random(4)"),
+        *("sparse_parity(5, 40)", "maj(x1, x3, x4, x5, x9) & ~x2", "thr(2, x1, ~x2, x3 & x4)"),
+    ],
+)
+def test_the_expression_in_a_repr_is_the_function(text: str) -> None:
+    f = parse(text)
+    assert parse(repr(f).partition(": ")[2], f.n) == f
+
+
+def test_a_function_tells_its_degree_influences_and_profile() -> None:
+    f = parse("maj(x1..x3) ^ x5")
+    table = f.table()
+    flips = np.stack([table != table[np.arange(32) ^ (1 << i)] for i in range(5)])  # by the definition
+    assert f.influences() == flips.mean(axis=1).tolist() == [0.5, 0.5, 0.5, 0.0, 1.0]
+    assert f.sensitivity_profile() == np.bincount(flips.sum(axis=0), minlength=6).tolist()
+    assert f.degree() == 4

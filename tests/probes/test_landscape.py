@@ -20,7 +20,6 @@ from flipscope.models.parameters import chosen
 from flipscope.probes.landscape import Landscape, _direction, landscape
 from flipscope.probes.sharpness import sharpness
 from flipscope.report.drawing import render
-from flipscope.report.landscape import landscape_figure
 
 CUBE = index_bits(0, 16, 4)
 
@@ -110,16 +109,16 @@ def test_figures_can_be_drawn_and_a_loss_that_is_no_number_is_left_out() -> None
     model = network()
     lines = landscape(model, CUBE, np.zeros(16), points=3)
     plane = landscape(model, CUBE, np.zeros(16), points=3, dimensions=2)
-    assert [each.kind for each in landscape_figure(lines, "x1", "mse").panels[0].series] == ["line"] * 3
-    assert landscape_figure(plane, "x1", "mse").panels[0].series[0].values == pytest.approx(
+    assert [each.kind for each in lines.plot(loss="mse").panels[0].series] == ["line"] * 3
+    assert plane.plot(loss="mse").panels[0].series[0].values == pytest.approx(
         plane.losses.ravel(), abs=1e-3 * plane.losses.max()
     )
     for found in (lines, plane):
-        assert b"<svg" in render(landscape_figure(found, "x1", "mse"), "svg")
+        assert b"<svg" in render(found.plot(loss="mse"), "svg")
     far = landscape(model, CUBE, np.zeros(16), points=3, reach=1e38)
     assert np.isnan(far.losses[:, [0, 2]]).all()
     assert far.as_json()["losses"][0] == [None, pytest.approx(far.loss), None]
-    assert b"<svg" in render(landscape_figure(far, "x1", "mse"), "svg")
+    assert b"<svg" in render(far.plot(loss="mse"), "svg")
     assert isinstance(far, Landscape)
 
 

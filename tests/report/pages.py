@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flipscope.lab.figures import Figure, Panel, Rule, Series
+from flipscope.figures import Figure, Panel, Rule, Series
 from flipscope.lab.rows import Rows
 from flipscope.lab.run.driver import Run
 from flipscope.lab.study import Claim, Scale, Study

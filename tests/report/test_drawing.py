@@ -8,12 +8,12 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from lab.some_figures import every_kind, figure, panel
+from figures.some_figures import every_kind, figure, panel
 
 from flipscope.basics.errors import InputError
-from flipscope.lab.figures import Figure, Panel, Rule, Series
+from flipscope.figures import Figure, Panel, Rule, Series
 from flipscope.report import drawing
-from flipscope.report.drawing import FORMATS, Format, alt_text, file_stems, page_script, render, save_figure
+from flipscope.report.drawing import FORMATS, Format, file_stems, page_script, render, save_figure
 
 MAGIC = {"svg": b"<svg", "pdf": b"%PDF", "png": b"\x89PNG"}
 
@@ -81,12 +81,12 @@ def test_stems_are_safe_and_different() -> None:
 
 
 def test_the_alternative_text_says_what_is_against_what() -> None:
-    assert alt_text(every_kind()) == (
+    assert every_kind().alt_text() == (
         "A figure. a panel: the y against the x for line, points, bars, steps; a panel: the y against the x for cells; "
         "a panel: the y against the x for none."
     )
     many = figure(panel(*(Series(str(i), [0], [0]) for i in range(11))))
-    assert alt_text(many).endswith("for 0, 1, 2, 3, 4, 5, 6, 7 and 3 more.")
+    assert many.alt_text().endswith("for 0, 1, 2, 3, 4, 5, 6, 7 and 3 more.")
 
 
 def test_the_script_of_the_page_is_one_piece() -> None:

@@ -10,10 +10,11 @@ import pytest
 
 from flipscope.basics.estimates import Estimate
 from flipscope.cube.expression import parse
-from flipscope.cube.portrait import Portrait, exact_portrait, sampled_portrait
-from flipscope.lab.figures import Panel
+from flipscope.cube.portrait import MAX_TITLE, Portrait, exact_portrait, sampled_portrait
+from flipscope.figures import Panel
+from flipscope.figures.panels import MAX_BARS, log10_share
 from flipscope.report.drawing import save_figure
-from flipscope.report.figures import MAX_BARS, MAX_TITLE, function_figure, log10_share
+from flipscope.report.figures import function_figure
 
 
 def exact(text: str) -> Portrait:

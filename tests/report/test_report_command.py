@@ -12,8 +12,8 @@ from report.tiny import STUDY, Tiny
 
 from flipscope.basics.errors import InputError
 from flipscope.cli.report import run as run_report
+from flipscope.figures import Figure, Panel, Series
 from flipscope.lab import registry
-from flipscope.lab.figures import Figure, Panel, Series
 from flipscope.lab.keys import code_version, trial_key
 from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.runner import InProcess

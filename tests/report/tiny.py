@@ -8,7 +8,7 @@ from typing import Any
 
 from flipscope.basics.estimates import mean_from_samples
 from flipscope.basics.progress import Progress
-from flipscope.lab.figures import Figure, Panel, Series
+from flipscope.figures import Figure, Panel, Series
 from flipscope.lab.rows import Rows
 from flipscope.lab.study import Claim, Outcome, Result, Scale, Study, Trial
 from flipscope.lab.verdict import at_least, at_most

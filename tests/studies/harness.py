@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from studies.golden import smoke_results
 
-from flipscope.lab.figures import Figure
+from flipscope.figures import Figure
 from flipscope.lab.rows import Rows
 from flipscope.lab.study import Claim, Study
 from flipscope.lab.verdict import Judgement

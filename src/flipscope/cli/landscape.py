@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     assert opened.function_name is not None
 
     from flipscope.probes.landscape import landscape
-    from flipscope.report.landscape import landscape_figure, landscape_page
+    from flipscope.report.landscape import landscape_page
 
     with progress("points") as report:
         found = landscape(
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         **opened.as_json(),
     }
     if arguments.plot is not None:
-        save_plot(landscape_figure(found, opened.function_name, opened.loss), arguments.plot)
+        save_plot(found.plot(f"Loss around a model of {opened.function_name}", opened.loss), arguments.plot)
     if arguments.json:
         print_json(document)
         return 0

@@ -19,9 +19,9 @@ from flipscope.basics.bits import Bits, Words, as_array, pack, unpack
 from flipscope.basics.checks import shown
 from flipscope.basics.errors import InputError
 from flipscope.basics.progress import Progress
-from flipscope.basics.wording import count_text
 from flipscope.cube import structure
 from flipscope.cube.blocks import table_words
+from flipscope.cube.notation import notation
 from flipscope.cube.structure import MAX_TABLE_BITS, Call, Const, Gate, Leaf, Node, Oracle, Symmetric, Table
 
 MAX_BITS = 10_000
@@ -262,11 +262,39 @@ class BooleanFunction:
         return cast(bytes, self.cache["fingerprint"])
 
     def __repr__(self) -> str:
-        if isinstance(self.node, Gate):  # its kernel is a function of the parts, not of the bits
-            what = f"gate of {count_text(len(self.node.children), 'part')}"
-        else:
-            what = type(self.node.kernel if isinstance(self.node, Leaf) else self.node).__name__.lower()
-        return f"BooleanFunction(n={self.n}, {what} on {count_text(len(self.support), 'bit')})"
+        return f"BooleanFunction(n={self.n}): {notation(self.node)}"
+
+    # ------------------------------------------------------------ what it is like
+
+    def degree(self) -> int:
+        """The size of the largest set with a non-zero Fourier coefficient; InputError where it is out of reach.
+
+        >>> BooleanFunction.from_table([0, 1, 1, 0]).degree()
+        2
+        """
+        from flipscope.cube import spectrum
+
+        return spectrum.degree(self)
+
+    def influences(self) -> list[float]:
+        """For each position the share of strings on which flipping it changes the value, exactly.
+
+        >>> BooleanFunction.from_table([0, 0, 0, 1]).influences()
+        [0.5, 0.5]
+        """
+        from flipscope.cube import sensitivity
+
+        return [float(influence) for influence in sensitivity.influences(self)]
+
+    def sensitivity_profile(self) -> list[int]:
+        """How many strings have sensitivity 0, 1, ..., n, exactly; `flipscope.describe` estimates where it must.
+
+        >>> BooleanFunction.from_table([0, 0, 0, 1]).sensitivity_profile()
+        [1, 2, 1]
+        """
+        from flipscope.cube import sensitivity
+
+        return sensitivity.profile(self)
 
     @checked_arguments
     def save(self, path: str | Path) -> None:

@@ -15,8 +15,14 @@ from flipscope.cube.compose import NotExact
 from flipscope.cube.estimate import estimate_function
 from flipscope.cube.expression import parse
 from flipscope.cube.functions import BooleanFunction
+from flipscope.cube.notation import notation
+from flipscope.figures import Figure, Panel
+from flipscope.figures.panels import Number, influences_panel, profile_panel, series_of, weights_panel
+from flipscope.figures.results import Result
 
 RHOS = (0.5, 0.8, 0.9, 0.95, 0.99)
+MAX_TITLE = 120  # characters that fit above a strip
+CAPTION = "Strings by sensitivity, Fourier weight by degree, influences, and stability under noise."
 DEFAULT_STRINGS = 2_000
 DEFAULT_CELLS = 2_000_000_000  # bits in all queries of a portrait whose number of strings is not given
 
@@ -26,8 +32,8 @@ def default_strings(n: int) -> int:
     return max(10, min(DEFAULT_STRINGS, DEFAULT_CELLS // (n * (n + 1))))
 
 
-@dataclass(frozen=True)
-class Portrait:
+@dataclass(frozen=True, repr=False)
+class Portrait(Result):
     """Numbers of one function: each exact (int or float) or an ``Estimate``, None where not computed."""
 
     name: str
@@ -45,6 +51,50 @@ class Portrait:
     weight_by_degree: Sequence[float] | None
     noise_stability: dict[float, float | Estimate] | None
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def title(self) -> str:
+        """The name, cut where it is too long to stand above a picture."""
+        return self.name if len(self.name) <= MAX_TITLE else self.name[: MAX_TITLE - 1] + "…"
+
+    def summary(self) -> dict[str, object]:
+        """What is read first."""
+        found: dict[str, object] = {
+            "function": self.name,
+            "bits": f"{self.n:,}, {self.relevant:,} relevant" + ("" if self.exact else "; sampled"),
+            "average sensitivity": self.average_sensitivity,
+            "share of ones": self.ones_share,
+        }
+        known = {"degree": self.degree, "sparsity": self.sparsity}
+        return found | {name: value for name, value in known.items() if value is not None}
+
+    def plot(self) -> Figure:
+        """Profile, weight by degree, influences and noise stability, side by side."""
+        return Figure("function", self.title, CAPTION, self.panels(), columns=4)
+
+    def panels(self) -> list[Panel]:
+        """The same as panels, for a figure of several functions."""
+        missing = "no exact spectrum" if self.exact else "not estimated"
+        weights = Panel(missing, "degree |S|", "Fourier weight", [])
+        if self.weight_by_degree is not None:
+            weights = weights_panel(self.n, dict(enumerate(self.weight_by_degree)))
+        profile = profile_panel(self.n, self.profile, self.average_sensitivity, self.title)
+        return [profile, weights, influences_panel(self.influences), self._stability()]
+
+    def _stability(self) -> Panel:
+        x, y = "correlation ρ", "noise stability"
+        if self.weight_by_degree is not None:
+            rhos = [i / 100 for i in range(101)]
+            curve: dict[float, Number] = {
+                rho: sum(w * rho**d for d, w in enumerate(self.weight_by_degree) if w) for rho in rhos
+            }
+            series = series_of(rhos, curve, "line")
+        elif self.noise_stability:
+            series = series_of(list(self.noise_stability), dict(self.noise_stability), "points")
+        else:
+            return Panel("no exact spectrum", x, y, [])
+        values = [value for value in (*series.y, *(series.low or ())) if value is not None]
+        return Panel("", x, y, [series], x_range=(0, 1.02), y_range=(min(-0.05, *values), 1.05))
 
     def as_json(self) -> dict[str, Any]:
         """The JSON document of ``flipscope function``: exact integers, and estimates with their intervals."""
@@ -188,7 +238,7 @@ def describe(
         raise InputError(f"exact=True and strings={strings} exclude each other: leave one of them out")
     f = parse(function) if isinstance(function, str) else function
     if name is None:
-        name = function if isinstance(function, str) else repr(function)
+        name = function if isinstance(function, str) else notation(f.node)
     if strings is None:
         try:
             return exact_portrait(f, name, rhos, progress)

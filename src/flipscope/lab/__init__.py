@@ -9,8 +9,8 @@ from flipscope.basics.lazy import lazily
 if TYPE_CHECKING:
     from flipscope.basics.progress import Progress
     from flipscope.basics.resampling import growth
+    from flipscope.figures import Figure, Note, Panel, Rule, Series, histogram
     from flipscope.lab.charting import chart, charts
-    from flipscope.lab.figures import Figure, Note, Panel, Rule, Series, histogram
     from flipscope.lab.judges import (
         GroupJudge,
         Judge,

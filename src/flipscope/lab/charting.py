@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from flipscope.lab.figures import Kind, Panel, Series
+from flipscope.figures import Kind, Panel, Series
 from flipscope.lab.judges import student_mean
 from flipscope.lab.rows import Row, Rows
 from flipscope.lab.series import Centre, estimates, line, means

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from flipscope.basics.estimates import Estimate, mean_from_samples
-from flipscope.lab.figures import Kind, Series
+from flipscope.figures import Kind, Series
 from flipscope.lab.rows import Row, Rows
 
 Centre = Literal["geometric", "mean", "median"]

@@ -21,8 +21,8 @@ from typing import Any, ClassVar, Literal
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.progress import Progress
+from flipscope.figures import Figure
 from flipscope.lab import settings as of_settings
-from flipscope.lab.figures import Figure
 from flipscope.lab.rows import Row, Rows
 from flipscope.lab.verdict import Judgement, asymptotic
 

@@ -29,6 +29,10 @@ from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import check_strings
 from flipscope.basics.checks import check_count, check_positions
 from flipscope.basics.errors import InputError, blamed_on
+from flipscope.basics.wording import count_text
+from flipscope.figures import Figure
+from flipscope.figures.panels import ranges_panel
+from flipscope.figures.results import Result
 from flipscope.models.hooks import watching
 from flipscope.models.modes import eval_mode
 from flipscope.models.seq2seq import Seq2Seq
@@ -45,8 +49,8 @@ Counts = Literal["all", "last"]  # positions at which a norm counts
 DEFAULT_BATCH = 64
 
 
-@dataclass(frozen=True, eq=False)
-class Blowup:
+@dataclass(frozen=True, eq=False, repr=False)
+class Blowup(Result):
     """What every norm did at every position of every string.
 
     Norms stand in the order in which the model calls them; one that is called again is listed again, as "name #2". Not
@@ -106,9 +110,27 @@ class Blowup:
         """What beta cannot exceed (Lem 3.2): the product of 1 + 1 / sqrt(eps), infinite if an eps is 0."""
         return math.prod(1 + (1 / math.sqrt(eps) if eps else math.inf) for eps in self.eps)
 
+    def summary(self) -> dict[str, object]:
+        """What is read first."""
+        ends = f"{np.median(self.beta):.4g}, {self.beta.max(initial=1.0):.4g}" if self.strings else "none"
+        found: dict[str, object] = {
+            "norms": f"{len(self.names)}, on {count_text(self.strings, 'string')}",
+            "median, largest beta": ends,
+            "beta is at most": self.bound,
+        }
+        return found | ({"vectors of zero variance": self.infinite} if self.infinite else {})
 
-@dataclass(frozen=True, eq=False)
-class Neighbourhood:
+    def plot(self) -> Figure:
+        """The blowup of each norm: its median over the strings, from the smallest to the largest."""
+        tau = np.column_stack([self.tau, self.beta]) if self.names else self.beta[:, None]
+        places = [*self.names, "all (beta)"]
+        parts = (np.median(tau, axis=0).tolist(), tau.min(axis=0).tolist(), tau.max(axis=0).tolist())
+        caption = "Blowup of each norm and through all of them: median, smallest and largest over the strings."
+        return Figure("blowup", "Blowup of layer norms", caption, [ranges_panel(places, *parts, "blowup")], columns=1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Neighbourhood(Result):
     """The blowup on strings and on their flips: neighbour 0 is the string, neighbour i + 1 flips `positions[i]`."""
 
     positions: tuple[int, ...]
@@ -119,6 +141,23 @@ class Neighbourhood:
     def beta(self) -> Float64[np.ndarray, "string neighbour"]:
         """The blowup through all norms (Eq 18)."""
         return _product(self.tau)
+
+    def summary(self) -> dict[str, object]:
+        """What is read first."""
+        strings, neighbours, norms = self.tau.shape
+        return {
+            "strings": f"{strings:,}, each with {count_text(neighbours - 1, 'flip')}",
+            "norms": norms,
+            "median, largest beta": f"{np.median(self.beta):.4g}, {self.beta.max():.4g}",
+        }
+
+    def plot(self) -> Figure:
+        """The blowup through all norms, of the strings and of the flips of each position."""
+        places = ["string", *(str(position + 1) for position in self.positions)]
+        middle, low, high = np.median(self.beta, axis=0), self.beta.min(axis=0), self.beta.max(axis=0)
+        caption = "Blowup through all norms of the strings, and of their flips by position: median and range."
+        panel = ranges_panel(places, middle.tolist(), low.tolist(), high.tolist(), "beta")
+        return Figure("neighbourhood", "Blowup under flips", caption, [panel], columns=1)
 
 
 @checked_arguments

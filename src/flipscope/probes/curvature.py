@@ -29,6 +29,10 @@ from flipscope.basics.estimates import Estimate
 from flipscope.basics.limits import check_memory, machine_memory
 from flipscope.basics.resampling import student_mean
 from flipscope.basics.seeds import Seed, seed_number
+from flipscope.basics.wording import count_text
+from flipscope.figures import Figure, Panel, Rule, Series
+from flipscope.figures.panels import bars_panel
+from flipscope.figures.results import Result
 from flipscope.models.parameters import Choice
 from flipscope.probes.asking import Loss
 from flipscope.probes.extreme_eigenvalues import Extremes, extremes
@@ -47,13 +51,14 @@ WHAT: tuple[What, ...] = get_args(What)
 Method: TypeAlias = Literal["auto", "exact", "hutchinson", "hutch++"]
 METHODS: tuple[Method, ...] = get_args(Method)
 
+MAX_BLOCKS = 24  # that a picture shows
 EXACT = 500  # products that "auto" makes for an exact trace
 _SKETCH = 1 / 16  # share of the memory that the sketch of Hutch++ may take where "auto" chooses
 _GAUSS_NEWTON = 3  # kind of probes, beside those of `spectral`
 
 
-@dataclass(frozen=True, eq=False)
-class Trace:
+@dataclass(frozen=True, eq=False, repr=False)
+class Trace(Result):
     """The trace of a matrix of second derivatives: `value` of all, `of(pattern)` of the block of some parameters."""
 
     value: Estimate
@@ -74,14 +79,29 @@ class Trace:
         """The trace of every parameter's own block, each interval by itself."""
         return {name: _estimate(self.parts, [k], self.value.confidence) for k, name in enumerate(self.names)}
 
+    def summary(self) -> dict[str, object]:
+        """What is read first."""
+        return {"trace": self.value, "method": f"{self.method}, {self.products:,} products", "blocks": len(self.names)}
+
+    def plot(self) -> Figure:
+        """The trace of each parameter's own block."""
+        caption = "Trace of the block of each parameter, with its interval where it is sampled."
+        return Figure("trace", "Trace of second derivatives", caption, [self.panel()], columns=1)
+
+    def panel(self, title: str = "") -> Panel:
+        """The same as a panel, of the largest blocks where there are many."""
+        found = self.by_name()
+        kept = set(sorted(found, key=lambda name: -abs(found[name].value))[:MAX_BLOCKS])
+        return bars_panel({name: value for name, value in found.items() if name in kept}, "trace", title)
+
     def as_json(self) -> dict[str, Any]:
         """What a JSON document says of it."""
         groups = {name: each.as_json() for name, each in self.by_name().items()}
         return self.value.as_json() | {"method": self.method, "products": self.products, "by_name": groups}
 
 
-@dataclass(frozen=True, eq=False)
-class Eigenvalues:
+@dataclass(frozen=True, eq=False, repr=False)
+class Eigenvalues(Result):
     """Both ends of the spectrum, the outermost first, each value as often as it occurs.
 
     Residuals are at most `tolerance` times the norm of H, and with probability 0.999 no value is further than that
@@ -92,6 +112,34 @@ class Eigenvalues:
     bottom: Extremes
     tolerance: float
     products: int
+
+    def summary(self) -> dict[str, object]:
+        """What is read first."""
+        ends = {"largest": self.top.values, "smallest": self.bottom.values}
+        found: dict[str, object] = {
+            name: ", ".join(f"{each:.4g}" for each in values[:5]) for name, values in ends.items()
+        }
+        return found | {"residuals": f"at most {self.tolerance:g} of the norm, {self.products:,} products"}
+
+    def plot(self) -> Figure:
+        """The eigenvalues by rank, with their residuals."""
+        caption = "Outermost eigenvalues by rank, with the residuals of their vectors."
+        return Figure("eigenvalues", "Eigenvalues of the Hessian", caption, [self.panel()], columns=1)
+
+    def panel(self, title: str = "") -> Panel:
+        """The same as a panel."""
+        series = [
+            Series(
+                name,
+                list(range(1, len(end.values) + 1)),
+                end.values.tolist(),
+                "points",
+                (end.values - end.residuals).tolist(),
+                (end.values + end.residuals).tolist(),
+            )
+            for name, end in (("largest", self.top), ("smallest", self.bottom))
+        ]
+        return Panel(title, "rank", "eigenvalue", series, rules=[Rule(0.0, "")])
 
     def as_json(self) -> dict[str, Any]:
         """What a JSON document says of it."""
@@ -114,8 +162,8 @@ class FisherRao:
         return {"empirical": self.empirical, "model": self.model}
 
 
-@dataclass(frozen=True, eq=False)
-class Curvature:
+@dataclass(frozen=True, eq=False, repr=False)
+class Curvature(Result):
     """What was asked for of the second derivatives of a loss; the rest is None."""
 
     loss: float
@@ -129,6 +177,43 @@ class Curvature:
     eigenvalues: Eigenvalues | None = None
     density: Density | None = None
     fisher_rao: FisherRao | None = None
+
+    def summary(self) -> dict[str, object]:
+        """What is read first."""
+        found: dict[str, object] = {
+            "loss": f"{self.loss:.4g}, gradient of norm {self.gradient_norm:.4g}",
+            "parameters": f"{self.parameters:,}, on {count_text(self.strings, 'string')}",
+        }
+        if self.trace is not None:
+            found["trace"] = self.trace.value
+        if self.gauss_newton is not None:
+            found["Gauss-Newton trace"] = self.gauss_newton.value
+        if self.eigenvalues is not None:
+            ends = self.eigenvalues
+            found["largest, smallest eigenvalue"] = f"{ends.top.values[0]:.4g}, {ends.bottom.values[0]:.4g}"
+        if self.density is not None:
+            found["mean eigenvalue"] = self.density.mean
+        if self.fisher_rao is not None:
+            found["Fisher-Rao norm"] = self.fisher_rao.empirical
+        return found
+
+    def plot(self) -> Figure:
+        """Traces by parameter, the ends of the spectrum and its density, as far as they were measured."""
+        panels = [
+            each.panel(title)
+            for title, each in (
+                ("Hessian", self.trace),
+                ("Gauss-Newton matrix", self.gauss_newton),
+                ("ends of the spectrum", self.eigenvalues),
+                ("density of the spectrum", self.density),
+            )
+            if each is not None
+        ]
+        if not panels:  # the Fisher-Rao norm alone
+            norms = {} if self.fisher_rao is None else self.fisher_rao.as_json()
+            panels = [bars_panel({"gradient": self.gradient_norm, **norms}, "norm")]
+        caption = "Second derivatives of the loss: traces by parameter, outermost eigenvalues, spectral density."
+        return Figure("curvature", "Curvature of the loss", caption, panels)
 
     def as_json(self) -> dict[str, Any]:
         """What a JSON document says of it."""

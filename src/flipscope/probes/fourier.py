@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, TypeAlias, TypedDict, Unpack, cast
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, cast
 
 import numpy as np
 import torch
@@ -26,8 +26,10 @@ from flipscope.basics.checks import check_confidence, check_count, check_positio
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, Floats, mean_from_samples, proportions
 from flipscope.basics.seeds import Seed, generators, random_strings
+from flipscope.cube import spectrum as cube_spectrum
 from flipscope.cube.estimate import DEFAULT_MAX_QUERIES, DEFAULT_SAMPLES, Queries, Range, Sampling, fourier_coefficient
 from flipscope.cube.functions import BooleanFunction
+from flipscope.cube.sensitivity import average_sensitivity
 from flipscope.cube.spectrum import RealSpectrum
 from flipscope.cube.structure import Oracle
 from flipscope.cube.testers import (
@@ -38,6 +40,9 @@ from flipscope.cube.testers import (
     fourier_sparsity_test,
     low_degree_test,
 )
+from flipscope.figures import Figure
+from flipscope.figures.panels import weights_panel
+from flipscope.figures.results import Result
 from flipscope.flips.engine import GeneralEngine, Model, as_general, number_type, refuse_nan
 from flipscope.models.transformer import Block, Transformer
 from flipscope.models.unmodified import difference
@@ -56,8 +61,8 @@ _ITERATIONS = 30  # of an interval that narrows itself; each is valid
 # ---------------------------------------------------------------- exact
 
 
-@dataclass(frozen=True, eq=False)
-class ModelSpectrum:
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelSpectrum(Result):
     """The logits of all strings, in the order of truth tables, and what follows from them exactly."""
 
     logits: Float64[np.ndarray, " string"]
@@ -81,6 +86,42 @@ class ModelSpectrum:
     def smallest(self) -> float:
         """The smallest absolute logit: how far the nearest string is from changing its sign."""
         return float(np.abs(self.logits).min())
+
+    def summary(self) -> dict[str, object]:
+        """What is read first."""
+        return {
+            "bits": self.n,
+            "degree, sparsity of the sign": f"{cube_spectrum.degree(self.sign)}, {cube_spectrum.sparsity(self.sign):,}",
+            "average sensitivity of the sign": float(average_sensitivity(self.sign)),
+            "smallest absolute logit": self.smallest,
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Degree, sparsity and weight by degree, of the sign and of the logit; not the logits of all strings."""
+        return {
+            "n": self.n,
+            "smallest_logit": self.smallest,
+            "sign": {
+                "degree": cube_spectrum.degree(self.sign),
+                "sparsity": cube_spectrum.sparsity(self.sign),
+                "weight_by_degree": list(cube_spectrum.weight_floats(self.sign)),
+            },
+            "logit": {
+                "degree": self.real.degree(),
+                "sparsity": self.real.sparsity(),
+                "weight_by_degree": self.real.weight_by_degree().tolist(),
+            },
+        }
+
+    def plot(self) -> Figure:
+        """The Fourier weight by degree, of the sign and of the logit; of this as a share of its own weight."""
+        sign = dict(enumerate(cube_spectrum.weight_floats(self.sign)))
+        weights = self.real.weight_by_degree()
+        total = float(np.sum(weights)) or 1.0
+        logit = {degree: float(weight) / total for degree, weight in enumerate(weights)}
+        caption = "Fourier weight by degree: of the sign, and of the logit as a share of its mean square."
+        panels = [weights_panel(self.n, sign, "sign"), weights_panel(self.n, logit, "logit")]
+        return Figure("spectrum", "Fourier weight by degree", caption, panels)
 
 
 @checked_arguments
@@ -255,8 +296,8 @@ def coefficient(
     return replace(found, queries=2 * found.queries)
 
 
-@dataclass(frozen=True)
-class DegreeWeights:
+@dataclass(frozen=True, repr=False)
+class DegreeWeights(Result):
     """W_k, the sum of f^(S)^2 over the sets S of size k, of some degrees k; all intervals hold together.
 
     `rest` is the weight of all degrees that are not among them.
@@ -265,6 +306,18 @@ class DegreeWeights:
     n: int
     weights: dict[int, Estimate]
     rest: Estimate
+
+    def summary(self) -> dict[str, object]:
+        """What is read first: the heaviest degrees."""
+        heavy = sorted(self.weights, key=lambda degree: -self.weights[degree].value)[:4]
+        found: dict[str, object] = {f"degree {degree}": self.weights[degree] for degree in sorted(heavy)}
+        known = f"{len(self.weights)} of {self.n + 1}"
+        return {"degrees estimated": known, **found, "all other degrees": self.rest}
+
+    def plot(self) -> Figure:
+        """The estimated weights with their intervals."""
+        caption = "Fourier weight of the degrees that could be estimated; all intervals hold together."
+        return Figure("weights", "Fourier weight by degree", caption, [weights_panel(self.n, self.weights)], columns=1)
 
 
 @checked_arguments

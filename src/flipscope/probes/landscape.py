@@ -24,13 +24,20 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.limits import check_memory
 from flipscope.basics.progress import Progress
 from flipscope.basics.seeds import Seed, seed_number
+from flipscope.basics.wording import count_text
+from flipscope.figures import Figure, Panel, Rule, Series
+from flipscope.figures.results import Result
 from flipscope.models.movable_parameters import MovableParameters
 from flipscope.models.parameters import Choice, chosen
 from flipscope.probes.asking import Inputs, Loss, as_loss, asked
 
+_CAPTION = (
+    "Loss at offsets along random directions, normalised by filter: at offset 1 every unit has moved by its own size."
+)
 
-@dataclass(frozen=True, eq=False)
-class Landscape:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Landscape(Result):
     """Losses around a model; `losses` is [direction, point] for lines and [first, second] for a plane.
 
     A loss that is NaN or infinite is NaN. The model itself is at offset 0, which is always one of the points.
@@ -42,6 +49,26 @@ class Landscape:
     loss: float  # of the model itself
     parameters: int  # numbers that move
     strings: int
+
+    def summary(self) -> dict[str, object]:
+        """What is read first."""
+        finite = self.losses[np.isfinite(self.losses)]
+        kind = "a plane" if self.dimensions == 2 else count_text(len(self.losses), "line")
+        return {
+            "loss": f"{self.loss:.4g}, on {count_text(self.strings, 'string')}",
+            "around it": f"{finite.min():.4g} to {finite.max():.4g}" if finite.size else "no number",
+            "slice": f"{kind}, offsets to {self.offsets[-1]:g}, {self.parameters:,} parameters move",
+        }
+
+    def plot(self, title: str = "Loss around a model", loss: str = "loss") -> Figure:
+        """Lines for slices of one dimension, a heatmap for a plane.
+
+        >>> flat = Landscape(1, np.array([-1.0, 0.0, 1.0]), np.array([[4.0, 0.0, 4.0]]), 0.0, 1, 1)
+        >>> flat.plot(loss="mse").panels[0].y_label
+        'mse'
+        """
+        panel = _plane(self, loss) if self.dimensions == 2 else _lines(self, loss)
+        return Figure("landscape", title, _CAPTION, [panel], columns=1)
 
     def as_json(self) -> dict[str, Any]:
         """What a JSON document says of it; null is a loss that is no number."""
@@ -142,3 +169,32 @@ def _by_filter(part: Float32[Tensor, " number"], parameter: nn.Parameter) -> Flo
     own = parameter.detach().float().cpu().reshape(len(parameter), -1)
     lengths: Tensor = own.norm(dim=1) / rows.norm(dim=1)
     return (rows * lengths[:, None]).flatten()
+
+
+# ---------------------------------------------------------------- the picture
+
+
+def _lines(found: Landscape, loss: str) -> Panel:
+    series = [
+        Series(f"direction {number + 1}", found.offsets.tolist(), _numbers(row))
+        for number, row in enumerate(found.losses)
+    ]
+    return Panel("", "offset", loss, series, rules=[Rule(0.0, "the model", "x")])
+
+
+def _plane(found: Landscape, loss: str) -> Panel:
+    first, second = np.meshgrid(found.offsets, found.offsets, indexing="ij")
+    values = _numbers(found.losses.ravel())
+    finite = [each for each in values if each is not None]
+    # A basin with steep walls is clear on a linear scale; powers are for losses of different sizes everywhere.
+    log = bool(finite) and min(finite) > 0 and max(finite) > 100 * float(np.quantile(finite, 0.1))
+    if finite and not log:
+        # Four digits of the largest: the least loss is 0 to the eye, and should be in the legend.
+        digits = 3 - math.floor(math.log10(max(finite) or 1.0))
+        values = [None if each is None else round(each, digits) for each in values]
+    cells = Series("", first.ravel().tolist(), second.ravel().tolist(), "cells", values=values)
+    return Panel("", "offset, direction 1", "offset, direction 2", [cells], value_label=loss, value_log=log)
+
+
+def _numbers(values: np.ndarray) -> list[float | None]:
+    return [float(each) if math.isfinite(each) else None for each in values]

@@ -18,6 +18,9 @@ from flipscope.basics.errors import InputError, reason
 from flipscope.basics.limits import check_work
 from flipscope.basics.seeds import generators, random_strings
 from flipscope.cube.functions import BooleanFunction
+from flipscope.figures import Figure
+from flipscope.figures.panels import bars_panel
+from flipscope.figures.results import Result
 from flipscope.models.deterministic import Ask, check_deterministic
 from flipscope.models.modes import eval_mode
 from flipscope.models.outputs import binary_logit
@@ -29,8 +32,8 @@ Floats = NDArray[np.floating]
 MAX_EXHAUSTIVE = 24  # 16 million strings
 
 
-@dataclass(frozen=True)
-class Recognition:
+@dataclass(frozen=True, repr=False)
+class Recognition(Result):
     """How a model answered on strings of one length: counts that add up to `strings`."""
 
     length: int
@@ -49,6 +52,22 @@ class Recognition:
     def recognized(self) -> bool:
         """Whether every string was right; of the whole language only if `exhaustive`, else of the sample."""
         return self.correct == self.strings
+
+    def summary(self) -> dict[str, object]:
+        """What is read first."""
+        return {
+            "strings": f"{'all ' if self.exhaustive else ''}{self.strings:,} of length {self.length:,}",
+            "margin": self.margin,
+            "answers": f"{self.correct:,} correct, {self.wrong:,} wrong, {self.undefined:,} undefined",
+            "recognized": self.recognized,
+        }
+
+    def plot(self) -> Figure:
+        """The share of strings by answer."""
+        total = max(1, self.strings)
+        shares = {name: getattr(self, name) / total for name in ("correct", "wrong", "undefined")}
+        caption = f"Answers with margin {self.margin:g} on strings of length {self.length:,}."
+        return Figure("recognition", "Recognition", caption, [bars_panel(shares, "share of strings")], columns=1)
 
 
 @checked_arguments

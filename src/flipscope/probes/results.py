@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +13,17 @@ from jaxtyping import Bool, Int8, Int64
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, Validity, mean_from_samples, profile_from_counts, proportions
+from flipscope.basics.wording import time_text
+from flipscope.figures import Figure, Panel, Rule, Series
+from flipscope.figures.panels import influences_panel, profile_panel
+from flipscope.figures.results import Result
 from flipscope.flips.screen import Screening
 
 ACCEPT, REJECT, UNDEFINED = 1, 0, -1  # the values of Eq 15
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Measured:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Measured(Result):
     """How a measurement was made."""
 
     path: str  # "general" or "fast"
@@ -30,6 +35,13 @@ class Measured:
     near_ties: int  # undetermined signs, of strings and of flips
     screening: Screening | None  # what heuristic=True skipped, and what its audit found
     seconds: float
+
+    def said(self) -> dict[str, object]:
+        """How it was measured, as the end of a summary."""
+        return {
+            "precision": f"{self.precision}, {self.near_ties:,} signs undetermined, {time_text(self.seconds)}",
+            "path": f"{self.path}: {self.path_reason}",
+        }
 
     def how(self) -> dict[str, Any]:
         """The same for JSON."""
@@ -55,7 +67,7 @@ class Measured:
         return told
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Flips(Measured):
     """The sensitivity of each of some strings."""
 
@@ -72,8 +84,30 @@ class Flips(Measured):
         """Number of bits of each."""
         return len(self.flipped)
 
+    def summary(self) -> dict[str, object]:
+        """What is read first."""
+        ends = f"{self.counts.min()} to {self.counts.max()}" if self.strings else "none"
+        mean = float(self.counts.mean()) if self.strings else math.nan
+        return {
+            "strings": f"{self.strings:,} of length {self.length:,}",
+            "sensitivities": f"{ends}, mean {mean:.4g}",
+            "insensitive strings": int((self.counts == 0).sum()),
+            **self.said(),
+        }
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+    def plot(self) -> Figure:
+        """How many strings have each sensitivity, and on which share of them each position matters."""
+        shares = np.bincount(self.counts, minlength=self.length + 1) / max(1, self.strings)
+        mean = float(self.counts.mean()) if self.strings else 0.0
+        bars = Series("", list(range(self.length + 1)), shares.tolist(), "bars", colour=0)
+        rules = [Rule(mean, f"mean {mean:.4g}", "x")]
+        panel = Panel("", "sensitivity s(x)", "share of strings", [bars], y_range=(0, 1.12), rules=rules)
+        positions = influences_panel((self.flipped / max(1, self.strings)).tolist())
+        caption = "Sensitivity of the given strings, and the share of them on which a flip of each position matters."
+        return Figure("flips", "Sensitivity of strings", caption, [panel, positions])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AcceptanceFlips(Measured):
     """What flips do to acceptance with a margin (Eq 15), of each of some strings.
 
@@ -92,8 +126,37 @@ class AcceptanceFlips(Measured):
         found: Bool[np.ndarray, " string"] = (self.answers != UNDEFINED) & (self.undefined == 0)
         return found
 
+    def summary(self) -> dict[str, object]:
+        """What is read first."""
+        kinds = {"accepted": ACCEPT, "rejected": REJECT, "undefined": UNDEFINED}
+        answers = ", ".join(f"{int((self.answers == value).sum()):,} {name}" for name, value in kinds.items())
+        return {
+            "strings": f"{len(self.answers):,}: {answers}",
+            "margin xi": self.xi,
+            "flips that cross": int(self.crossed.sum()),
+            "flips that change the answer": int(self.changed.sum()),
+            **self.said(),
+        }
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+    def plot(self) -> Figure:
+        """How many strings have so many flips that change or cross."""
+        most = int(max(self.changed.max(initial=0), self.crossed.max(initial=0)))
+        kinds = {"changed": self.changed, "crossed": self.crossed}
+        series = [
+            Series(
+                name,
+                list(range(most + 1)),
+                (np.bincount(each, minlength=most + 1) / max(1, len(each))).tolist(),
+                "steps",
+            )
+            for name, each in kinds.items()
+        ]
+        caption = "Flips that change the answer, from or to undefined too, and those that cross from 0 to 1 or back."
+        panel = Panel("", "flips of a string", "share of strings", series)
+        return Figure("acceptance", "Flips and acceptance with a margin", caption, [panel], columns=1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SensitivityProfile(Measured):
     """The sensitivity spectrum of a model on strings of one length, exact or with intervals.
 
@@ -109,6 +172,25 @@ class SensitivityProfile(Measured):
     influences: Sequence[float | Estimate]  # of each bit: the share of strings on which its flip changes the answer
     largest_seen: int  # sensitivity; the maximum over all strings only if exhaustive (Def 2.4)
     smallest_seen: int  # likewise the minimum (Def 2.5)
+
+    def summary(self) -> dict[str, object]:
+        """What is read first."""
+        return {
+            "strings": f"{'all ' if self.exhaustive else ''}{self.strings:,} of length {self.n:,}",
+            "average sensitivity": self.average_sensitivity,
+            "share of sensitivity 0": self.zero_share,
+            "sensitivities seen": f"{self.smallest_seen} to {self.largest_seen}",
+            **self.said(),
+        }
+
+    def plot(self) -> Figure:
+        """The profile and the influences."""
+        panels = [
+            profile_panel(self.n, self.profile, self.average_sensitivity),
+            influences_panel(self.influences),
+        ]
+        caption = "Strings by sensitivity, with the average, and the influence of each position."
+        return Figure("sensitivity", "Sensitivity of a model", caption, panels)
 
     def as_json(self) -> dict[str, Any]:
         """The JSON document of ``flipscope sensitivity``; a profile entry is a number of strings, as for functions."""

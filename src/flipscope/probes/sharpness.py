@@ -33,6 +33,10 @@ from flipscope.basics.limits import check_memory
 from flipscope.basics.progress import Progress
 from flipscope.basics.resampling import bootstrap_mean, student_mean
 from flipscope.basics.seeds import Seed, seed_number, seed_of
+from flipscope.basics.wording import count_text
+from flipscope.figures import Figure, Panel, Series
+from flipscope.figures.panels import histogram_panel
+from flipscope.figures.results import Result
 from flipscope.models.movable_parameters import MovableParameters
 from flipscope.models.parameters import Choice, chosen, differentiable
 from flipscope.models.transformer import Transformer
@@ -63,8 +67,8 @@ class Options(TypedDict, total=False):
     progress: Progress | None
 
 
-@dataclass(frozen=True, eq=False)
-class Sharpness:
+@dataclass(frozen=True, eq=False, repr=False)
+class Sharpness(Result):
     """A sharpness with its interval over draws; `draws` has what each perturbation did, `value` is their mean."""
 
     measure: Measure
@@ -78,6 +82,22 @@ class Sharpness:
     names: tuple[str, ...]  # of the parameters they are in
     strings: int
     loss: float | None  # of the model as it is, where there are targets
+
+    def summary(self) -> dict[str, object]:
+        """What is read first."""
+        size = f"on a sphere of radius {self.rho:.4g}" if self.noise == "sphere" else f"Gaussian of std {self.std:.4g}"
+        return {
+            f"{self.measure} sharpness": self.value,
+            "noise": size + (", in proportion to each parameter" if self.adaptive else ""),
+            "moved": f"{self.parameters:,} parameters, {count_text(len(self.draws), 'draw')}",
+            "strings": self.strings,
+        }
+
+    def plot(self) -> Figure:
+        """What each draw of the noise did."""
+        caption = f"What each of {count_text(len(self.draws), 'draw')} of the noise did, with the mean."
+        panel = histogram_panel(self.draws, f"{self.measure} sharpness", self.value.value)
+        return Figure("sharpness", "Sharpness", caption, [panel], columns=1)
 
     def as_json(self) -> dict[str, Any]:
         """What a JSON document says of it."""
@@ -94,8 +114,8 @@ class Sharpness:
         }
 
 
-@dataclass(frozen=True, eq=False)
-class WorstCase:
+@dataclass(frozen=True, eq=False, repr=False)
+class WorstCase(Result):
     """The largest increase that gradient steps found on the sphere; a lower bound of the largest there is."""
 
     measure: Literal["prediction", "loss"]
@@ -105,6 +125,23 @@ class WorstCase:
     adaptive: bool
     parameters: int
     strings: int
+
+    def summary(self) -> dict[str, object]:
+        """What is read first."""
+        return {
+            f"largest {self.measure} increase found": self.value,
+            "sphere": f"of radius {self.rho:.4g}" + (", adaptive" if self.adaptive else ""),
+            "search": f"{count_text(len(self.path), 'step')}, {self.parameters:,} parameters",
+            "strings": self.strings,
+        }
+
+    def plot(self) -> Figure:
+        """The increase after each step of the search."""
+        steps = Series("", list(range(1, len(self.path) + 1)), list(self.path), colour=0)
+        caption = "Increase after each gradient step on the sphere; the largest there is may be larger."
+        return Figure(
+            "worst-case", "Worst-case sharpness", caption, [Panel("", "step", self.measure, [steps])], columns=1
+        )
 
 
 @checked_arguments

@@ -22,14 +22,17 @@ from flipscope.basics.checks import check_positive
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
 from flipscope.basics.resampling import student_mean
+from flipscope.figures import Figure, Panel
+from flipscope.figures.panels import bars_panel
+from flipscope.figures.results import Result
 from flipscope.probes.spectral import Operator, Quadrature, lanczos
 
 _POWERS = 6  # of ten in a table of shares
 _PROBES = 4  # kind of the random streams, beside those of `spectral` and `curvature`
 
 
-@dataclass(frozen=True, eq=False)
-class Density:
+@dataclass(frozen=True, eq=False, repr=False)
+class Density(Result):
     """The spectral density: eigenvalues `nodes` with the share `weights` of all, which sum to 1 over all probes."""
 
     quadratures: tuple[Quadrature, ...]  # of each probe
@@ -95,6 +98,25 @@ class Density:
         up = list(zip(edges[1:], edges[:-1], strict=True))
         ranges = up + [(-outer, -inner if inner else 0.0) for inner, outer in reversed(up)]
         return [(low, high, self.share_between(low, high)) for low, high in ranges]
+
+    def summary(self) -> dict[str, object]:
+        """What is read first."""
+        return {
+            "eigenvalues": f"{self.size:,}, from {self.nodes.min():.4g} to {self.nodes.max():.4g} seen",
+            "mean eigenvalue": self.mean,
+            "share above 0": self.share_above(0.0),
+            "measured": f"{self.probes} random starts, {self.steps} Lanczos steps",
+        }
+
+    def plot(self) -> Figure:
+        """The shares of eigenvalues by size."""
+        caption = "Share of the eigenvalues by powers of ten, from the most negative to the most positive."
+        return Figure("density", "Spectral density", caption, [self.panel()], columns=1)
+
+    def panel(self, title: str = "") -> Panel:
+        """The same as a panel."""
+        shares = {f"{low:g} to {high:g}": share for low, high, share in reversed(self.by_powers_of_ten())}
+        return bars_panel({name: share for name, share in shares.items() if share.value > 0}, "share", title)
 
     def as_json(self) -> dict[str, Any]:
         """What a JSON document says of it."""

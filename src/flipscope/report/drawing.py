@@ -11,8 +11,8 @@ from typing import Literal
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.files import check_target, replacing
-from flipscope.lab.figures import Figure
-from flipscope.lab.vegalite import specification, theme
+from flipscope.figures import Figure
+from flipscope.figures.vegalite import specification, theme
 
 Format = Literal["svg", "png", "pdf"]
 FORMATS: tuple[Format, ...] = ("svg", "png", "pdf")
@@ -21,7 +21,7 @@ PIXELS_PER_INCH = 300
 PAGE_FUNCTION = "window.drawFigure = (place, figure, options) => vegaEmbed(place, figure, options);"
 
 
-def render(figure: Figure, format: Format) -> bytes:
+def render(figure: Figure, format: Format, pixels_per_inch: float = PIXELS_PER_INCH) -> bytes:
     """The figure as a file of this format; the same figure gives the same bytes."""
     import vl_convert
 
@@ -32,7 +32,7 @@ def render(figure: Figure, format: Format) -> bytes:
         return drawn.encode()
     if format == "pdf":
         return bytes(vl_convert.svg_to_pdf(drawn))
-    return bytes(vl_convert.svg_to_png(drawn, ppi=PIXELS_PER_INCH))
+    return bytes(vl_convert.svg_to_png(drawn, ppi=pixels_per_inch))
 
 
 @functools.lru_cache(maxsize=256)
@@ -73,17 +73,6 @@ def page_script() -> str:
 
     bundle = str(vl_convert.javascript_bundle(PAGE_FUNCTION))
     return bundle.replace("</script", r"<\/script")  # inside a page this would end it
-
-
-def alt_text(figure: Figure) -> str:
-    """What a reader who does not see the figure is told of it."""
-    said = []
-    for each in figure.panels:
-        labels = list(dict.fromkeys(series.label for series in each.series if series.label))
-        named = ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
-        title = f"{each.title}: " if each.title else ""
-        said.append(f"{title}{each.y_label} against {each.x_label}" + (f" for {named}" if named else ""))
-    return f"{figure.title}. " + "; ".join(said) + "."
 
 
 def file_stems(study: str, figures: Sequence[Figure]) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flipscope.basics.files import write_bytes
-from flipscope.lab.vegalite import theme
+from flipscope.figures.vegalite import theme
 from flipscope.report.drawing import page_script, render
 from flipscope.report.views import StudyPage, in_order, report_view
 

@@ -16,9 +16,9 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.files import check_target, write_bytes
 from flipscope.basics.progress import Progress
 from flipscope.basics.wording import count_text, settings_of
+from flipscope.figures import Figure
 from flipscope.lab import registry
 from flipscope.lab.changes import older_revisions
-from flipscope.lab.figures import Figure
 from flipscope.lab.history import Look
 from flipscope.lab.keys import code_version, trial_key
 from flipscope.lab.rows import Rows

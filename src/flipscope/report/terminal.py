@@ -18,7 +18,7 @@ from rich.text import Text
 from flipscope.basics.errors import printable
 from flipscope.basics.estimates import Estimate
 from flipscope.basics.wording import number_text
-from flipscope.report.figures import log10_share
+from flipscope.figures.panels import log10_share
 
 if TYPE_CHECKING:  # the mathematics takes a while to load, and few pages need it
     from flipscope.bounds.geometry import FamilyVerdict, Verdict

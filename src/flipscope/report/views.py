@@ -13,16 +13,16 @@ from typing import Any
 from flipscope import __version__
 from flipscope.basics import wording
 from flipscope.basics.wording import count_text, number_text, time_text
-from flipscope.lab.figures import Figure
+from flipscope.figures import Figure
+from flipscope.figures.vegalite import specification
 from flipscope.lab.history import Look
 from flipscope.lab.registry import address
 from flipscope.lab.rows import Rows
 from flipscope.lab.run.driver import Run, repeat_command
 from flipscope.lab.settings import split_name
 from flipscope.lab.study import Claim, Study
-from flipscope.lab.vegalite import specification
 from flipscope.lab.verdict import VERDICTS, Judgement
-from flipscope.report.drawing import alt_text, file_stems
+from flipscope.report.drawing import file_stems
 
 View = dict[str, Any]
 
@@ -212,7 +212,7 @@ def figure_views(study: str, figures: Sequence[Figure]) -> list[View]:
             "title": figure.title,
             "caption": figure.caption,
             "where": figure.where,
-            "alt": alt_text(figure),
+            "alt": figure.alt_text(),
             "data": specification(figure),
         }
         for stem, figure in zip(file_stems(study, list(figures)), figures, strict=True)

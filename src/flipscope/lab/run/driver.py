@@ -17,6 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, RunError
+from flipscope.figures import Figure
 from flipscope.lab import registry
 from flipscope.lab.changes import outdated
 from flipscope.lab.history import Data, Look, interim, look_at
@@ -37,7 +38,7 @@ JUDGING = 0.05  # share of the time that may go into judging on the way
 LEFT_OUT = "and left out: run it again to measure them anew"  # what becomes of stored trials that are damaged
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """What is known of a study at a scale: how many trials are done or failed, the table, the claims judged."""
 
@@ -95,6 +96,23 @@ class Run:
             if self.complete:
                 raise
             return []
+
+    @property
+    def figures(self) -> list[Figure]:
+        """What the study draws of its table; none where a part of the trials is not enough to draw."""
+        if not self.table:
+            return []
+        try:
+            return list(self.study.draw(self.table))
+        except Exception:
+            if self.complete:
+                raise
+            return []
+
+    def __repr__(self) -> str:
+        verdicts = Counter(judgement.verdict for _, judgement in self.judgements)
+        said = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common()) or "none"
+        return f"Run({self.study.name}, {self.scale}: {self.done:,} of {self.trials:,} trials; claims: {said})"
 
     def as_json(self) -> dict[str, Any]:
         """The run as one JSON document."""
@@ -211,7 +229,7 @@ def run(
     ``settings`` changes settings of the scale by name, such as ``{"length": 14, "training.steps": 100}``, and ``seed``
     is where the study's seeds begin; `flipscope studies NAME` lists the settings.
     ``workers`` are processes (default: one per core; 0: this process), ``limit`` is how many trials to measure at
-    most. The result has the table, each claim with its judgement, and `study.draw(table)` gives the figures.
+    most. The result has the table, each claim with its judgement, and its `figures` are data that a notebook shows.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import vl_convert
-from lab.some_figures import every_kind, figure, panel
+from figures.some_figures import every_kind, figure, panel
 from report.colours import contrast, least_difference
 
 from flipscope.basics.errors import InputError
-from flipscope.lab.figures import Figure, Note, Rule, Series, histogram
-from flipscope.lab.vegalite import (
+from flipscope.figures import Figure, Note, Rule, Series, histogram
+from flipscope.figures.vegalite import (
     COLOURS,
     DASH,
     DASHES,

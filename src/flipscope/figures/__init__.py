@@ -1,7 +1,7 @@
 """Figures as data: what to draw, not how.
 
-`lab.vegalite` makes a Vega-Lite specification of a figure; `report` puts it on the page and writes files for papers.
-In a notebook a figure shows itself.
+`figures.vegalite` makes a Vega-Lite specification of a figure; `report` draws it, on its page and in files for papers.
+In a notebook a figure shows itself, and so does every result (`figures.results`).
 
     >>> line = Series("squares", [1, 2, 3], [1, 4, 9], low=[0.5, 3, 8], high=[1.5, 5, 10])
     >>> figure = Figure("squares", "Squares", "A parabola.", [Panel("", "number", "square", [line])])
@@ -11,13 +11,15 @@ In a notebook a figure shows itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from flipscope.basics.errors import InputError
+from flipscope.basics.services import service
 
 Kind = Literal["line", "points", "bars", "steps", "cells"]
 KINDS: tuple[Kind, ...] = ("line", "points", "bars", "steps", "cells")
@@ -128,15 +130,47 @@ class Figure:
 
     def specification(self) -> dict[str, Any]:
         """The figure in Vega-Lite, with its colours: for a notebook, or to be changed by hand."""
-        from flipscope.lab.vegalite import complete
+        from flipscope.figures.vegalite import complete
 
         return complete(self)
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        """What a notebook shows."""
-        from flipscope.lab.vegalite import MEDIA_TYPE
+    def svg(self) -> str:
+        """The drawing as a document of its own, on white."""
+        drawn: bytes = service("draw a figure")(self, "svg")
+        return drawn.decode()
 
-        return {MEDIA_TYPE: self.specification(), "text/plain": f"{self.title}. {self.caption}"}
+    def png(self, pixels_per_inch: float = 144) -> bytes:
+        """The drawing as pixels, by default for a screen."""
+        drawn: bytes = service("draw a figure")(self, "png", pixels_per_inch)
+        return drawn
+
+    def alt_text(self) -> str:
+        """A description for readers who do not see the figure."""
+        said = []
+        for each in self.panels:
+            labels = list(dict.fromkeys(series.label for series in each.series if series.label))
+            named = ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
+            title = f"{each.title}: " if each.title else ""
+            said.append(f"{title}{each.y_label} against {each.x_label}" + (f" for {named}" if named else ""))
+        return f"{self.title}. " + "; ".join(said) + "."
+
+    def _repr_mimebundle_(
+        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+    ) -> dict[str, Any]:
+        """What a notebook shows: interactive where it knows this version of Vega-Lite, and else the drawing."""
+        from flipscope.figures.vegalite import MEDIA_TYPE
+
+        forms: dict[str, Callable[[], Any]] = {
+            MEDIA_TYPE: self.specification,
+            "image/svg+xml": self.svg,
+            "image/png": lambda: base64.b64encode(self.png()).decode(),
+            "text/plain": lambda: f"{self.title}. {self.caption}",
+        }
+        return {
+            kind: made()
+            for kind, made in forms.items()
+            if (not include or kind in include) and kind not in (exclude or ())
+        }
 
 
 def histogram(label: str, samples: Values, edges: Sequence[float], *, share: bool = True, **look: Any) -> Series:

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from figures.some_figures import figure, panel
 from hypothesis import example, given
 from hypothesis import strategies as st
-from lab.some_figures import figure, panel
 
 from flipscope.basics.errors import InputError
-from flipscope.lab.figures import KINDS, Kind, Rule, Series
-from flipscope.lab.layout import axes_of, legend_of, whisker
-from flipscope.lab.vegalite import specification
+from flipscope.figures import KINDS, Kind, Rule, Series
+from flipscope.figures.layout import axes_of, legend_of, whisker
+from flipscope.figures.vegalite import specification
 
 
 def test_a_label_has_one_number_in_all_panels() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flipscope.basics.errors import InputError
-from flipscope.lab.figures import Figure, Note, Panel, Rule, Series, Values
+from flipscope.figures import Figure, Note, Panel, Rule, Series, Values
 
 LARGEST = 1e300  # beyond it the width of a range has no float
 MARKED = 24  # a line of more points goes without markers

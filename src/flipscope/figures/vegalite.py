@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from flipscope.basics import wording
-from flipscope.lab.figures import Figure, Rule
-from flipscope.lab.layout import Axes, Marks, axes_of, legend_of, scaled, unscaled, whisker
+from flipscope.figures import Figure, Rule
+from flipscope.figures.layout import Axes, Marks, axes_of, legend_of, scaled, unscaled, whisker
 
 Spec = dict[str, Any]
 Keys = dict[tuple[str, int], str]  # of label and number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flipscope.lab.figures import KINDS, Figure, Panel, Rule, Series
+from flipscope.figures import KINDS, Figure, Panel, Rule, Series
 
 
 def panel(*series: Series, **options: Any) -> Panel:
