@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from flipscope.lab.figures import Figure
+    from flipscope.figures import Figure
 
 
 def check_plot(path: str | None) -> None:
