@@ -43,7 +43,7 @@ class Cancelling(nn.Module):
 class Rounded:
     """An engine in float32 with errors of a known size at some of the strings."""
 
-    path = "general"
+    path, why = "general", "it rounds"
     length = None
     tolerance = 0.0
     first_order = None
