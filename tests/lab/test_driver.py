@@ -20,6 +20,7 @@ from lab.example_studies import Blinks, Deed, Deeds, environment
 from waiting import LIMIT, waited_for
 
 from flipscope.basics.errors import InputError, RunError
+from flipscope.figures import Figure, Panel, Series
 from flipscope.lab.keys import code_version, trial_key
 from flipscope.lab.rows import Rows
 from flipscope.lab.run import driver
@@ -209,6 +210,25 @@ def test_a_part_that_makes_no_sense_is_undecided(store: Store) -> None:
     assert [judgement.verdict for _, judgement in run.judgements] == ["undecided"]
     (error,) = run.errors
     assert re.fullmatch(r"the table cannot be made: KeyError: 'the others' \(test_driver\.py, line \d+\)", error)
+
+
+class Drawn(Deeds):
+    """Draws its table, but not a part of it."""
+
+    def draw(self, table: Rows) -> list[Figure]:
+        if len(table) < 3:
+            raise KeyError("the others")
+        series = Series("", [row["number"] for row in table], [row["number"] for row in table])
+        return [Figure("numbers", "Numbers", "As they are.", [Panel("", "number", "number", [series])])]
+
+
+def test_a_run_has_the_figures_of_its_table_and_a_short_repr(store: Store) -> None:
+    study = Drawn(*(Deed("nothing", number) for number in range(3)))
+    part = run_study(study, "smoke", store, InProcess(), limit=2)
+    assert part.figures == []
+    assert repr(part) == f"Run({study.name}, smoke: 2 of 3 trials; claims: 1 undecided)"
+    (figure,) = run_study(study, "smoke", store, InProcess()).figures
+    assert figure.panels[0].series[0].x == [0, 1, 2]
 
 
 class Scripted:
