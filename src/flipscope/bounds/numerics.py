@@ -1,4 +1,4 @@
-"""Arithmetic that all bounds share: logarithms and exponentials where floats end, weights as checked arrays."""
+"""Arithmetic shared by all bounds: logarithms and exponentials that do not overflow, weights as checked arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def safe_log(value: float) -> float:
 
 
 def safe_exp(value: float) -> float:
-    """The exponential, infinite where floats end."""
+    """The exponential, infinite beyond the range of floats."""
     return math.exp(value) if value < _LARGEST_EXPONENT else math.inf
 
 

@@ -107,7 +107,7 @@ class Estimates:
 
 
 class Queries:
-    """An oracle that is asked in batches of bounded size, checked, and counted in ``asked``.
+    """An oracle that is queried in batches of bounded size; ``asked`` counts the queries, and values are checked.
 
     Without a ``value_range`` the values must be 0 or 1; with one they are numbers between its ends.
     """
@@ -450,22 +450,22 @@ def estimate_function(
 
     plan.run(draw, lambda: math.inf)
     joined = np.concatenate(sensitivities)
-    asked, size = queries.asked, plan.size
+    spent, size = queries.asked, plan.size
 
     def share(count: int) -> Estimate:
-        return proportions([count], size, confidence, queries=asked)[0]
+        return proportions([count], size, confidence, queries=spent)[0]
 
     return Estimates(
         n=n,
         strings=size,
-        queries=asked,
+        queries=spent,
         confidence=plan.confidence,
-        profile=profile_from_counts(joined, n, confidence, queries=asked),
-        average_sensitivity=mean_from_samples(joined, 0, n, confidence, queries=asked),
+        profile=profile_from_counts(joined, n, confidence, queries=spent),
+        average_sensitivity=mean_from_samples(joined, 0, n, confidence, queries=spent),
         max_observed_sensitivity=int(joined.max()),
         min_observed_sensitivity=int(joined.min()),
         zero_share=share(int(np.count_nonzero(joined == 0))),
-        influences=proportions(changed, size, confidence, queries=asked),
+        influences=proportions(changed, size, confidence, queries=spent),
         noise_stability={
             float(rho): share(int(count)).scaled(-2.0, 1.0) for rho, count in zip(rhos, unequal, strict=True)
         },

@@ -1,4 +1,4 @@
-"""The capacity results of paper 003 as functions, all of them here by name; each file says what it derives anew."""
+"""The capacity results of paper 003 as functions, all importable from here; each file says what it derives anew."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Covers of attention heads and of deep attention networks, from what a change of weights changes of the output.
+"""Covers of attention heads and of deep attention networks, from how a change of weights changes the output.
 
 Changes are Cor A.7, Lem 4.3 and A.13-A.16 of paper 003; heads are Thm 4.2, Cor 4.4, Lem A.11 and A.12; networks are
 Thm A.17 and its simple form, Thm 4.6. The paper's constant of softmax is C = 2:
@@ -33,14 +33,14 @@ Printed = Literal[False, "4.4", "proof of 4.4", "A.11", "A.12"]
 
 _SHARES = 1 / (1 + np.exp(-np.linspace(-12, 12, 481)))  # of eps, for the scores; each gives a bound
 
-# ---------------------------------------------------------------- what a change of weights or of the input changes
+# ---------------------------------------------------------------- effects of a change of weights or of the input
 #
 # Each function is the right side of an inequality.
 
 
 @checked_arguments
 def softmax_change(logit_change: float, softmax: float = SOFTMAX) -> float:
-    """A.7: what the l1 norm of the change of attention weights cannot exceed, from the largest change of a logit.
+    """A.7: an upper bound on the l1 norm of the change of attention weights, from the largest change of a logit.
 
     >>> softmax_change(0.25)
     0.5
@@ -58,10 +58,10 @@ def head_change(
     lipschitz_out: float = 1.0,
     norm_constant: float = SOFTMAX,
 ) -> float:
-    """Lem 4.3: what a general head's output cannot move by more than, in l2.
+    """Lem 4.3: an upper bound on the change of a general head's output, in l2.
 
     ``score_change`` is the largest change of a score, ``value_change`` the largest l2 norm of the change of phi_in at a
-    position: the norm is over columns of the transpose, which the print leaves out.
+    position: the norm is over columns of the transpose, which the paper leaves out.
 
     >>> head_change(0.1, 0.2, bound_in=3.0)
     0.8
@@ -87,7 +87,7 @@ def attention_change(
 
 @checked_arguments
 def input_factor(value_norm: float, score_norm: float, *, radius: float = 1.0, softmax: float = SOFTMAX) -> float:
-    """A.14: ||W_V|| (1 + 2 C r^2 ||W_Q W_K'||), by which attention makes a change of its input larger at most.
+    """A.14: ||W_V|| (1 + 2 C r^2 ||W_Q W_K'||), the largest factor by which attention amplifies a change of its input.
 
     >>> input_factor(1.0, 1.0), input_factor(1.0, 1.0, softmax=1.0)
     (5.0, 3.0)
@@ -97,7 +97,7 @@ def input_factor(value_norm: float, score_norm: float, *, radius: float = 1.0, s
 
 @dataclass(frozen=True)
 class LayerChange:
-    """How much the matrices of a head move what they are applied to: the largest ||(W - its change)' z|| over rows."""
+    """How much changes of a head's matrices change their outputs: the largest ||(W - its change)' z|| over rows."""
 
     mix: float = 0.0  # of W_C
     score: float = 0.0  # of W_Q W_K'
@@ -116,7 +116,7 @@ def layer_change(
     radius: float = 1.0,
     softmax: float = SOFTMAX,
 ) -> float:
-    """A.15: what a layer's output cannot move by more than, at any row; over several heads it adds up.
+    """A.15: an upper bound on the change of a layer's output at any row; for several heads the bounds add up.
 
     >>> layer_change(LayerChange(mix=0.1), 1.0, mix_norm=1.0, value_norm=1.0, score_norm=1.0)
     5.1
@@ -128,7 +128,7 @@ def layer_change(
 
 @checked_arguments
 def readout_change(readout_norm: float, state_change: float, own_change: float) -> float:
-    """A.16: ||w|| times the change of [CLS], and that of w at it.
+    """A.16: ||w|| times the change of [CLS], plus the change of w at it.
 
     >>> readout_change(2.0, 0.5, 0.25)
     1.25
@@ -154,7 +154,7 @@ def log_amplifications(log_factors: Sequence[float] | Logs, *, as_printed: bool 
 
 
 def checked_softmax(softmax: float | Literal[1, 2]) -> float:
-    """The constant of softmax, after making sure that it is one that holds."""
+    """The constant of softmax, after checking that it is valid."""
     if not (math.isfinite(softmax) and softmax >= SHARP_SOFTMAX):
         raise InputError(f"softmax={softmax} is no Lipschitz constant of softmax: give 2, the paper's, or 1")
     return float(softmax)
@@ -211,8 +211,8 @@ def heads_cover(
     ``readout``, B_w of F_scalar, is the norm of a fixed w that reads the head: its class is covered at eps where that
     of the head is at eps / B_w.
 
-    Of the second term the print has B_QK B_V in Cor 4.4 (``as_printed="4.4"``, or True), that times B_X in its proof, 2
-    times that in A.11, and 2 B_QK B_V in A.12.
+    For the second term the paper prints B_QK B_V in Cor 4.4 (``as_printed="4.4"``, or True), that times B_X in its
+    proof, 2 times that in A.11, and 2 B_QK B_V in A.12.
 
     >>> from flipscope.bounds.covering import MatrixNorms
     >>> one = MatrixNorms(64, 1.0, 1.0, 64.0)
@@ -243,29 +243,22 @@ def heads_cover(
     return Cover(tuple(maps), safe_log(largest))
 
 
-# ---------------------------------------------------------------- deep networks (§ 4.3)
-#
-# An error of layer i passes the layers after it, each of which makes it larger by Lambda_j at most, and then w:
-#
-#     Lambda_j = sum over heads of L_sigma B_C B_V (1 + 2 C r_j^2 B_QK),      alpha_i = product of Lambda_j, j > i
-#     eps = B_w sum_i alpha_i sum over heads of (x_C + L_sigma B_C (C r_i^2 B_V x_QK + x_V)) + x_w
-#
-# r_1 is B_X, r_i is 1 after a projection on the unit ball, and inputs of W_C have norm L_sigma. With C = 2, B_X = 1 and
-# one head the order is
-#
-#   B_w^2 (1 + sum_i alpha_i^(2/3) [(d L B_C^inf)^(2/3) + (2 d L B_C B_V B_QK^inf)^(2/3) + (k L B_C B_V^inf)^(2/3)])^3
-#
-# where L is L_sigma. The print has the product over j < i, B_w at the first term only, and inputs of W_C of norm 1. So
-# Lambda is 5 where all norms are 1, and the bound grows as 25^L: norms of at most 1 do not avoid that.
-#
-# Beyond the paper: without projections r_i grows from layer to layer, the class being cut off at what its functions
-# never exceed; an MLP before w is one more sequence of maps, of [W b] on (x, 1); and T positions that are trained are
-# covered one by one, which costs T d ln(1 + 2 B_P / x_P).
+# ---------------------------------------------------------------- deep networks (§ 4.3)  An error of layer i passes
+# through the layers after it, each of which amplifies it by at most Lambda_j, and then w:  Lambda_j = sum over heads of
+# L_sigma B_C B_V (1 + 2 C r_j^2 B_QK),      alpha_i = product of Lambda_j, j > i eps = B_w sum_i alpha_i sum over heads
+# of (x_C + L_sigma B_C (C r_i^2 B_V x_QK + x_V)) + x_w  r_1 is B_X, r_i is 1 after a projection on the unit ball, and
+# inputs of W_C have norm L_sigma. With C = 2, B_X = 1 and one head the order is  B_w^2 (1 + sum_i alpha_i^(2/3) [(d L
+# B_C^inf)^(2/3) + (2 d L B_C B_V B_QK^inf)^(2/3) + (k L B_C B_V^inf)^(2/3)])^3  where L is L_sigma. The paper prints
+# the product over j < i, B_w at the first term only, and inputs of W_C of norm 1. So Lambda is 5 where all norms are 1,
+# and the bound grows as 25^L: norms of at most 1 do not avoid that.  Beyond the paper: without projections r_i grows
+# from layer to layer, the class being cut off at what its functions never exceed; an MLP before w is one more sequence
+# of maps, of [W b] on (x, 1); and T positions that are trained are covered one by one, which costs T d ln(1 + 2 B_P /
+# x_P).
 
 
 @checked_arguments
 def network_cover(norms: NetworkNorms, *, softmax: float = SOFTMAX, as_printed: bool = False) -> Cover:
-    """Thm A.17: the cover of all networks of at most these norms; ``as_printed`` is that of the print.
+    """Thm A.17: the cover of all networks of at most these norms; ``as_printed`` is the printed one.
 
     >>> unit = [network_cover(NetworkNorms.uniform(layers, 64)).log_order() for layers in (1, 2, 3, 4)]
     >>> [round(math.exp(order - unit[0])) for order in unit]
@@ -277,7 +270,7 @@ def network_cover(norms: NetworkNorms, *, softmax: float = SOFTMAX, as_printed: 
         for heads, radius in zip(norms.layers, radii, strict=False)
     ]
     alphas = log_amplifications(factors, as_printed=as_printed)
-    after, reads = _mlp(norms, radii[-1])  # ln of what follows the last layer, and the maps there
+    after, reads = _mlp(norms, radii[-1])  # ln of the factor after the last layer, and the maps there
     weight = 0.0 if as_printed else safe_log(norms.readout) + after
     maps = []
     for number, (heads, radius, alpha) in enumerate(zip(norms.layers, radii, alphas, strict=False), 1):
@@ -302,7 +295,7 @@ def network_cover(norms: NetworkNorms, *, softmax: float = SOFTMAX, as_printed: 
 def layer_factor(
     heads: Sequence[HeadNorms], lipschitz: float = 1.0, radius: float = 1.0, softmax: float = SOFTMAX
 ) -> float:
-    """Lambda: by how much a layer makes an error of its input larger at most.
+    """Lambda: the largest factor by which a layer amplifies an error of its input.
 
     >>> layer_factor(NetworkNorms.uniform(1, 8).layers[0])
     5.0

@@ -1,4 +1,4 @@
-"""Covering numbers of linear maps, with constants, and of networks that are made of such maps.
+"""Covering numbers of linear maps, with constants, and of networks composed of such maps.
 
 ln N is the natural logarithm of the least number of functions of which, on N given vectors, one is within eps of each
 function of the class. For x -> A x rows are those of A, B_inf is the largest and B_1 the sum of their l2 norms:

@@ -87,7 +87,7 @@ def zeros_verdict(zeros: str, *, width: int, layers: int) -> FamilyVerdict:
 
 @checked_arguments
 def examples_verdict(family: str, lengths: Sequence[int], *, width: int, layers: int) -> FamilyVerdict:
-    """What Cor 4.6 says of a family of which members are given, ``family`` being an expression with {n} for the length.
+    """What Cor 4.6 says of a family given by some members, ``family`` being an expression with {n} for the length.
 
     K_0 of each member is counted exactly. A family of the zoo is judged by its known growth. For any other family the
     examples prove nothing at other lengths; where they lie on a polynomial of lower degree than so many points need,

@@ -86,14 +86,14 @@ def string_sensitivities(model: Transformer, strings: Bits) -> Float64[np.ndarra
 
     from flipscope.flips.engine import open_engine
 
-    # The fast path pays for itself on long strings only: it has to be loaded.
+    # The fast path takes a while to load, which pays off on long strings only.
     path: Literal["auto", "general"] = "general" if strings.shape[1] <= MAX_FOCUS else "auto"
     before, after = open_engine(model, path=path, dtype=torch.float64).flip_logits(strings)
     out: Float64[np.ndarray, " string"] = ((after - before[:, None]) ** 2).sum(axis=1) / 4
     return out
 
 
-# ---------------------------------------------------------------- one result after the other
+# ---------------------------------------------------------------- the rows
 
 
 def _row(result: str, what: str, log: float, says: bool | None, note: str, log_from: float | None = None) -> Row:
@@ -103,8 +103,8 @@ def _row(result: str, what: str, log: float, says: bool | None, note: str, log_f
     return Row(result, what, value, power, says, start, note)
 
 
-def _told(bound: Bound) -> str:
-    """How far a bound is from what holds anyway."""
+def _distance_text(bound: Bound) -> str:
+    """How far a bound is from the trivial bound, as text."""
     if not math.isfinite(bound.log):
         return "infinite" if bound.log > 0 else "the output does not depend on the bits"
     if not bound.orders:
@@ -114,7 +114,7 @@ def _told(bound: Bound) -> str:
 
 
 def _forms(constants: Constants, measured: list[Measured]) -> dict[str, Bound]:
-    """Every bound on a sensitivity: of the strings the largest, and of all of them the mean."""
+    """Every bound on a sensitivity: the largest over the strings, and the bound on their mean."""
 
     def largest(some: list[Measured]) -> Bound:
         return max((layerwise_bound(constants, each) for each in some), key=lambda bound: bound.log)
@@ -134,7 +134,7 @@ def _forms(constants: Constants, measured: list[Measured]) -> dict[str, Bound]:
 
 
 def _rows(constants: Constants, measured: list[Measured], forms: dict[str, Bound]) -> tuple[Row, ...]:
-    """The forms one below the other, with the constants they come from."""
+    """A row for each form, with the constants behind it."""
     flip = flip_bound(constants)
     start = max(flip.log_constant - flip.log_span, 0.0) if flip.log_span > -math.inf else None
     infinite = constants.norms and not constants.eps
@@ -167,5 +167,5 @@ def _rows(constants: Constants, measured: list[Measured], forms: dict[str, Bound
     }
     for name, bound in forms.items():
         result, what, first = names[name]
-        rows.append(_row(result, what, bound.log, not bound.vacuous, first + _told(bound)))
+        rows.append(_row(result, what, bound.log, not bound.vacuous, first + _distance_text(bound)))
     return tuple(sorted(rows, key=lambda row: ("Fact 1", "Thm 4", "Cor 5", "Thm 7").index(row.result)))

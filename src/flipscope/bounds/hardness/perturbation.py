@@ -1,7 +1,7 @@
 """A7: under random biases blowup is rare, and the average sensitivity of a transformer is far below n.
 
 Right before a layer norm after attention or after an MLP a bias is added, that of the output projection or of the MLP's
-second layer. If these biases are N(m, sigma^2 I), m anything, 1 / sqrt(variance + eps) exceeds a level B at one of K
+second layer. If these biases are N(m, sigma^2 I), for any m, 1 / sqrt(variance + eps) exceeds a level B at one of K
 norms and M positions with a probability of at most K M V_(d-1) (sqrt(d) / B sigma sqrt(2 pi))^(d-1), by the Gaussian
 form of Lem E.2 in paper 000; so that for every B, with C of Eq 5, which does not depend on these biases,
 
@@ -11,11 +11,11 @@ Only x is measured in Eq 6, hence no union over its neighbours. With the best B 
 4 K / (d - 1 + 2 K), where C and the span do not grow; B = n^(2/(d-1)), up to logarithms, gives 4 K / (d - 1).
 
 On a sphere. Let Delta be uniform on the sphere of radius rho in p dimensions, as in the definition of sharpness. The
-linear read-out, of 2 or more parameters, is among them and no norm depends on it. Given all of Delta but the read-out
-and the mean-zero part of one bias, these two together are uniform on a sphere of some radius R, and the density of the
-bias part is at most a multiple of R^-(d-1). The mean over R makes Gamma(p/2) / Gamma((p-d+1)/2) (rho sqrt(pi))^-(d-1)
-of it, which is no more than the density of a Gaussian with sigma = rho / sqrt(p) at its top: with this sigma the bound
-on the probability holds. (12) does not, since C moves with the other parameters.
+linear read-out, of 2 or more parameters, is among them and no norm depends on it. Given all of Delta except the
+read-out and the mean-zero part of one bias, these two together are uniform on a sphere of some radius R, and the
+density of the bias part is at most a multiple of R^-(d-1). The mean over R makes Gamma(p/2) / Gamma((p-d+1)/2) (rho
+sqrt(pi))^-(d-1) of it, which is no more than the density of a Gaussian with sigma = rho / sqrt(p) at its top: with this
+sigma the bound on the probability holds. (12) does not, since C moves with the other parameters.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LEVELS = np.exp(np.linspace(-7, 70, 2000))  # of B; Eq 12 holds for each
 
 @checked_arguments
 def blowup_tail(width: int, norms: int, positions: int, sigma: float, level: float) -> float:
-    """What the probability that some 1 / sqrt(variance + eps) of x exceeds ``level`` cannot exceed.
+    """An upper bound on the probability that some 1 / sqrt(variance + eps) of x exceeds ``level``.
 
     ``norms`` is K, two for each layer of `hardness()`; sigma is the standard deviation of the biases before them,
     whatever their means and all other parameters are, and rho / sqrt(p) for perturbations on a sphere.
@@ -51,7 +51,7 @@ def blowup_tail(width: int, norms: int, positions: int, sigma: float, level: flo
 
 @checked_arguments
 def sphere_sigma(radius: float, parameters: int) -> float:
-    """rho / sqrt(p): the sigma for perturbations uniform on a sphere of this radius in so many dimensions.
+    """rho / sqrt(p): the sigma for perturbations uniform on a sphere of this radius in `parameters` dimensions.
 
     >>> round(sphere_sigma(8.93, 199_425), 4)
     0.02
@@ -61,7 +61,7 @@ def sphere_sigma(radius: float, parameters: int) -> float:
 
 @checked_arguments
 def sensitivity_exponent(width: int, norms: int) -> float:
-    """4 K / (d - 1): E as_n(T) is at most n to this power, but for logarithms, with B = n^(2/(d-1)).
+    """4 K / (d - 1): E as_n(T) is at most n to this power, up to logarithms, with B = n^(2/(d-1)).
 
     For one norm a layer it is 4 L / (d - 1), for `hardness()` 8 L / (d - 1).
 
@@ -73,9 +73,9 @@ def sensitivity_exponent(width: int, norms: int) -> float:
 
 @checked_arguments
 def expected_sensitivity(constants: Constants, sigma: float) -> Bound:
-    """Eq 12: what E as_n(T) cannot exceed when the biases before the norms are N(m, sigma^2 I), all else being fixed.
+    """Eq 12: an upper bound on E as_n(T) where the biases before the norms are N(m, sigma^2 I), all else being fixed.
 
-    m may be anything. C does not depend on these biases; a model in which a norm has none before it is refused.
+    It holds for every m. C does not depend on these biases; a model in which a norm has none before it is refused.
     """
     check_positive("sigma", sigma)
     if not constants.biased_norms:

@@ -45,7 +45,7 @@ SMALL = "terms of second order in sigma are left out of P, and no neuron flips"
 
 @dataclass(frozen=True)
 class PacBayes:
-    """A bound on the expected loss of the perturbed network, and the terms it is made of.
+    """A bound on the expected loss of the perturbed network, and its terms.
 
     `vacuous` means that it is not below the level, by default 1. The best constant predictor has a loss of 1/4 on the
     paper's targets, so that a bound above 0.25 is no better than that.
@@ -254,10 +254,10 @@ def group_bound(
         cost = divergence + math.log(1 / plain.delta)
         return sharpness, 2 * subgaussian * math.sqrt(cost / (2 * samples))
 
-    found = minimize_scalar(
+    optimum = minimize_scalar(
         lambda log: math.log(sum(terms(sigmas(log)))), bounds=(-60.0, 20.0), method="bounded", options={"xatol": 1e-9}
     )
-    best = sigmas(float(found.x))
+    best = sigmas(float(optimum.x))
     sharpness, norm = terms(best)
     return GroupBound(best, limit, sharpness, norm, sharpness + norm)
 

@@ -89,7 +89,7 @@ def certify(
 
 
 def _read(model: AttentionNetwork, numbers: int) -> _Read:
-    symbols, own, marker = (
+    symbols, places, marker = (
         getattr(model.inputs, name).detach().cpu().double().numpy() for name in ("symbols", "positions", "marker")
     )
     added = not model.inputs.is_bag  # bits are added to positions, or multiply them
@@ -99,13 +99,13 @@ def _read(model: AttentionNetwork, numbers: int) -> _Read:
         used = (matrix != 0).any(axis=1)  # most positions have few coordinates
         rows, bits, last = (
             np.abs(each[..., used]).astype(np.longdouble) if size else each[..., used].astype(np.longdouble)
-            for each in (own, symbols, marker)
+            for each in (places, symbols, marker)
         )
         at, short = rows @ matrix[used], bits @ matrix[used]
         both = at[:, None] + short if added else np.stack([np.zeros_like(at), at], axis=1)
         return both, last @ matrix[used]
 
-    found: list[tuple[np.ndarray, ...]] = []
+    per_head: list[tuple[np.ndarray, ...]] = []
     for head in model.heads(0):
         query, key, value, mix = (
             getattr(head, name).detach().cpu().double().numpy().astype(np.longdouble)
@@ -122,8 +122,8 @@ def _read(model: AttentionNetwork, numbers: int) -> _Read:
             _EPS * count * np.maximum(rows.max(axis=(0, 1), initial=0), last)
             for count, (rows, last) in zip(terms, (products(each, size=True) for each in sizes), strict=True)
         ]
-        found.append((logits[..., 0], values, marker_logit[0], marker_values, errors[0][0], errors[1]))
-    return _Read(*(np.array(each) for each in zip(*found, strict=True)))
+        per_head.append((logits[..., 0], values, marker_logit[0], marker_values, errors[0][0], errors[1]))
+    return _Read(*(np.array(each) for each in zip(*per_head, strict=True)))
 
 
 def _certificate(
@@ -158,8 +158,8 @@ def _sums(
     rest[list(positions)] = 0
     high, low = fixed + rest.max(axis=1).sum(axis=0), fixed + rest.min(axis=1).sum(axis=0)
     strings = []
-    for found, chosen in ((high, rest.argmax(axis=1)), (-low, rest.argmin(axis=1))):
-        pattern = found.argmax(axis=0)
+    for extreme, chosen in ((high, rest.argmax(axis=1)), (-low, rest.argmin(axis=1))):
+        pattern = extreme.argmax(axis=0)
         for number, place in enumerate(pattern):
             string = chosen[:, number].astype(np.uint8)
             string[list(positions)] = bits[place]

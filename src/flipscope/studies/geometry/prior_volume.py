@@ -182,16 +182,16 @@ def mean_at_least(columns: Mapping[str, str], lowest: float, table: lab.Rows, lo
 
 def never_met(name: str, table: lab.Rows) -> lab.Judgement:
     """Whether a function is never met, at the longest length where enough draws would meet it by chance."""
-    expected = {n: min(_expected(own) for _, own in rows.by("eps")) for n, rows in table.by("length")}
+    expected = {n: min(_expected(draws_of_eps) for _, draws_of_eps in rows.by("eps")) for n, rows in table.by("length")}
     longest = max((n for n, draws in expected.items() if draws >= EXPECTED), default=0)
     if longest < SHORTEST:
-        said = f"so few draws would not meet {name.capitalize()}, were all functions with as many ones as probable"
-        return lab.Judgement.without(said, f"more draws at N = {SHORTEST}")
+        reason = f"so few draws would not meet {name.capitalize()}, were all functions with as many ones as probable"
+        return lab.Judgement.without(reason, f"more draws at N = {SHORTEST}")
 
     def one(place: str, rows: lab.Rows, confidence: float) -> lab.Judgement:
-        said = f"probability of {name.capitalize()} or its complement, {place}"
+        quantity = f"probability of {name.capitalize()} or its complement, {place}"
         note = f"{_expected(rows):.0f} draws expected of a function with as many ones"
-        return lab.never(rows.total(name), rows.total("draws"), said, note, confidence)
+        return lab.never(rows.total(name), rows.total("draws"), quantity, note, confidence)
 
     return lab.for_each(_places(table.where(length=longest)), one)
 

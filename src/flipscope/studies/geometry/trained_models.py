@@ -210,16 +210,16 @@ def how_trained(table: lab.Rows) -> list[str]:
 def figures_of(table: lab.Rows, name: str, where: str) -> list[lab.Figure]:
     """Spectra of each language, average sensitivities of each model, and these by the settings that differ."""
     spectra, names, rows = [], [], lab.Rows()
-    for place, ((language, relevant, length), own) in enumerate(table.by("language", "relevant", "length")):
+    for place, ((language, relevant, length), models) in enumerate(table.by("language", "relevant", "length")):
         names.append(f"{language.replace('_', ' ')} {relevant or ''}".strip())
-        title = f"{names[-1]}, N = {length}: {len(own.where(learned=True))} of {len(own)} learned"
+        title = f"{names[-1]}, N = {length}: {len(models.where(learned=True))} of {len(models)} learned"
         series = [
             lab.bars(GROUPS[learned], np.sum(some.column("profile"), axis=0) / some.total("strings"), colour=colour)
-            for colour, (learned, some) in enumerate(own.each("learned", GROUPS))
+            for colour, (learned, some) in enumerate(models.each("learned", GROUPS))
             if some
         ]
         spectra.append(spectrum_panel(title, "sensitivity s(x)", "share of strings", series))
-        rows += [{**row, "place": place, "kind": names[-1]} for row in own]
+        rows += [{**row, "place": place, "kind": names[-1]} for row in models]
     points = lab.points(rows, "place", "average_sensitivity", "learned", _said, GROUPS)
     half = lab.Rule(max(table.column("length")) / 2, "N/2, as of a random function")
     averages = lab.Panel("", "", "average sensitivity", points, categories=names, rules=(half,))

@@ -100,12 +100,12 @@ def profile_of(trial: Network, progress: lab.Progress) -> lab.Outcome:
         return {"profile": exact.profile, "constant": constant, "near_ties": exact.near_ties}
     (stream,) = generators(seed_of(trial.model_seed, trial.length), 1)
     strings = random_strings(stream, trial.strings, trial.length)
-    found = sensitivities(model, strings, progress=progress)
+    measured = sensitivities(model, strings, progress=progress)
     with torch.no_grad():
         ones = int((model.eval()(torch.from_numpy(strings)) > 0).sum())
-    profile = np.bincount(found.counts, minlength=trial.length + 1).tolist()
+    profile = np.bincount(measured.counts, minlength=trial.length + 1).tolist()
     constant = profile[0] == len(strings) and ones in (0, len(strings))  # as far as the sample shows
-    return {"profile": profile, "constant": constant, "near_ties": found.near_ties}
+    return {"profile": profile, "constant": constant, "near_ties": measured.near_ties}
 
 
 def numbers_of(trial: Network, outcome: lab.Outcome) -> lab.Row:
@@ -162,8 +162,8 @@ def as_many_as_promised(*parts: float | None, almost: float) -> lab.Judge:
 
 def shapes_at_longest(table: lab.Rows) -> list[tuple[str, lab.Rows]]:
     """The models of `at_longest` by shape, each group named by shape and length."""
-    found = [(shape, at_longest(rows)) for shape, rows in table.each("shape", NAMES.values())]
-    return [(f"{shape}, N = {rows[0]['length']}" if rows else shape, rows) for shape, rows in found]
+    by_shape = [(shape, at_longest(rows)) for shape, rows in table.each("shape", NAMES.values())]
+    return [(f"{shape}, N = {rows[0]['length']}" if rows else shape, rows) for shape, rows in by_shape]
 
 
 def growths(table: lab.Rows) -> list[tuple[bool, float]]:
@@ -172,12 +172,12 @@ def growths(table: lab.Rows) -> list[tuple[bool, float]]:
     Each model is fitted over the lengths at which all strings were counted and it is not constant, if there are at
     least four: a constant has 2^N such strings, which says nothing about their growth.
     """
-    found = []
+    fits = []
     for _, rows in table.where(exact=True, constant=False).by("shape", "seed"):
         if len(rows) >= FEWEST_LENGTHS:
             rows.sort(key=lambda row: int(row["length"]))
-            found.append(lab.growth(rows.column("length"), rows.column("log2_zeros")))
-    return found
+            fits.append(lab.growth(rows.column("length"), rows.column("log2_zeros")))
+    return fits
 
 
 LENGTHS = (4, 6, 8, 10, 12, 14, 16, 24, 40, 64, 100)
@@ -265,8 +265,8 @@ def _low_panel(table: lab.Rows) -> lab.Panel:
     length = table.values("length")[-1]
     series = []
     for colour, (shape, rows) in _shapes(table.where(length=length)):
-        for kind, own in (("", rows), (", not constant", rows.where(constant=False))):
-            shares = [np.cumsum(row["profile"])[::-1] / row["asked"] for row in own]  # k = 0, 1, ..., N
+        for kind, models in (("", rows), (", not constant", rows.where(constant=False))):
+            shares = [np.cumsum(row["profile"])[::-1] / row["asked"] for row in models]  # k = 0, 1, ..., N
             y = np.mean(shares, axis=0).tolist() if shares else []
             series.append(lab.Series(shape + kind, list(range(len(y))), y, dashed=bool(kind), colour=colour))
     return lab.Panel(f"Low sensitivity, N = {length}", "k", "share with s(x) ≤ N - k", series, y_range=(0, 1))

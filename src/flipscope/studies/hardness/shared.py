@@ -110,7 +110,7 @@ def _measurements(trial: Training, model: Transformer, bits: Bits) -> dict[str, 
 
 
 def strings_of(length: int, most: int, seed: int) -> Bits:
-    """The whole cube in the order of truth tables, or so many random strings where it is larger."""
+    """The whole cube in the order of truth tables, or `most` random strings where it is larger."""
     if length < 63 and 1 << length <= most:
         return index_bits(0, 1 << length, length)
     (stream,) = generators(seed, 1)

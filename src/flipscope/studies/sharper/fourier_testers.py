@@ -347,7 +347,7 @@ def judge_written(table: lab.Rows) -> lab.Judgement:
 def _is_no_larger(row: lab.Row) -> bool:
     """Whether the degree and sparsity found are no larger than the true ones; False where even these were rejected."""
     pairs = [(row[f"found_{name}"], row[name]) for name in ("degree", "sparsity")]
-    return all(found is not None and found <= true for found, true in pairs)
+    return all(tested is not None and tested <= true for tested, true in pairs)
 
 
 NO_LARGER = quantities.share(
@@ -376,7 +376,7 @@ def _loss_by_tail() -> lab.Quantity:
         estimate,
         "functions",
         remedy=f"at least {FEWEST_FUNCTIONS} functions",
-        after=lambda judged, found, rows: _unless_missing(judged, rows, accepted(rows)),
+        after=lambda judged, estimate, rows: _unless_missing(judged, rows, accepted(rows)),
     ).where(f"functions of ω = {LARGE} and more", lambda row: row["sparsity"] >= LARGE, kind="target")
 
 

@@ -199,19 +199,19 @@ def turning_points(y: Sequence[float] | NDArray[np.floating[Any]], prominent: fl
 
 def counted_columns(outcome: lab.Outcome, degree: int) -> lab.Row:
     """The columns of a network's row that judges use."""
-    found = [bool(rows) for rows in outcome["rows"]]
+    has_row = [bool(rows) for rows in outcome["rows"]]
     pairs = zip(outcome["learned"], outcome["coefficients"], strict=True)
     learned = [coefficient >= LEARNED * wanted for coefficient, wanted in pairs]
-    shown = [each for each, has in zip(found, learned, strict=True) if has]
+    shown = [each for each, has in zip(has_row, learned, strict=True) if has]
     loss = outcome["train_loss"]
     return {
         "converged": loss is not None and loss < GOAL,
-        "found": found,
+        "found": has_row,
         "has": learned,
         "share": float(np.mean(shown)) if shown else 0.0,
         "shown": sum(shown) > len(shown) / 2,
-        "largest_only": int(found[0] and not found[-1]),
-        "smallest_only": int(found[-1] and not found[0]),
+        "largest_only": int(has_row[0] and not has_row[-1]),
+        "smallest_only": int(has_row[-1] and not has_row[0]),
         "oscillates": outcome["turns"] >= degree - 1,
         "oscillates_now_only": int(outcome["turns"] >= degree - 1 > outcome["turns_at_start"]),
         "oscillated_at_start_only": int(outcome["turns_at_start"] >= degree - 1 > outcome["turns"]),
@@ -417,13 +417,13 @@ class ReadTheWeights(lab.Study):
 
     def provenance(self, table: lab.Rows) -> list[str]:
         done = table.where(converged=True)
-        has, found = (sum(map(sum, done.column(name))) for name in ("has", "found"))
+        has, with_row = (sum(map(sum, done.column(name))) for name in ("has", "found"))
         both = sum(sum(map(min, row["has"], row["found"])) for row in done)
         total = sum(map(len, done.column("found")))
         ranks = [rank for row in done for rank in row["ranks"]]
         return [
             f"{len(done)} of {len(table)} networks came below a loss of {GOAL:g}; the others are in no share",
-            f"of their {total} parities {has} were learned, {found} have a row, {both} both; "
+            f"of their {total} parities {has} were learned, {with_row} have a row, {both} both; "
             f"{sum(rank <= 0.05 for rank in ranks)} are seen better than 95 % of all sets",
             f"by attention averaged over strings, in place of the matrix, {sum(map(sum, done.column('by_attention')))} "
             "have a row",

@@ -72,7 +72,7 @@ def functions_of(sparsities: tuple[int, ...], degrees: tuple[int, ...], function
 
 
 def learned_summary(table: lab.Rows) -> str:
-    """How many functions were learned, and of which classes some were not, in words."""
+    """How many functions were learned, and the classes with functions that were not, in words."""
     if not table:
         return "none was tried"
     failed = [

@@ -184,7 +184,7 @@ def keep_all(trial: Learner, progress: lab.Progress) -> lab.Outcome:
 
 
 def floor(length: float) -> float:
-    """A lower bound on the strings that a learner of AND needs: log2 C(T, 3) bits, of which a label carries H(1/8).
+    """A lower bound on the strings that a learner of AND needs: log2 C(T, 3) bits, and a label carries H(1/8) bits.
 
     >>> [round(floor(length), 1) for length in (50, 100, 200, 400)]
     [26.2, 31.8, 37.4, 42.9]
@@ -283,13 +283,13 @@ def _resampled(trainings: Trainings) -> _Resampled | None:
     for (length, start, chain), samples, success in trainings:
         chains.setdefault((length, start), {}).setdefault(chain, []).append((length, samples, success))
     lengths = sorted({length for length, _ in chains})
-    fewest = min((len(own) for own in chains.values()), default=0)
-    outcomes = {length: [won for (own, _, _), _, won in trainings if own == length] for length in lengths}
-    each = min((min(sum(own), len(own) - sum(own)) for own in outcomes.values()), default=0)
+    fewest = min((len(group) for group in chains.values()), default=0)
+    outcomes = {length: [won for (trained, _, _), _, won in trainings if trained == length] for length in lengths}
+    each = min((min(sum(won), len(won) - sum(won)) for won in outcomes.values()), default=0)
     if len(lengths) < FEWEST_LENGTHS or fewest < FEWEST_CHAINS or each < FEWEST_EACH:
         return None
-    all_rows = [row for own in chains.values() for chain in own.values() for row in chain]
-    centres = [float(np.mean([math.log(m) for own, m, _ in all_rows if own == length])) for length in lengths]
+    all_rows = [row for group in chains.values() for chain in group.values() for row in chain]
+    centres = [float(np.mean([math.log(m) for trained, m, _ in all_rows if trained == length])) for length in lengths]
     fits = _fits(all_rows, lengths, centres)
     whole = _numbers(fits, lengths, centres)
     if not np.isfinite(whole).all():
@@ -298,15 +298,15 @@ def _resampled(trainings: Trainings) -> _Resampled | None:
     drawn = []
     for _ in range(RESAMPLES):
         rows: list[tuple[int, int, bool]] = []
-        for own in chains.values():
-            names = list(own)
-            rows += [row for place in stream.integers(0, len(names), len(names)) for row in own[names[place]]]
+        for group in chains.values():
+            names = list(group)
+            rows += [row for place in stream.integers(0, len(names), len(names)) for row in group[names[place]]]
         drawn.append(_numbers(_fits(rows, lengths, centres, fits), lengths, centres))
     numbers = np.array(drawn)
     numbers = numbers[np.isfinite(numbers).all(axis=1)]
     if len(numbers) < 0.9 * RESAMPLES:
         return None
-    count = sum(len(own) for own in chains.values())
+    count = sum(len(group) for group in chains.values())
     # With k chains resampling gives (k - 1) / k of the true variance; few chains have Student's tails.
     errors = numbers.std(axis=0, ddof=1) * math.sqrt(fewest / (fewest - 1))
     return _Resampled(whole, errors, count - len(chains), count, lengths, centres, fits)
