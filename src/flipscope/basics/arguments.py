@@ -63,8 +63,36 @@ class _Kind:
     plain: frozenset[type] = frozenset()  # types of which every value is accepted unchanged, without a call
 
 
+@dataclass(frozen=True)
+class Keyword:
+    """What `help` says of a keyword that several functions share: its default, and what it means.
+
+    It stands in the TypedDict of a function's ``**options: Unpack[Options]``, beside the type of the keyword.
+
+    >>> class Options(typing.TypedDict, total=False):
+    ...     times: typing.Annotated[int, Keyword(2, "how often the text is repeated")]
+    >>> @checked_arguments
+    ... def repeated(text: str, **options: typing.Unpack[Options]) -> str:
+    ...     '''The text again and again.'''
+    ...     return text * options.get("times", 2)
+    >>> str(inspect.signature(repeated).replace(return_annotation=inspect.Signature.empty))
+    "(text: 'str', *, times: int = 2)"
+    >>> print(inspect.getdoc(repeated))
+    The text again and again.
+    <BLANKLINE>
+    Keywords:
+        times: how often the text is repeated (default 2)
+    """
+
+    default: object
+    meaning: str
+
+
 def checked_arguments(function: F) -> F:
-    """Make the function raise an InputError that names the parameter where an argument does not fit its annotation."""
+    """Make the function raise an InputError that names the parameter where an argument does not fit its annotation.
+
+    Keywords that it takes as ``**options: Unpack[Options]`` are spelled out in its signature and its docstring.
+    """
     signature = inspect.signature(function)
     names = [one.name for one in signature.parameters.values() if one.kind <= one.POSITIONAL_OR_KEYWORD]
     kinds: dict[str, _Kind] = {}
@@ -82,7 +110,42 @@ def checked_arguments(function: F) -> F:
         named = {name: _taken(name, value, kinds.get(name, other)) for name, value in keywords.items()}
         return function(*positional, *arguments[len(names) :], **named)
 
+    if keywords := _keywords(function, signature):
+        _spell_out(call, signature, keywords)
     return typing.cast(F, call)
+
+
+def _keywords(function: Callable[..., Any], signature: inspect.Signature) -> dict[str, tuple[Any, Keyword]]:
+    """The keywords that a function takes by an unpacked TypedDict, with their types."""
+    for one in signature.parameters.values():
+        if one.kind is one.VAR_KEYWORD and "Unpack[" in str(one.annotation):
+            hint = _hints(function).get(one.name)
+            if typing.get_origin(hint) is typing.Unpack:
+                found = typing.get_type_hints(typing.get_args(hint)[0], include_extras=True)
+                return {name: _described(each) for name, each in found.items()}
+    return {}
+
+
+def _described(hint: Any) -> tuple[Any, Keyword]:
+    """The type of a keyword, and what is said of it, if anything."""
+    said = next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Keyword)), None)
+    return (hint, Keyword(..., "")) if said is None else (typing.get_args(hint)[0], said)
+
+
+def _spell_out(call: Any, signature: inspect.Signature, keywords: dict[str, tuple[Any, Keyword]]) -> None:
+    """Name the keywords where `help` looks for them."""
+    others = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    spelled = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=kind)
+        for name, (kind, each) in keywords.items()
+    ]
+    call.__signature__ = signature.replace(parameters=[*others, *spelled])
+    said = {name: each for name, (_, each) in keywords.items() if each.meaning}
+    lines = [f"{name}: {each.meaning} (default {each.default!r})" for name, each in said.items()]
+    # Indented as the docstring is.
+    call.__doc__ = "\n".join(
+        [(call.__doc__ or "").rstrip(), "", "    Keywords:", *(f"        {line}" for line in lines)]
+    )
 
 
 def check_fields(record: Any) -> None:

@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypedDict, Unpack
+from typing import Annotated, Any, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.arguments import Keyword, checked_arguments
 from flipscope.basics.bits import Bits, as_array
 from flipscope.basics.checks import (
     check_confidence,
@@ -73,14 +73,14 @@ _LOOK_GROWTH = 1.25  # the next look comes after a quarter more samples, so at m
 class Sampling(TypedDict, total=False):
     """The keywords that every estimator takes."""
 
-    samples: int | None
-    precision: float | None
-    max_queries: int
-    confidence: float
-    validity: Validity
-    seed: Seed
-    batch_rows: int
-    progress: Progress | None
+    samples: Annotated[int | None, Keyword(None, "how many to draw; 10,000 unless a precision is given")]
+    precision: Annotated[float | None, Keyword(None, "draw until the interval is at most this far to either side")]
+    max_queries: Annotated[int, Keyword(DEFAULT_MAX_QUERIES, "of the function, for a precision")]
+    confidence: Annotated[float, Keyword(0.95, "with which the interval holds")]
+    validity: Annotated[Validity, Keyword("fixed", "or 'anytime', which a precision needs: at every number of samples")]
+    seed: Annotated[Seed, Keyword(0, "of the random strings")]
+    batch_rows: Annotated[int, Keyword(DEFAULT_BATCH_ROWS, "strings asked in one call, at most")]
+    progress: Annotated[Progress | None, Keyword(None, "called with (samples done, samples in all)")]
 
 
 @dataclass(frozen=True)

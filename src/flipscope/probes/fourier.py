@@ -13,14 +13,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack, cast
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict, Unpack, cast
 
 import numpy as np
 import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.arguments import Keyword, checked_arguments
 from flipscope.basics.bits import Bits, index_bits
 from flipscope.basics.checks import check_confidence, check_count, check_positions
 from flipscope.basics.errors import InputError
@@ -532,24 +532,24 @@ def _checked_degrees(degrees: Sequence[int] | None, n: int, samples: int) -> lis
 class DegreeOptions(TypedDict, total=False):
     """The keywords of the low-degree tester (`cube.testers.low_degree_test`)."""
 
-    epsilon: float
-    confidence: float
-    trials: int | None
-    tolerance: float
-    seed: Seed
-    max_queries: int
+    epsilon: Annotated[float, Keyword(0.1, "weight above the degree that is to be noticed")]
+    confidence: Annotated[float, Keyword(0.95, "with which it is noticed")]
+    trials: Annotated[int | None, Keyword(None, "in place of as many as that takes")]
+    tolerance: Annotated[float, Keyword(1e-9, "for rounding; of a logit 1e-4 of half its range")]
+    seed: Annotated[Seed, Keyword(0, "of the queries")]
+    max_queries: Annotated[int, Keyword(DEFAULT_MAX_QUERIES, "strings that the model is asked, at most")]
 
 
 class SparsityOptions(TypedDict, total=False):
     """The keywords of the sparsity tester (`cube.testers.fourier_sparsity_test`)."""
 
-    free: int
-    epsilon: float
-    confidence: float
-    share: float
-    restrictions: int | None
-    seed: Seed
-    max_queries: int
+    free: Annotated[int, Keyword(10, "positions that a random restriction leaves free")]
+    epsilon: Annotated[float, Keyword(1e-3, "energy outside the largest coefficients that is to be noticed")]
+    confidence: Annotated[float, Keyword(0.95, "with which it is noticed")]
+    share: Annotated[float, Keyword(0.25, "of restrictions that are assumed to show it")]
+    restrictions: Annotated[int | None, Keyword(None, "in place of as many as that takes")]
+    seed: Annotated[Seed, Keyword(0, "of the restrictions")]
+    max_queries: Annotated[int, Keyword(DEFAULT_MAX_QUERIES, "strings that the model is asked, at most")]
 
 
 @checked_arguments

@@ -17,14 +17,14 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from numbers import Real
-from typing import Any, Literal, TypedDict, Unpack, cast, overload
+from typing import Annotated, Any, Literal, TypedDict, Unpack, cast, overload
 
 import numpy as np
 import torch
 from jaxtyping import Float64, Int64
 from numpy.typing import NDArray
 
-from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.arguments import Keyword, checked_arguments
 from flipscope.basics.bits import check_strings, index_bits, pack
 from flipscope.basics.checks import check_confidence, check_count, check_positive
 from flipscope.basics.errors import InputError
@@ -35,6 +35,7 @@ from flipscope.cube import sensitivity as cube_sensitivity
 from flipscope.cube.functions import BooleanFunction
 from flipscope.flips.choice import Work
 from flipscope.flips.engine import (
+    MEMORY_LIMIT,
     Bits,
     Engine,
     Inputs,
@@ -72,14 +73,14 @@ _FIRST_BLOCK = 4  # strings asked first, from which the comparison with float64 
 class Options(TypedDict, total=False):
     """The keywords that every measurement takes."""
 
-    threshold: float  # the answer is 1 where logit > threshold (default 0)
-    path: Path  # "auto" (default), "general" or "fast"
-    precision: Precision  # "auto" (default), "float64" or "native": see `flips.signs.trusted_signs`
-    inputs: Inputs  # what the model is given for bits: see `flips.engine.GeneralEngine`
-    batch: int | None  # strings in one call of the general path (default: what is fastest)
-    memory_limit: int  # bytes that a batch may take
-    heuristic: bool  # skip flips that are unlikely to matter, with an audit: see `flips.screen` (default False)
-    progress: Progress | None  # called with (strings done, strings in all)
+    threshold: Annotated[float, Keyword(0.0, "the answer is 1 where logit > threshold")]
+    path: Annotated[Path, Keyword("auto", "'general' takes any model, 'fast' flipscope's own transformers")]
+    precision: Annotated[Precision, Keyword("auto", "float32 checked in float64; or 'float64', or 'native' unchecked")]
+    inputs: Annotated[Inputs, Keyword("auto", "what the model is given for bits: 'bits', 'floats' or a function")]
+    batch: Annotated[int | None, Keyword(None, "strings in one call of the general path; None is what is fastest")]
+    memory_limit: Annotated[int, Keyword(MEMORY_LIMIT, "bytes that a batch may take")]
+    heuristic: Annotated[bool, Keyword(False, "skip flips that are unlikely to matter, with an audit")]
+    progress: Annotated[Progress | None, Keyword(None, "called with (strings done, strings in all)")]
 
 
 # ---------------------------------------------------------------- sensitivity of given strings
@@ -103,7 +104,7 @@ def sensitivity(
 ) -> Int64[np.ndarray, " string"] | Float64[np.ndarray, " string"]:
     """For each string the number of bits whose flip changes the model's answer (Def 2.2), as an array [string].
 
-    The model is any module or callable on bits, ``strings`` are rows of 0 and 1 of one length, `Options` say the rest.
+    The model is any module or callable on bits, ``strings`` are rows of 0 and 1 of one length.
     With real=True the sum over the flips of the squared change of the logit itself (Eq 2 for a real function).
 
     >>> def majority(bits):  # the logit of each row

@@ -18,14 +18,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float32, Float64
 from torch import Tensor, nn
 
-from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.arguments import Keyword, checked_arguments
 from flipscope.basics.checks import check_confidence, check_count, check_positive, is_finite
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, mean_from_samples
@@ -51,20 +51,20 @@ Outputs: TypeAlias = Float[Tensor, "string ..."]
 class Options(TypedDict, total=False):
     """The keywords of `sharpnesses` that `sharpness` takes too."""
 
-    rho: float | None
-    std: float | None
-    adaptive: bool
-    parameters: Choice
-    draws: int
-    seed: Seed
-    loss: Loss
-    over_outputs: Literal["mean", "sum"]
-    threshold: float
-    confidence: float
-    interval: Interval
-    forward: Callable[..., Any] | None
-    batch: int | None
-    progress: Progress | None
+    rho: Annotated[float | None, Keyword(None, "radius of the sphere that the parameters move to; or give std")]
+    std: Annotated[float | None, Keyword(None, "of Gaussian noise on every parameter; or give rho")]
+    adaptive: Annotated[bool, Keyword(False, "whether noise is in proportion to each parameter")]
+    parameters: Annotated[Choice, Keyword(None, "which move: patterns of names, or a function of a name")]
+    draws: Annotated[int, Keyword(100, "perturbations")]
+    seed: Annotated[Seed, Keyword(0, "of the perturbations")]
+    loss: Annotated[Loss, Keyword("mse", "of outputs and targets: mse, bce, cross_entropy or a function")]
+    over_outputs: Annotated[Literal["mean", "sum"], Keyword("mean", "what to take of several outputs of a string")]
+    threshold: Annotated[float, Keyword(0.0, "an answer is output > threshold")]
+    confidence: Annotated[float, Keyword(0.95, "with which the interval holds")]
+    interval: Annotated[Interval, Keyword("student", "over draws: Student's, or 'bootstrap'")]
+    forward: Annotated[Callable[..., Any] | None, Keyword(None, "what is called instead of the model")]
+    batch: Annotated[int | None, Keyword(None, "strings in one call")]
+    progress: Annotated[Progress | None, Keyword(None, "called with (draws done, draws in all)")]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
