@@ -37,9 +37,10 @@ LINEAR = nn.Linear(4, 1)
 SETS = draw(MAJORITY, 4, {"train": 6, "validation": 4})
 SUM = fourier_sums.parse_sum("0.6*x1x2 + 0.64*x3", 4)
 SAMPLING = {"samples": 20, "max_queries": 1000, "confidence": 0.9, "validity": "fixed", "seed": 0, "batch_rows": 10}
-ENGINE = {"path": "auto", "precision": "auto", "inputs": "auto", "batch": 4, "memory_limit": 1 << 28}
+ASKING = {"encoding": "auto", "output": "auto", "device": None}
+ENGINE = {"path": "auto", "precision": "auto", **ASKING, "batch": 4, "memory_limit": 1 << 28}
 OPTIONS = {**ENGINE, "threshold": 0.0, "heuristic": False, "progress": None}
-MOVING = {"parameters": None, "seed": 0, "loss": "mse", "forward": None, "batch": 2}
+MOVING = {"parameters": None, "seed": 0, "loss": "mse", "encoding": "auto", "device": None, "forward": None, "batch": 2}
 TEST = {"oracle": MAJORITY, "n": 4, "epsilon": 0.1, "confidence": 0.9, "seed": 0}
 
 
@@ -105,7 +106,8 @@ ENTRIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "blowup": (
         flipscope.blowup,
-        {"model": MODEL, "inputs": BITS, "all_positions": True, "forward": None, "batch": 2},
+        {"model": MODEL, "strings": BITS, "all_positions": True, "encoding": "auto", "device": None, "forward": None}
+        | {"batch": 2},
     ),
     "sharpness": (
         flipscope.sharpness,
@@ -132,10 +134,11 @@ ENTRIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "recognition": (
         recognition.recognition,
-        {"model": logit, "function": MAJORITY, "margin": 0.1, "samples": 5, "seed": 0, "batch": 4},
+        {"model": logit, "function": MAJORITY, "margin": 0.1, "samples": 5, "seed": 0, "batch": 4, **ASKING},
     ),
+    "Subject": (flipscope.Subject, {"model": LINEAR, **ASKING}),
     "accept": (recognition.accept, {"logits": TARGETS, "margin": 0.1}),
-    "fourier.spectrum": (fourier.spectrum, {"model": logit, "n": 4}),
+    "fourier.spectrum": (fourier.spectrum, {"model": logit, "n": 4, "encoding": "auto", "device": None}),
     "fourier.coefficient": (
         fourier.coefficient,
         {"model": logit, "n": 4, "positions": [0], "output": "logit", "value_range": (-9.0, 9.0), **SAMPLING},

@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BooleanFunction",
     "InputError",
+    "Subject",
     "Transformer",
     "__version__",
     "blowup",
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from flipscope.lab.run.driver import run
     from flipscope.models import presets
     from flipscope.models.checkpoint import load
+    from flipscope.models.subject import Subject
     from flipscope.models.transformer import Transformer
     from flipscope.probes import fourier
     from flipscope.probes.blowup import blowup

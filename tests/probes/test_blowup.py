@@ -516,7 +516,7 @@ def test_nan_and_infinity_are_refused() -> None:
         model = Transformer(encoder(8, 2, 2), seed=0)
         with torch.no_grad():
             model.blocks[1].mlp.down.bias[0] = wrong
-        with pytest.raises(InputError, match=r"blocks\.1\.norm2 was given NaN or infinity"):
+        with pytest.raises(InputError, match=r"NaN or infinite numbers in blocks\.1\.mlp"):
             blowup(model, draw())
         assert hooks(model) == 0
 
@@ -529,8 +529,8 @@ class CustomLayerNorm(nn.Module):
 @pytest.mark.parametrize(
     ("model", "inputs", "sentence"),
     [
-        (lambda bits: bits, draw(), "must be an nn.Module"),
-        (Transformer(encoder(8, 1, 2)), [[0, 1]], "inputs must be a torch tensor or a numpy array"),
+        (lambda bits: bits, draw(), "read inside an nn.Module, and the model is a function"),
+        (Transformer(encoder(8, 1, 2)), [[0, 1]], "strings must be a torch tensor or a numpy array"),
         (Transformer(encoder(8, 1, 2)), draw(0), r"inputs of shape \(0, 7\) hold no string"),
         (Transformer(encoder(8, 1, 2)), np.array([["a"]]), "must be numbers"),
         (Transformer(encoder(8, 1, 2)), 2 * draw(), "inputs contain 2, but symbols are 0 to 1"),

@@ -541,7 +541,7 @@ def broken() -> nn.Module:
         (nn.Linear(5, 1).half(), "mse", (BITS, LABELS), {}, "type float16, too coarse"),
         (nn.Linear(5, 1).bfloat16(), "mse", (BITS, LABELS), {}, "type bfloat16, too coarse"),
         (nn.ReLU(), "mse", (BITS, LABELS), {}, "has no parameters"),
-        (lambda x: x, "mse", (BITS, LABELS), {}, "must be an nn.Module"),
+        (lambda x: x, "mse", (BITS, LABELS), {}, "the parameters of an nn.Module, and the model is a function"),
         (nn.Linear(5, 1), "mse", (BITS, LABELS), {"parameters": "nothing*"}, "matches none of"),
         (broken(), "mse", (BITS, LABELS), {}, "NaN"),
         (nn.Linear(5, 1), "mse", (np.full((3, 5), np.nan), np.zeros(3)), {}, "NaN or infinite outputs"),

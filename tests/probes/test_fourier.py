@@ -521,7 +521,7 @@ def test_an_engine_says_how_its_model_is_asked() -> None:
     np.testing.assert_allclose(exact.logits, logits.numpy(), rtol=1e-9)
     assert logit_range(double) == pytest.approx(logit_range(model), rel=1e-6)
     assert weight_by_degree(double, 8, samples=100) == weight_by_degree(model, 8, samples=100)
-    flipped = GeneralEngine(Polynomial({(0, 1): 1.0}), inputs=lambda bits: 1 - bits[:, [1, 2]])
+    flipped = GeneralEngine(Polynomial({(0, 1): 1.0}), encoding=lambda bits: 1 - bits[:, [1, 2]])
     assert coefficient(flipped, 5, [1, 2], samples=100).value == -1.0
 
 

@@ -324,6 +324,5 @@ def test_recognition_of_odd_modules() -> None:
     assert (found.correct, found.undefined) == (int(values.sum()), 0)
     coarse = Transformer(encoder(16, 2, 2), seed=1).bfloat16()
     assert recognition(coarse, function, 0.1).strings == 256
-    with pytest.raises(InputError, match=r"the model failed on \d+ strings of length 8, given as bits in uint8"):
-        recognition(nn.Linear(LENGTH, 1), function, 0.1)
+    assert recognition(nn.Linear(LENGTH, 1), function, 0.1).strings == 256
     assert accept(torch.tensor([math.pi, -math.pi], dtype=torch.bfloat16), 1.0).tolist() == [1, 0]

@@ -193,15 +193,18 @@ def test_a_text_model_of_transformers_equals_the_loop() -> None:
             out = wide(**words(torch.from_numpy(string.astype(np.int64))[None])).logits[0]
         return float(out[1] - out[0])
 
-    threshold = middle(model, given, inputs=words)
+    threshold = middle(model, given, encoding=words)
     model.train()
-    found = sensitivities(model, given, inputs=words, threshold=threshold)
+    found = sensitivities(model, given, encoding=words, threshold=threshold)
     assert found.counts.tolist() == loop(logit, given, threshold)
     assert found.counts.sum() > 0
     assert model.training
     vectors = model.get_input_embeddings()
     embedded = sensitivities(
-        model, given, inputs=lambda bits: {"inputs_embeds": vectors(torch.where(bits == 1, 6, 3))}, threshold=threshold
+        model,
+        given,
+        encoding=lambda bits: {"inputs_embeds": vectors(torch.where(bits == 1, 6, 3))},
+        threshold=threshold,
     )
     assert embedded.counts.tolist() == found.counts.tolist()
 
@@ -564,7 +567,8 @@ def test_dropout_left_on_is_noticed() -> None:
     ("model", "sentence"),
     [
         (3, "must be an nn.Module or callable"),
-        (lambda bits: bits, r"\(4, 3\) are not one per string"),
+        (lambda bits: bits[:, :, None], r"\(4, 3, 1\) are not one per string"),
+        (lambda bits: bits, "one per class or one per position: say output='logits'"),
         (lambda bits: bits.sum(dim=1)[:2], "2 logits for 4 strings"),
         (lambda bits: "yes", "returned str"),
         (lambda bits: (bits.sum(dim=1), 1), "returned tuple"),
@@ -578,7 +582,7 @@ def test_models_that_cannot_be_measured(model: Any, sentence: str) -> None:
         sensitivity(model, [[0, 1, 1]], batch=4)
 
 
-def test_a_module_that_wants_something_else_says_so() -> None:
+def test_a_module_that_wants_bits_is_found_out_by_a_trial_call() -> None:
     class Table(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -587,9 +591,12 @@ def test_a_module_that_wants_something_else_says_so() -> None:
         def forward(self, bits: Tensor) -> Tensor:
             return self.rows[bits].sum(dim=1)
 
-    with pytest.raises(InputError, match="it was given floats: if it wants bits, say inputs='bits'"):
-        sensitivity(Table(), strings(2, 4))
-    assert sensitivity(Table(), [[1, 0, 0]], inputs="bits").tolist() == [2]
+    for encoding in ("auto", "bits"):
+        assert sensitivity(Table(), [[1, 0, 0]], encoding=encoding).tolist() == [2]
+    with pytest.raises(InputError, match="it was given floats: if it wants bits, say encoding='bits'"):
+        sensitivity(Table(), strings(2, 4), encoding="floats")
+    with pytest.raises(InputError, match="the model failed on"):
+        sensitivity(nn.Linear(5, 1), strings(2, 4))
 
 
 def test_options_that_do_not_exist() -> None:
@@ -600,8 +607,8 @@ def test_options_that_do_not_exist() -> None:
         sensitivity(mlp(4), given, path="fast")
     with pytest.raises(InputError, match="precision='half'"):
         sensitivity(first_bit, given, precision="half")  # type: ignore[call-overload]
-    with pytest.raises(InputError, match="inputs='pixels'"):
-        sensitivity(first_bit, given, inputs="pixels")  # type: ignore[call-overload]
+    with pytest.raises(InputError, match="encoding='pixels'"):
+        sensitivity(first_bit, given, encoding="pixels")  # type: ignore[call-overload]
     with pytest.raises(InputError, match="batch"):
         sensitivity(first_bit, given, batch=0)
     with pytest.raises(InputError, match="threshold=nan"):

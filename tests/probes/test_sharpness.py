@@ -445,7 +445,7 @@ BAD: list[tuple[Callable[[], nn.Module], dict[str, Any], str]] = [
     (linear, {"parameters": [3]}, "parameters must be a str or a sequence"),
     (nn.ReLU, {}, "ReLU has no parameters"),
     (broken, {}, "NaN or infinite numbers in weight"),
-    (lambda: Transformer(encoder(width=8, layers=1), seed=None), {}, "no numbers: build the model with a seed"),
+    (lambda: Transformer(encoder(width=8, layers=1), seed=None), {}, "no numbers: build it with a seed"),
     (lambda: Noisy(4, 1), {}, "asked twice"),
     (linear, {"measure": "loss"}, "needs targets"),
     (linear, {"measure": "loss", "targets": np.zeros(15)}, "targets of shape \\(15,\\) must be \\[16\\]"),
@@ -477,7 +477,7 @@ def test_bad_input_is_one_sentence(make: Callable[[], nn.Module], changes: dict[
 
 
 def test_what_is_no_module_and_a_draw_that_overflows() -> None:
-    with pytest.raises(InputError, match="must be an nn"):
+    with pytest.raises(InputError, match=r"the parameters of an nn\.Module, and the model is a function"):
         sharpness(lambda bits: bits, CUBE, std=0.1)  # type: ignore[arg-type]
     for measure in MEASURES:
         with pytest.raises(InputError, match="smaller rho or std"):

@@ -148,6 +148,32 @@ def _spell_out(call: Any, signature: inspect.Signature, keywords: dict[str, tupl
     )
 
 
+def renamed_arguments(**new_names: str) -> Callable[[F], F]:
+    """Make a function refuse keywords that it no longer has, with a sentence that names the new one.
+
+    >>> @renamed_arguments(times="count")
+    ... def stretched(text: str, count: int = 2) -> str:
+    ...     return text * count
+    >>> try:
+    ...     stretched("ab", times=2)
+    ... except InputError as error:
+    ...     print(error)
+    times= is now called count=.
+    """
+
+    def decorated(function: F) -> F:
+        @functools.wraps(function)
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            for old, new in new_names.items():
+                if old in keywords:
+                    raise InputError(f"{old}= is now called {new}=.")
+            return function(*arguments, **keywords)
+
+        return typing.cast(F, call)
+
+    return decorated
+
+
 def check_fields(record: Any) -> None:
     """Raise InputError unless the fields of a dataclass fit their annotations; whole numbers become Python's."""
     kind_of_record: type = type(record)

@@ -19,6 +19,8 @@ are asked for. Which logits are in it depends on the model, the strings and the 
 The margin is a statistical safeguard, for the sample may miss rare, large differences; precision="float64" has none.
 
 With several thresholds the answer is the number of them that the logit is greater than, and each counts as the one.
+Where a logit is a row of numbers, one per class, the answer is the largest of them, and half the difference of the two
+largest is the distance: no error of the numbers that is smaller can change the answer.
 """
 
 from __future__ import annotations
@@ -41,19 +43,16 @@ from flipscope.flips.engine import (
     Bits,
     Engine,
     GeneralEngine,
-    Inputs,
     Logits,
-    Model,
     Path,
-    check_model,
     neighbours,
-    number_type,
     open_engine,
     refuse_nan,
 )
 from flipscope.flips.inside import rounding_inside, type_inside
 from flipscope.models.deterministic import largest_difference
 from flipscope.models.rounding import name_of
+from flipscope.models.subject import Model, Subject, as_subject
 
 Precision: TypeAlias = Literal["auto", "float64", "native"]
 Rows: TypeAlias = Callable[[NDArray[np.int64]], Bits]  # strings by their numbers
@@ -74,10 +73,10 @@ FINGERPRINT = 64  # numbers of each parameter that tell a model from another
 def trusted_signs(
     model: Model,
     *,
-    threshold: float | tuple[float, ...] = 0.0,
+    threshold: float | None = None,
+    offsets: tuple[float, ...] = (0.0,),
     path: Path = "auto",
     precision: Precision = "auto",
-    inputs: Inputs = "auto",
     batch: int | None = None,
     memory_limit: int = MEMORY_LIMIT,
     seed: int = 0,
@@ -85,36 +84,39 @@ def trusted_signs(
 ) -> TrustedSigns:
     """What gives the signs of this model; nothing is computed yet. ``work`` is what it will be asked, if known.
 
+    The thresholds are ``threshold`` plus each of the ``offsets``; by default it is that of the model's outputs, 0.5 for
+    a probability and else 0.
+
     precision "auto" is float32 with checks (float64 if that is the model's own type), "float64" is float64 throughout,
     and "native" is the model's own arithmetic, without checks: the only way for a function that is not a module.
     """
-    dtype = working_type(model, precision)
-    if not np.isfinite(threshold).all():
+    subject = as_subject(model)
+    dtype = working_type(subject, precision)
+    if threshold is not None and not math.isfinite(threshold):
         raise InputError(f"threshold={threshold} must be a finite number")
 
     def engine(path: Path, dtype: torch.dtype | None) -> Engine:
-        return open_engine(
-            model, path=path, dtype=dtype, inputs=inputs, batch=batch, memory_limit=memory_limit, work=work
-        )
+        return open_engine(subject, path=path, dtype=dtype, batch=batch, memory_limit=memory_limit, work=work)
 
-    working, key = engine(path, dtype), (seed, fingerprint(model))
+    working, key = engine(path, dtype), (seed, fingerprint(subject.model))
     if dtype is None:
-        return TrustedSigns(working, threshold, key=key)
+        return TrustedSigns(working, threshold, offsets, key=key)
     if dtype == torch.float64 and isinstance(working, GeneralEngine):
-        return TrustedSigns(working, threshold, exact=working, key=key)
-    exact = GeneralEngine(model, dtype=torch.float64, inputs=inputs, batch=batch, memory_limit=memory_limit)
+        return TrustedSigns(working, threshold, offsets, exact=working, key=key)
+    exact = GeneralEngine(subject, dtype=torch.float64, batch=batch, memory_limit=memory_limit)
     if dtype == torch.float64:
-        return TrustedSigns(working, threshold, exact=exact, key=key)
+        return TrustedSigns(working, threshold, offsets, exact=exact, key=key)
     return TrustedSigns(
         working,
         threshold,
+        offsets,
         exact=exact,
         switch=lambda: exact if working.path == "general" else engine(path, torch.float64),
         key=key,
     )
 
 
-def fingerprint(model: Model) -> int:
+def fingerprint(model: object) -> int:
     """A number that tells a module from others, from some of each parameter's numbers; 0 for a function."""
     found = hashlib.blake2b(digest_size=8)
     for tensor in model.parameters() if isinstance(model, nn.Module) else ():
@@ -124,12 +126,11 @@ def fingerprint(model: Model) -> int:
     return int.from_bytes(found.digest(), "little") if isinstance(model, nn.Module) else 0
 
 
-def working_type(model: Model, precision: Precision) -> torch.dtype | None:
+def working_type(subject: Subject, precision: Precision) -> torch.dtype | None:
     """The number type that most of the work is done in; None is the model's own, whatever that is."""
-    check_model(model)
     if precision not in ("auto", "float64", "native"):
         raise InputError(f"precision={precision!r} is not one of auto, float64, native")
-    own = number_type(model)
+    own = subject.dtype
     if precision == "float64" or (precision == "auto" and own == torch.float64):
         return torch.float64
     if precision == "native" or own is None:
@@ -148,14 +149,16 @@ class TrustedSigns:
     def __init__(
         self,
         working: Engine,
-        threshold: float | tuple[float, ...],
+        threshold: float | None,
+        offsets: tuple[float, ...] = (0.0,),
         *,
         exact: GeneralEngine | None = None,
         switch: Callable[[], Engine] | None = None,
         key: tuple[int, ...] = (0,),
     ) -> None:
         self.working = working
-        self.thresholds = threshold if isinstance(threshold, tuple) else (threshold,)
+        self.threshold = threshold  # None is that of the model's outputs, known after the first answer
+        self._offsets = offsets
         self.margin = 0.0
         self.tolerance = 0.0
         self.rechecked = 0
@@ -196,7 +199,8 @@ class TrustedSigns:
 
         def ask() -> Logits:
             base, flipped = self.working.flip_logits(strings)
-            return np.concatenate([base[:, None], flipped], axis=1).reshape(-1)
+            both = np.concatenate([base[:, None], flipped], axis=1)
+            return both.reshape(-1, *both.shape[2:])
 
         found = self._settled("flips", strings, ask, lambda index: neighbours(strings, index))
         found = found.reshape(len(strings), -1)
@@ -208,6 +212,8 @@ class TrustedSigns:
         if self._switch is not None and not np.isfinite(logits).all():  # float32 may overflow where float64 does not
             logits = self._switched(ask)
         refuse_nan(logits)
+        if self.threshold is None:
+            self.threshold = self.working.subject.threshold if isinstance(self.working, GeneralEngine) else 0.0
         if self._stream is None:
             self._stream = _stream(self._key, strings)
             self._look(rows(self._stream.choice(len(logits), size=min(LOOKED, len(logits)), replace=False)))
@@ -220,8 +226,7 @@ class TrustedSigns:
         values = logits.astype(np.float64)
         self._recheck(values, rows)
         self.near_ties += int(np.count_nonzero(self._distance(values) < self.tolerance))
-        answers: Bits = np.sum([values > threshold for threshold in self.thresholds], axis=0, dtype=np.uint8)
-        return answers
+        return self._answers(values)
 
     def _switched(self, ask: Callable[[], Logits]) -> Logits:
         """The logits asked for again, as all that follow, in float64."""
@@ -231,9 +236,33 @@ class TrustedSigns:
         return ask()
 
     def _distance(self, logits: Logits) -> Logits:
-        """How far each logit is from the nearest threshold."""
+        """How far each logit is from the nearest threshold; of classes, half of what the largest is ahead."""
+        if logits.ndim == 2:
+            second, first = np.partition(logits, -2, axis=1)[:, -2:].T
+            with np.errstate(invalid="ignore"):
+                ahead: Logits = (first - second) / 2
+            return np.where(first == second, 0.0, ahead)
         found: Logits = np.min([np.abs(logits - threshold) for threshold in self.thresholds], axis=0)
         return found
+
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """All thresholds."""
+        return tuple((self.threshold or 0.0) + offset for offset in self._offsets)
+
+    def _answers(self, values: NDArray[np.float64]) -> Bits:
+        if values.ndim == 1:
+            answers: Bits = np.sum([values > threshold for threshold in self.thresholds], axis=0, dtype=np.uint8)
+            return answers
+        if self._offsets != (0.0,):
+            raise InputError(
+                f"the model decides between {values.shape[1]} classes, and acceptance with a margin is of one logit: "
+                "choose one by output=, such as a function that returns out[:, 1]"
+            )
+        if values.shape[1] > 256:
+            raise InputError(f"the model decides between {values.shape[1]} classes: at most 256 can be told apart")
+        classes: Bits = values.argmax(axis=1).astype(np.uint8)
+        return classes
 
     def _look(self, strings: Bits) -> None:
         """Make sure that the model answers alike twice, and measure how alike where nothing else is compared."""
@@ -297,11 +326,12 @@ class TrustedSigns:
         """Numbers of the logits to compare, first of all those of new values; and how many these are."""
         assert self._stream is not None
         order = self._stream.permutation(len(logits))
-        new = order[np.sort(np.unique(logits[order], return_index=True)[1])]  # one of each value
-        new = new[~np.isin(logits[new], self._values)][: max(0, self._size() - self._compared[way])]
+        single = logits if logits.ndim == 1 else logits.max(axis=1)  # of classes, the largest stands for all
+        new = order[np.sort(np.unique(single[order], return_index=True)[1])]  # one of each value
+        new = new[~np.isin(single[new], self._values)][: max(0, self._size() - self._compared[way])]
         size = math.ceil(len(logits) / AUDIT) if way in self._compared else self._size()
         self._compared[way] += len(new)
-        self._values = np.concatenate([self._values, logits[new]])
+        self._values = np.concatenate([self._values, single[new]])
         others = order[~np.isin(order, new)][: max(0, size - len(new))]
         return np.concatenate([new, others]), len(new)
 

@@ -15,6 +15,7 @@ __all__ = [
     "FourierNetwork",
     "FourierNetworkConfig",
     "LayerNorm",
+    "Subject",
     "Transformer",
     "TransformerConfig",
     "binary_logit",
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from flipscope.models.outputs import binary_logit
     from flipscope.models.presets import encoder, fourier, gpt2, hardness, mingpt, recognizer, roberta, vit_small
     from flipscope.models.shapes import random_shape
+    from flipscope.models.subject import Subject
     from flipscope.models.transformer import Attention, Block, LayerNorm, Transformer
 
 __getattr__, __dir__ = lazily(__name__)

@@ -44,7 +44,7 @@ def own_difference(model: object) -> str | None:
     if type(model.config) is not TransformerConfig:
         return f"the model's config is a {type(model.config).__name__}"
     for kind, methods in _METHODS.items():
-        if replaced := sorted(_differing(methods, _methods(kind))):
+        if replaced := sorted(name for name in _differing(methods, _methods(kind)) if _matters(kind, name)):
             return f"{kind.__name__}.{replaced[0]} has been replaced"
     if nn.modules.module._has_any_global_hook():
         return "hooks are registered for all modules"
@@ -64,6 +64,14 @@ _METHODS = {kind: _methods(kind) for some in _TYPES for kind in some.__mro__[:-1
 def _differing(first: dict[str, Any], second: dict[str, Any]) -> set[str]:
     """The names that do not stand for the same object."""
     return {name for name in first.keys() | second.keys() if first.get(name) is not second.get(name)}
+
+
+def _matters(kind: type, name: str) -> bool:
+    """Whether a method that differs can change what is computed: one of before, or one that hides an inherited one.
+
+    A method of a new name is nobody's call: importing `transformers` adds one to every module.
+    """
+    return name in _METHODS[kind] or any(name in vars(base) for base in kind.__mro__[1:]) or name.startswith("__")
 
 
 @functools.lru_cache(maxsize=16)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -14,12 +15,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from flipscope.basics.bits import as_array
+from flipscope.basics.bits import as_array, check_strings
 from flipscope.basics.checks import check_count, shown
 from flipscope.basics.errors import InputError, blamed_on
-from flipscope.flips.engine import number_type, output_rows, usual_inputs
+from flipscope.models.devices import in_float64
+from flipscope.models.encoding import looks_up
 from flipscope.models.fast_logits import logits_for
 from flipscope.models.modes import eval_mode
+from flipscope.models.subject import Model, Subject, as_subject, number_type
 from flipscope.models.transformer import Transformer
 
 Inputs: TypeAlias = Tensor | np.ndarray | tuple[Tensor | np.ndarray, ...]  # the first axis of each is the string
@@ -32,10 +35,77 @@ _ASKED_TWICE = 16
 _PAIRS = 8  # strings that tell whether a loss takes each output with its own target
 
 
-def as_inputs(model: nn.Module, inputs: Inputs) -> tuple[Tensor, ...]:
-    """The inputs as tensors where the model's parameters are; what it is called with, in order."""
-    parts = inputs if isinstance(inputs, tuple) else (inputs,)
-    device = next((each.device for each in (*model.parameters(), *model.buffers())), torch.device("cpu"))
+@dataclass(frozen=True)
+class Given:
+    """What a model is called with for some strings: arguments, or keywords."""
+
+    positional: tuple[Tensor, ...]
+    keywords: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All of it."""
+        return *self.positional, *self.keywords.values()
+
+    @property
+    def strings(self) -> int:
+        """Number of strings."""
+        return len(self.tensors[0])
+
+    def rows(self, start: int, stop: int) -> Given:
+        """The same for the strings from start to stop."""
+        return self.mapped(lambda tensor: tensor[start:stop])
+
+    def mapped(self, function: Callable[[Tensor], Tensor]) -> Given:
+        """The same with every tensor changed."""
+        changed = {name: function(each) for name, each in self.keywords.items()}
+        return Given(tuple(map(function, self.positional)), changed)
+
+    def to(self, forward: Callable[..., Any]) -> Any:
+        """What the function returns when it is called with this."""
+        return forward(*self.positional, **self.keywords)
+
+
+def given_for(subject: Subject, data: Inputs | Mapping[str, Any], converts: bool = True) -> Given:
+    """What the model is called with for the data, on its device.
+
+    With an encoding, the data are strings of bits. Without one they are taken as they are, a mapping for keywords; a
+    module that has no table to look whole numbers up in is given floats of its own type if it takes these, which a
+    trial call tells, unless ``converts`` is False.
+    """
+    module = subject.needed_module("the measurement needs")
+    if not subject.takes_data_as_they_are:
+        if isinstance(data, tuple | Mapping):
+            raise InputError("an encoding is of one array of strings of bits: leave it out for other data")
+        with subject.asked(bits := check_strings(data)):
+            found = subject.encode(bits)
+        named = dict(found) if isinstance(found, Mapping) else {}
+        parts = () if named else found if isinstance(found, tuple) else (found,)
+        if any(not isinstance(each, Tensor) for each in (*parts, *named.values())):
+            raise InputError("encoding must return a tensor, a tuple of tensors or a dict of tensors")
+        return Given(parts, named).mapped(subject.cast)
+    if isinstance(data, Mapping):
+        given = Given((), dict(zip(data, _tensors(tuple(data.values()), subject.device), strict=True)))
+    else:
+        given = Given(_tensors(data if isinstance(data, tuple) else (data,), subject.device))
+    if not converts or looks_up(module):
+        return given
+    floats = given.mapped(lambda tensor: _as_floats(tensor, module))
+    few = floats.rows(0, 1)
+    whole = not all(each.is_floating_point() for each in given.tensors)
+    return given if whole and not subject.runs(*few.positional, **few.keywords) else floats
+
+
+def _as_floats(tensor: Tensor, module: nn.Module) -> Tensor:
+    """Numbers in the type that the module computes in."""
+    types = {each.dtype for each in module.parameters()}
+    # Where the model has one type, that is what it reads: numpy's float64 is rarely meant.
+    wanted = number_type(module) or torch.float32
+    return tensor.to(wanted) if len(types) == 1 or not tensor.is_floating_point() else tensor
+
+
+def _tensors(parts: tuple[Any, ...], device: torch.device) -> tuple[Tensor, ...]:
+    """The arrays as tensors on the device."""
     found = []
     for part in parts:
         if not isinstance(part, Tensor | np.ndarray):
@@ -59,46 +129,40 @@ def as_inputs(model: nn.Module, inputs: Inputs) -> tuple[Tensor, ...]:
 class Asking:
     """The outputs of a model on fixed strings, in batches, for the parameters that it has at the time.
 
-    Our transformers on bits go by their quick logits and are asked every string once, however often it is there. A
-    module without a table to look numbers up in is given floats of its own type. `forward` stands in for the model.
+    Our transformers on bits go by their quick logits and are asked every string once, however often it is there.
+    `forward` stands in for the model.
     """
 
     def __init__(
         self,
-        model: nn.Module,
-        inputs: Inputs,
+        subject: Subject,
+        data: Inputs,
         *,
         forward: Callable[..., Any] | None = None,
         batch: int | None = None,
     ) -> None:
-        parts = as_inputs(model, inputs)
-        self.model = model
-        self.strings = len(parts[0])
-        quick = logits_for(model) if forward is None and len(parts) == 1 else model
+        self._subject, self.model = subject, subject.needed_module("the measurement needs")
+        single = forward is None and not isinstance(data, tuple)
+        quick = logits_for(self.model) if single else self.model
+        given = given_for(subject, data, converts=forward is None and quick is self.model)
+        self.strings = given.strings
         self._forward: Callable[..., Any] = forward or quick
         self._back: Tensor | None = None
-        if quick is not model:
-            distinct, back = torch.unique(parts[0], dim=0, return_inverse=True)
+        if quick is not self.model:
+            distinct, back = torch.unique(given.positional[0], dim=0, return_inverse=True)
             if len(distinct) < self.strings:
-                parts, self._back = (distinct,), back
-        elif forward is None and usual_inputs(model) == "floats":
-            types = {each.dtype for each in model.parameters()}
-            # Where the model has one type, that is what it reads: numpy's float64 is rarely meant.
-            parts = tuple(
-                part.to(number_type(model)) if len(types) == 1 or not part.is_floating_point() else part
-                for part in parts
-            )
-        self._parts = parts
-        self._batch = _usual_batch(model, parts[0]) if batch is None else check_count("batch", batch)
-        self._is_known = quick is not model
+                given, self._back = Given((distinct,)), back
+        self._given = given
+        self._batch = _usual_batch(self.model, given.tensors[0]) if batch is None else check_count("batch", batch)
+        self._is_known = quick is not self.model
 
     def check(self) -> None:
         """Raise InputError if the model is random: what it does by itself would be taken for the work of the move."""
         if self._is_known:
             return
-        few = tuple(part[:_ASKED_TWICE] for part in self._parts)
+        few = self._given.rows(0, _ASKED_TWICE)
         with torch.no_grad():
-            first, second = (output_rows(self._forward(*few), len(few[0]), "the model") for _ in range(2))
+            first, second = (self._subject.rows(few.to(self._forward), few.strings) for _ in range(2))
         if not torch.equal(first.nan_to_num(), second.nan_to_num()):
             raise InputError(
                 "the model gives other outputs for the same strings when asked twice: make it deterministic"
@@ -106,24 +170,24 @@ class Asking:
 
     def outputs(self) -> Float[Tensor, "string ..."]:
         """The outputs of all strings, as the parameters are now; with a graph where gradients are on."""
-        count = len(self._parts[0])
         found = []
-        for start in range(0, count, self._batch):
-            rows = tuple(part[start : start + self._batch] for part in self._parts)
-            found.append(output_rows(self._forward(*rows), len(rows[0]), "the model"))
+        for start in range(0, self._given.strings, self._batch):
+            some = self._given.rows(start, start + self._batch)
+            found.append(self._subject.rows(some.to(self._forward), some.strings))
         out = found[0] if len(found) == 1 else torch.cat(found)
         if out.shape[1:] == (1,):
             out = out[:, 0]
         return out if self._back is None else out[self._back]
 
 
-@contextmanager
+@contextlib.contextmanager
 def asked(
-    model: nn.Module, inputs: Inputs, forward: Callable[..., Any] | None, batch: int | None
+    model: Model, data: Inputs, forward: Callable[..., Any] | None, batch: int | None
 ) -> Iterator[tuple[Asking, Float[Tensor, "string ..."]]]:
     """The model in evaluation mode without gradients, asked once: its outputs as it is."""
-    asking = Asking(model, inputs, forward=forward, batch=batch)
-    with eval_mode(model), torch.no_grad():
+    subject = as_subject(model)
+    with subject.kept(), eval_mode(subject.model), torch.no_grad():
+        asking = Asking(subject, data, forward=forward, batch=batch)
         with blamed_on("the model"):
             asking.check()
             before = asking.outputs()
@@ -181,6 +245,10 @@ def check_paired(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, targ
     neither the mean nor the sum of their own losses, and would be with outputs of the targets' shape.
     """
     shapes = tuple(outputs.shape), tuple(targets.shape)
+    said = " and targets of shape ".join(map(str, shapes))
+    refusal = f"the loss pairs every output with every target: give outputs of shape {said} one shape"
+    if shapes[0] != shapes[1] and _warns_of_sizes(loss, outputs, targets):
+        raise InputError(refusal)
     if len(outputs) < 2 or ((*shapes[0], 1) != shapes[1] and shapes[0] != (*shapes[1], 1)):
         return
     order = targets.detach().double().reshape(len(targets), -1).sum(dim=1).argsort()
@@ -206,8 +274,15 @@ def check_paired(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, targ
         for value in (whole, alike)
     ]
     if near == [False, True]:
-        said = " and targets of shape ".join(map(str, shapes))
-        raise InputError(f"the loss pairs every output with every target: give outputs of shape {said} one shape")
+        raise InputError(refusal)
+
+
+def _warns_of_sizes(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, targets: Tensor) -> bool:
+    """Whether PyTorch itself warns that these shapes will be broadcast, as its losses of pairs do."""
+    with torch.no_grad(), warnings.catch_warnings(record=True) as seen, contextlib.suppress(Exception):
+        warnings.simplefilter("always")
+        loss(outputs.detach(), targets)  # what it raises is said where the loss is needed
+    return any("Using a target size" in str(each.message) for each in seen)
 
 
 class Scorer:
@@ -223,11 +298,11 @@ class Scorer:
                 found = self.loss(outputs, self.targets)
             if not isinstance(found, Tensor) or not found.is_floating_point():
                 raise InputError(f"loss must return a tensor of losses or their mean, not a {type(found).__name__}")
-            return found.double().mean()
-        wide = outputs.double()
+            return in_float64(found).mean()
+        wide = in_float64(outputs)
         if self.loss == "cross_entropy":
-            return F.cross_entropy(wide.flatten(0, -2), self.targets.long().flatten())
-        targets = self.targets.double()
+            return F.cross_entropy(wide.flatten(0, -2), self.targets.long().flatten().to(wide.device))
+        targets = in_float64(self.targets)
         return F.mse_loss(wide, targets) if self.loss == "mse" else F.binary_cross_entropy_with_logits(wide, targets)
 
 

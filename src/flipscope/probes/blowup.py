@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor, nn
 
-from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.arguments import checked_arguments, renamed_arguments
 from flipscope.basics.bits import check_strings
 from flipscope.basics.checks import check_count, check_positions
 from flipscope.basics.errors import InputError, blamed_on
@@ -33,12 +33,15 @@ from flipscope.basics.wording import count_text
 from flipscope.figures import Figure
 from flipscope.figures.panels import ranges_panel
 from flipscope.figures.results import Result
+from flipscope.models.devices import Device, in_float64
+from flipscope.models.encoding import Encoding
 from flipscope.models.hooks import watching
 from flipscope.models.modes import eval_mode
 from flipscope.models.seq2seq import Seq2Seq
+from flipscope.models.subject import Model, Subject, as_subject
 from flipscope.models.transformer import LayerNorm, Transformer
 from flipscope.models.unmodified import own_difference
-from flipscope.probes.asking import Inputs, as_inputs
+from flipscope.probes.asking import Given, Inputs, given_for
 
 Forward = Callable[..., object]
 Statistic = Callable[[nn.Module, Tensor], Tensor]  # a norm and its input -> one number per vector
@@ -160,16 +163,22 @@ class Neighbourhood(Result):
         return Figure("neighbourhood", "Blowup under flips", caption, [panel], columns=1)
 
 
+@renamed_arguments(inputs="strings")
 @checked_arguments
 def blowup(
-    model: nn.Module,
-    inputs: Inputs,
+    model: Model,
+    strings: Inputs,
     *,
     all_positions: bool = True,
+    encoding: Encoding = "auto",
+    device: Device | None = None,
     forward: Forward | None = None,
     batch: int = DEFAULT_BATCH,
 ) -> Blowup:
-    """The blowup of the model on the inputs, whose first axis is the string; a tuple where it reads several.
+    """The blowup of the model on the strings, along the first axis; a tuple of arrays where it reads several.
+
+    Strings of bits become the model's input as `encoding` says, where it is given: see `flipscope.Subject`, also for
+    `device`. Without one, arrays are taken as they are, as floats by modules that look nothing up.
 
     Known norms are our `LayerNorm`, PyTorch's `nn.LayerNorm` and `nn.RMSNorm` (mean square in place of the variance),
     and other classes whose name ends in RMSNorm. Our transformer computes its last layer only where it is read; it is
@@ -183,7 +192,8 @@ def blowup(
     >>> found.tau.tolist(), found.bound  # 1 + 1 / sqrt(variance + eps) of each [string, norm]; what they cannot exceed
     ([[2.0], [1.5]], 2.0)
     """
-    parts = list(_parts(model, inputs, _inverse_std, _forward(model, forward, all_positions), batch))
+    subject = _subject(model, encoding, device)
+    parts = list(_parts(subject, strings, _inverse_std, forward, all_positions, batch))
     columns = zip(*(part.values for part in parts), strict=True)
     joined = tuple(np.concatenate(column) for column in columns)  # of each norm [string, position]
     return Blowup(sum(part.strings for part in parts), parts[0].names, parts[0].eps, joined)
@@ -191,10 +201,12 @@ def blowup(
 
 @checked_arguments
 def neighbourhood(
-    model: nn.Module,
+    model: Model,
     strings: Tensor | np.ndarray,
     positions: Sequence[int] | None = None,
     *,
+    encoding: Encoding = "auto",
+    device: Device | None = None,
     forward: Forward | None = None,
     batch: int = DEFAULT_BATCH,
 ) -> Neighbourhood:
@@ -212,19 +224,23 @@ def neighbourhood(
     everything = (bits[:, None] ^ flips).reshape(-1, length)  # [string * neighbour, position]
     names: tuple[str, ...] = ()
     taus = []
-    for part in _parts(model, everything, _inverse_std, _forward(model, forward, all_positions=True), batch):
+    subject = _subject(model, encoding, device)
+    for part in _parts(subject, everything, _inverse_std, forward, True, batch):
         names = part.names
         taus.append(_over_positions(part.values, part.strings, "max") + 1)
     return Neighbourhood(chosen, names, np.concatenate(taus).reshape(len(bits), len(flips), len(names)))
 
 
+@renamed_arguments(inputs="strings")
 @checked_arguments
 def hardness_proxy(
-    model: nn.Module,
-    inputs: Inputs,
+    model: Model,
+    strings: Inputs,
     *,
     over: Over = "max",
     part: str = "",
+    encoding: Encoding = "auto",
+    device: Device | None = None,
     forward: Forward | None = None,
     batch: int = DEFAULT_BATCH,
 ) -> Float64[np.ndarray, " string"]:
@@ -247,11 +263,13 @@ def hardness_proxy(
     if over not in ("max", "mean"):
         raise InputError(f"over={over!r} is not one of max, mean")
     last = ""
-    if isinstance(model, Transformer):
-        if model.config.norm == "none":
+    subject = _subject(model, encoding, device)
+    whole = subject.needed_module("the hardness proxy is read inside")
+    if isinstance(whole, Transformer):
+        if whole.config.norm == "none":
             raise InputError("the hardness proxy needs layer norms, but the model has norm='none'")
-        part, last = part or "blocks", f"blocks.{model.config.layers - 1}"
-    for name, module in model.named_modules() if isinstance(model, nn.Module) else ():
+        part, last = part or "blocks", f"blocks.{whole.config.layers - 1}"
+    for name, module in whole.named_modules():
         if isinstance(module, LayerNorm | nn.LayerNorm):
             if _normalised_width(module) < 2:
                 raise InputError(f"the hardness proxy needs layer norms of width 2 or more, but {name} has width 1")
@@ -263,7 +281,7 @@ def hardness_proxy(
             return None
         return "last" if last and _inside(name, last) else "all"
 
-    return _proxy(model, inputs, counts, over, f"part={part!r}", _forward(model, forward, all_positions=True), batch)
+    return _proxy(subject, strings, counts, over, f"part={part!r}", forward, batch)
 
 
 def scratchpad_proxy(
@@ -289,21 +307,21 @@ def scratchpad_proxy(
             return None
         return "last" if _inside(name, last) else "all"
 
-    return _proxy(model, inputs, counts, "max", f"side={side!r}", _forward(model, None, all_positions=True), batch)
+    return _proxy(_subject(model), inputs, counts, "max", f"side={side!r}", None, batch)
 
 
 def _proxy(
-    model: nn.Module,
-    inputs: Inputs,
+    subject: Subject,
+    strings: Inputs,
     counts: Callable[[str], Counts | None],
     over: Over,
     said: str,
-    forward: Forward,
+    forward: Forward | None,
     batch: int,
 ) -> Float64[np.ndarray, " string"]:
     """The product over the norms that count, each at all positions or at the last, of 1 / std."""
     products = []
-    for each in _parts(model, inputs, _unbiased_inverse_std, forward, batch):
+    for each in _parts(subject, strings, _unbiased_inverse_std, forward, True, batch):
         kept = [
             values[:, -1:] if counts(name) == "last" else values
             for name, values in zip(each.names, each.values, strict=True)
@@ -351,7 +369,7 @@ def _spread(module: nn.Module, x: Tensor) -> Float64[Tensor, "*position"]:
     """The biased standard deviation of each vector that a layer norm sees; the root mean square for an RMS norm."""
     centres = isinstance(module, LayerNorm | nn.LayerNorm)
     axes = len(getattr(module, "normalized_shape", "1"))
-    wide = x.double().flatten(-axes)  # [*position, width]
+    wide = in_float64(x).flatten(-axes)  # [*position, width]
     if centres:
         wide = wide - wide[..., :1]  # exactly 0 for equal numbers
     # To size one first, so that the squares of tiny numbers do not underflow to a variance of 0.
@@ -406,22 +424,33 @@ class _Part:
     values: list[Float64[np.ndarray, "string position"]]
 
 
-def _parts(model: nn.Module, inputs: Inputs, statistic: Statistic, forward: Forward, batch: int) -> Iterator[_Part]:
-    """The batches of the inputs, one after the other; at least one."""
+def _subject(model: Model, encoding: Encoding = "auto", device: Device | None = None) -> Subject:
+    """The model as it is to be asked; InputError unless its parts can be watched."""
+    if isinstance(model, nn.Module) and any(parameter.is_meta for parameter in model.parameters()):
+        raise InputError("the model has shapes but no numbers: build it with a seed")
+    subject = as_subject(model, encoding, device=device)
+    subject.needed_module("blowup is read inside")
+    return subject
+
+
+def _parts(
+    subject: Subject, strings: Inputs, statistic: Statistic, forward: Forward | None, all_positions: bool, batch: int
+) -> Iterator[_Part]:
+    """The batches of the strings, one after the other; at least one."""
     check_count("batch", batch)
-    strings = _checked_inputs(model, inputs)
-    total = len(strings[0])
+    model = subject.needed_module("blowup is read inside")
+    given = given_for(subject, strings, converts=forward is None)
+    run = _forward(model, forward, all_positions)
     axes = None
-    if batch > 1 and total > 1:
-        few = [tuple(each[:count] for each in strings) for count in (1, 2)]
-        axes = _string_axes(*(_visits(model, some, statistic, forward) for some in few))
+    if batch > 1 and given.strings > 1:
+        few = [given.rows(0, count) for count in (1, 2)]
+        axes = _string_axes(*(_visits(subject, some, statistic, run) for some in few))
     # Where strings cannot be told apart inside the model they are run one by one.
     step = 1 if axes is None else batch
     names: tuple[str, ...] | None = None
-    for start in range(0, total, step):
-        chunk = tuple(each[start : start + step] for each in strings)
-        count = len(chunk[0])
-        visits = _visits(model, chunk, statistic, forward)
+    for start in range(0, given.strings, step):
+        chunk = given.rows(start, start + step)
+        visits = _visits(subject, chunk, statistic, run)
         seen = tuple(visit.name for visit in visits)
         if names is not None and seen != names:
             raise InputError(
@@ -430,12 +459,13 @@ def _parts(model: nn.Module, inputs: Inputs, statistic: Statistic, forward: Forw
             )
         names = seen
         places = [None] * len(visits) if axes is None else axes
-        rows = [_by_string(visit, axis, count) for visit, axis in zip(visits, places, strict=True)]
-        yield _Part(count, seen, tuple(visit.eps for visit in visits), rows)
+        rows = [_by_string(visit, axis, chunk.strings) for visit, axis in zip(visits, places, strict=True)]
+        yield _Part(chunk.strings, seen, tuple(visit.eps for visit in visits), rows)
 
 
-def _visits(model: nn.Module, strings: tuple[Tensor, ...], statistic: Statistic, forward: Forward) -> list[_Visit]:
+def _visits(subject: Subject, strings: Given, statistic: Statistic, forward: Forward) -> list[_Visit]:
     """The calls of the model's norms on these strings, in order."""
+    model = subject.needed_module("blowup is read inside")
     visits: list[_Visit] = []
     calls: dict[str, int] = {}
 
@@ -450,8 +480,14 @@ def _visits(model: nn.Module, strings: tuple[Tensor, ...], statistic: Statistic,
     norms = {name or type(module).__name__: module for name, module in model.named_modules() if _is_norm(module)}
     if not norms and not isinstance(model, Transformer):
         raise InputError(f"the {type(model).__name__} has no nn.LayerNorm or nn.RMSNorm to measure")
-    with eval_mode(model), torch.no_grad(), watching(norms, inputs=visit), blamed_on("the model"):
-        forward(*strings)
+    with (
+        subject.kept(),
+        eval_mode(model),
+        torch.no_grad(),
+        watching(norms, inputs=visit),
+        blamed_on("the model"),
+    ):
+        strings.to(forward)
     if norms and not visits:
         raise InputError(
             f"none of the {len(norms)} norms of the {type(model).__name__} was called as a module: "
@@ -502,15 +538,6 @@ def _forward(model: nn.Module | Forward, forward: Forward | None, all_positions:
             )
         return lambda inputs: model.read(model.states(inputs)[-1])
     return model if forward is None else forward
-
-
-def _checked_inputs(model: nn.Module, inputs: Inputs) -> tuple[Tensor, ...]:
-    """The inputs where the model's parameters are."""
-    if not isinstance(model, nn.Module):
-        raise InputError(f"blowup is read inside an nn.Module, and {type(model).__name__} is none")
-    if any(parameter.is_meta for parameter in model.parameters()):
-        raise InputError("the model has shapes but no numbers: build it with a seed")
-    return as_inputs(model, inputs)
 
 
 def _over_positions(

@@ -20,7 +20,6 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
-from torch import nn
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_confidence, check_count
@@ -33,7 +32,10 @@ from flipscope.basics.wording import count_text
 from flipscope.figures import Figure, Panel, Rule, Series
 from flipscope.figures.panels import bars_panel
 from flipscope.figures.results import Result
+from flipscope.models.devices import Device
+from flipscope.models.encoding import Encoding
 from flipscope.models.parameters import Choice
+from flipscope.models.subject import Model
 from flipscope.probes.asking import Loss
 from flipscope.probes.extreme_eigenvalues import Extremes, extremes
 from flipscope.probes.hessian_products import Data, LossSurface, loss_surface
@@ -229,7 +231,7 @@ class Curvature(Result):
 
 @checked_arguments
 def curvature(
-    model: nn.Module,
+    model: Model,
     loss: Loss,
     data: Data,
     *,
@@ -244,6 +246,8 @@ def curvature(
     density_steps: int = 40,
     confidence: float = 0.95,
     seed: Seed = 0,
+    encoding: Encoding = "auto",
+    device: Device | None = None,
     forward: Callable[..., Any] | None = None,
     batch: int | None = None,
     reduction: Literal["mean", "sum"] = "mean",
@@ -252,10 +256,12 @@ def curvature(
 
     `loss` of outputs and targets: "mse", "bce" and "cross_entropy" by name, or a function that returns one number.
     `data`: (inputs, targets), or an iterable of such pairs, such as a DataLoader; inputs are an array whose first axis
-    is the string, a tuple of what the model is called with, or a mapping of keywords. The losses of several batches are
-    taken for means over their strings and averaged over all of them; reduction="sum" adds them up instead. `batch` says
-    how many strings are differentiated at once: by default as many as their graphs leave small, and with a loss of
-    one's own, which need not be a mean, all of a pair. Up to rounding it changes nothing else.
+    is the string, a tuple of what the model is called with, or a mapping of keywords. With an `encoding` they are
+    strings of bits, which become the model's input as it says: see `flipscope.Subject`, also for `device`. The losses
+    of several batches are taken for means over their strings and averaged over all of them; reduction="sum" adds them
+    up instead. `batch` says how many strings are differentiated at once: by default as many as their graphs leave
+    small, and with a loss of one's own, which need not be a mean, all of a pair. Up to rounding it changes nothing
+    else.
     `parameters`: patterns of names or a function of a name; the Hessian is then the block of these. By default all but
     the learned positions of our transformers, as in `sharpness`; "*" takes those too. What the loss does not use has
     zeros in H.
@@ -282,7 +288,15 @@ def curvature(
     count = check_count("probes", probes, 3)
     start = seed_number(seed)
     with loss_surface(
-        model, loss, data, parameters=parameters, forward=forward, batch=batch, reduction=reduction
+        model,
+        loss,
+        data,
+        parameters=parameters,
+        encoding=encoding,
+        device=device,
+        forward=forward,
+        batch=batch,
+        reduction=reduction,
     ) as surface:
         found: dict[str, Any] = {}
         if "trace" in wanted:

@@ -1,9 +1,9 @@
 """Fourier spectra of models: of the logit as a real function of the bits, and of its sign as a Boolean function.
 
-The sign is 1 where the logit is positive. Up to 20 bits `spectrum` asks for all 2^n strings once, and everything about
-either function follows exactly. Beyond, `coefficient` and `weight_by_degree` sample, and the property testers ask
-queries; what holds for real values needs a range that the logits never leave, which `logit_range` proves for our
-transformer wherever a norm or a tanh comes before its read-out.
+The sign is 1 where the logit is positive, or a probability above 0.5. Up to 20 bits `spectrum` asks for all 2^n strings
+once, and everything about either function follows exactly. Beyond, `coefficient` and `weight_by_degree` sample, and the
+property testers ask queries; what holds for real values needs a range that the logits never leave, which `logit_range`
+proves for our transformer wherever a norm or a tanh comes before its read-out.
 """
 
 from __future__ import annotations
@@ -43,12 +43,15 @@ from flipscope.cube.testers import (
 from flipscope.figures import Figure
 from flipscope.figures.panels import weights_panel
 from flipscope.figures.results import Result
-from flipscope.flips.engine import GeneralEngine, Model, as_general, number_type, refuse_nan
+from flipscope.flips.engine import GeneralEngine, refuse_nan
+from flipscope.models.devices import Device
+from flipscope.models.encoding import Encoding
+from flipscope.models.subject import Model, as_subject, number_type
 from flipscope.models.transformer import Block, Transformer
 from flipscope.models.unmodified import difference
 
-Subject: TypeAlias = Model | GeneralEngine  # an engine says how its model is asked: inputs, dtype, batch
-Output: TypeAlias = Literal["sign", "logit"]
+Output: TypeAlias = Literal["sign", "logit"]  # whose spectrum; how the model's outputs are read, a `Subject` says
+Asked: TypeAlias = Model | GeneralEngine  # an engine also says in which number type and batches the model is asked
 
 MAX_EXACT_BITS = 20
 _ULPS = 100  # of its range, by which rounding may take an output out of it
@@ -66,6 +69,7 @@ class ModelSpectrum(Result):
     """The logits of all strings, in the order of truth tables, and what follows from them exactly."""
 
     logits: Float64[np.ndarray, " string"]
+    threshold: float = 0.0  # the sign is 1 where the logit is greater: 0.5 where the model gives probabilities
 
     @property
     def n(self) -> int:
@@ -79,13 +83,13 @@ class ModelSpectrum(Result):
 
     @cached_property
     def sign(self) -> BooleanFunction:
-        """The model as a Boolean function, for `cube.spectrum` and all else: 1 where the logit is positive."""
-        return BooleanFunction.from_table((self.logits > 0).astype(np.uint8))
+        """The model as a Boolean function: 1 where the logit is above the threshold."""
+        return BooleanFunction.from_table((self.logits > self.threshold).astype(np.uint8))
 
     @property
     def smallest(self) -> float:
-        """The smallest absolute logit: how far the nearest string is from changing its sign."""
-        return float(np.abs(self.logits).min())
+        """The smallest distance of a logit from the threshold: how far the nearest string is from changing its sign."""
+        return float(np.abs(self.logits - self.threshold).min())
 
     def summary(self) -> dict[str, object]:
         """What is read first."""
@@ -125,8 +129,11 @@ class ModelSpectrum(Result):
 
 
 @checked_arguments
-def spectrum(model: Subject, n: int) -> ModelSpectrum:
+def spectrum(model: Asked, n: int, *, encoding: Encoding = "auto", device: Device | None = None) -> ModelSpectrum:
     """The exact spectra of a model on strings of n <= 20 bits, from one logit for each of the 2^n strings.
+
+    The model is any that `flipscope.Subject` takes, as are ``encoding`` and ``device``. A model that decides between
+    classes has one logit if a `Subject` says which.
 
     >>> found = spectrum(lambda bits: bits.sum(dim=1) - 1.5, 3)
     >>> found.real.coefficients.tolist()  # of the sets {}, {0}, {1}, {0, 1}, {2}, ... of positions
@@ -139,21 +146,25 @@ def spectrum(model: Subject, n: int) -> ModelSpectrum:
             f"n={n} is beyond {MAX_EXACT_BITS}, up to which all strings are asked: sample with coefficient or "
             "weight_by_degree"
         )
-    ask = oracle(model, "logit")
+    engine = _engine(model, encoding, device)
+    ask = _asking(engine, "logit")
     logits = np.empty(1 << n)
     for start in range(0, len(logits), _BLOCK_STRINGS):
         count = min(_BLOCK_STRINGS, len(logits) - start)
         logits[start : start + count] = ask(index_bits(start, count, n))
     if wrong := int(np.isinf(logits).sum()):
         raise InputError(f"{wrong} of {len(logits)} logits are infinite, and have no spectrum: the model is broken")
-    return ModelSpectrum(logits)
+    engine.subject.warn_of_probabilities()
+    return ModelSpectrum(logits, engine.subject.threshold)
 
 
 # ---------------------------------------------------------------- the model as an oracle
 
 
 @checked_arguments
-def oracle(model: Subject, output: Output = "sign") -> Oracle:
+def oracle(
+    model: Asked, output: Output = "sign", *, encoding: Encoding = "auto", device: Device | None = None
+) -> Oracle:
     """The model as a function of 0/1 arrays [string, position], for all that asks queries.
 
     Its value is 1 where the logit is positive and 0 elsewhere, or the logit itself.
@@ -163,28 +174,44 @@ def oracle(model: Subject, output: Output = "sign") -> Oracle:
     """
     if output not in ("sign", "logit"):
         raise InputError(f"output={output!r} is not one of sign, logit")
+    return _asking(_engine(model, encoding, device), output, is_final=isinstance(model, GeneralEngine))
 
-    engine = as_general(model)
+
+def _engine(model: Asked, encoding: Encoding = "auto", device: Device | None = None) -> GeneralEngine:
+    """The engine itself, as which a caller may give the model, or one that asks it."""
+    return model if isinstance(model, GeneralEngine) else GeneralEngine(as_subject(model, encoding, device=device))
+
+
+def _asking(engine: GeneralEngine, output: Output, is_final: bool = False) -> Oracle:
+    """A function that asks; ``is_final`` keeps the number type where the logits overflow."""
     checked = False
-    is_final = isinstance(model, GeneralEngine) or engine.dtype in (None, torch.float64)
+    is_final = is_final or engine.dtype in (None, torch.float64)
 
     def ask(strings: Bits) -> Floats | Bits:
         nonlocal checked, engine, is_final
-        if not checked:
-            engine.check_deterministic(strings)
-            checked = True
-        logits = engine.logits(strings)
-        if not is_final and not np.isfinite(logits).all():  # a coarser type may overflow where float64 does not
-            engine, is_final = engine.converted(torch.float64), True
+        with engine.subject.kept():
+            if not checked:
+                engine.check_deterministic(strings)
+                checked = True
             logits = engine.logits(strings)
+            if not is_final and not np.isfinite(logits).all():  # a coarser type may overflow where float64 does not
+                engine, is_final = engine.converted(torch.float64), True
+                logits = engine.logits(strings)
+        if logits.ndim > 1:
+            raise InputError(
+                f"the model decides between {logits.shape[1]} classes, and a spectrum is of one number: choose it with "
+                "flipscope.Subject(model, output=...), such as a function that returns out[:, 1]"
+            )
         refuse_nan(logits)
-        return logits.astype(np.float64) if output == "logit" else (logits > 0).astype(np.uint8)
+        if output == "logit":
+            return logits.astype(np.float64)
+        return (logits > engine.subject.threshold).astype(np.uint8)
 
     return ask
 
 
 @checked_arguments
-def logit_range(model: Subject) -> Range:
+def logit_range(model: Asked) -> Range:
     """Two numbers between which every logit of our transformer lies, whatever the string.
 
     What leaves a layer norm has mean 0 and length at most sqrt(width) before gain and bias (Eq 13), and what leaves a
@@ -196,7 +223,7 @@ def logit_range(model: Subject) -> Range:
     >>> low < high
     True
     """
-    asked = as_general(model).model
+    asked = _engine(model).model
     found = difference(asked)
     if found is not None or not isinstance(asked, Transformer):
         raise InputError(
@@ -235,15 +262,18 @@ def _numbers(parameter: Tensor) -> Floats:
     return parameter.detach().double().cpu().numpy()
 
 
-def _oracle_within(model: Subject, output: Output, value_range: Range | None) -> tuple[Oracle, Range | None]:
+def _oracle_within(
+    model: Asked, output: Output, value_range: Range | None, encoding: Encoding, device: Device | None
+) -> tuple[Oracle, Range | None]:
     """The oracle of the model, and the range of its values if they are real; rounding may take them out of it."""
-    ask = oracle(model, output)
+    ask = oracle(model, output, encoding=encoding, device=device)
     if output == "sign":
         if value_range is not None:
             raise InputError(f"value_range={value_range} is for output='logit': a sign is 0 or 1")
         return ask, None
-    low, high = ends = logit_range(model) if value_range is None else value_range
-    kind = number_type(as_general(model).model) or torch.float64
+    engine = _engine(model, encoding, device)
+    low, high = ends = logit_range(engine) if value_range is None else value_range
+    kind = number_type(engine.model) or torch.float64
     slack = _ULPS * torch.finfo(kind).eps * max(abs(low), abs(high))
 
     def ask_within(strings: Bits) -> Floats:
@@ -261,12 +291,14 @@ def _oracle_within(model: Subject, output: Output, value_range: Range | None) ->
 
 @checked_arguments
 def coefficient(
-    model: Subject,
+    model: Asked,
     n: int,
     positions: Sequence[int],
     *,
     output: Output = "sign",
     value_range: Range | None = None,
+    encoding: Encoding = "auto",
+    device: Device | None = None,
     **sampling: Unpack[Sampling],
 ) -> Estimate:
     """Estimate of f^(S) = E[f(x) chi_S(x)], S the 0-based positions; f is (-1)**sign, or the logit.
@@ -279,7 +311,7 @@ def coefficient(
     >>> found.low < 1 / 2 < found.high
     True
     """
-    ask, ends = _oracle_within(model, output, value_range)
+    ask, ends = _oracle_within(model, output, value_range, encoding, device)
     chosen = check_positions(positions, check_count("n", n))
     if ends is None or not chosen:
         return fourier_coefficient(ask, n, chosen, value_range=ends, **sampling)
@@ -322,12 +354,14 @@ class DegreeWeights(Result):
 
 @checked_arguments
 def weight_by_degree(
-    model: Subject,
+    model: Asked,
     n: int,
     *,
     degrees: Sequence[int] | None = None,
     output: Output = "sign",
     value_range: Range | None = None,
+    encoding: Encoding = "auto",
+    device: Device | None = None,
     samples: int = DEFAULT_SAMPLES,
     confidence: float = 0.95,
     seed: Seed = 0,
@@ -349,7 +383,7 @@ def weight_by_degree(
     >>> found.weights[1].low < 3 / 4 < found.weights[1].high
     True
     """
-    ask, ends = _oracle_within(model, output, value_range)
+    ask, ends = _oracle_within(model, output, value_range, encoding, device)
     queries = Queries(ask, n, ends)
     size = check_count("samples", samples, 20)
     error = 1 - check_confidence(confidence)
@@ -554,12 +588,14 @@ class SparsityOptions(TypedDict, total=False):
 
 @checked_arguments
 def degree_test(
-    model: Subject,
+    model: Asked,
     n: int,
     degree: int,
     *,
     output: Output = "sign",
     value_range: Range | None = None,
+    encoding: Encoding = "auto",
+    device: Device | None = None,
     **options: Unpack[DegreeOptions],
 ) -> TestResult:
     """Whether the degree of the model's sign or logit is at most `degree`; a rejection is proof.
@@ -569,18 +605,20 @@ def degree_test(
     >>> degree_test(lambda bits: bits[:, 0] - 0.5, 8, 1).accepted
     True
     """
-    ask, ends = _oracle_within(model, output, value_range)
+    ask, ends = _oracle_within(model, output, value_range, encoding, device)
     return low_degree_test(ask, n, degree, value_range=ends, **_tolerant(options, ends))
 
 
 @checked_arguments
 def first_degree(
-    model: Subject,
+    model: Asked,
     n: int,
     *,
     max_degree: int | None = None,
     output: Output = "sign",
     value_range: Range | None = None,
+    encoding: Encoding = "auto",
+    device: Device | None = None,
     **options: Unpack[DegreeOptions],
 ) -> Sweep:
     """The first degree 0, 1, 2, ... that `degree_test` accepts; never more than the true one.
@@ -588,18 +626,20 @@ def first_degree(
     >>> first_degree(lambda bits: bits[:, 0] - 0.5, 8).value
     1
     """
-    ask, ends = _oracle_within(model, output, value_range)
+    ask, ends = _oracle_within(model, output, value_range, encoding, device)
     return first_accepted_degree(ask, n, max_degree=max_degree, value_range=ends, **_tolerant(options, ends))
 
 
 @checked_arguments
 def sparsity_test(
-    model: Subject,
+    model: Asked,
     n: int,
     sparsity: int,
     *,
     output: Output = "sign",
     value_range: Range | None = None,
+    encoding: Encoding = "auto",
+    device: Device | None = None,
     **options: Unpack[SparsityOptions],
 ) -> TestResult:
     """Whether the model's sign or logit has at most `sparsity` coefficients that are not zero.
@@ -607,18 +647,20 @@ def sparsity_test(
     >>> sparsity_test(lambda bits: bits[:, 0] - 0.5, 8, 1).accepted
     True
     """
-    ask, ends = _oracle_within(model, output, value_range)
+    ask, ends = _oracle_within(model, output, value_range, encoding, device)
     return fourier_sparsity_test(ask, n, sparsity, value_range=ends, **options)
 
 
 @checked_arguments
 def first_sparsity(
-    model: Subject,
+    model: Asked,
     n: int,
     *,
     max_sparsity: int = 1000,
     output: Output = "sign",
     value_range: Range | None = None,
+    encoding: Encoding = "auto",
+    device: Device | None = None,
     **options: Unpack[SparsityOptions],
 ) -> Sweep:
     """The first sparsity 0, 1, 2, ... that `sparsity_test` accepts; never more than the true one.
@@ -626,7 +668,7 @@ def first_sparsity(
     >>> first_sparsity(lambda bits: bits[:, 0] - 0.5, 8).value
     1
     """
-    ask, ends = _oracle_within(model, output, value_range)
+    ask, ends = _oracle_within(model, output, value_range, encoding, device)
     return first_accepted_sparsity(ask, n, max_sparsity=max_sparsity, value_range=ends, **options)
 
 

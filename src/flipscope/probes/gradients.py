@@ -7,14 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Float64
-from torch import Tensor, nn
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError, blamed_on
-from flipscope.flips.engine import number_type, usual_inputs
+from flipscope.models.devices import Device, in_float64
+from flipscope.models.encoding import Encoding
 from flipscope.models.modes import eval_mode
 from flipscope.models.parameters import Choice, chosen
-from flipscope.probes.asking import Inputs, as_inputs
+from flipscope.models.subject import Model, as_subject
+from flipscope.probes.asking import Inputs, given_for
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,26 +37,33 @@ class SquaredGradients:
 
 
 @checked_arguments
-def squared_gradients(model: nn.Module, inputs: Inputs, *, parameters: Choice = None) -> SquaredGradients:
+def squared_gradients(
+    model: Model,
+    inputs: Inputs,
+    *,
+    parameters: Choice = None,
+    encoding: Encoding = "auto",
+    device: Device | None = None,
+) -> SquaredGradients:
     """The squared gradients of a model with one output per string, string by string.
 
     >>> model = nn.Linear(3, 1, bias=False)
     >>> squared_gradients(model, np.array([[1.0, 1.0, 0.0]])).total.tolist()
     [2.0]
     """
-    moved = chosen(model, parameters)
-    (given,) = as_inputs(model, inputs)
-    if usual_inputs(model) == "floats":
-        given = given.to(number_type(model))
-    found = {name: np.zeros(len(given)) for name in moved}
-    with eval_mode(model), torch.enable_grad():
-        for number, row in enumerate(given):
+    subject = as_subject(model, encoding, device=device)
+    module = subject.needed_module("squared gradients are of the parameters of")
+    moved = chosen(module, parameters)
+    given = given_for(subject, inputs)
+    found = {name: np.zeros(given.strings) for name in moved}
+    with subject.kept(), eval_mode(module), torch.enable_grad():
+        for number in range(given.strings):
             with blamed_on("the model"):
-                output = model(row[None])
-            if not isinstance(output, Tensor) or output.numel() != 1:
+                output = subject.rows(given.rows(number, number + 1).to(module), 1)
+            if output.numel() != 1:
                 raise InputError("the model must give one number per string for its squared gradients")
             gradients = torch.autograd.grad(output.sum(), list(moved.values()), allow_unused=True)
             for name, gradient in zip(moved, gradients, strict=True):
                 if gradient is not None:
-                    found[name][number] = float(gradient.double().square().sum())
+                    found[name][number] = float(in_float64(gradient).square().sum())
     return SquaredGradients(found)

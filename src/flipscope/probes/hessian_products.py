@@ -29,11 +29,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, blamed_on
 from flipscope.basics.limits import machine_memory
-from flipscope.flips.engine import number_type, output_rows, usual_inputs
+from flipscope.models.devices import Device, in_float64, twice_differentiable
+from flipscope.models.encoding import Encoding
 from flipscope.models.fast_logits import logits_for
 from flipscope.models.modes import dense_gradients, eval_mode
 from flipscope.models.parameters import Choice, check_differentiable, chosen, differentiable
-from flipscope.probes.asking import Loss, as_inputs, as_loss, check_paired
+from flipscope.models.subject import Model, Subject, as_subject
+from flipscope.probes.asking import Given, Loss, as_loss, check_paired, given_for
 
 Rows: TypeAlias = Float64[np.ndarray, "row number"]
 Vector: TypeAlias = Float64[np.ndarray, " number"]
@@ -51,19 +53,16 @@ _TRIED = 4  # strings: by how much the graph of twice as many is larger tells ho
 class _Part:
     """Some of the data: what the model is called with, and its targets."""
 
-    positional: tuple[Tensor, ...]
-    keywords: Mapping[str, Tensor]
+    given: Given
     targets: Any
 
     @property
     def strings(self) -> int:
-        return len(next(iter((*self.positional, *self.keywords.values()))))
+        return self.given.strings
 
     def rows(self, start: int, stop: int) -> _Part:
         """The strings from start to stop."""
-        cut = slice(start, stop)
-        keywords = {name: each[cut] for name, each in self.keywords.items()}
-        return _Part(tuple(each[cut] for each in self.positional), keywords, self.targets[cut])
+        return _Part(self.given.rows(start, stop), self.targets[start:stop])
 
 
 class LossSurface:
@@ -74,7 +73,7 @@ class LossSurface:
 
     def __init__(
         self,
-        model: nn.Module,
+        subject: Subject,
         loss: Loss,
         data: Data,
         parameters: dict[str, nn.Parameter],
@@ -82,6 +81,7 @@ class LossSurface:
         batch: int | None,
         reduction: str,
     ) -> None:
+        model = subject.needed_module("curvature is of the parameters of")
         self.names = tuple(parameters)
         self._loss, self._parameters = loss, list(parameters.values())
         self._sizes = [each.numel() for each in self._parameters]
@@ -91,10 +91,11 @@ class LossSurface:
         if self.size == 0:
             raise InputError("the parameters chosen hold no numbers: choose others")
         quick = logits_for(model) if forward is None else model
+        self._subject = subject
         self._forward: Callable[..., Any] = forward or quick
-        self._converts = forward is None and quick is model and usual_inputs(model) == "floats"
+        self._converts = forward is None and quick is model
         self._room = machine_memory() * _KEPT
-        self._given = [self._part(model, each) for each in _pairs(data)]
+        self._given = [self._part(each) for each in _pairs(data)]
         self.strings = sum(part.strings for part in self._given)
         self._reduction = reduction
         # A loss that is the caller's own is asked of all strings of a pair at once, unless there is a batch.
@@ -205,16 +206,13 @@ class LossSurface:
                 bent = torch.autograd.grad(slope, point, moved.to(slope))[0]
             # A mean over n strings holds 1/n of each string's own slope.
             each = part.strings if self._reduction == "mean" else 1
-            yield moved.double(), each * slope.detach().double(), self._weight(part) * bent.double()
+            yield in_float64(moved), each * in_float64(slope.detach()), self._weight(part) * in_float64(bent)
 
     # ------------------------------------------------------------ inside
 
-    def _part(self, model: nn.Module, pair: tuple[Any, Any]) -> _Part:
+    def _part(self, pair: tuple[Any, Any]) -> _Part:
         inputs, targets = pair
-        named = dict(inputs) if isinstance(inputs, Mapping) else {}
-        tensors = as_inputs(model, tuple(named.values()) if named else inputs)
-        if self._converts and len({each.dtype for each in model.parameters()}) == 1:
-            tensors = tuple(each.to(number_type(model)) for each in tensors)
+        given = given_for(self._subject, inputs, self._converts)
         if not isinstance(targets, Tensor):
             try:
                 targets = torch.from_numpy(np.array(targets, order="C"))
@@ -222,12 +220,11 @@ class LossSurface:
                 raise InputError(
                     f"targets must be numbers, one for each string, not a {type(targets).__name__}"
                 ) from None
-        if targets.ndim == 0 or len(targets) != len(tensors[0]):
+        if targets.ndim == 0 or len(targets) != given.strings:
             shape = tuple(targets.shape)
-            raise InputError(f"targets of shape {shape} must be one for each of the {len(tensors[0])} strings")
-        targets = targets.detach().to(tensors[0].device)
-        targets = targets.clone() if targets.is_inference() else targets
-        return _Part(() if named else tensors, dict(zip(named, tensors, strict=True)) if named else {}, targets)
+            raise InputError(f"targets of shape {shape} must be one for each of the {given.strings} strings")
+        targets = targets.detach().to(self._subject.device)
+        return _Part(given, targets.clone() if targets.is_inference() else targets)
 
     def _usual_batch(self) -> int:
         """As many strings as have a graph that is neither too small to be worth a call nor too large."""
@@ -247,9 +244,9 @@ class LossSurface:
 
     def _outputs(self, part: _Part) -> Tensor:
         with sdpa_kernel(SDPBackend.MATH), blamed_on("the model"):
-            found = self._forward(*part.positional, **part.keywords)
-        own = callable(self._loss) and isinstance(found, Tensor)
-        outputs = found if own else output_rows(found, part.strings, "the model")
+            found = part.given.to(self._forward)
+        own = callable(self._loss) and isinstance(found, Tensor) and not callable(self._subject.output)
+        outputs = found if own else self._subject.rows(found, part.strings)
         return outputs[:, 0] if not callable(self._loss) and outputs.shape[1:] == (1,) else outputs
 
     def _weight(self, part: _Part) -> float:
@@ -403,11 +400,13 @@ class LossSurface:
 
 @contextlib.contextmanager
 def loss_surface(
-    model: nn.Module,
+    model: Model,
     loss: Loss,
     data: Data,
     *,
     parameters: Choice = None,
+    encoding: Encoding = "auto",
+    device: Device | None = None,
     forward: Callable[..., Any] | None = None,
     batch: int | None = None,
     reduction: str = "mean",
@@ -424,20 +423,24 @@ def loss_surface(
     """
     if reduction not in ("mean", "sum"):
         raise InputError(f"reduction={reduction!r} is not one of mean, sum")
-    meant = chosen(model, parameters)
-    for name, each in model.named_parameters():
+    subject = as_subject(model, encoding, device=device)
+    module = subject.needed_module("curvature is of the parameters of")
+    meant = chosen(module, parameters)
+    for name, each in module.named_parameters():
         if each.is_floating_point() and each.dtype not in (torch.float32, torch.float64):
             kind = str(each.dtype).removeprefix("torch.")
             raise InputError(f"the parameter {name} is of type {kind}, too coarse for curvature: use model.float()")
-    check_differentiable(model)
+    check_differentiable(module)
     with (
-        eval_mode(model),
-        dense_gradients(model),
+        subject.kept(),
+        eval_mode(module),
+        dense_gradients(module),
+        twice_differentiable(module),
         torch.inference_mode(False),
         torch.enable_grad(),
         differentiable(list(meant.values())),
     ):
-        yield LossSurface(model, loss, data, meant, forward, batch, reduction)
+        yield LossSurface(subject, loss, data, meant, forward, batch, reduction)
 
 
 def _pairs(data: Data) -> list[tuple[Any, Any]]:

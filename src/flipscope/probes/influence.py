@@ -11,14 +11,18 @@ from jaxtyping import Float, Float64
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.arguments import checked_arguments, renamed_arguments
 from flipscope.basics.bits import check_strings
 from flipscope.basics.errors import InputError
 from flipscope.basics.limits import check_memory
 from flipscope.basics.progress import Progress
-from flipscope.flips.engine import MEMORY_LIMIT, Bits, GeneralEngine, Inputs, Model, refuse_nan
+from flipscope.flips.engine import MEMORY_LIMIT, GeneralEngine, refuse_nan
 from flipscope.flips.inside import refuse_coarse
 from flipscope.flips.signs import Precision, working_type
+from flipscope.models.devices import Device, in_float64
+from flipscope.models.encoding import Encoding
+from flipscope.models.outputs import Output
+from flipscope.models.subject import Bits, Model, Subject, as_subject
 
 
 @overload
@@ -29,7 +33,9 @@ def influences(
     of: nn.Module | str | None = None,
     by_position: Literal[False] = False,
     precision: Precision = "auto",
-    inputs: Inputs = "auto",
+    encoding: Encoding = "auto",
+    output: Output = "auto",
+    device: Device | None = None,
     batch: int | None = None,
     memory_limit: int = MEMORY_LIMIT,
     progress: Progress | None = None,
@@ -44,13 +50,16 @@ def influences(
     of: nn.Module | str | None = None,
     by_position: Literal[True],
     precision: Precision = "auto",
-    inputs: Inputs = "auto",
+    encoding: Encoding = "auto",
+    output: Output = "auto",
+    device: Device | None = None,
     batch: int | None = None,
     memory_limit: int = MEMORY_LIMIT,
     progress: Progress | None = None,
 ) -> Float64[np.ndarray, "string flip position"]: ...
 
 
+@renamed_arguments(inputs="encoding")
 @checked_arguments
 def influences(
     model: Model,
@@ -59,18 +68,21 @@ def influences(
     of: nn.Module | str | None = None,
     by_position: bool = False,
     precision: Precision = "auto",
-    inputs: Inputs = "auto",
+    encoding: Encoding = "auto",
+    output: Output = "auto",
+    device: Device | None = None,
     batch: int | None = None,
     memory_limit: int = MEMORY_LIMIT,
     progress: Progress | None = None,
 ) -> Float64[np.ndarray, "string flip"] | Float64[np.ndarray, "string flip position"]:
     """The absolute influence of each bit on each string, [string, flipped bit] (Def 2.7, Eq 6).
 
-    I_n(f, x) = ||f(x) - f(x with bit n flipped)||_2, f being the model's whole output, or the output of one of its
-    modules, given as such or by its name in ``model.named_modules()``. With by_position=True the influence on the
-    activation at each position by itself, I_n(y_m, x) as [string, flipped bit n, position m]: of a module that gives
-    [string, position, ...], such as a layer. Its positions are the model's, so a marker such as EOS is one of them; the
-    last layer of a `Transformer`, which its forward computes where it is read only, is then computed at all of them.
+    I_n(f, x) = ||f(x) - f(x with bit n flipped)||_2, f being the model's whole output, what a function given as
+    ``output`` makes of it, or the output of one of its modules, given as such or by its name in
+    ``model.named_modules()``. With by_position=True the influence on the activation at each position by itself,
+    I_n(y_m, x) as [string, flipped bit n, position m]: of a module that gives [string, position, ...], such as a layer.
+    Its positions are the model's, so a marker such as EOS is one of them; the last layer of a `Transformer`, which its
+    forward computes where it is read only, is then computed at all of them.
 
     >>> influences(lambda bits: 2 * bits[:, 0] - bits[:, 1], [[0, 0], [1, 0]]).tolist()
     [[2.0, 1.0], [2.0, 1.0]]
@@ -78,15 +90,22 @@ def influences(
     [[[1.0, 1.0], [0.0, 1.0]]]
     """
     bits = check_strings(strings)
-    dtype = working_type(model, precision)
-    name = _module_name(model, of)
-    engine = GeneralEngine(model, dtype=dtype, inputs=inputs, batch=batch, memory_limit=memory_limit)
-    engine.check_deterministic(bits, name)
-    if precision == "float64" and name is None:
-        refuse_coarse(engine, bits)
-    out = _measured(engine, bits, name, by_position, progress)
-    if dtype == torch.float32 and not np.isfinite(out).all():  # it may overflow where float64 does not
-        out = _measured(engine.converted(torch.float64), bits, name, by_position, progress)
+    subject = as_subject(model, encoding, output, device)
+    if subject.foreign is not None and subject.foreign.declared == "labels":
+        raise InputError(
+            f"influences are lengths of changes of the output, and the model, {subject.foreign.kind}, gives labels "
+            "only: sensitivity counts how often these change"
+        )
+    dtype = working_type(subject, precision)
+    name = _module_name(subject, of)
+    with subject.kept():
+        engine = GeneralEngine(subject, dtype=dtype, batch=batch, memory_limit=memory_limit)
+        engine.check_deterministic(bits, name)
+        if precision == "float64" and name is None:
+            refuse_coarse(engine, bits)
+        out = _measured(engine, bits, name, by_position, progress)
+        if dtype == torch.float32 and not np.isfinite(out).all():  # it may overflow where float64 does not
+            out = _measured(engine.converted(torch.float64), bits, name, by_position, progress)
     refuse_nan(out)
     return out if by_position else out[:, :, 0]
 
@@ -113,7 +132,7 @@ def _measured(
 
 def _whole(engine: GeneralEngine, name: str | None) -> _Ask:
     """What gives the numbers of each string, as if they were at one position."""
-    return lambda strings: engine.outputs(strings, name).double()[:, None]
+    return lambda strings: in_float64(engine.outputs(strings, name))[:, None]
 
 
 def _places(engine: GeneralEngine, name: str | None) -> _Ask:
@@ -129,7 +148,7 @@ def _places(engine: GeneralEngine, name: str | None) -> _Ask:
                 f"by_position=True needs activations [string, position, number], but {source} gives {shape}: name a "
                 "layer with of"
             )
-        return torch.cat([part.double().flatten(2) for part in parts], dim=2)
+        return torch.cat([in_float64(part).flatten(2) for part in parts], dim=2)
 
     return ask
 
@@ -147,12 +166,14 @@ def _lengths(change: Float[Tensor, "flip position number"]) -> Float64[np.ndarra
     return found
 
 
-def _module_name(model: Model, of: nn.Module | str | None) -> str | None:
+def _module_name(subject: Subject, of: nn.Module | str | None) -> str | None:
     """The name of a module inside the model, None for the model itself."""
+    model = subject.original
     if of is None or of is model:
         return None
     if not isinstance(model, nn.Module):
-        raise InputError("of names a module inside the model, but the model is a function: leave it out")
+        kind = "a function" if subject.foreign is None else subject.foreign.kind
+        raise InputError(f"of names a module inside the model, but the model is {kind}: leave it out")
     for name, module in model.named_modules():
         if module is of or name == of:
             return str(name)

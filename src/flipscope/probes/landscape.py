@@ -27,8 +27,11 @@ from flipscope.basics.seeds import Seed, seed_number
 from flipscope.basics.wording import count_text
 from flipscope.figures import Figure, Panel, Rule, Series
 from flipscope.figures.results import Result
+from flipscope.models.devices import Device
+from flipscope.models.encoding import Encoding
 from flipscope.models.movable_parameters import MovableParameters
 from flipscope.models.parameters import Choice, chosen
+from flipscope.models.subject import Model, as_subject
 from flipscope.probes.asking import Inputs, Loss, as_loss, asked
 
 _CAPTION = (
@@ -84,7 +87,7 @@ class Landscape(Result):
 
 @checked_arguments
 def landscape(
-    model: nn.Module,
+    model: Model,
     inputs: Inputs,
     targets: Tensor | np.ndarray,
     *,
@@ -96,6 +99,8 @@ def landscape(
     parameters: Choice = None,
     seed: Seed = 0,
     loss: Loss = "mse",
+    encoding: Encoding = "auto",
+    device: Device | None = None,
     forward: Callable[..., Any] | None = None,
     batch: int | None = None,
     progress: Progress | None = None,
@@ -118,7 +123,8 @@ def landscape(
     count = check_count("points", (41 if dimensions == 1 else 21) if points is None else points, 3)
     if count % 2 == 0:
         raise InputError(f"points={count} must be odd, for the model itself to be one of them")
-    moving = MovableParameters(chosen(model, parameters))
+    subject = as_subject(model, encoding, device=device)
+    moving = MovableParameters(chosen(subject.needed_module("a landscape is of the parameters of"), parameters))
     moving.check_size("reach", float(reach))
     number = seed_number(seed)
     many = 2 if dimensions == 2 else check_count("directions", directions)
@@ -128,7 +134,7 @@ def landscape(
     half = count // 2
     offsets = np.arange(-half, half + 1) * (float(reach) / half)
     losses = np.empty((rows, count))
-    with asked(model, inputs, forward, batch) as (asking, before), moving:
+    with asked(subject, inputs, forward, batch) as (asking, before), moving:
         scorer = as_loss(loss, targets, before)
         own = float(scorer(before))
         for place in range(losses.size):

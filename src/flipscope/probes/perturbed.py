@@ -13,14 +13,16 @@ from statistics import NormalDist
 
 import numpy as np
 import torch
-from torch import nn
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_confidence, check_count, check_positive
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import Seed, generators
+from flipscope.models.devices import Device, in_float64
+from flipscope.models.encoding import Encoding
 from flipscope.models.movable_parameters import MovableParameters
 from flipscope.models.parameters import Choice, chosen
+from flipscope.models.subject import Model, as_subject
 from flipscope.probes.asking import Inputs, asked
 from flipscope.probes.gradients import squared_gradients
 
@@ -49,7 +51,7 @@ class PerturbedLoss:
 
 @checked_arguments
 def perturbed_loss(
-    model: nn.Module,
+    model: Model,
     inputs: Inputs,
     sigma: float,
     *,
@@ -57,10 +59,12 @@ def perturbed_loss(
     confidence: float = 0.95,
     parameters: Choice = None,
     seed: Seed = 0,
+    encoding: Encoding = "auto",
+    device: Device | None = None,
 ) -> PerturbedLoss:
     """The expected mean squared difference between the perturbed network and itself, e ~ N(0, sigma^2 I).
 
-    >>> model = nn.Linear(3, 1).double()
+    >>> model = torch.nn.Linear(3, 1).double()
     >>> found = perturbed_loss(model, np.eye(3), 0.1, draws=200)
     >>> found.low < found.second_order < found.high  # a linear model has no remainder
     True
@@ -70,14 +74,16 @@ def perturbed_loss(
     z = NormalDist().inv_cdf((1 + check_confidence(confidence)) / 2)
     (stream,) = generators(seed, 1)
     losses = np.empty(draws)
-    with asked(model, inputs, None, None) as (asking, before), MovableParameters(chosen(model, parameters)) as moving:
+    subject = as_subject(model, encoding, device=device)
+    moved = MovableParameters(chosen(subject.needed_module("the perturbed loss is of the parameters of"), parameters))
+    with asked(subject, inputs, None, None) as (asking, before), moved as moving:
         moving.check_size("sigma", sigma)
         for number in range(draws):
             moving.to(torch.from_numpy(stream.normal(size=moving.count)), sigma)
-            losses[number] = float((asking.outputs().double() - before.double()).square().mean())
+            losses[number] = float((in_float64(asking.outputs()) - in_float64(before)).square().mean())
     with np.errstate(over="ignore", invalid="ignore"):
         mean, half = float(losses.mean()), z * float(losses.std(ddof=1)) / math.sqrt(draws)
     if not math.isfinite(mean + half):
         raise InputError(f"sigma={sigma:g} makes the outputs NaN or infinite: take a smaller one")
-    trace = squared_gradients(model, inputs, parameters=parameters).gauss_newton_trace
+    trace = squared_gradients(subject, inputs, parameters=parameters).gauss_newton_trace
     return PerturbedLoss(mean, mean - half, mean + half, sigma, draws, trace)

@@ -23,12 +23,12 @@ from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count, check_positive
 from flipscope.basics.errors import InputError, blamed_on
 from flipscope.basics.seeds import Seed, generators
-from flipscope.flips.engine import number_type, usual_inputs
 from flipscope.models.modes import eval_mode
 from flipscope.models.movable_parameters import MovableParameters
 from flipscope.models.parameters import Choice, chosen, differentiable
+from flipscope.models.subject import as_subject
 from flipscope.models.transformer import LayerNorm
-from flipscope.probes.asking import Inputs, as_inputs
+from flipscope.probes.asking import Inputs, given_for
 
 _CELLS = 1 << 23  # gradients of so many numbers are held at once
 _AT_ONCE = 8  # signs that a parameter has before its error is looked at, and each time it has more
@@ -139,10 +139,10 @@ def _given(model: nn.Module, inputs: Inputs) -> Tensor:
     chosen(model, None)  # a module with numbers
     if any(isinstance(module, nn.LayerNorm | LayerNorm) for module in model.modules()):
         raise InputError("a split trace is of models without layer norms: take flipscope.curvature for this one")
-    parts = as_inputs(model, inputs)
+    parts = given_for(as_subject(model), inputs).positional
     if len(parts) != 1:
         raise InputError(f"a split trace is of models with one input, and {len(parts)} were given")
-    return parts[0].to(number_type(model)) if usual_inputs(model) == "floats" else parts[0]
+    return parts[0]
 
 
 def _own_outputs(model: nn.Module, given: Tensor) -> Tensor:

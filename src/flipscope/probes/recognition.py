@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int8, UInt8
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from jaxtyping import Int8, UInt8
+from torch import Tensor
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import as_array, index_bits
 from flipscope.basics.checks import check_count, check_positive, shown
-from flipscope.basics.errors import InputError, reason
+from flipscope.basics.errors import InputError
 from flipscope.basics.limits import check_work
 from flipscope.basics.seeds import generators, random_strings
 from flipscope.cube.functions import BooleanFunction
 from flipscope.figures import Figure
 from flipscope.figures.panels import bars_panel
 from flipscope.figures.results import Result
-from flipscope.models.deterministic import Ask, check_deterministic
+from flipscope.flips.engine import GeneralEngine
+from flipscope.models.devices import Device
+from flipscope.models.encoding import Encoding
 from flipscope.models.modes import eval_mode
-from flipscope.models.outputs import binary_logit
-from flipscope.models.unmodified import difference
+from flipscope.models.outputs import Output
+from flipscope.models.subject import Bits, Model, as_subject
 from flipscope.probes.results import ACCEPT, REJECT, UNDEFINED
-
-Floats = NDArray[np.floating]
 
 MAX_EXHAUSTIVE = 24  # 16 million strings
 
@@ -89,39 +88,55 @@ def accept(logits: Tensor | np.ndarray, margin: float) -> Int8[np.ndarray, "*str
 
 @checked_arguments
 def recognition(
-    model: nn.Module | Callable[[Tensor], Tensor],
+    model: Model,
     function: BooleanFunction,
     margin: float,
     *,
     samples: int | None = None,
     seed: int | np.random.Generator = 0,
     batch: int = 256,
+    encoding: Encoding = "auto",
+    output: Output = "auto",
+    device: Device | None = None,
 ) -> Recognition:
     """How often the model gives the function's value with this margin, on strings of the function's length.
 
-    All 2^n strings are asked, or `samples` uniformly random ones. The model maps bits [string, position] in
-    uint8 to logits [string] or [string, 2], each string's its own whatever strings it is asked with; a module is in
-    evaluation mode meanwhile, and left as it was.
+    All 2^n strings are asked, or `samples` uniformly random ones. The model is any that `flipscope.Subject` takes, as
+    are `encoding`, `output` and `device`. Of a model that gives probabilities the margin is that from 0.5.
+
+    >>> from flipscope.cube.functions import majority
+    >>> recognition(lambda bits: bits.sum(dim=1) - 1.5, majority(3), 0.5).recognized
+    True
     """
     check_positive("margin", margin)
     n = function.n
     if samples is None and n > MAX_EXHAUSTIVE:
         raise InputError(f"all strings of length {n} are too many (most: {MAX_EXHAUSTIVE}): give samples")
+    subject = as_subject(model, encoding, output, device)
+    engine = GeneralEngine(subject, batch=batch)
     correct = undefined = total = 0
-    with eval_mode(model, own=True):
+    with subject.kept(), eval_mode(subject.model, own=True):
         for bits in _strings(n, samples, seed, batch):
-            if total == 0 and difference(model) is not None:
-                check_deterministic(model, _asking, bits, batch)
-            answers = accept(_logits(model, bits), margin)
+            if total == 0:
+                engine.check_deterministic(bits)
+            answers = _accepted(engine, bits, margin)
             correct += int((answers == function(bits)).sum())
             undefined += int((answers == UNDEFINED).sum())
             total += len(bits)
+    subject.warn_of_probabilities()
     return Recognition(n, margin, samples is None, correct, total - correct - undefined, undefined)
 
 
 @checked_arguments
 def recognizes(
-    model: nn.Module | Callable[[Tensor], Tensor], function: BooleanFunction, margin: float, *, batch: int = 256
+    model: Model,
+    function: BooleanFunction,
+    margin: float,
+    *,
+    batch: int = 256,
+    encoding: Encoding = "auto",
+    output: Output = "auto",
+    device: Device | None = None,
 ) -> bool:
     """Whether the model is right on all strings with this margin; none is asked after the first batch with a wrong one.
 
@@ -132,48 +147,24 @@ def recognizes(
     check_positive("margin", margin)
     if function.n > MAX_EXHAUSTIVE:
         raise InputError(f"all strings of length {function.n} are too many (most: {MAX_EXHAUSTIVE})")
-    with eval_mode(model, own=True):
+    subject = as_subject(model, encoding, output, device)
+    engine = GeneralEngine(subject, batch=batch)
+    with subject.kept(), eval_mode(subject.model, own=True):
         return all(
-            bool((accept(_logits(model, bits), margin) == function(bits)).all())
+            bool((_accepted(engine, bits, margin) == function(bits)).all())
             for bits in _strings(function.n, None, 0, batch)
         )
 
 
-def _asking(model: nn.Module | Callable[[Tensor], Tensor]) -> Ask:
-    def ask(bits: UInt8[np.ndarray, "string position"]) -> Floats:
-        logits = _logits(model, bits.copy())  # for the model may write to it
-        return _numbers(logits if logits.is_floating_point() else logits.double())[:, None]
-
-    return ask
-
-
-def _numbers(logits: Tensor) -> Floats:
-    """The same as an array, for which numpy has no bfloat16."""
-    found: Floats = (logits.float() if logits.dtype == torch.bfloat16 else logits).detach().cpu().numpy()
-    return found
-
-
-@torch.no_grad()
-def _logits(
-    model: nn.Module | Callable[[Tensor], Tensor], bits: UInt8[np.ndarray, "string position"]
-) -> Float[Tensor, " string"]:
-    """The model's logit of each string."""
-    strings = torch.from_numpy(bits)
-    if isinstance(model, nn.Module) and (parameter := next(model.parameters(), None)) is not None:
-        strings = strings.to(parameter.device)
-    try:
-        answers = model(strings)
-    except InputError:
-        raise
-    except Exception as error:
+def _accepted(engine: GeneralEngine, bits: Bits, margin: float) -> Int8[np.ndarray, " string"]:
+    """The model's answer to each string with this margin."""
+    logits = engine.logits(bits)
+    if logits.ndim > 1:
         raise InputError(
-            f"the model failed on {len(bits)} strings of length {bits.shape[1]}, given as bits in uint8, with "
-            f"{reason(error)}: give one that takes them"
-        ) from error
-    logits = binary_logit(answers)
-    if len(logits) != len(bits):
-        raise InputError(f"the model gave {len(logits)} logits for {len(bits)} strings")
-    return logits
+            f"the model decides between {logits.shape[1]} classes, and recognition is by one logit: choose it by "
+            "output=, such as a function that returns out[:, 1]"
+        )
+    return accept(logits - engine.subject.threshold, margin)
 
 
 def _strings(

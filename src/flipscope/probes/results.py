@@ -26,6 +26,8 @@ ACCEPT, REJECT, UNDEFINED = 1, 0, -1  # the values of Eq 15
 class Measured(Result):
     """How a measurement was made."""
 
+    output: str  # what the model's outputs were taken for, such as "logit" or "probability"
+    threshold: float | None  # the answer is 1 where the output is greater; None where it is the largest of classes
     path: str  # "general" or "fast"
     path_reason: str  # why that one
     precision: str  # what the signs were computed in
@@ -46,6 +48,8 @@ class Measured(Result):
     def how(self) -> dict[str, Any]:
         """The same for JSON."""
         told: dict[str, Any] = {
+            "output": self.output,
+            "threshold": self.threshold,
             "path": self.path,
             "path_reason": self.path_reason,
             "precision": self.precision,
@@ -225,6 +229,8 @@ def joined(parts: Sequence[Flips]) -> Flips:
         raise InputError("only strings of one length that were measured on one path can be put together")
     screenings = [part.screening for part in parts if part.screening is not None]
     return Flips(
+        output=parts[0].output,
+        threshold=parts[0].threshold,
         path=parts[0].path,
         path_reason=parts[0].path_reason,
         precision=" and ".join(sorted({part.precision for part in parts})),

@@ -6,9 +6,10 @@
     >>> flipscope.sensitivity(model, [[0, 0, 0], [1, 0, 0], [1, 1, 0]])
     array([3, 1, 0])
 
-The answer is 1 where the logit is greater than the threshold, else 0. Every function here takes any module or callable
-on bits; flipscope's own transformer goes the fast path, with the same answers. The results say which path was taken,
-what was checked in float64 and what remained too close to call; see `precision`.
+The answer is 1 where the logit is greater than the threshold, else 0; of three classes or more it is the class with the
+largest logit. Every function here takes any model that `flipscope.Subject` does; flipscope's own transformer goes the
+fast path, with the same answers. The results say which path was taken, what was checked in float64 and what remained
+too close to call; see `precision`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from numbers import Real
 from typing import Annotated, Any, Literal, TypedDict, Unpack, cast, overload
 
@@ -34,20 +36,14 @@ from flipscope.basics.seeds import Seed, generators, random_strings
 from flipscope.cube import sensitivity as cube_sensitivity
 from flipscope.cube.functions import BooleanFunction
 from flipscope.flips.choice import Work
-from flipscope.flips.engine import (
-    MEMORY_LIMIT,
-    Bits,
-    Engine,
-    Inputs,
-    Logits,
-    Model,
-    Path,
-    open_engine,
-    refuse_nan,
-)
+from flipscope.flips.engine import MEMORY_LIMIT, Engine, GeneralEngine, Logits, Path, open_engine, refuse_nan
 from flipscope.flips.inside import check_answers
 from flipscope.flips.screen import Screening, screened_changes
 from flipscope.flips.signs import Precision, TrustedSigns, trusted_signs, working_type
+from flipscope.models.devices import Device
+from flipscope.models.encoding import Encoding
+from flipscope.models.outputs import Output
+from flipscope.models.subject import Bits, Model, Subject, as_subject
 from flipscope.probes.results import (
     ACCEPT,
     REJECT,
@@ -73,10 +69,12 @@ _FIRST_BLOCK = 4  # strings asked first, from which the comparison with float64 
 class Options(TypedDict, total=False):
     """The keywords that every measurement takes."""
 
-    threshold: Annotated[float, Keyword(0.0, "the answer is 1 where logit > threshold")]
+    threshold: Annotated[float | None, Keyword(None, "the answer is 1 above it; None is 0, or 0.5 for a probability")]
     path: Annotated[Path, Keyword("auto", "'general' takes any model, 'fast' flipscope's own transformers")]
     precision: Annotated[Precision, Keyword("auto", "float32 checked in float64; or 'float64', or 'native' unchecked")]
-    inputs: Annotated[Inputs, Keyword("auto", "what the model is given for bits: 'bits', 'floats' or a function")]
+    encoding: Annotated[Encoding, Keyword("auto", "how bits become the model's input: see flipscope.Subject")]
+    output: Annotated[Output, Keyword("auto", "how its outputs become a decision: see flipscope.Subject")]
+    device: Annotated[Device | None, Keyword(None, "where it is asked; None is where its parameters are")]
     batch: Annotated[int | None, Keyword(None, "strings in one call of the general path; None is what is fastest")]
     memory_limit: Annotated[int, Keyword(MEMORY_LIMIT, "bytes that a batch may take")]
     heuristic: Annotated[bool, Keyword(False, "skip flips that are unlikely to matter, with an audit")]
@@ -104,8 +102,8 @@ def sensitivity(
 ) -> Int64[np.ndarray, " string"] | Float64[np.ndarray, " string"]:
     """For each string the number of bits whose flip changes the model's answer (Def 2.2), as an array [string].
 
-    The model is any module or callable on bits, ``strings`` are rows of 0 and 1 of one length.
-    With real=True the sum over the flips of the squared change of the logit itself (Eq 2 for a real function).
+    The model is any that `flipscope.Subject` takes, ``strings`` are rows of 0 and 1 of one length. With real=True the
+    sum over the flips of the squared change of the logit itself (Eq 2 for a real function).
 
     >>> def majority(bits):  # the logit of each row
     ...     return bits.sum(dim=1) - 1.5
@@ -131,7 +129,10 @@ def sensitivities(model: Model, strings: object, **options: Unpack[Options]) -> 
     (array([1, 1]), array([2, 0, 0]), 0)
     """
     bits = check_strings(strings)
-    return _Meter(model, options, Work(*bits.shape)).flips(bits, _reporter(options, len(bits)))
+    meter = _Meter(model, options, Work(*bits.shape))
+    found = meter.flips(bits, _reporter(options, len(bits)))
+    meter.warn()
+    return found
 
 
 @checked_arguments
@@ -157,14 +158,15 @@ def acceptance_flips(model: Model, strings: object, margin: float, **options: Un
     meter.signs.announce(len(bits) * (bits.shape[1] + 1))
     report = _reporter(options, len(bits))
     answers, parts = [], []
-    for block in _blocks(meter.signs.working, bits):
-        own, flipped = (_VALUES[level] for level in meter.signs.flip_signs(block))
-        changed = flipped != own[:, None]
-        undefined = flipped == UNDEFINED
-        crossed = changed & ~undefined & (own != UNDEFINED)[:, None]
-        answers.append(own)
-        parts.append([count.sum(axis=1, dtype=np.int64) for count in (crossed, changed, undefined)])
-        report(len(block))
+    with meter.subject.kept():
+        for block in _blocks(meter.signs.working, bits):
+            own, flipped = (_VALUES[level] for level in meter.signs.flip_signs(block))
+            changed = flipped != own[:, None]
+            undefined = flipped == UNDEFINED
+            crossed = changed & ~undefined & (own != UNDEFINED)[:, None]
+            answers.append(own)
+            parts.append([count.sum(axis=1, dtype=np.int64) for count in (crossed, changed, undefined)])
+            report(len(block))
     crossings, changes, unknown = (np.concatenate(part) for part in zip(*parts, strict=True))
     return AcceptanceFlips(
         xi=xi,
@@ -186,21 +188,26 @@ def logit_changes(model: Model, strings: object, **options: Unpack[Options]) -> 
     >>> logit_changes(lambda bits: 2 * bits[:, 0] - bits[:, 1], [[0, 0], [1, 0]]).tolist()
     [[2.0, -1.0], [-2.0, -1.0]]
     """
-    _check_names(options)
     if "threshold" in options or options.get("heuristic"):
         raise InputError("threshold and heuristic have no meaning for changes of the logit")
     bits = check_strings(strings)
-    dtype = working_type(model, options.get("precision", "auto"))
-    names = ("path", "inputs", "batch", "memory_limit")
+    subject = _subject(model, options)
+    dtype = working_type(subject, options.get("precision", "auto"))
+    names = ("path", "batch", "memory_limit")
     chosen = {name: value for name, value in options.items() if name in names}
 
     def measured(dtype: torch.dtype | None) -> Logits:
-        engine = open_engine(model, dtype=dtype, work=Work(*bits.shape), **cast(Any, chosen))
+        engine = open_engine(subject, dtype=dtype, work=Work(*bits.shape), **cast(Any, chosen))
         check_answers(engine, bits, options.get("precision", "auto"))
         report = _reporter(options, len(bits))
         parts = []
         for block in _blocks(engine, bits):
             base, flipped = engine.flip_logits(block)
+            if base.ndim > 1:
+                raise InputError(
+                    f"the model gives {base.shape[1]} numbers per string, and changes of the logit are of one: choose "
+                    "it by output=, such as a function that returns out[:, 1]"
+                )
             if dtype == torch.float32 and not (np.isfinite(base).all() and np.isfinite(flipped).all()):
                 return measured(torch.float64)
             refuse_nan(base, flipped)
@@ -210,7 +217,8 @@ def logit_changes(model: Model, strings: object, **options: Unpack[Options]) -> 
             report(len(block))
         return np.concatenate(parts)
 
-    return measured(dtype)
+    with subject.kept():
+        return measured(dtype)
 
 
 # ---------------------------------------------------------------- the spectrum
@@ -259,6 +267,7 @@ def sensitivity_profile(
     meter = _Meter(model, options, Work(size, n))
     if precision_target is None:
         found = meter.flips(random_strings(stream, size, n), _reporter(options, size))
+        meter.warn()
         return estimated(found, confidence)
     report = _reporter(options, size)
     for total in _looks(size):
@@ -266,6 +275,7 @@ def sensitivity_profile(
         estimate = mean_from_samples(found.counts, 0, n, confidence, "anytime")
         if estimate.half_width <= precision_target:
             break
+    meter.warn()
     return estimated(found, confidence, "anytime")
 
 
@@ -276,7 +286,10 @@ def truth_table(model: Model, n: int, **options: Unpack[Options]) -> BooleanFunc
     >>> truth_table(lambda bits: bits.sum(dim=1) - 1.5, 3).table().tolist()
     [0, 0, 0, 1, 0, 1, 1, 1]
     """
-    return _exact_table(model, n, options)[0]
+    answers, meter = _exact_answers(model, n, options)
+    if meter.classes is not None:
+        raise InputError(f"the model decides between {meter.classes} classes, and a truth table is of two")
+    return BooleanFunction.from_words(pack(answers), n)
 
 
 def _looks(size: int) -> Iterator[int]:
@@ -289,26 +302,38 @@ def _looks(size: int) -> Iterator[int]:
 
 
 def _exhaustive(model: Model, n: int, options: Options) -> SensitivityProfile:
-    """The exact spectrum, from the truth table."""
-    f, how = _exact_table(model, n, options)
-    profile = cube_sensitivity.profile(f)
+    """The exact spectrum, from the answers to all strings."""
+    answers, meter = _exact_answers(model, n, options)
     total = 1 << n
+    if meter.classes is None:
+        f = BooleanFunction.from_words(pack(answers), n)
+        profile = cube_sensitivity.profile(f)
+        influences = [float(influence) for influence in cube_sensitivity.influences(f)]
+    else:
+        counts, influences = np.zeros(total, np.int64), []
+        for position in range(n):
+            pairs = answers.reshape(-1, 2, 1 << position)  # of strings that differ at this position
+            changed = np.repeat(pairs[:, :1] != pairs[:, 1:], 2, axis=1).reshape(-1)
+            counts += changed
+            influences.append(float(changed.mean()))
+        profile = np.bincount(counts, minlength=n + 1).tolist()
+    seen = [k for k, count in enumerate(profile) if count]
     return SensitivityProfile(
         n=n,
         strings=total,
         exhaustive=True,
         profile=profile,
-        average_sensitivity=float(cube_sensitivity.average_sensitivity(f)),
+        average_sensitivity=float(Fraction(sum(k * count for k, count in enumerate(profile)), total)),
         zero_share=profile[0] / total,
-        influences=[float(influence) for influence in cube_sensitivity.influences(f)],
-        largest_seen=cube_sensitivity.max_sensitivity(f),
-        smallest_seen=cube_sensitivity.min_sensitivity(f),
-        **account(how),
+        influences=influences,
+        largest_seen=max(seen),
+        smallest_seen=min(seen),
+        **account(meter.account()),
     )
 
 
-def _exact_table(model: Model, n: int, options: Options) -> tuple[BooleanFunction, Measured]:
-    """The truth table, and how it was measured."""
+def _exact_answers(model: Model, n: int, options: Options) -> tuple[Bits, _Meter]:
+    """The answer to every string of length n, in the order of truth tables."""
     n = check_count("n", n)
     if n > MAX_EXHAUSTIVE_BITS:
         raise InputError(f"all strings of n={n} bits are too many (most: {MAX_EXHAUSTIVE_BITS} bits): sample some")
@@ -319,11 +344,13 @@ def _exact_table(model: Model, n: int, options: Options) -> tuple[BooleanFunctio
     report = _reporter(options, total)
     meter.signs.announce(total)
     values = np.empty(total, np.uint8)
-    for start in range(0, total, _TABLE_BLOCK):
-        count = min(_TABLE_BLOCK, total - start)
-        values[start : start + count] = meter.signs.signs(index_bits(start, count, n))
-        report(count)
-    return BooleanFunction.from_words(pack(values), n), meter.account()
+    with meter.subject.kept():
+        for start in range(0, total, _TABLE_BLOCK):
+            count = min(_TABLE_BLOCK, total - start)
+            values[start : start + count] = meter.signs.signs(index_bits(start, count, n))
+            report(count)
+    meter.warn()
+    return values, meter
 
 
 # ---------------------------------------------------------------- the loop
@@ -332,19 +359,19 @@ def _exact_table(model: Model, n: int, options: Options) -> tuple[BooleanFunctio
 class _Meter:
     """Measures strings in blocks and remembers all it has measured."""
 
-    def __init__(self, model: Model, options: Options, work: Work, thresholds: tuple[float, ...] | None = None) -> None:
+    def __init__(self, model: Model, options: Options, work: Work, offsets: tuple[float, ...] = (0.0,)) -> None:
         self._start = time.perf_counter()
         self._heuristic = options.get("heuristic", False)
-        _check_names(options)
-        own = ("heuristic", "progress", "threshold")
-        chosen = {name: value for name, value in options.items() if name not in own}
-        threshold = options.get("threshold", 0.0)
-        if not isinstance(threshold, Real):
+        self.subject = _subject(model, options)
+        names = ("threshold", "path", "precision", "batch", "memory_limit")
+        chosen = {name: value for name, value in options.items() if name in names}
+        threshold = options.get("threshold")
+        if not isinstance(threshold, Real | None):
             raise InputError(f"threshold={threshold!r} must be a finite number")
-        both = float(threshold) if thresholds is None else thresholds
+        self._warns = threshold is None
         # A screen needs first-order estimates, which the fast path alone has.
         known = None if self._heuristic else work
-        self.signs: TrustedSigns = trusted_signs(model, threshold=both, work=known, **cast(Any, chosen))
+        self.signs: TrustedSigns = trusted_signs(self.subject, offsets=offsets, work=known, **cast(Any, chosen))
         self._counts: list[NDArray[np.int64]] = []
         self._flipped: NDArray[np.int64] | None = None
         self._screening: Screening | None = None
@@ -357,20 +384,38 @@ class _Meter:
     def flips(self, strings: Bits, report: Callable[[int], None]) -> Flips:
         """What these strings and those measured before have told."""
         self.signs.announce(len(strings) * (strings.shape[1] + 1))
-        if self._heuristic:
-            self._screened(strings)
-            report(len(strings))
-        else:
-            for block in _blocks(self.signs.working, strings):
-                values, flipped = self.signs.flip_signs(block)
-                self._add(flipped != values[:, None])
-                report(len(block))
+        with self.subject.kept():
+            if self._heuristic:
+                self._screened(strings)
+                report(len(strings))
+            else:
+                for block in _blocks(self.signs.working, strings):
+                    values, flipped = self.signs.flip_signs(block)
+                    self._add(flipped != values[:, None])
+                    report(len(block))
         assert self._flipped is not None
         return Flips(counts=np.concatenate(self._counts), flipped=self._flipped, **account(self.account()))
+
+    @property
+    def classes(self) -> int | None:
+        """How many classes the model decides between, if these are three or more."""
+        return self._asked.classes
+
+    @property
+    def _asked(self) -> Subject:
+        """The subject that has given the answers; the fast path's are logits."""
+        return self.signs.working.subject if isinstance(self.signs.working, GeneralEngine) else self.subject
+
+    def warn(self) -> None:
+        """Warn of outputs that look like probabilities, unless there is a threshold for them."""
+        if self._warns:
+            self._asked.warn_of_probabilities()
 
     def account(self) -> Measured:
         """How it has been measured so far."""
         return Measured(
+            output=self._asked.output_name,
+            threshold=None if self.classes is not None else self.signs.threshold,
             path=self.signs.working.path,
             path_reason=self.signs.working.why,
             precision=self.signs.precision,
@@ -401,8 +446,16 @@ class _Meter:
         self._add(changed)
 
 
+def _subject(model: Model, options: Options) -> Subject:
+    """The model as the options say it is to be asked, after making sure that they exist."""
+    _check_names(options)
+    return as_subject(model, options.get("encoding", "auto"), options.get("output", "auto"), options.get("device"))
+
+
 def _check_names(options: Options) -> None:
     known = set(Options.__annotations__)
+    if "inputs" in options:
+        raise InputError("inputs= is now called encoding=.")
     if unknown := sorted(set(options) - known):
         raise TypeError(f"unknown keyword {unknown[0]!r}; known are {', '.join(sorted(known))}")
 

@@ -37,8 +37,11 @@ from flipscope.basics.wording import count_text
 from flipscope.figures import Figure, Panel, Series
 from flipscope.figures.panels import histogram_panel
 from flipscope.figures.results import Result
+from flipscope.models.devices import Device, in_float64
+from flipscope.models.encoding import Encoding
 from flipscope.models.movable_parameters import MovableParameters
 from flipscope.models.parameters import Choice, chosen, differentiable
+from flipscope.models.subject import Model, as_subject
 from flipscope.models.transformer import Transformer
 from flipscope.probes.asking import Inputs, Loss, Scorer, as_loss, asked
 
@@ -62,6 +65,8 @@ class Options(TypedDict, total=False):
     threshold: Annotated[float, Keyword(0.0, "an answer is output > threshold")]
     confidence: Annotated[float, Keyword(0.95, "with which the interval holds")]
     interval: Annotated[Interval, Keyword("student", "over draws: Student's, or 'bootstrap'")]
+    encoding: Annotated[Encoding, Keyword("auto", "how bits become the model's input: see flipscope.Subject")]
+    device: Annotated[Device | None, Keyword(None, "where it is asked; None is where its parameters are")]
     forward: Annotated[Callable[..., Any] | None, Keyword(None, "what is called instead of the model")]
     batch: Annotated[int | None, Keyword(None, "strings in one call")]
     progress: Annotated[Progress | None, Keyword(None, "called with (draws done, draws in all)")]
@@ -146,7 +151,7 @@ class WorstCase(Result):
 
 @checked_arguments
 def sharpness(
-    model: nn.Module,
+    model: Model,
     inputs: Inputs,
     targets: Tensor | np.ndarray | None = None,
     *,
@@ -165,7 +170,7 @@ def sharpness(
 
 @checked_arguments
 def sharpnesses(
-    model: nn.Module,
+    model: Model,
     inputs: Inputs,
     targets: Tensor | np.ndarray | None = None,
     *,
@@ -181,13 +186,16 @@ def sharpnesses(
     threshold: float = 0.0,
     confidence: float = 0.95,
     interval: Interval = "student",
+    encoding: Encoding = "auto",
+    device: Device | None = None,
     forward: Callable[..., Any] | None = None,
     batch: int | None = None,
     progress: Progress | None = None,
 ) -> dict[Measure, Sharpness]:
     """Several measures of the same perturbations, each as one would get it alone.
 
-    Either `rho` (sphere) or `std` (Gaussian) is given. `inputs` may be a tuple of what the model is called with.
+    Either `rho` (sphere) or `std` (Gaussian) is given. `inputs` may be a tuple of what the model is called with. With
+    an `encoding` they are strings of bits, which become the model's input as it says (`flipscope.Subject`).
     `parameters`: patterns of names or a function of a name; by default all but learned positions of our transformers.
     `loss` of outputs and targets: "mse", "bce" and "cross_entropy" by name, or a function that returns losses or their
     mean. Where a string has several outputs, prediction and ShOp take their mean or sum, `over_outputs`. An answer of
@@ -198,7 +206,9 @@ def sharpnesses(
     at every number of draws. The model is in evaluation mode meanwhile and left bit for bit as it was.
     """
     wanted = _checked_measures(measures)
-    numbers = _Noise(chosen(model, parameters), rho, std, adaptive, seed)
+    subject = as_subject(model, encoding, device=device)
+    module = subject.needed_module("sharpness moves the parameters of")
+    numbers = _Noise(chosen(module, parameters), rho, std, adaptive, seed)
     count = check_count("draws", draws, 2)
     check_memory(8 * len(wanted) * count, f"what {count:,} draws do", "give fewer")
     check_confidence(confidence)
@@ -206,9 +216,9 @@ def sharpnesses(
         raise InputError(f"threshold={threshold} must be a finite number")
     if interval not in ("student", "bootstrap"):
         raise InputError(f"interval={interval!r} is not one of student, bootstrap")
-    with asked(model, inputs, forward, batch) as (asking, before), numbers.moving as moving:
+    with asked(subject, inputs, forward, batch) as (asking, before), numbers.moving as moving:
         scorer = as_loss(loss, targets, before) if targets is not None or "loss" in wanted else None
-        judge = _Judge(model, before, scorer, wanted, over_outputs, threshold)
+        judge = _Judge(module, before, scorer, wanted, over_outputs, threshold)
         rows = np.empty((count, len(wanted)))
         for number in range(count):
             moving.to(*numbers.draw(number))
@@ -252,7 +262,7 @@ def watch(
 
 @checked_arguments
 def worst_case(
-    model: nn.Module,
+    model: Model,
     inputs: Inputs,
     targets: Tensor | np.ndarray | None = None,
     *,
@@ -263,6 +273,8 @@ def worst_case(
     parameters: Choice = None,
     seed: Seed = 0,
     loss: Loss = "mse",
+    encoding: Encoding = "auto",
+    device: Device | None = None,
     forward: Callable[..., Any] | None = None,
     batch: int | None = None,
 ) -> WorstCase:
@@ -280,15 +292,17 @@ def worst_case(
     """
     if measure not in ("prediction", "loss"):
         raise InputError(f"measure={measure!r} of the worst case is not one of prediction, loss")
-    numbers = _Noise(chosen(model, parameters), rho, None, adaptive, seed)
+    subject = as_subject(model, encoding, device=device)
+    module = subject.needed_module("sharpness moves the parameters of")
+    numbers = _Noise(chosen(module, parameters), rho, None, adaptive, seed)
     path: list[float] = []
-    with asked(model, inputs, forward, batch) as (asking, before), numbers.moving as moving:
+    with asked(subject, inputs, forward, batch) as (asking, before), numbers.moving as moving:
         scorer: Callable[[Tensor], Tensor]
         if measure == "loss":
             scorer = as_loss(loss, targets, before)
             direction, scale = torch.zeros(moving.count, device="cpu"), 0.0
         else:
-            scorer = lambda outputs: (outputs.double() - before.double()).square().mean()  # noqa: E731
+            scorer = lambda outputs: (in_float64(outputs) - in_float64(before)).square().mean()  # noqa: E731
             direction, scale = numbers.draw(0)
         start = float(scorer(before))
         with differentiable(moving.parameters):
@@ -378,7 +392,7 @@ class _Judge:
     ) -> None:
         if over_outputs not in ("mean", "sum"):
             raise InputError(f"over_outputs={over_outputs!r} is not one of mean, sum")
-        self._before = before.double()
+        self._before = in_float64(before)
         self._scorer, self._measures = scorer, measures
         self.loss = None if scorer is None else float(scorer(before))
         if self.loss is not None and not math.isfinite(self.loss):
@@ -402,8 +416,8 @@ class _Judge:
         if measure == "ShPred":
             if not bool(outputs.isfinite().all()):
                 return math.nan
-            return float((self._answered(outputs) != self._answers).double().mean())
-        change = outputs.double() - self._before
+            return float(in_float64(self._answered(outputs) != self._answers).mean())
+        change = in_float64(outputs) - self._before
         mean = change.square().mean() if measure == "prediction" else change.abs().mean()
         return float(mean) * self._factor
 

@@ -26,9 +26,11 @@ from flipscope.basics.estimates import Estimate, proportions
 from flipscope.basics.seeds import generators
 from flipscope.data.batches import INPUTS, Batch, Inputs, Labelled, Shuffled, as_tensors
 from flipscope.models.devices import Device, device_of, moved, on_device, random_states_kept, seed_generators
+from flipscope.models.encoding import Encoding
 from flipscope.models.fast_logits import logits_for
 from flipscope.models.marker import MarkerLogits
 from flipscope.models.modes import eval_mode, first_derivatives, modes_kept
+from flipscope.models.subject import Model, Subject, as_subject
 from flipscope.training.checkpoints import Keeper
 from flipscope.training.logs import Line, Log, Recorder, series
 from flipscope.training.memory import Memory
@@ -37,6 +39,7 @@ from flipscope.training.targets import Aim, Labels, Loss
 
 # A further part of the loss, from the model, a batch (inputs, targets) and the model's outputs for it: a mean over the
 # strings of that batch, for large batches are computed in parts.
+Forward: TypeAlias = Callable[[Tensor], Tensor]
 Term: TypeAlias = Callable[[nn.Module, tuple[Tensor, Tensor], Tensor], Tensor]
 Stop = Literal["patience", "epochs", "steps", "seconds", "goal", "callback", "diverged"]
 
@@ -125,13 +128,14 @@ class Plateau:
 
 @checked_arguments
 def fit(
-    model: nn.Module,
+    model: Model,
     train: Labelled | Iterable[Batch],
     validation: Labelled | Sequence[Labelled],
     protocol: TrainingProtocol | None = None,
     *,
     seed: int | np.random.Generator = 0,
     inputs: Inputs = "bits",
+    encoding: Encoding = "auto",
     device: Device | None = None,
     terms: Sequence[Term] = (),
     max_seconds: float | None = None,
@@ -148,10 +152,11 @@ def fit(
     The protocol (`flipscope.training.protocol.TrainingProtocol`) says how: which loss and optimiser, which learning
     rate, when to stop. Its fields may be given here by name instead, or beside it to change them.
 
-    The model maps bits [string, position] in uint8 to one logit per string, positive for 1, or to two; with
-    inputs="tokens" whole numbers, with "numbers" anything. Labels are one per string, or [string, position].
-    `validation` may be several sets, such as one per length. The protocol's `batch` and the `seed` are for a fixed set;
-    other sources bring their own.
+    The model is any `nn.Module`, or a `flipscope.Subject` of one. It maps bits [string, position] to one logit per
+    string, positive for 1, or to two; with inputs="tokens" it reads whole numbers, with "numbers" anything. How bits
+    become its input, `encoding` says. Labels are one per string, or [string, position]. `validation` may be several
+    sets, such as one per length. The protocol's `batch` and the `seed` are for a fixed set; other sources bring their
+    own.
 
     It is trained where its parameters are, or on the `device` that is given ("cpu", "cuda", "mps"), and is afterwards
     where it was before. Batches are moved there.
@@ -179,6 +184,10 @@ def fit(
     >>> fit(model, sets["train"], sets["validation"], learning_rate=0.01, batch=32, max_steps=4).steps
     4
     """
+    subject = as_subject(model, encoding)
+    subject.needed_module("fit trains the parameters of")
+    module: nn.Module = subject.original  # itself, not a copy on another device
+    device = subject.device if device is None else device
     protocol = _protocol(protocol, choices, train, terms)
     if max_seconds is not None and not max_seconds > 0:
         raise InputError(f"max_seconds={max_seconds} must be positive")
@@ -195,13 +204,14 @@ def fit(
     limits = _Limits(protocol.max_epochs, protocol.max_steps, max_seconds)
     plateau = Plateau(protocol.decay_after, protocol.stop_after)
     dropout = int(noise.integers(2**63))
-    was_training = model.training
+    was_training = module.training
     with contextlib.ExitStack() as stack:
-        place = stack.enter_context(on_device(model, device))
-        stack.enter_context(modes_kept(model))
+        place = stack.enter_context(on_device(module, device))
+        stack.enter_context(modes_kept(module))
         stack.enter_context(random_states_kept(place))
         seed_generators(place, dropout)
-        run = _Run(model, place, _stepper(model, protocol), task, asked, source, Recorder(log, model))
+        forward = _forward(subject, inputs, place)
+        run = _Run(module, forward, place, _stepper(module, protocol), task, asked, source, Recorder(log, module))
         try:
             if keeper is not None:
                 settings = {
@@ -228,7 +238,7 @@ def fit(
             raise
         finally:
             run.restore(protocol.restore)
-            model.train(was_training)
+            module.train(was_training)
     assert run.stopped is not None
     return Fitted(
         tuple(run.history), run.kept, run.steps, run.strings, run.seconds, run.stopped, tuple(run.recorder.lines)
@@ -273,12 +283,13 @@ def _decide(
 
 @checked_arguments
 def evaluate(
-    model: nn.Module,
+    model: Model,
     data: Labelled,
     *,
     loss: Loss = "bce",
     labels: Labels = "signs",
     inputs: Inputs = "bits",
+    encoding: Encoding = "auto",
     device: Device | None = None,
     confidence: float = 0.95,
 ) -> Accuracy:
@@ -286,17 +297,21 @@ def evaluate(
 
     It is asked where its parameters are, or on the `device` that is given.
     """
+    subject = as_subject(model, encoding)
+    module: nn.Module = subject.original if subject.module is not None else subject.needed_module("evaluate takes")
     task = _Task(Aim(loss, labels), inputs)
     strings, targets = task.checked(data.bits, data.labels, "data")
-    with on_device(model, device):
-        total, correct = _ask(model, strings, targets, task.aim)
+    with on_device(module, subject.device if device is None else device) as place:
+        total, correct = _ask(module, strings, targets, task.aim, _forward(subject, inputs, place))
     [share] = proportions([correct], len(strings), confidence)
     return Accuracy(correct, len(strings), total / len(strings), share)
 
 
-def answered(model: nn.Module, sets: Sequence[tuple[Tensor, Tensor]], aim: Aim) -> tuple[float, float]:
+def answered(
+    model: nn.Module, sets: Sequence[tuple[Tensor, Tensor]], aim: Aim, forward: Forward | None = None
+) -> tuple[float, float]:
     """The mean loss and the share of right answers on all strings of these sets of inputs and targets."""
-    found = [_ask(model, inputs, targets, aim) for inputs, targets in sets]
+    found = [_ask(model, inputs, targets, aim, forward) for inputs, targets in sets]
     strings = sum(len(inputs) for inputs, _ in sets)
     return sum(total for total, _ in found) / strings, sum(correct for _, correct in found) / strings
 
@@ -337,6 +352,7 @@ class _Run:
     def __init__(
         self,
         model: nn.Module,
+        forward: Forward | None,
         device: torch.device,
         stepper: torch.optim.Optimizer,
         task: _Task,
@@ -345,7 +361,7 @@ class _Run:
         recorder: Recorder,
     ) -> None:
         self.model, self.stepper, self.task, self.validation, self.source = model, stepper, task, validation, source
-        self.device, self.recorder = device, recorder
+        self.forward, self.device, self.recorder = forward, device, recorder
         # Statistics over a batch would not be the same over its parts.
         self.whole = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
         self.history: list[Epoch] = []
@@ -366,7 +382,8 @@ class _Run:
     def epoch(self, limits: _Limits, every: int, callback: Callable[[Moment], object] | None) -> None:
         """Go once through the source, or as far as the limits allow, then ask the validation set."""
         self.model.train()
-        self.logits = logits_for(self.model)  # anew, for a callback may have changed what the model computes
+        # Anew, for a callback may have changed what the model computes.
+        self.logits = self.forward or logits_for(self.model)
         rate, number = self.stepper.param_groups[0]["lr"], len(self.history) + 1
         for given in self.source:
             inputs, targets = self.task.checked(*given, "the batch")
@@ -426,7 +443,7 @@ class _Run:
 
     def _validate(self, number: int, train_loss: float, rate: float) -> None:
         """Write the line of the history, and keep the weights if they are the best."""
-        mean, accuracy = answered(self.model, self.validation, self.task.aim)
+        mean, accuracy = answered(self.model, self.validation, self.task.aim, self.forward)
         if not math.isfinite(mean):
             self.stopped = "diverged"
             return
@@ -535,10 +552,24 @@ def _part(inputs: Tensor, logits: Callable[[Tensor], Tensor], device: torch.devi
     return max(16, most // max(1, positions))
 
 
+def _forward(subject: Subject, inputs: Inputs, device: torch.device) -> Forward | None:
+    """The model as a function of bits by its encoding; None where it takes batches as they are, as our networks do."""
+    own = type(subject.original).__module__.startswith("flipscope.")
+    if subject.takes_data_as_they_are and (own or inputs != "bits"):
+        return None
+    if inputs != "bits":
+        raise InputError(f"encoding is for inputs='bits', not for inputs={inputs!r}: leave it out")
+    here = subject.like(subject.original)
+    here.device = device
+    return here.outputs
+
+
 @torch.no_grad()
-def _ask(model: nn.Module, inputs: Tensor, targets: Tensor, aim: Aim) -> tuple[float, int]:
+def _ask(
+    model: nn.Module, inputs: Tensor, targets: Tensor, aim: Aim, forward: Forward | None = None
+) -> tuple[float, int]:
     """The sum of the losses and the number of right answers, in evaluation mode."""
-    logits, device, total, correct = logits_for(model), device_of(model), 0.0, 0
+    logits, device, total, correct = forward or logits_for(model), device_of(model), 0.0, 0
     with eval_mode(model, own=True):
         part = _part(inputs, logits, device)
         for some, wanted in zip(inputs.split(part), targets.cpu().split(part), strict=True):

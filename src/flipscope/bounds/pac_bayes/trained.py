@@ -44,7 +44,7 @@ from flipscope.cube.testers import Sweep
 from flipscope.models.movable_parameters import MovableParameters
 from flipscope.models.parameters import chosen, constants, matching
 from flipscope.probes.asking import Inputs, asked
-from flipscope.probes.fourier import Subject, first_degree, first_sparsity
+from flipscope.probes.fourier import Asked, first_degree, first_sparsity
 
 INDEPENDENT = "the samples are independent draws from one distribution, and all the samples the network saw"
 CENTRE = "the prior is centred at 0 or at a point that does not depend on the samples"
@@ -328,7 +328,7 @@ class BlackBox:
 
 @checked_arguments
 def black_box_bound(
-    model: Subject,
+    model: Asked,
     length: int,
     samples: int,
     *,
