@@ -44,11 +44,11 @@ def test_a_claim_is_one_line_with_its_number_against_its_limit() -> None:
 
 def test_an_undecided_claim_says_what_would_decide_it_and_a_contradicted_one_where() -> None:
     said = shown(run_page(run_of(GOOD, OPEN, BAD), "r"), 200)
-    assert "would decide: about 40 more models: flipscope run report.tiny:STUDY --scale laptop" in said
+    assert "to decide it: about 40 more models: flipscope run report.tiny:STUDY --scale laptop" in said
     assert "at D = 2" in said
     assert "8000 strings" not in said
     unfinished = replace(run_of(Judgement.without("no trial is done")), done=0)
-    assert "no trial is done; would decide: flipscope run report.tiny:STUDY --scale smoke" in shown(
+    assert "no trial is done; to decide it: flipscope run report.tiny:STUDY --scale smoke" in shown(
         run_page(unfinished, "r"), 200
     )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from flipscope.basics.files import write_bytes
 from flipscope.figures.vegalite import theme
 from flipscope.report.drawing import page_script, render
+from flipscope.report.maths import typeset
 from flipscope.report.views import StudyPage, in_order, report_view
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def html_report(
     pages: Sequence[StudyPage],
     missing: Sequence[tuple[str, str]] = (),
     *,
-    title: str = "What was measured, and what it says of the papers",
+    title: str = "What was measured, and what it says about the papers",
     made: str = "",
 ) -> str:
     """The whole document; `missing` are studies that cannot be shown, each with the reason."""
@@ -39,6 +40,7 @@ def html_report(
             made=made,
             **report_view(pages, missing),
             files=[_figure_files(page) for page in in_order(pages)],
+            glossary=glossary(),
             themes={"light": theme("light"), "dark": theme("dark")},
             style=Markup(_template("style.css")),
             scripts=[Markup(script) for script in scripts],
@@ -64,6 +66,19 @@ def write_report(
 
 
 @functools.cache
+def glossary() -> dict[str, list[tuple[str, str]]]:
+    """The words of the report by subject, each with its meaning: the tables of docs/glossary.md."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for line in _template("glossary.md").splitlines():
+        if line.startswith("## "):
+            found[line.removeprefix("## ")] = []
+        elif line.startswith("| ") and line != "| word | meaning |":
+            word, meaning = line.strip("| ").split(" | ", 1)
+            found[next(reversed(found))].append((word, meaning))
+    return found
+
+
+@functools.cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -75,6 +90,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["maths"] = typeset
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":"), "ensure_ascii": False}
     return environment
 
