@@ -75,7 +75,7 @@ def test_a_study_shows_the_claims_of_the_story_and_counts_the_rest() -> None:
     said = shown(demo.stop_page(stop, run_of(OPEN, GOOD, BAD, OPEN, failed=1)))
     order = ["1 squares", "✗  contradicted  claim 2", "at D = 2", "?  undecided  claim 0", "✓  reproduced  claim 1"]
     assert sorted(order, key=said.index) == order
-    assert "flipscope run report.tiny:STUDY --scale laptop" in " ".join(said.split())
+    assert "to decide it: about 40 more models: flipscope run report.tiny:STUDY --scale smoke" in " ".join(said.split())
     assert "4 of 5 trials, 1 failed, 1.0 s. 1 more claim in the report: 1 undecided." in said
     assert "more claim" not in shown(demo.stop_page(tiny_stop("claim 0"), run_of(GOOD)))
 
@@ -134,7 +134,7 @@ def test_a_step_is_one_screen(width: int) -> None:
 
 def test_the_pictures_show_the_tables() -> None:
     said = {stop.study: shown(stop.picture(TABLES[stop.study]), 100) for stop in demo.TOUR}
-    assert said["random-init"].splitlines()[1].split() == ["gaussian", "1", "1", "0.10"]
+    assert said["random-init"].splitlines()[1].split() == ["gaussian", "1", "1", "0.10", "▏"]
     assert "█" * 36 in said["random-init"].splitlines()[-1]
     assert "Majority" in said["trained-profiles"]
     assert "1 of 1 models  0.995 to 0.995          3.00" in said["trained-profiles"]

@@ -82,7 +82,7 @@ def test_the_report_has_the_parts_and_the_deviations() -> None:
     type(made.run.study).deviations = (Deviation("models", "50", "24", "they take 20 minutes"),)
     text = html_report([made])
     assert "The 2 numbers it rests on" in text
-    assert "Would decide" in text
+    assert "To decide it" in text
     assert "<td>they take 20 minutes</td>" in text
 
 

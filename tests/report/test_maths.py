@@ -53,6 +53,7 @@ def plain(text: str) -> str:
         ("E[Blowup^2] is finite", "E[Blowup^2]", "E[Blowup^{2}]"),
         ("two logarithms, log² T", "log² T", "log^{2}T"),
         ("some N-bit strings", "N", "N"),
+        ("the string x^(n) with bit n flipped", "x^(n)", "x^{(n)}"),
     ],
 )
 def test_formulas_are_found_and_read(text: str, formula: str, read: str) -> None:

@@ -236,11 +236,12 @@ class _Reader:
         return node
 
     def _script(self) -> Node:
-        """What stands above or below: an atom, or the inside of a bracket."""
+        """What stands above or below: an atom, or the inside of a bracket; x^(n) keeps its brackets."""
         if self.ahead.spaced:
             raise _NoFormula
         if self.ahead.text in ("(", "{"):
-            return _row(list(self._fence().parts[1:-1]))
+            fence = self._fence()
+            return fence if [part.kind for part in fence.parts[1:-1]] == ["letter"] else _row(list(fence.parts[1:-1]))
         if self.ahead.text == "inf":
             self.take()
             return Node("name", "∞")
