@@ -437,6 +437,8 @@ def test_small_pictures_of_intervals(
         ("≥ 12,000", [78.4], (78.4, 128.0), "20,000"),
         ("at least one", [4.0], (4.0, 128.0), "1"),
         ("", [], None, "1"),
+        ("≥ 0.5 of N", [], None, "1"),
+        ("≤ ∞", [], None, "1"),
     ],
 )
 def test_the_limit_is_drawn_on_the_same_scale(limit: str, limits: list[float], allowed: Any, end: str) -> None:

@@ -139,18 +139,21 @@ def limit_ends(limit: str) -> tuple[float | None, float | None]:
     >>> limit_ends("≥ 0.9"), limit_ends("from −1 to 1,000"), limit_ends("0.5 ± 0.25")
     ((0.9, None), (-1.0, 1000.0), (0.25, 0.75))
     """
-    number = r"([−-]?[\d,]+(?:\.\d+)?(?:e[+−-]?\d+)?)"
-    for pattern, ends in (
-        (rf"≥ {number}", lambda low: (low, None)),
-        (rf"≤ {number}", lambda high: (None, high)),
-        (rf"from {number} to {number}", lambda low, high: (low, high)),
-        (rf"{number} ± {number}", lambda middle, reach: (middle - reach, middle + reach)),
-        (r"at least one$", lambda: (0.0, None)),
-    ):
-        if found := re.match(pattern, limit):
-            low, high = ends(*(float(each.replace(MINUS, "-").replace(",", "")) for each in found.groups()))
-            return low, high
-    return None, None
+    number = r"([−-]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+−-]?\d+)?)(?=$|,| )"
+
+    def numbers(pattern: str) -> list[float]:
+        found = re.match(pattern, limit)
+        return [] if found is None else [float(each.replace(MINUS, "-").replace(",", "")) for each in found.groups()]
+
+    if least := numbers(rf"≥ {number}(?:$|,)"):
+        return least[0], None
+    if most := numbers(rf"≤ {number}(?:$|,)"):
+        return None, most[0]
+    if ends := numbers(rf"from {number} to {number}$"):
+        return ends[0], ends[1]
+    if around := numbers(rf"{number} ± {number}$"):
+        return around[0] - around[1], around[0] + around[1]
+    return (0.0, None) if limit == "at least one" else (None, None)
 
 
 def interval_places(

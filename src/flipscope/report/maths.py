@@ -318,7 +318,7 @@ def _row(parts: list[Node]) -> Node:
 # ---------------------------------------------------------------- MathML
 
 
-def _elements(source: str, node: Node) -> str:
+def _elements(source: str, node: Node) -> Markup:
     """A formula as one element, or as several where it is long, since browsers do not break one over two lines."""
     from markupsafe import Markup
 
