@@ -182,6 +182,14 @@ def test_what_was_decided_comes_first() -> None:
     assert sorted(order) == order
 
 
+def test_progress_counts_the_studies() -> None:
+    steps: list[tuple[int, int]] = []
+    html_report(
+        [page(of=study(f"study-{i}")) for i in range(3)], progress=lambda done, total: steps.append((done, total))
+    )
+    assert steps == [(1, 3), (2, 3), (3, 3)]
+
+
 def test_thirty_studies() -> None:
     pages = [page([(claim(f"claim {i}"), REPRODUCED)], of=study(f"study-{i}", f"Study {i}")) for i in range(30)]
     document = shown(pages)

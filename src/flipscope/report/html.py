@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flipscope.basics.files import write_bytes
+from flipscope.basics.progress import Progress
 from flipscope.figures.vegalite import theme
 from flipscope.report.drawing import page_script, render
 from flipscope.report.maths import typeset
@@ -25,6 +26,7 @@ def html_report(
     *,
     title: str = "What was measured, and what it says about the papers",
     made: str = "",
+    progress: Progress | None = None,
 ) -> str:
     """The whole document; `missing` are studies that cannot be shown, each with the reason."""
     from markupsafe import Markup
@@ -39,7 +41,7 @@ def html_report(
             title=title,
             made=made,
             **report_view(pages, missing),
-            files=[_figure_files(page) for page in in_order(pages)],
+            files=_figure_files(in_order(pages), progress),
             glossary=glossary(),
             themes={"light": theme("light"), "dark": theme("dark")},
             style=Markup(_template("style.css")),
@@ -49,19 +51,31 @@ def html_report(
     )
 
 
-def _figure_files(page: StudyPage) -> list[dict[str, str]]:
-    """The figures of a study as files, in base64."""
-    return [
-        {format: base64.b64encode(render(figure, format)).decode() for format in ("svg", "pdf")}
-        for figure in page.figures
-    ]
+def _figure_files(pages: Sequence[StudyPage], progress: Progress | None) -> list[list[dict[str, str]]]:
+    """The figures of each study as files, in base64."""
+    found = []
+    for number, page in enumerate(pages):
+        found.append(
+            [
+                {format: base64.b64encode(render(figure, format)).decode() for format in ("svg", "pdf")}
+                for figure in page.figures
+            ]
+        )
+        if progress is not None:
+            progress(number + 1, len(pages))
+    return found
 
 
 def write_report(
-    path: str | Path, pages: Sequence[StudyPage], missing: Sequence[tuple[str, str]] = (), *, made: str = ""
+    path: str | Path,
+    pages: Sequence[StudyPage],
+    missing: Sequence[tuple[str, str]] = (),
+    *,
+    made: str = "",
+    progress: Progress | None = None,
 ) -> Path:
     """Write the report, whole or not at all; returns its path."""
-    document = html_report(pages, missing, made=made)
+    document = html_report(pages, missing, made=made, progress=progress)
     return write_bytes(Path(path), document.encode("utf-8", errors="replace"), "report")
 
 

@@ -195,9 +195,7 @@ def pac_bayes_page(name: str, document: dict[str, Any], notes: Sequence[str] = (
     rows.append(("non-vacuous from", "never" if needed is None else f"{needed:,} samples"))
     why = [Text(), Text(document["reason"], style="yellow")] if document.get("reason") else []
     assumed = [Text(f"- {each}") for each in document["assumptions"]]
-    return panel(
-        name, [head, Text(), facts(rows), *why, Text(), note("Assumptions:"), *assumed, *map(note, notes)]
-    )
+    return panel(name, [head, Text(), facts(rows), *why, Text(), note("Assumptions:"), *assumed, *map(note, notes)])
 
 
 def _bounds_table(rows: Sequence[Row]) -> Table:
