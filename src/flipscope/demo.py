@@ -52,7 +52,7 @@ MEANINGS = {
 NEXT = (
     'flipscope function "maj(x1..x5) ^ (x6 & x7)"   # all numbers of a function, exactly',
     'flipscope train "majority(20)" -o model.safetensors   # train a transformer, then measure it:',
-    "flipscope sensitivity model.safetensors --length 20",
+    "flipscope sensitivity model.safetensors",
     "flipscope studies   # every experiment, with its claims and its cost",
 )
 
