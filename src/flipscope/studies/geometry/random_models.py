@@ -36,7 +36,7 @@ NEAR = 1 / 20  # of N: sensitivity near 0
 SEEN_THROUGH = 0.1  # share of the models for which the screen can skip nothing
 MEDIAN = 400  # strings whose median logit is the threshold; an even number, so that no logit equals it
 SETTINGS = {"layers": "layers L", "width": "width D", "ffn_multiple": "FFN multiple"}
-TOTALS = ("rechecked", "near_ties", "skipped", "audited", "wrong", "to take seconds")
+TOTALS = ("rechecked", "near_ties", "skipped", "audited", "wrong", "seconds")
 
 
 def measured(shape: TransformerConfig, init: Scheme, seed: int, strings: Bits, **options: Unpack[Options]) -> Flips:
