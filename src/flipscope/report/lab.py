@@ -45,9 +45,8 @@ def run_page(run: Run, results: str, verbose: bool = False) -> RenderableType:
     if run.failed:
         if run.first_failure:
             parts.append(Text(f"The first error: {run.first_failure}", style="red"))
-        parts.append(
-            Text(f"Why trials failed: flipscope results {run.study.name} --failed --results {results}", style="dim")
-        )
+        command = f"flipscope results {run.study.name} --failed --results {results}"
+        parts.append(Text(f"Why trials failed: {command}", style="dim"))
     parts += [Text(note, style="yellow") for note in run.notes]
     parts.append(Text(f"The figures: flipscope report {address(run.study)} --results {results}", style="dim"))
     return Group(*parts)

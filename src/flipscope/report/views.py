@@ -188,7 +188,8 @@ def _warnings(run: Run) -> list[str]:
     if run.failed:
         first = f" The first error: {run.first_failure.rstrip('.')}." if run.first_failure else ""
         found.append(
-            f"{count_text(run.failed, 'trial')} failed; flipscope results {run.study.name} --failed lists the errors.{first}"
+            f"{count_text(run.failed, 'trial')} failed; flipscope results {run.study.name} --failed lists the errors."
+            f"{first}"
         )
     return found
 
