@@ -227,7 +227,7 @@ class _Reader:
         if self.touching("^"):
             self.take()
             sign = [Node("sign", SIGNS[self.take().text])] if self.ahead.text in ("-", "−") else []
-            exponent = self._atom() if sign else self._script()  # behind a sign the brackets are needed
+            exponent = self._atom() if sign else self._script(letter=True)  # behind a sign the brackets are needed
             return Node("power", parts=(node, _row([*sign, exponent])))
         following = self.tokens[self.place + 1 : self.place + 2]
         if self.touching("*") and node.kind == "letter" and all(each.spaced or each.text in ",)" for each in following):
@@ -235,13 +235,14 @@ class _Reader:
             return Node("power", parts=(node, Node("name", "*")))
         return node
 
-    def _script(self) -> Node:
-        """What stands above or below: an atom, or the inside of a bracket; x^(n) keeps its brackets."""
+    def _script(self, letter: bool = False) -> Node:
+        """What stands above or below: an atom, or the inside of a bracket; with `letter`, x^(n) keeps its brackets."""
         if self.ahead.spaced:
             raise _NoFormula
         if self.ahead.text in ("(", "{"):
             fence = self._fence()
-            return fence if [part.kind for part in fence.parts[1:-1]] == ["letter"] else _row(list(fence.parts[1:-1]))
+            inside = list(fence.parts[1:-1])
+            return fence if letter and [part.kind for part in inside] == ["letter"] else _row(inside)
         if self.ahead.text == "inf":
             self.take()
             return Node("name", "∞")
