@@ -10,6 +10,7 @@ from report.pages import claim, page
 from report.tiny import STUDY
 from rich.console import Console, RenderableType
 
+from flipscope.lab.catalogue import entry_of
 from flipscope.lab.rows import Rows
 from flipscope.lab.run.driver import Run
 from flipscope.lab.study import Deviation
@@ -71,7 +72,7 @@ def test_a_study_is_told_whole() -> None:
     class Told(type(STUDY)):  # type: ignore[misc]
         deviations = (Deviation("models", "50", "24", "they take 20 minutes"),)
 
-    said = " ".join(shown(study_page(Told(), "not run"), 200).split())
+    said = " ".join(shown(study_page(entry_of(Told()), "not run"), 200).split())
     assert "five numbers" in said
     assert "squares are large (Fig 1); judged by: mean at least 9000" in said
     assert "models paper: 50; here: 24; they take 20 minutes" in said
