@@ -27,7 +27,7 @@ endif
 .PHONY: help setup demo test quick lint format bench clean
 
 help:
-	@echo "make demo     set up if needed, three minutes that decide a dozen claims and end in a report"
+	@echo "make demo     set up if needed, a story of three minutes that ends in verdicts and a report"
 	@echo "make test     set up if needed, then lint, type-check and run every test"
 	@echo "make quick    lint and the tests that break most often, in a minute and a half"
 	@echo "make setup    only create .venv"
@@ -45,7 +45,7 @@ test: lint
 	@echo "==> pytest"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
-# Rooms whose tests are cheap for what they cover, and of the dear ones the files that notice most.
+# Rooms whose tests are cheap for what they cover, and the most sensitive files of the expensive ones.
 QUICK := src README.md $(addprefix tests/,test_package.py test_typechecking.py basics data cube/test_functions.py \
   cube/test_closed_forms.py models/test_transformer.py models/test_config.py native/test_walsh.py native/test_span.py \
   flips/test_golden.py flips/test_signs.py flips/test_rectified.py probes/test_sensitivity.py \

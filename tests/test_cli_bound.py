@@ -32,9 +32,9 @@ def test_an_attention_network_has_a_bound(network: str, capsys: pytest.CaptureFi
     assert main(["bound", "covering", network, "--train-strings", "300"]) == 0
     out = capsys.readouterr().out
     assert "Bound: gap of the logistic loss, m = 300" in out
-    assert out.count("is vacuous") == 3
+    assert out.count(" vacuous") == 3
     assert main(["bound", "covering", network, "--train-strings", "1" + "0" * 40]) == 0
-    assert capsys.readouterr().out.count("says something") == 3
+    assert capsys.readouterr().out.count("non-vacuous") == 4  # with the heading of a column
 
 
 def test_anything_else_has_a_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,11 +24,13 @@ from waiting import LIMIT
 
 from flipscope.basics import wording
 from flipscope.basics.errors import InputError
-from flipscope.lab.verdict import Judgement
+from flipscope.basics.estimates import Estimate
+from flipscope.lab.verdict import Judgement, at_least, at_most, between, consistent_with
+from flipscope.report import html
 from flipscope.report.html import html_report, write_report
 from flipscope.report.views import MAX_ROWS
 
-VOID = {"meta", "img", "br", "hr", "input", "link", "line", "circle"}
+VOID = {"meta", "img", "br", "hr", "input", "link", "line", "circle", "rect", "mspace"}
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{ 7 * 7 }}"
 REPRODUCED = Judgement("reproduced", "share of strings", 0.93, 0.90, 0.955, "8000 strings")
 CONTRADICTED = Judgement("contradicted", "largest mean", 31.25, 27.5, 35.0)
@@ -97,7 +99,7 @@ def usual() -> Document:
 
 def test_everything_about_a_study_is_said(usual: Document) -> None:
     for text in (
-        "2 studies, 3 claims, 2 h 13 min of computing",
+        "2 studies, 3 claims, 2 h 13 min of computing time",
         "most strings have sensitivity 0 (Fig 3)",
         "share of strings: 0.93 [0.9, 0.955]",
         "the share is at least 0.5",
@@ -112,8 +114,8 @@ def test_everything_about_a_study_is_said(usual: Document) -> None:
         "code 0123456789ab, revision 1",
         "a processor, 2 cores",
         "2026-07-01 12:30 UTC",
-        "7 of 80 trials are not measured yet: verdicts are interim.",
-        "3 trials failed; flipscope results zero-strings --failed tells why.",
+        "7 of 80 trials have not been measured yet: verdicts are interim.",
+        "3 trials failed; flipscope results zero-strings --failed lists the errors.",
         "A note.",
         "old-study: no such study is installed",
         "beyond the paper",
@@ -134,7 +136,9 @@ def test_every_claim_is_at_a_glance_and_leads_to_its_details(usual: Document) ->
 
 def test_a_verdict_is_a_word_and_a_sign_not_only_a_colour(usual: Document) -> None:
     chips = re.findall(r"(✓|✗|\?) (?:\d+ )?(reproduced|contradicted|undecided)", usual.text)
-    assert sorted(chips) == sorted([("✓", "reproduced"), ("✗", "contradicted"), ("?", "undecided")] * 3)
+    assert sorted(chips) == sorted(
+        [("✓", "reproduced"), ("✗", "contradicted"), ("?", "undecided")] * 5
+    )  # contents, meanings
     assert "✓ 1 reproduced ✗ 1 contradicted ? 1 undecided" in usual.text
 
 
@@ -173,16 +177,55 @@ def test_what_was_decided_comes_first() -> None:
     unknown = Judgement.without("no trial is done")
     first = page([(claim("all open"), unknown)], of=study("a", "Study a"))
     second = page([(claim("half open"), unknown), (claim("false"), CONTRADICTED), (claim("true"), REPRODUCED)])
-    text = shown([first, second]).text
+    text = shown([first, second]).text.partition("All claims at a glance ✓")[2]
     order = [text.index(f"{name} ") for name in ("false", "true", "half open", "Study a", "all open")]
     assert sorted(order) == order
+
+
+def test_progress_counts_the_studies() -> None:
+    steps: list[tuple[int, int]] = []
+    html_report(
+        [page(of=study(f"study-{i}")) for i in range(3)], progress=lambda done, total: steps.append((done, total))
+    )
+    assert steps == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_thirty_studies() -> None:
     pages = [page([(claim(f"claim {i}"), REPRODUCED)], of=study(f"study-{i}", f"Study {i}")) for i in range(30)]
     document = shown(pages)
-    assert len(document.all("section")) == 31
+    assert len(document.all("section")) == 32  # with the table of claims and the glossary
     assert all(document.text.count(f"claim {i} ") >= 2 for i in range(30))
+
+
+# ---------------------------------------------------------------- contents, glossary, formulas
+
+
+def test_the_contents_list_every_study_and_the_glossary(usual: Document) -> None:
+    place = usual.tags.index(("nav", {"id": "contents", "aria-label": "Contents"}))
+    rest = itertools.takewhile(lambda tag: tag[0] != "section", usual.tags[place:])
+    assert [attributes["href"] for tag, attributes in rest if tag == "a"] == [
+        "#glance", "#study-0", "#study-1", "#glossary",
+    ]  # fmt: skip
+    assert "Transformers at initialisation random-init ✓ 1 reproduced ✗ 1 contradicted Zero strings" in usual.text
+
+
+def test_the_glossary_is_that_of_the_documentation(usual: Document) -> None:
+    documented = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text("utf-8").strip()
+    assert documented == (Path(html.__file__).parent / "templates" / "glossary.md").read_text("utf-8").strip()
+    words = html.glossary()
+    assert list(words) == [line[3:] for line in documented.splitlines() if line.startswith("## ")]
+    assert len(re.findall(r"^\| (?!word \|)", documented, re.MULTILINE)) == sum(map(len, words.values()))
+    meanings = dict(words["Experiments"])
+    assert "a judgement of part of the planned trials" in meanings["interim"]
+    assert meanings["trial"] in usual.text
+
+
+def test_formulas_are_typeset_and_still_escaped() -> None:
+    made = page([(claim("grows", f"at least N^2 strings {HOSTILE}"), REPRODUCED)])
+    text = html_report([made])
+    assert '<math alttext="N^2"><msup><mi>N</mi><mn>2</mn></msup></math> strings &lt;/script&gt;' in text
+    assert "alert(1)</script><img" not in text
+    assert Document(text).all("math")
 
 
 # ---------------------------------------------------------------- tables
@@ -201,7 +244,8 @@ def test_a_short_table_is_open_and_whole() -> None:
     document = shown([page(table=[{"a": 1}, {"b": True}])])
     assert document.all("details") == [{"open": None}]
     assert "1 – – yes" in document.text
-    assert "more rows" not in document.text
+    assert "… 1 more row" not in document.text
+    assert "export:" not in document.text
 
 
 @pytest.mark.parametrize(
@@ -220,6 +264,7 @@ def test_a_short_table_is_open_and_whole() -> None:
         (-(10**5000), "−10^5000.00", "-Infinity"),
         ("text", "text", ""),
         ((1, "a", None), "(1, a, –)", ""),
+        (tuple(range(500)), "(0, 1, 2, … 500 values)", ""),
         ("x" * 1000, "x" * 299 + "…", ""),
     ],
     ids=itertools.count(),
@@ -386,6 +431,41 @@ def test_small_pictures_of_intervals(
     assert places is not None
     assert [places[name] for name in ("start", "end")] == list(expected[:2])
     assert [places[name] for name in ("at", "low", "high")] == pytest.approx(list(expected[2:]), abs=0.051)
+
+
+@pytest.mark.parametrize(
+    ("limit", "limits", "allowed", "end"),
+    [
+        ("≥ 0.9", [115.6], (115.6, 128.0), "1"),
+        ("≤ 2", [128.0], (4.0, 128.0), "2"),
+        ("from −1 to 1", [4.0, 128.0], (4.0, 128.0), "1"),
+        ("0.5 ± 0.25", [35.0, 97.0], (35.0, 97.0), "1"),
+        ("≤ 1, to within 0.05 as it is sharp", [128.0], (4.0, 128.0), "1"),
+        ("≥ 1e−05", [4.0], (4.0, 128.0), "1"),
+        ("≥ 12,000", [78.4], (78.4, 128.0), "20,000"),
+        ("at least one", [4.0], (4.0, 128.0), "1"),
+        ("", [], None, "1"),
+        ("≥ 0.5 of N", [], None, "1"),
+        ("≤ ∞", [], None, "1"),
+    ],
+)
+def test_the_limit_is_drawn_on_the_same_scale(limit: str, limits: list[float], allowed: Any, end: str) -> None:
+    places = wording.interval_places(0.93, 0.9, 0.955, limit)
+    assert places is not None
+    assert (places["limits"], places["allowed"], places["end"]) == (pytest.approx(limits), allowed, end)
+    text = html_report([page([(claim(), replace(REPRODUCED, limit=limit))])]).partition("</style>")[2]
+    assert text.count('class="bound"') == len(limits)
+    assert text.count('class="allowed"') == bool(limits)
+
+
+def test_every_kind_of_comparison_has_a_limit_that_can_be_drawn() -> None:
+    found = Estimate(0.5, 0.4, 0.6, 0.95, 100)
+    judged = [
+        at_most(found, 0.7, "q"), at_least(found, 0.3, "q"), between(found, 0.1, 0.9, "q"),
+        consistent_with(found, 0.5, 0.2, "q"),
+    ]  # fmt: skip
+    ends = [wording.limit_ends(each.limit) for each in judged]
+    assert ends == [(None, 0.7), (0.3, None), (0.1, 0.9), (pytest.approx(0.3), pytest.approx(0.7))]
 
 
 @pytest.mark.parametrize("measured", [None, math.inf, 1e200])

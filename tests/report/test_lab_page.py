@@ -10,6 +10,7 @@ from report.pages import claim, page
 from report.tiny import STUDY
 from rich.console import Console, RenderableType
 
+from flipscope.lab.catalogue import entry_of
 from flipscope.lab.rows import Rows
 from flipscope.lab.run.driver import Run
 from flipscope.lab.study import Deviation
@@ -44,11 +45,11 @@ def test_a_claim_is_one_line_with_its_number_against_its_limit() -> None:
 
 def test_an_undecided_claim_says_what_would_decide_it_and_a_contradicted_one_where() -> None:
     said = shown(run_page(run_of(GOOD, OPEN, BAD), "r"), 200)
-    assert "would decide: about 40 more models: flipscope run report.tiny:STUDY --scale laptop" in said
+    assert "to decide it: about 40 more models: flipscope run report.tiny:STUDY --scale laptop" in said
     assert "at D = 2" in said
     assert "8000 strings" not in said
     unfinished = replace(run_of(Judgement.without("no trial is done")), done=0)
-    assert "no trial is done; would decide: flipscope run report.tiny:STUDY --scale smoke" in shown(
+    assert "no trial is done; to decide it: flipscope run report.tiny:STUDY --scale smoke" in shown(
         run_page(unfinished, "r"), 200
     )
 
@@ -71,7 +72,7 @@ def test_a_study_is_told_whole() -> None:
     class Told(type(STUDY)):  # type: ignore[misc]
         deviations = (Deviation("models", "50", "24", "they take 20 minutes"),)
 
-    said = " ".join(shown(study_page(Told(), "not run"), 200).split())
+    said = " ".join(shown(study_page(entry_of(Told()), "not run"), 200).split())
     assert "five numbers" in said
     assert "squares are large (Fig 1); judged by: mean at least 9000" in said
     assert "models paper: 50; here: 24; they take 20 minutes" in said
@@ -82,7 +83,7 @@ def test_the_report_has_the_parts_and_the_deviations() -> None:
     type(made.run.study).deviations = (Deviation("models", "50", "24", "they take 20 minutes"),)
     text = html_report([made])
     assert "The 2 numbers it rests on" in text
-    assert "Would decide" in text
+    assert "To decide it" in text
     assert "<td>they take 20 minutes</td>" in text
 
 

@@ -116,7 +116,7 @@ def test_part_of_a_study_is_reported_as_a_part(
     monkeypatch.setattr(Tiny, "draw", draw)
     measure(results, limit=40)
     report(results)
-    assert "60 of 100 trials are not measured yet: verdicts are interim." in text(results)
+    assert "60 of 100 trials have not been measured yet: verdicts are interim." in text(results)
     note = "The figures cannot be drawn from part of the trials (KeyError: 'missing')."
     assert note in text(results).replace("&#39;", "'")
     assert note in capsys.readouterr().err
@@ -217,13 +217,13 @@ def test_what_cannot_be_shown_is_said(results: Path, monkeypatch: pytest.MonkeyP
     assert "no study is called 'other'" in refused(results, "other")
     found = refused(results, "tiny", scale="laptop")
     assert found == (
-        "there are no results of tiny at scale laptop: none of its trials is done; "
+        "there are no results of tiny at scale laptop: none of its trials has been measured; "
         "run it with flipscope run tiny --scale laptop"
     )
     assert "no scale 'huge'; it has smoke, laptop" in refused(results, "tiny", scale="huge")
     for module in ("lab.run.driver", "report.pages"):
         monkeypatch.setattr(f"flipscope.{module}.code_version", lambda study: "another")
-    assert "the stored ones are of code that has changed since" in refused(results, "tiny")
+    assert "the stored ones were measured by code that has changed since" in refused(results, "tiny")
 
 
 def test_options_are_checked_before_any_work(results: Path) -> None:

@@ -178,7 +178,7 @@ def test_compare_page_of_samples_fits_80_columns() -> None:
     [
         ("parity(100)", 2, ["ruled out by Cor 4.6 (000)", "2 layers", "N^10.75, 3.162e+21 at N = 100", "N = 65"]),
         ("majority(101)", 1, ["not ruled out", "1 layer ", "10^30.33 (31 digits) at N = 101"]),
-        ("random(1000)", 2, ["not known at N = 1000"]),
+        ("random(1000)", 2, ["unknown at N = 1000"]),
     ],
 )
 def test_verdict_page(text: str, layers: int, expected: list[str]) -> None:

@@ -51,7 +51,7 @@ def test_how_loose() -> None:
 def test_the_gap() -> None:
     claim = CLAIMS["sharpness is never below the Fourier gap"]
     assert claim.exploratory, "it is true of any two functions, and checks the code only"
-    assert "says nothing of transformers" in claim.statement
+    assert "says nothing about transformers" in claim.statement
     own = {"function": "parity", "length": 8, "as": 8.0, "sharpness": 0.6, "gap": 0.4}
     assert claim.judge(table(**own)).verdict == "reproduced"
     assert claim.judge(table({**own, "gap": 0.7}, **own)).verdict == "contradicted"

@@ -53,7 +53,7 @@ def _verdict(claim: Claim, table: Rows) -> str:
 @pytest.mark.parametrize("scale", ["smoke", "demo", "laptop"])
 def test_the_note_of_a_scale_says_how_many_are_screened(scale: str) -> None:
     models = {(trial.init, trial.data_set, trial.model): trial.screened for trial in STUDY.trials(scale)}
-    assert STUDY.scales[scale].note.endswith(f"which are {sum(models.values()):,} in all")
+    assert STUDY.scales[scale].note.partition(" slow models")[0].endswith(f"; {sum(models.values()):,}")
 
 
 def test_smoke_gives_one_row_a_model_and_honest_verdicts() -> None:

@@ -24,7 +24,10 @@ def test_where_nothing_is_learned_parity_is_not_either() -> None:
     untrained = [row(language, 0.5, {0: 1}, seed=seed) for language in ("first", "parity") for seed in range(3)]
     for name in ("Parity is not learned", "Parity: a wrong profile"):
         found = CLAIMS[name].judged(Rows(untrained))
-        assert (found.verdict, found.note) == ("undecided", "none of 3 models trained alike learns First or Majority")
+        assert (found.verdict, found.note) == (
+            "undecided",
+            "none of 3 models trained in the same way learns First or Majority",
+        )
 
 
 def test_every_model_learns() -> None:

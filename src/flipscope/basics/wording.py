@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from flipscope.basics.estimates import Estimate
 MINUS = "\N{MINUS SIGN}"
 FULL_DIGITS = 24  # a longer integer is shown as a power of ten
 MAX_VALUES = 8  # of a setting; more are shown as their number and the two ends
+MAX_LISTED = 6  # entries of a list in a cell; of a longer list, the first three and their number
 MAX_TEXT = 300  # characters of a cell
 
 
@@ -49,10 +51,17 @@ def cell_text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}".replace("-", MINUS) if math.isfinite(value) else number_text(value)
     if isinstance(value, tuple | list):
-        text = "(" + ", ".join(map(cell_text, value[:50])) + (", …)" if len(value) > 50 else ")")
+        shortened = is_shortened(value)
+        listed = ", ".join(map(cell_text, value[:3] if shortened else value))
+        text = f"({listed}, … {len(value):,} values)" if shortened else f"({listed})"
     else:
         text = str(value)
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+
+
+def is_shortened(value: Any) -> bool:
+    """Whether a cell shows only the first entries of a list."""
+    return isinstance(value, tuple | list) and len(value) > MAX_LISTED
 
 
 def sort_value(value: Any) -> str:
@@ -124,11 +133,37 @@ def _ordered(values: list[Any]) -> list[Any]:
     return sorted(values) if numbers else values
 
 
-def interval_places(measured: float | None, low: float | None, high: float | None) -> dict[str, Any] | None:
-    """Positions of a number and its interval on an axis from 0 to a round number, for a picture 132 units wide."""
+def limit_ends(limit: str) -> tuple[float | None, float | None]:
+    """The lowest and the highest value that the limit of a judgement allows; None where there is no such end.
+
+    >>> limit_ends("≥ 0.9"), limit_ends("from −1 to 1,000"), limit_ends("0.5 ± 0.25")
+    ((0.9, None), (-1.0, 1000.0), (0.25, 0.75))
+    """
+    number = r"([−-]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+−-]?\d+)?)(?=$|,| )"
+
+    def numbers(pattern: str) -> list[float]:
+        found = re.match(pattern, limit)
+        return [] if found is None else [float(each.replace(MINUS, "-").replace(",", "")) for each in found.groups()]
+
+    if least := numbers(rf"≥ {number}(?:$|,)"):
+        return least[0], None
+    if most := numbers(rf"≤ {number}(?:$|,)"):
+        return None, most[0]
+    if ends := numbers(rf"from {number} to {number}$"):
+        return ends[0], ends[1]
+    if around := numbers(rf"{number} ± {number}$"):
+        return around[0] - around[1], around[0] + around[1]
+    return (0.0, None) if limit == "at least one" else (None, None)
+
+
+def interval_places(
+    measured: float | None, low: float | None, high: float | None, limit: str = ""
+) -> dict[str, Any] | None:
+    """Where a number, its interval and what its limit allows stand between two round numbers, in a picture 132 wide."""
     if measured is None or not abs(measured) < 1e100:
         return None
-    ends = [end for end in (low, high) if end is not None and abs(end) < 1e100]
+    allowed = limit_ends(limit)
+    ends = [end for end in (low, high, *allowed) if end is not None and abs(end) < 1e100]
     top, bottom = max([0.0, measured, *ends]), min([0.0, measured, *ends])
     start, end = 0.0 - _round_up(-bottom), _round_up(top)
     if start == end:
@@ -145,7 +180,11 @@ def interval_places(measured: float | None, low: float | None, high: float | Non
         # Widened so that even the narrowest interval is visible.
         "low": place(low) - 0.5 if whole and low is not None else None,
         "high": place(high) + 0.5 if whole and high is not None else None,
-    }
+        "limits": [place(each) for each in allowed if each is not None],
+        "allowed": None if allowed == (None, None) else (
+            place(start if allowed[0] is None else allowed[0]), place(end if allowed[1] is None else allowed[1])
+        ),
+    }  # fmt: skip
 
 
 def _round_up(value: float) -> float:

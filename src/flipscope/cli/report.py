@@ -61,7 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
             f"flipscope run random-init --scale smoke --results {arguments.results}"
         )
     files = write_figures(Path(arguments.figures), pages, formats) if arguments.figures is not None else []
-    write_report(output, pages, missing, made=datetime.now(UTC).date().isoformat())
+    with progress("writing the report") as report:
+        write_report(output, pages, missing, made=datetime.now(UTC).date().isoformat(), progress=report)
     for name, note in missing:
         print(printable(f"flipscope: {name} is not in the report: {note}."), file=sys.stderr)
     for page in pages:

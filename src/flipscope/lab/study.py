@@ -30,6 +30,8 @@ Outcome = Mapping[str, Any]  # what a trial measured: numbers, texts, lists of t
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 DEFAULT_MEMORY = 1 << 30
+MAX_LISTED = 12  # values of a setting in the words of a scale
+ONE = re.compile(r"(?<![\w.,^-])1 ((?:small |learned |random |data )?)(model|seed|function|network|transformer|set)s\b")
 NEVER_CONTRADICTED = "a limit theorem, which no measured length can contradict"
 
 
@@ -86,12 +88,13 @@ class Result:
 
 
 class _Several(tuple[Any, ...]):
-    """Values that are told one after the other, without brackets."""
+    """Values that are listed without brackets, the middle ones of a long list left out."""
 
     __slots__ = ()
 
     def __str__(self) -> str:
-        return ", ".join(map(str, self))
+        shown = [*self[:3], "…", self[-1]] if len(self) > MAX_LISTED else self
+        return ", ".join(map(str, shown))
 
 
 def _several(value: Any) -> Any:
@@ -100,9 +103,9 @@ def _several(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of a study is run: about how many minutes that takes on two cores, its settings, and the same in words.
+    """How much of a study is run: about how many minutes that takes on two cores, its settings, and a description.
 
-    Names in braces stand for the settings, so that the words cannot be wrong:
+    Names in braces stand for the settings, so that the description cannot be wrong:
     ``Scale(2, Plan(models=24, lengths=(16, 256)), "{models} models, N up to {lengths[1]}")``.
     """
 
@@ -114,7 +117,8 @@ class Scale:
     @property
     def note(self) -> str:
         """What is run, in words."""
-        return self.words.format(**{name: _several(value) for name, value in of_settings.named(self.settings).items()})
+        text = self.words.format(**{name: _several(value) for name, value in of_settings.named(self.settings).items()})
+        return ONE.sub(r"1 \1\2", text)
 
 
 def scales(words: str, **plans: tuple[float, Any]) -> dict[str, Scale]:
@@ -127,7 +131,7 @@ class Deviation:
     """Where a study departs from its paper, or where the paper contradicts itself or says nothing."""
 
     what: str
-    paper: str  # what the paper has there; "silent" where it says nothing
+    paper: str  # what the paper has there
     ours: str
     why: str
 

@@ -1,4 +1,4 @@
-"""The terminal page of a network that was written down."""
+"""The terminal page of a constructed network."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def construction_page(name: str, document: dict[str, Any], passed: bool = True) 
         said = "exact" if document["exact"] else "NOT exact"
         rows += [
             ("hidden widths", widths),
-            ("after the MLP", f"{said}: {document['answer_error']:.2g} from f at the strings that tell most"),
+            ("after the MLP", f"{said}: {document['answer_error']:.2g} from f on the critical strings"),
         ]
     if "check" in document:
         rows.append(("all strings", _verdict(_checked(document["check"]), passed)))
@@ -61,8 +61,8 @@ def fourier_page(name: str, document: dict[str, Any], passed: bool = True) -> Re
     ]
     if "mask" in document:
         rows.insert(1, ("mask", f"{document['mask']:g}, read by {document['readout']}"))
-        said = "not known" if document["error_bound"] is None else f"{document['error_bound']:.3g}, but for rounding"
-        rows.append(("output wrong by at most", said))
+        said = "unknown" if document["error_bound"] is None else f"{document['error_bound']:.3g}, up to rounding"
+        rows.append(("output error at most", said))
         rows += [
             ("with mask 0: squared norm", _against(paper["squared_norm"], paper["norm_bound"])),
             ("squared gradient, largest", _against(paper["squared_gradient"], paper["gradient_bound"])),
@@ -97,6 +97,8 @@ def _verdict(told: str, passed: bool) -> str:
 
 def _checked(check: dict[str, Any]) -> str:
     if check["strings"] is None:
-        return "too many to ask; the certificate covers them all"
-    answer = "" if check["answer_error"] is None else f", f {check['answer_error']:.2g} away at most"
-    return f"{check['strings']:,} asked: error {check['error']:.7g}, {check['difference']:.1g} from certified{answer}"
+        return "too many to evaluate; the certificate covers them all"
+    answer = "" if check["answer_error"] is None else f", at most {check['answer_error']:.2g} from f"
+    return (
+        f"{check['strings']:,} evaluated: error {check['error']:.7g}, {check['difference']:.1g} from certified{answer}"
+    )

@@ -21,7 +21,7 @@ GROUPS = 12  # rows of traces
 
 
 def curvature_page(name: str, document: dict[str, Any], found: Curvature, notes: Sequence[str] = ()) -> RenderableType:
-    """What was measured, in the order of the document."""
+    """The page of ``flipscope curvature``."""
     said = "all" if document["exhaustive"] else f"{found.strings:,} random"
     on = "the model's own outputs" if document["function"] is None else document["function"]
     rows = [
@@ -105,9 +105,9 @@ def _account(found: Curvature) -> str:
     if found.eigenvalues is not None:
         sentences.append(
             f"Residuals are |H v − λ v|, at most {found.eigenvalues.tolerance:g} times the norm of H; with probability "
-            f"{1 - CHANCE:g} no eigenvalue further out than that is missing."
+            f"{1 - CHANCE:g} no eigenvalue further out was missed."
         )
     if found.density is not None:
         density = found.density
         sentences.append(f"The density is that of {density.probes} random starts with {density.steps} Lanczos steps.")
-    return " ".join(sentences) or "Differentiated twice on the strings above."
+    return " ".join(sentences) or "Second derivatives on the strings above."

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flipscope.basics.files import write_bytes
+from flipscope.basics.progress import Progress
 from flipscope.figures.vegalite import theme
 from flipscope.report.drawing import page_script, render
+from flipscope.report.maths import typeset
 from flipscope.report.views import StudyPage, in_order, report_view
 
 if TYPE_CHECKING:
@@ -22,8 +24,9 @@ def html_report(
     pages: Sequence[StudyPage],
     missing: Sequence[tuple[str, str]] = (),
     *,
-    title: str = "What was measured, and what it says of the papers",
+    title: str = "What was measured, and what it says about the papers",
     made: str = "",
+    progress: Progress | None = None,
 ) -> str:
     """The whole document; `missing` are studies that cannot be shown, each with the reason."""
     from markupsafe import Markup
@@ -38,7 +41,8 @@ def html_report(
             title=title,
             made=made,
             **report_view(pages, missing),
-            files=[_figure_files(page) for page in in_order(pages)],
+            files=_figure_files(in_order(pages), progress),
+            glossary=glossary(),
             themes={"light": theme("light"), "dark": theme("dark")},
             style=Markup(_template("style.css")),
             scripts=[Markup(script) for script in scripts],
@@ -47,20 +51,45 @@ def html_report(
     )
 
 
-def _figure_files(page: StudyPage) -> list[dict[str, str]]:
-    """The figures of a study as files, in base64."""
-    return [
-        {format: base64.b64encode(render(figure, format)).decode() for format in ("svg", "pdf")}
-        for figure in page.figures
-    ]
+def _figure_files(pages: Sequence[StudyPage], progress: Progress | None) -> list[list[dict[str, str]]]:
+    """The figures of each study as files, in base64."""
+    found = []
+    for number, page in enumerate(pages):
+        found.append(
+            [
+                {format: base64.b64encode(render(figure, format)).decode() for format in ("svg", "pdf")}
+                for figure in page.figures
+            ]
+        )
+        if progress is not None:
+            progress(number + 1, len(pages))
+    return found
 
 
 def write_report(
-    path: str | Path, pages: Sequence[StudyPage], missing: Sequence[tuple[str, str]] = (), *, made: str = ""
+    path: str | Path,
+    pages: Sequence[StudyPage],
+    missing: Sequence[tuple[str, str]] = (),
+    *,
+    made: str = "",
+    progress: Progress | None = None,
 ) -> Path:
     """Write the report, whole or not at all; returns its path."""
-    document = html_report(pages, missing, made=made)
+    document = html_report(pages, missing, made=made, progress=progress)
     return write_bytes(Path(path), document.encode("utf-8", errors="replace"), "report")
+
+
+@functools.cache
+def glossary() -> dict[str, list[tuple[str, str]]]:
+    """The words of the report by subject, each with its meaning: the tables of docs/glossary.md."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for line in _template("glossary.md").splitlines():
+        if line.startswith("## "):
+            found[line.removeprefix("## ")] = []
+        elif line.startswith("| ") and line != "| word | meaning |":
+            word, meaning = line.strip("| ").split(" | ", 1)
+            found[next(reversed(found))].append((word, meaning))
+    return found
 
 
 @functools.cache
@@ -75,6 +104,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["maths"] = typeset
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":"), "ensure_ascii": False}
     return environment
 

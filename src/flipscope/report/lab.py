@@ -33,7 +33,7 @@ def run_page(run: Run, results: str, verbose: bool = False) -> RenderableType:
     title.append(f"  paper {run.study.paper}, scale {run.scale}", style="not bold dim")
     told = [f"{run.done:,} of {run.trials:,} trials"]
     told += [f"{run.failed:,} failed"] if run.failed else []
-    told += [f"{run.reused:,} of them from before"] if run.reused else []
+    told += [f"{run.reused:,} of them stored earlier"] if run.reused else []
     told.append(time_text(run.seconds))
     parts: list[RenderableType] = [title, Text(), claims_table(run, verbose), Text()]
     if verbose:
@@ -45,7 +45,8 @@ def run_page(run: Run, results: str, verbose: bool = False) -> RenderableType:
     if run.failed:
         if run.first_failure:
             parts.append(Text(f"The first error: {run.first_failure}", style="red"))
-        parts.append(Text(f"What failed: flipscope results {run.study.name} --failed --results {results}", style="dim"))
+        command = f"flipscope results {run.study.name} --failed --results {results}"
+        parts.append(Text(f"Why trials failed: {command}", style="dim"))
     parts += [Text(note, style="yellow") for note in run.notes]
     parts.append(Text(f"The figures: flipscope report {address(run.study)} --results {results}", style="dim"))
     return Group(*parts)
@@ -73,7 +74,7 @@ def _details(view: Mapping[str, Any]) -> RenderableType:
     """Everything that a verdict rests on, and every look that was made before it."""
     lines = [f"{view['statement']} ({view['source']})", f"judged by: {view['criterion']}", view["quantity"]]
     lines += [view["note"]] if view["note"] else []
-    lines += [f"would decide: {view['remedy']}"] if view["remedy"] else []
+    lines += [f"to decide it: {view['remedy']}"] if view["remedy"] else []
     lines += [f"now: {view['seen']}"] if view["seen"] else []
     lines += [look["line"] for look in view["looks"]]
     parts: list[RenderableType] = [Text("\n".join(lines), style="dim")]
@@ -174,7 +175,7 @@ def status_page(states: Sequence[RunState], notes: Mapping[str, Sequence[str]]) 
         line.append(f"{state.scale}: {state.state}, {state.done:,} of {state.total:,} trials", style="not bold")
         if state.failed:
             line.append(f", {state.failed:,} failed", style="red")
-        line.append(f"; began {_ago(state.started)}, last sign of life {_ago(state.updated)}", style="not bold dim")
+        line.append(f"; started {_ago(state.started)}, last update {_ago(state.updated)}", style="not bold dim")
         parts.append(line)
         if state.state == "running":
             parts += [Text(f"  process {state.pid} on {state.host}: {state.command}", style="dim")]

@@ -17,10 +17,10 @@ from flipscope.report.terminal import MAX_ROWS, histogram
 def landscape_page(found: Landscape, name: str, function: str, loss: str, notes: Sequence[str] = ()) -> RenderableType:
     """The page of ``flipscope landscape``."""
     finite = found.losses[np.isfinite(found.losses)]
-    ends = f"{finite.min():.4g}, {finite.max():.4g}" if finite.size else "none is a number"
+    ends = f"{finite.min():.4g}, {finite.max():.4g}" if finite.size else "none is finite"
     kind = "a plane" if found.dimensions == 2 else f"{len(found.losses)} lines"
     rows = [
-        (loss, f"{found.loss:.4g} on {function}, unmoved"),
+        (loss, f"{found.loss:.4g} on {function}, at the model itself"),
         ("smallest, largest", f"{ends} on {kind}, offsets to {found.offsets[-1]:g}"),
         ("parameters", f"{found.parameters:,}"),
         ("strings", f"{found.strings:,}"),

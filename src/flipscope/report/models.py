@@ -1,4 +1,4 @@
-"""Terminal pages of what was measured of transformers."""
+"""Terminal pages of what was measured on models."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def sensitivity_page(
 ) -> RenderableType:
     """The page of ``flipscope sensitivity``; `function` is what the model was trained on, with its average."""
     rows = [
-        ("strings", f"{found.strings:,} of length {found.n:,}" + (", all there are" if found.exhaustive else "")),
+        ("strings", f"{found.strings:,} of length {found.n:,}" + (", all of this length" if found.exhaustive else "")),
         ("average sensitivity", number(found.average_sensitivity)),
-        ("share of sensitivity 0", number(found.zero_share)),
+        ("share with sensitivity 0", number(found.zero_share)),
         ("largest, smallest seen", f"{found.largest_seen}, {found.smallest_seen}"),
     ]
     if function is not None:
         rows.insert(2, (f"{function[0]} itself has", number(function[1])))
     parts: list[RenderableType] = [facts(rows), Text(), _profile(found)]
     if not found.exhaustive:
-        parts += [Text(), note(f"Intervals hold with confidence {confidence:g}, those of the profile all at once.")]
+        parts += [Text(), note(f"Intervals hold with confidence {confidence:g}, those of the profile jointly.")]
     parts += [Text(), note(_account(found)), *map(note, notes)]
     return panel(name, parts)
 
@@ -54,10 +54,10 @@ def random_page(
     averages = [_value(spectrum.average_sensitivity) for spectrum in found]
     rows = [
         ("models", f"{summary['models']}, {init}, {found[0].strings} strings of length {found[0].n} each"),
-        ("average sensitivity", f"{_interval(summary['average_sensitivity'])}, the mean over models"),
+        ("average sensitivity", f"{_interval(summary['average_sensitivity'])}, mean over models"),
         ("median, largest", f"{number(float(np.median(averages)))}, {number(max(averages))}"),
-        ("share of sensitivity 0", f"{_interval(summary['zero_share'])}, the mean over models"),
-        ("no sensitive string seen", f"{summary['models_without_sensitive_string']} models"),
+        ("share with sensitivity 0", f"{_interval(summary['zero_share'])}, mean over models"),
+        ("no sensitive string found", f"{summary['models_without_sensitive_string']} models"),
         ("path", ", ".join(sorted({spectrum.path for spectrum in found}))),
         ("checked again in float64", f"{summary['rechecked']:,} signs; {summary['near_ties']:,} undetermined"),
         ("time", f"{summary['seconds']:.0f} s"),
@@ -84,12 +84,12 @@ def blowup_page(name: str, document: dict[str, Any], notes: Sequence[str] = ()) 
     table.add_row("all, beta", "", *_ends(document["beta"]))
     table.add_row("all, mean over positions", "", *_ends(document["mean_beta"]))
     parts: list[RenderableType] = [table, Text()]
-    bound = "nothing bounds it" if document["bound"] is None else f"beta cannot exceed {document['bound']:.4g}"
+    bound = "there is no bound on beta" if document["bound"] is None else f"beta cannot exceed {document['bound']:.4g}"
     parts.append(note(f"From {document['strings']:,} random strings of length {document['length']:,}; {bound}."))
     without, with_positions = (document["weight_norm"][key] for key in ("without_positions", "with_positions"))
     parts.append(note(f"The weights have norm {without:.4g}, with learned positions {with_positions:.4g}."))
     if document["infinite"]:
-        parts.append(note(f"{document['infinite']:,} vectors of zero variance met a norm with eps 0."))
+        parts.append(note(f"{document['infinite']:,} vectors with zero variance entered a norm with eps = 0."))
     return panel(name, [*parts, *map(note, notes)])
 
 
@@ -118,7 +118,9 @@ def sharpness_page(name: str, document: dict[str, Any], notes: Sequence[str] = (
         ("strings", f"{said} strings of length {document['length']:,}"),
     ]
     if document["loss"] is not None:
-        rows.append((document["loss"]["name"], f"{document['loss']['value']:.4g} on {document['function']}, unmoved"))
+        rows.append(
+            (document["loss"]["name"], f"{document['loss']['value']:.4g} on {document['function']}, without noise")
+        )
     told = note(f"Intervals over {draws:,} draws hold with confidence {confidence:g}.")
     return panel(name, [facts(rows), Text(), table, Text(), told, *map(note, notes)])
 
@@ -147,17 +149,19 @@ def covering_page(name: str, found: CoveringSummary, notes: Sequence[str] = ()) 
     parts: list[RenderableType] = [kind + Text(f": {said}", style="not bold default"), Text()]
     if found.broken:
         listed = [Text(f"- {each}") for each in found.broken]
-        parts += [Text("The theorem does not speak of this model, which has"), *listed, Text()]
-    names = ("gap at most", "holds anyway", "here it") if found.is_bound else ("score", "of at most", "as a bound it")
+        parts += [Text("The theorem does not apply to this model, which has"), *listed, Text()]
+    names = (
+        ("gap at most", "trivial bound", "the bound is") if found.is_bound else ("score", "of at most", "as a bound")
+    )
     table = Table(box=None, padding=(0, 1), header_style="bold")
-    for heading in ("form", "ln N at eps 1", *names, "not vacuous from m"):
+    for heading in ("form", "ln N at eps 1", *names, "non-vacuous from m"):
         left = heading in ("form", names[2])
         table.add_column(heading, justify="left" if left else "right", no_wrap=heading != "form")
     verb = "" if found.is_bound else "would be "
     for row in (each.as_json() for each in found.bounds):
-        says = Text(f"{verb or 'is '}vacuous", style="yellow")
+        says = Text(f"{verb}vacuous", style="yellow")
         if not row["vacuous"]:
-            says = Text("says something", style="green") if found.is_bound else Text("would say something")
+            says = Text(f"{verb}non-vacuous", style="green" if found.is_bound else "")
         needed = row["log10_samples_needed"]
         capacity, told = _size(None, row["log10_capacity"]), "never" if needed is None else f"10^{needed:.3g}"
         table.add_row(row["what"], capacity, f"{row['gap']:.4g}", f"{row['trivial']:.4g}", says, told)
@@ -168,7 +172,7 @@ def covering_page(name: str, found: CoveringSummary, notes: Sequence[str] = ()) 
 
 def pac_bayes_page(name: str, document: dict[str, Any], notes: Sequence[str] = ()) -> RenderableType:
     """The page of ``flipscope bound pac-bayes``."""
-    told = Text("vacuous", style="bold yellow") if document["vacuous"] else Text("says something", style="bold green")
+    told = Text("vacuous", style="bold yellow") if document["vacuous"] else Text("non-vacuous", style="bold green")
     head = Text(f"loss at most {document['bound']:.4g}: ", style="bold") + told
     rows = [("form", document["form"] + (", certified" if document["certified"] else ", not certified"))]
     shown = {
@@ -184,16 +188,14 @@ def pac_bayes_page(name: str, document: dict[str, Any], notes: Sequence[str] = (
         "norm_term": "norm term",
         "mcallester": "McAllester's bound",
         "catoni": "Catoni's bound",
-        "training_loss": "training loss, cut off",
+        "training_loss": "training loss, truncated",
     }
     rows += [(said, f"{document[key]:.6g}") for key, said in shown.items() if document.get(key) is not None]
     needed = document["samples_needed"]
-    rows.append(("not vacuous from", "never" if needed is None else f"{needed:,} samples"))
+    rows.append(("non-vacuous from", "never" if needed is None else f"{needed:,} samples"))
     why = [Text(), Text(document["reason"], style="yellow")] if document.get("reason") else []
     assumed = [Text(f"- {each}") for each in document["assumptions"]]
-    return panel(
-        name, [head, Text(), facts(rows), *why, Text(), note("It is assumed that"), *assumed, *map(note, notes)]
-    )
+    return panel(name, [head, Text(), facts(rows), *why, Text(), note("Assumptions:"), *assumed, *map(note, notes)])
 
 
 def _bounds_table(rows: Sequence[Row]) -> Table:
@@ -202,12 +204,12 @@ def _bounds_table(rows: Sequence[Row]) -> Table:
         ("result", "left"),
         ("bound", "left"),
         ("value", "right"),
-        ("here it", "left"),
+        ("here", "left"),
         ("from N", "right"),
     ):
         table.add_column(heading, justify=side, no_wrap=heading != "bound")  # type: ignore[arg-type]
     for row in (each.as_json() for each in rows):
-        says = {True: Text("says something", style="green"), False: Text("is vacuous", style="yellow")}
+        says = {True: Text("non-vacuous", style="green"), False: Text("vacuous", style="yellow")}
         told = says.get(row["says_something"], Text("does not apply", style="dim"))
         table.add_row(row["result"], row["what"], _size(row["value"], row["log10"]), told, _length(row))
         table.add_row("", Text(row["note"], style="italic dim"), "", "", "")
@@ -261,17 +263,21 @@ def _bins(averages: Sequence[float]) -> list[tuple[str, str, float]]:
 
 
 def _account(found: Measured) -> str:
-    """How it was measured, in a sentence."""
-    checked = "" if found.margin == 0 else f"; {found.rechecked:,} signs within {found.margin:.2g} were checked again"
+    """How it was measured."""
+    checked = (
+        ""
+        if found.margin == 0
+        else f"; {found.rechecked:,} signs within {found.margin:.2g} of the threshold were checked again"
+    )
     sentence = (
         f"Measured by the {found.path} path ({found.path_reason}) in {found.precision} in {found.seconds:.1f} s"
-        f"{checked}; {found.near_ties:,} signs within {found.tolerance:.2g} are undetermined."
+        f"{checked}; {found.near_ties:,} signs within {found.tolerance:.2g} remain undetermined."
     )
     if found.screening is not None:
         rate = found.screening.error_rate
         sentence += f" Heuristic: {found.screening.skipped:,} of {found.screening.flips:,} flips were skipped"
         sentence += (
-            "." if rate is None else f", of {found.screening.audited:,} audited {found.screening.wrong:,} wrongly."
+            "." if rate is None else f", {found.screening.wrong:,} of {found.screening.audited:,} audited ones wrongly."
         )
     return sentence
 

@@ -130,7 +130,11 @@ def _page(study: Study, store: Store, scale: str | None, older: bool) -> StudyPa
     stale = bool(codes) and code_version(study) not in codes
     if stale and older and latest is not None:
         return _older_page(study, store, latest, command)
-    why = "the stored ones are of code that has changed since" if stale else "none of its trials is done"
+    why = (
+        "the stored ones were measured by code that has changed since"
+        if stale
+        else "none of its trials has been measured"
+    )
     again = repeat_command(study, chosen)
     raise InputError(f"there are no results of {study.name} at scale {chosen}: {why}; run it with {again}")
 
@@ -159,7 +163,7 @@ def _variant_notes(store: Store, keys: Sequence[str]) -> list[str]:
     size = f"by {worst.difference:.2g} of its size" if math.isfinite(worst.difference) else "in kind"
     trials = count_text(len({each.key for each in found}), "trial")
     return [
-        f"{trials} of {len(keys):,} had another outcome elsewhere, which is kept and not judged; the largest "
+        f"{trials} of {len(keys):,} had a different outcome elsewhere, which is kept but not judged; the largest "
         f"difference is in {worst.column}, {size}: {worst.ours} here, {worst.theirs} there ({worst.processors})."
     ]
 
@@ -183,8 +187,8 @@ def _older_page(study: Study, store: Store, latest: RunState, command: str) -> S
     page = _shown(study, store, run, code, command, older)
     how = "judged by today's rules" if run.table else "as it was judged then"
     note = (
-        f"Measured by older code ({older}), and {how}: what today's code would give is not known; "
-        f"{repeat_command(study, scale)} measures it anew."
+        f"Measured by older code ({older}), and {how}: what today's code would give is unknown; "
+        f"{repeat_command(study, scale)} measures it again."
     )
     return replace(page, notes=[note, *page.notes])
 
@@ -219,7 +223,7 @@ def _recorded(study: Study, store: Store, latest: RunState, looks: Sequence[Look
             seen = Seen("look", own[-1].number, own[-1].error)
             judgements.append((claim, replace(Judgement.from_json(own[-1].judgement), seen=seen)))
         else:
-            judgements.append((claim, Judgement.without("it was not judged then")))
+            judgements.append((claim, Judgement.without("it was not judged at that time")))
     keys = [row[0] for row in store.stored("results") if row[1:3] == (study.name, latest.code)]
     records = store.records(keys)[0].values()
     return Run(

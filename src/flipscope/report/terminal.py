@@ -33,7 +33,7 @@ WIDEST = 100_000  # of a page there that must not be cut
 
 
 def number(value: float | Estimate | None) -> str:
-    """A number of a page, with six digits, "-" for none."""
+    """A number with six digits, or an estimate with four; "-" for None."""
     return number_text(value, 4 if isinstance(value, Estimate) else 6, "-")
 
 
@@ -45,7 +45,7 @@ def bar(share: float, width: int = BAR) -> str:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar that is as long as its share of the room that is left for it."""
+    """A bar whose length is a share of the width that is left for it."""
 
     share: float
 
@@ -180,7 +180,7 @@ def verdict_page(verdict: Verdict) -> RenderableType:
     size = f"{verdict.threshold:.4g}"
     if math.isinf(verdict.threshold):
         size = f"2^{threshold.log2_at(verdict.length):.0f}"
-    zeros = "not known" if verdict.zero_strings is None else number(verdict.zero_strings)
+    zeros = "unknown" if verdict.zero_strings is None else number(verdict.zero_strings)
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
@@ -188,7 +188,7 @@ def verdict_page(verdict: Verdict) -> RenderableType:
     table.add_row("transformer", f"width {verdict.width}, {verdict.layers} layer{plural}")
     table.add_row("sensitivity-0 strings", f"{zeros} at N = {verdict.length}")
     table.add_row("threshold", f"N^{threshold.exponent:.4g}, {size} at N = {verdict.length}")
-    table.add_row("can bite from", "-" if verdict.from_length is None else f"N = {verdict.from_length}")
+    table.add_row("non-trivial from", "-" if verdict.from_length is None else f"N = {verdict.from_length}")
     outcome = f"ruled out by {verdict.theorem}" if verdict.ruled_out else "not ruled out"
     table.add_row("family", Text(outcome, style="bold red" if verdict.ruled_out else "bold green"))
     return Panel(
@@ -211,7 +211,7 @@ def family_page(verdict: FamilyVerdict) -> RenderableType:
     for example in verdict.examples:
         side = "below" if example.below else "not below"
         table.add_row(f"N = {example.length}", f"K_0 = {number(example.zero_strings)}, {side} the threshold")
-    table.add_row("can bite from", verdict.start_text)
+    table.add_row("non-trivial from", verdict.start_text)
     outcomes = {
         True: Text("ruled out by Cor 4.6 (000)", style="bold red"),
         False: Text("not ruled out", style="bold green"),

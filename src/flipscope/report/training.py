@@ -18,8 +18,8 @@ from flipscope.report.terminal import number
 from flipscope.training.fit import Accuracy
 from flipscope.training.recipe import Trained
 
-BLOWUP = "How far can its layer norms blow a change up?"
-WORDS = {"steps": "all of them", "goal": "its goal was reached", "diverged": "the loss was no number any more"}
+BLOWUP = "How much can its layer norms amplify a change?"
+ENDS = {"goal": "the goal was reached", "diverged": "the loss became infinite or not a number"}
 
 
 def trained_page(
@@ -34,27 +34,40 @@ def trained_page(
     """The page of ``flipscope train``."""
     fitted = trained.fitted
     count = sum(parameter.numel() for parameter in trained.model.parameters())
-    again = f", the last of them from step {resumed_at:,} on" if resumed_at else ""
+    again = f", resumed at step {resumed_at:,}" if resumed_at else ""
     rows = [
         ("model", f"{shape(trained.model.config.as_dict())}, {count:,} parameters"),
         ("trained", f"{fitted.steps:,} steps, {fitted.strings:,} strings, {time_text(fitted.seconds)}{again}"),
-        ("kept", f"epoch {fitted.kept_epoch} of {len(fitted.history)}; {WORDS.get(fitted.stopped, fitted.stopped)}"),
-        _told(trained, tested),
+        ("kept", _kept(fitted.kept_epoch, len(fitted.history), fitted.stopped)),
+        _quality(trained, tested),
         ("file", path),
     ]
-    hint = "" if average is None else f" The function itself has {number(float(average))}."
+    hint = "" if average is None else f" The target has average sensitivity {number(float(average))}."
     real = rows[-2][0] != "accuracy"
     parts: list[RenderableType] = [
         facts(rows),
         Text(),
-        note(BLOWUP if real else f"What average sensitivity did it learn?{hint}"),
+        note(BLOWUP if real else f"How sensitive is the function that it learned?{hint}"),
         Text(f"  {following}"),
     ]
     return panel(title, parts)
 
 
-def _told(trained: Trained, tested: Accuracy) -> tuple[str, str]:
-    """How good it is: the accuracy, or the error where values are real."""
+def _kept(epoch: int, ran: int, stopped: str) -> str:
+    """Which epoch's weights were kept, and why the training ended.
+
+    >>> _kept(10, 10, "steps"), _kept(3, 5, "no better for 2 epochs")
+    ('epoch 10 (all 10 ran)', 'epoch 3 (5 ran: no better for 2 epochs)')
+    """
+    return (
+        f"epoch {epoch} (all {ran} ran)"
+        if stopped == "steps"
+        else f"epoch {epoch} ({ran} ran: {ENDS.get(stopped, stopped)})"
+    )
+
+
+def _quality(trained: Trained, tested: Accuracy) -> tuple[str, str]:
+    """The accuracy, or the error where values are real."""
     on = f"on {tested.strings:,} random strings"
     if trained.recipe is not None and isinstance(trained.recipe.data, RealData):
         return "squared error", f"{number(tested.loss)}, {on}"
@@ -64,7 +77,7 @@ def _told(trained: Trained, tested: Accuracy) -> tuple[str, str]:
 def models_page(rows: Sequence[Mapping[str, Any]], results: str) -> RenderableType:
     """The page of ``flipscope models``: a few lines per model, so that it fits a narrow terminal."""
     if not rows:
-        return Text(f"There is no trained model in {results}.")
+        return Text(f"There are no trained models in {results}.")
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
     table.add_column("function, model, file", overflow="fold")
     for heading in ("accuracy", "steps", "size"):
@@ -79,14 +92,14 @@ def models_page(rows: Sequence[Mapping[str, Any]], results: str) -> RenderableTy
         about.append(f"\n{row['path']}", style="dim")
         accuracy = "-" if row["accuracy"] is None else f"{row['accuracy']:.3f}"
         table.add_row(about, accuracy, f"{row['steps']:,}", said_bytes(row["size"]))
-    notes = note("Accuracy is that on the validation set, of the weights that were kept.")
+    notes = note("Accuracy of the kept weights on the validation set.")
     return Group(table, Text(), notes)
 
 
 def _state(row: Mapping[str, Any]) -> str:
-    """Whether a model is finished, and since when; and whether it is still used."""
+    """Whether and when the training of a model finished, and whether the model is still used."""
     since = f"finished {row['finished'][:16].replace('T', ' ')} UTC" if row["finished"] else "not finished"
-    return since if row["current"] else f"{since}; of older code, not used any more"
+    return since if row["current"] else f"{since}; trained by older code, no longer used"
 
 
 def shape(config: Mapping[str, Any]) -> str:

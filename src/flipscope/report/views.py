@@ -86,7 +86,7 @@ def _summary(pages: Sequence[StudyPage], claims: int) -> str:
     seconds = time_text(sum(page.run.seconds for page in pages))
     judged = count_text(claims, "claim").replace("1 claim", "one claim", claims == 1)
     studies = "1 study" if len(pages) == 1 else f"{len(pages)} studies"
-    return f"{studies}, {judged}, {seconds} of computing. Every verdict comes with the interval it rests on."
+    return f"{studies}, {judged}, {seconds} of computing time. Every verdict comes with the interval it rests on."
 
 
 def _limits_text(limits: Sequence[str], claims: int) -> list[str]:
@@ -95,8 +95,8 @@ def _limits_text(limits: Sequence[str], claims: int) -> list[str]:
         return []
     held = f"{limits.count('reproduced')} reproduced, {limits.count('undecided')} undecided"
     return [
-        f"{len(limits)} of the {claims} claims are limit theorems ({held}): they speak of long enough "
-        "strings, so that no measured length can contradict them, and their verdicts weigh less than the others'."
+        f"{len(limits)} of the {claims} claims are limit theorems ({held}): they hold for all sufficiently "
+        "long strings, so no measured length can contradict them, and their verdicts carry less weight than the others."
     ]
 
 
@@ -104,7 +104,8 @@ def _older_text(claims: int) -> list[str]:
     """What to know of claims that were measured by older code."""
     if not claims:
         return []
-    return [f"{count_text(claims, 'claim')} of studies that older code measured: marked below, and not counted here."]
+    measured = f"{count_text(claims, 'claim')} of studies that were measured by older code"
+    return [f"{measured}: marked below, and not counted here."]
 
 
 # ---------------------------------------------------------------- one study
@@ -183,11 +184,12 @@ def _warnings(run: Run) -> list[str]:
     found += [f"The study's own code failed: {error}." for error in run.errors]
     if run.missing:
         left = f"{run.missing:,} of {count_text(run.trials, 'trial')}"
-        found.append(f"{left} {'is' if run.missing == 1 else 'are'} not measured yet: verdicts are interim.")
+        found.append(f"{left} {'has' if run.missing == 1 else 'have'} not been measured yet: verdicts are interim.")
     if run.failed:
         first = f" The first error: {run.first_failure.rstrip('.')}." if run.first_failure else ""
         found.append(
-            f"{count_text(run.failed, 'trial')} failed; flipscope results {run.study.name} --failed tells why.{first}"
+            f"{count_text(run.failed, 'trial')} failed; flipscope results {run.study.name} --failed lists the errors."
+            f"{first}"
         )
     return found
 
@@ -234,6 +236,7 @@ def table_view(table: Rows) -> View:
         "count": f"{len(table):,}",
         "more": f"{len(table) - MAX_ROWS:,}" if len(table) > MAX_ROWS else "",
         "long": len(table) > OPEN_ROWS,
+        "shortened": any(wording.is_shortened(value) for row in table[:MAX_ROWS] for value in row.values()),
     }
 
 
@@ -259,7 +262,7 @@ def _claim_view(claim: Claim, found: Judgement, run: Run) -> View:
         "note": found.note,
         "remedy": found.remedy,
         "reason": _reason(claim, found, run),
-        "bar": wording.interval_places(found.measured, found.low, found.high),
+        "bar": wording.interval_places(found.measured, found.low, found.high, found.limit),
         "parts": [judgement_view(part) for part in found.parts],
     }
 
@@ -299,7 +302,7 @@ def _reason(claim: Claim, found: Judgement, run: Run) -> str:
     exploratory = found.seen is not None and found.seen.standing == "exploratory"
     command = "" if exploratory else _next_command(claim, run)  # an exploratory one asks for new seeds itself
     remedy = ": ".join(text for text in (found.remedy, command) if text)
-    return "; ".join(text for text in (seen, why, f"would decide: {remedy}" if remedy else "") if text)
+    return "; ".join(text for text in (seen, why, f"to decide it: {remedy}" if remedy else "") if text)
 
 
 def _open_because(found: Judgement) -> str:
@@ -307,7 +310,7 @@ def _open_because(found: Judgement) -> str:
     if found.note:
         return found.note
     still = sum(part.verdict == "undecided" for part in found.parts)
-    return f"{still} of {len(found.parts)} parts are open" if still else "the interval straddles the limit"
+    return f"{still} of {len(found.parts)} parts are undecided" if still else "the interval reaches over the limit"
 
 
 def _next_command(claim: Claim, run: Run) -> str:

@@ -78,9 +78,9 @@ class BlowupTail(lab.Study):
         paper=(30, {"shapes": SHAPES, "blocks": 1000, "models": 250}),
     )
     deviations = lab.deviations(
-        ("experiment", "silent: a lemma", "random models", "it states what can be counted"),
-        ("shapes, blocks, models (up to laptop)", "silent", "fewer than at scale paper", "minutes"),
-        ("constant of Lem 4.2", "in O(.)", "derived (docs/geometry.md)", "no number breaks an O(.)"),
+        ("experiment", "a lemma, nothing measured", "random models", "it states what can be counted"),
+        ("shapes, blocks, models (up to laptop)", "not stated", "fewer than at scale paper", "to take minutes"),
+        ("constant of Lem 4.2", "in O(.)", "derived (docs/geometry.md)", "an O(.) cannot be tested by numbers"),
         ("randomness", "last biases", "all parameters, in [-1, 1]", "as § 6 draws them; the case rho = 1"),
     )
     claims = (
@@ -94,7 +94,7 @@ class BlowupTail(lab.Study):
         lab.Claim(
             "explicit tail bound of the blowup",
             "Lem 4.2",
-            "the same with the constants that its O(.) hides",
+            "the same with explicit constants in place of O(.)",
             f"share of models beyond the levels where the bound is {', '.join(map(str, BOUNDS))}, over it: at most 1",
             lambda table: lab.for_each(
                 table.by("width", "layers"), _below_bound, intervals=len(BOUNDS), missing="no blowup was measured"

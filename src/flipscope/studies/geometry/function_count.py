@@ -58,22 +58,27 @@ class FunctionCount(lab.Study):
         paper=(360, {"symbols": 100, "draws": 10**6, "lengths": LENGTHS}),
     )
     deviations = lab.deviations(
-        ("experiment", "silent: a limit", "counted draws of theta", "the paper has no data behind it"),
+        ("experiment", "a limit, nothing measured", "counted draws of theta", "the paper has no data behind it"),
         ("lengths", "sufficiently large", "2 to 6", "every function is met or not only where all can be tabulated"),
-        ("lengths (smoke)", "sufficiently large", "2 to 4", "seconds"),
-        ("draws, symbols (up to laptop)", "silent: no data", "fewer than at scale paper", "minutes"),
+        ("lengths (smoke)", "sufficiently large", "2 to 4", "to take seconds"),
+        ("draws, symbols (up to laptop)", "no data", "fewer than at scale paper", "to take minutes"),
         ("|F_N|", "all functions of some theta", f"those met by {RAREFIED:,} draws", "a lower bound of it"),
-        ("Theta", "a compact set", "the cube [-1, 1]^M", "silent"),
-        ("symbols, positions", "fixed", "symbols uniform in [-1, 1], drawn some times; sinusoidal", "silent"),
+        ("Theta", "a compact set", "the cube [-1, 1]^M", "not stated"),
+        (
+            "symbols, positions",
+            "fixed",
+            "symbols uniform in [-1, 1], drawn several times; sinusoidal positions",
+            "not stated",
+        ),
         ("recognition", "margin xi", f"xi = {MARGIN:g}", "xi is not given"),
-        ("eps > 0", "small", "1", "at six bits a small eps is as none"),
-        ("compared with", "nothing", "the same weights at eps = 0", "a margin on 2^N strings is rare at any eps"),
+        ("eps > 0", "small", "1", "at six bits a small eps has no visible effect"),
+        ("compared with", "nothing", "the same weights at eps = 0", "a margin on all 2^N strings is rare at any eps"),
     )
     claims = (
         lab.Claim(
             "eps > 0: functions grow fewer faster than at eps = 0",
             "Eq 25",
-            "|F_N| tends to 2 as N grows; left open: whether that shows at lengths that can be tabulated",
+            "|F_N| tends to 2 as N grows; left open: whether this shows at lengths small enough to tabulate",
             f"mean slope against N of the logarithm of the number of functions that {RAREFIED:,} draws recognise, less "
             "that of the same weights at eps = 0: at most 0",
             partial(_falling, "rarefied", f"functions among {RAREFIED:,} draws"),
@@ -82,7 +87,7 @@ class FunctionCount(lab.Study):
         lab.Claim(
             "eps > 0: recognisers of more than constants grow rarer faster than at eps = 0",
             "Cor 3.4",
-            "a recogniser with eps > 0 is constant for all large N; left open: whether that shows at such lengths",
+            "a recogniser with eps > 0 is constant for all large N; left open: whether this shows at such lengths",
             "mean slope against N of the logarithm of the share of draws that recognise such a function, less that of "
             "the same weights at eps = 0: at most 0",
             partial(_falling, "more", "draws that recognise more than constants"),

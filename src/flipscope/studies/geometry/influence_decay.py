@@ -90,11 +90,16 @@ class InfluenceDecay(lab.Study):
         paper=(30_000, {"models": 60, "lengths": LENGTHS, "eps": EPS, "strings": 10}),
     )
     deviations = lab.deviations(
-        ("experiment", "silent: a theorem, nothing measured", "random recognisers", "the theorem is asymptotic"),
-        ("eps = 0", "no bound", "two questions of our own", "to show what eps > 0 is good for"),
-        ("models, lengths, strings (up to laptop)", "silent", "fewer and shorter than at scale paper", "minutes"),
-        ("eps (smoke)", "positive", "0 and 1 only", "seconds"),
-        ("weights up to 0.1", "silent", "beside 0.25 and 1", "for larger ones the constant says nothing at these N"),
+        ("experiment", "a theorem, nothing measured", "random recognisers", "the theorem is asymptotic"),
+        ("eps = 0", "no bound", "two questions of our own", "to show the effect of eps > 0"),
+        (
+            "models, lengths, strings (up to laptop)",
+            "not stated",
+            "fewer and shorter than at scale paper",
+            "to take minutes",
+        ),
+        ("eps (smoke)", "positive", "0 and 1 only", "to take seconds"),
+        ("weights up to 0.1", "not stated", "beside 0.25 and 1", "for larger ones the bound is vacuous at these N"),
     )
     claims = (
         lab.claim(
@@ -107,7 +112,7 @@ class InfluenceDecay(lab.Study):
         lab.claim(
             "largest influence falls like 1/N",
             "Cor 3.3",
-            "the same at every position, so for the most influential one too, once N is large enough",
+            "the same at every position, hence also for the most influential one, once N is large enough",
             falls_like_1_over_n("largest"),
             asymptotic=True,
         ),
@@ -132,7 +137,7 @@ class InfluenceDecay(lab.Study):
             lab.claim(
                 f"{column} influence falls like 1/N at eps = 0 too",
                 "none: Cor 3.3 without its condition",
-                "of random models the influence falls as if eps were positive, over the lengths measured",
+                "over the lengths measured, the influence in random models falls as if eps were positive",
                 falls_like_1_over_n(column, positive=False),
                 exploratory=True,
             )

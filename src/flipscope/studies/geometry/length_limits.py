@@ -24,7 +24,7 @@ class LengthLimits(lab.Study):
     """At which length trained recognisers fail, as the corollaries say they must."""
 
     name, paper = "length-limits", "000"
-    title = "The lengths up to which trained recognisers know First, Majority and Parity, by eps"
+    title = "Up to which length trained recognisers recognise First, Majority and Parity, by eps"
     scales = lab.scales(
         "recognisers of width 16 and 2 layers, {seeds} per language and eps in {eps}, trained at N in {lengths}, "
         "asked {strings} strings up to 4 N",
@@ -33,28 +33,38 @@ class LengthLimits(lab.Study):
         paper=(30_000, limits.PAPER),
     )
     deviations = limits.DEVIATIONS + lab.deviations(
-        ("cause", "a bit's influence falls like 1/N", "not told from lengths never trained on", "both break a model"),
-        ("experiment", "silent: corollaries on all large N", "trained models on longer strings", "where is not said"),
+        (
+            "cause",
+            "a bit's influence falls like 1/N",
+            "not distinguished from failure at lengths never trained on",
+            "both make a model fail",
+        ),
+        (
+            "experiment",
+            "corollaries for all large N",
+            "trained models on longer strings",
+            "the paper does not say where",
+        ),
         ("weights", "almost all, uniformly drawn", "trained ones", "random weights recognise nothing at any N"),
-        ("margin", "some xi > 0", f"{MARGIN:g}", "silent"),
+        ("margin", "some xi > 0", f"{MARGIN:g}", "not stated"),
         ("recognised", "every string", f"{limits.KNOWN} of random strings", "there are 2^N"),
-        ("lengths", "all large N", "up to 4 times that trained on", "the length that the bound gives is out of reach"),
+        ("lengths", "all large N", "up to 4 times that trained on", "the length in the bound is out of reach"),
     )
     breaks = partial(limits.breaks, margin=MARGIN)
     claims = (
-        breaks("first", True, "Cor 3.4", "for eps > 0 fixed weights recognise nothing but constants once N is large"),
-        breaks("majority", True, "Cor 3.4", "the same of Majority, which is not constant either", contrast=True),
-        breaks("first", False, "Cor 5.4", "almost all weights fail to recognise First once N is large, with eps = 0"),
+        breaks("first", True, "Cor 3.4", "for eps > 0, fixed weights recognise only constants once N is large"),
+        breaks("majority", True, "Cor 3.4", "the same for Majority, which is not constant either", contrast=True),
+        breaks("first", False, "Cor 5.4", "with eps = 0, almost all weights fail to recognise First once N is large"),
         limits.lasts(
             "eps = 0: Majority lasts longer than First",
             "Conj 5.5",
-            "whether Majority, which the theorem does not reach, is kept at longer lengths",
+            "whether Majority, to which the theorem does not apply, lasts to greater lengths",
             lambda known: (known.where(language="majority", eps=0), known.where(language="first", eps=0)),
         ),
         limits.lasts(
             "First breaks earlier with a larger eps",
             "Cor 3.4, Eq 46",
-            "the bound's length falls with eps; whether the true one does, from the smallest above 0 to the largest",
+            "the length in the bound falls with eps; whether the true one does, from the smallest eps > 0 up",
             limits.extreme_eps,
         ),
     )

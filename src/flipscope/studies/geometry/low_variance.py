@@ -104,7 +104,7 @@ class LowVariance(lab.Study):
     """Whether a random last bias keeps the layer norm's variance away from 0."""
 
     name, paper, figures = "low-variance", "000", ("Fig 2",)
-    title = "P(variance < eta^2) under random biases against its bound"
+    title = "Probability of a small variance under random biases, against its bound"
     sample_sizes = ("samples",)
     scales = lab.scales(
         "D in {widths}, {samples:,} vectors per setting",
@@ -114,11 +114,11 @@ class LowVariance(lab.Study):
         paper=(150, {"widths": WIDTHS, "samples": 10**8}),
     )
     deviations = lab.deviations(
-        ("experiment", "silent: a lemma", "Monte Carlo", "it states what can be counted"),
+        ("experiment", "a lemma, nothing measured", "Monte Carlo", "it states what can be counted"),
         ("bound of Lem E.2", "(sqrt(D) eta/rho)^(D-1)", "that, and a corrected one", "false for D < 5"),
         ("Gaussian biases", "by cubes, sigma^2 = 1/20M", "one bound for every sigma", "derived (docs/geometry.md)"),
-        ("widths, samples (up to laptop)", "every D", "fewer than at scale paper", "minutes"),
-        ("rare events at D < 5", "silent", "counted in the cylinder of Fig 2", "at D = 4 the quotient is 1.02"),
+        ("widths, samples (up to laptop)", "every D", "fewer than at scale paper", "to take minutes"),
+        ("rare events at D < 5", "not stated", "counted in the cylinder of Fig 2", "at D = 4 the quotient is 1.02"),
     )
     claims = (
         lab.Claim(
@@ -132,7 +132,7 @@ class LowVariance(lab.Study):
         lab.Claim(
             "corrected bound on small variance",
             "Lem E.2, corrected",
-            "the same with the volumes of its proof put right (docs/geometry.md)",
+            "the same with the volumes in its proof corrected (docs/geometry.md)",
             f"as above, of vectors drawn in the cube only (the cylinder cannot exceed it); a sharp bound, reached as "
             f"eta tends to 0: no interval lies above 1, and none ends beyond {1 + SHARP:g}",
             lab.rates_below("hits", "samples", "corrected", "D = {width}", fewest=8, sharp=SHARP),

@@ -87,7 +87,7 @@ class MajorityVolume(lab.Study):
     """Whether more parameters around a trained model recognise Majority than First or Parity."""
 
     name, paper = "majority-volume", "000"
-    title = "Share of parameter perturbations that keep a trained model a recogniser, by language and N"
+    title = "Share of parameter perturbations under which a trained model stays a recogniser, by language and N"
     sample_sizes = ("perturbations",)
     scales = lab.scales(
         "{seeds} recognisers of width 16 per language, N in {lengths}, {perturbations} perturbations per radius",
@@ -96,13 +96,28 @@ class MajorityVolume(lab.Study):
         paper=(900, {"lengths": (4, 5, 6, 7, 8, 10, 12, 14), "seeds": 20, "perturbations": 400, "steps": 200_000}),
     )
     deviations = lab.deviations(
-        ("experiment", "silent: a conjecture", "perturbed models", "positive measure cannot be seen"),
+        ("experiment", "a conjecture, nothing measured", "perturbed models", "positive measure cannot be observed"),
         ("lengths", "all at once", "each by itself, and the trend", "no model can be tested on all"),
-        ("lengths, seeds, perturbations, steps (up to laptop)", "silent", "fewer than at scale paper", "minutes"),
-        ("margin", "some xi > 0", f"{MARGIN:g}", "silent; logits are trained to the same loss"),
-        ("model", "the recogniser, eps = 0", "the same, width 16, 2 layers", "silent on sizes"),
-        ("training", "silent", "Adam, rate 1e-3, batches of 32 until a loss of 0.02", "Parity is not learned at 3e-3"),
-        ("symbols and positions", "not in theta (Eq 16)", "symbols trained, then held", "random ones may be alike"),
+        (
+            "lengths, seeds, perturbations, steps (up to laptop)",
+            "not stated",
+            "fewer than at scale paper",
+            "to take minutes",
+        ),
+        ("margin", "some xi > 0", f"{MARGIN:g}", "not stated; logits are trained to the same loss"),
+        ("model", "the recogniser, eps = 0", "the same, width 16, 2 layers", "sizes are not stated"),
+        (
+            "training",
+            "not stated",
+            "Adam, rate 1e-3, batches of 32 until a loss of 0.02",
+            "Parity is not learned at 3e-3",
+        ),
+        (
+            "symbols and positions",
+            "not in theta (Eq 16)",
+            "symbols trained, then held",
+            "random ones may be nearly equal",
+        ),
         ("compared with", "nothing", "First and Parity", "their regions have measure 0 (Cors 5.1, 5.4)"),
     )
     claims = tuple(
@@ -110,13 +125,13 @@ class MajorityVolume(lab.Study):
         for name, statement, criterion, judge in (
             (
                 "Majority: a larger region than {}",
-                "Majority's many strings of sensitivity 0 go with a larger region of parameters",
+                "with its many strings of sensitivity 0, Majority has a larger region of parameters",
                 "mean over seeds of the log quotient of the radii at which half of the perturbations survive, above 0",
                 judge_larger,
             ),
             (
                 "Majority: a region that shrinks more slowly than {}'s",
-                "the region keeps positive measure as N grows, while that of the other language loses it",
+                "the region keeps positive measure as N grows, while that of the other language does not",
                 "mean over seeds of the slope of that log quotient against N, above 0",
                 judge_slower,
             ),

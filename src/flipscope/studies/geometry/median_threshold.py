@@ -46,17 +46,22 @@ class MedianThreshold(lab.Study):
         paper=(30_000, Plan(10, 50, 100, (1_000, 1_000), 60.0, (50, 600.0), 1024)),
     )
     deviations = lab.deviations(
-        ("experiment", "silent: the threshold is 0", f"the median logit of {MEDIAN} strings", "most are constant at 0"),
-        ("strings per model, seconds", "10,000", "4 to 60 within 0.5 s; paper 1,000", "no flip can be screened here"),
+        (
+            "experiment",
+            "none: the threshold is 0",
+            f"the median logit of {MEDIAN} strings",
+            "most models are constant with threshold 0",
+        ),
+        ("strings per model, seconds", "10,000", "4 to 60 within 0.5 s; paper 1,000", "flips cannot be screened here"),
         ("data sets, models, widest (laptop)", "500 per initialisation, up to 1,024", "64, at most 512", "10 minutes"),
-        ("data sets, models, length, widest (smoke)", "500, N = 100", "2, N = 40, widths up to 64", "seconds"),
-        ("piece: strings of one trial", "silent", "fewer than at scale paper", "trials of seconds"),
+        ("data sets, models, length, widest (smoke)", "500, N = 100", "2, N = 40, widths up to 64", "to take seconds"),
+        ("piece: strings of one trial", "not stated", "fewer than at scale paper", "trials of seconds"),
     )
     claims = (
         lab.claim(
             "around the median: far below a random function",
             "§6",
-            "left open: whether insensitivity is owed to a threshold that is far from all logits",
+            "left open: whether insensitivity is due to a threshold far from all logits",
             under_each_initialisation(quantities.mean(RELATIVE, within=(0, 2))) <= FAR,
             exploratory=True,
         ),

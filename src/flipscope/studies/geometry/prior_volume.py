@@ -317,7 +317,7 @@ class PriorVolume(lab.Study):
     """Whether functions with many strings of sensitivity 0 fill more of the parameter space."""
 
     name, paper, figures = "prior-volume", "000", ("Fig 1",)
-    title = "How probable each function of few bits is for a random recogniser"
+    title = "The probability of each function of few bits under random parameters"
     sample_sizes = ("symbols",)
     scales = lab.scales(
         "width 8, 2 layers, eps in {eps}, {symbols} drawings of the symbols, each with (N, draws) in {draws}",
@@ -329,17 +329,22 @@ class PriorVolume(lab.Study):
     deviations = lab.deviations(
         ("Fig 1", "a drawing", "counted draws of theta", "the paper has no data behind it"),
         ("lengths", "sufficiently large", "2 to 6", "every function is met or not only where all can be tabulated"),
-        ("draws, symbols (up to laptop)", "silent: no data", "fewer than at scale paper", "minutes"),
-        ("Theta", "a compact set", "the cube [-1, 1]^M", "silent"),
-        ("symbols, positions", "fixed", "symbols uniform in [-1, 1], drawn some times; sinusoidal", "silent"),
+        ("draws, symbols (up to laptop)", "no data", "fewer than at scale paper", "to take minutes"),
+        ("Theta", "a compact set", "the cube [-1, 1]^M", "not stated"),
+        (
+            "symbols, positions",
+            "fixed",
+            "symbols uniform in [-1, 1], drawn several times; sinusoidal positions",
+            "not stated",
+        ),
         ("recognition", "margin xi", "signs", "volumes need no margin; xi is not given"),
-        ("eps > 0", "small", "1", "at six bits a small eps is as none"),
-        ("function", "f", "f or its complement", "they are as probable: w and omega change signs"),
+        ("eps > 0", "small", "1", "at six bits a small eps has no visible effect"),
+        ("function", "f", "f or its complement", "they are equally probable: change the signs of w and omega"),
         (
             "compared with",
             "all functions",
             "those with as many ones",
-            "few ones make K_0 large in any order of strings",
+            "functions with few ones have a large K_0 anyway",
         ),
     )
     claims = (
@@ -362,8 +367,8 @@ class PriorVolume(lab.Study):
         lab.Claim(
             "K_0 tells probability better than average sensitivity",
             "§7",
-            "the bias is not merely one of average sensitivity",
-            "the same number, and what it is less that of minus the average sensitivity: both at least 0",
+            "the bias is not merely towards low average sensitivity",
+            "the same number, and its excess over the same number for minus the average sensitivity: both at least 0",
             partial(mean_at_least, {**GAIN, **RISE}, 0.0),
             exploratory=True,
         ),
@@ -371,7 +376,7 @@ class PriorVolume(lab.Study):
             lab.Claim(
                 f"{name.capitalize()} is not met",
                 source,
-                f"almost no recogniser computes {name.capitalize()} for large N",
+                f"almost no recogniser computes {name.capitalize()} at large N",
                 f"no draw computes it or its complement, at the largest N at which {EXPECTED} would if all functions "
                 "with as many ones were as probable",
                 partial(never_met, name),

@@ -75,7 +75,7 @@ class RandomFunctions(lab.Study):
     """Whether random functions, unlike random transformers, have few strings that no flip moves."""
 
     name, paper = "random-functions", "000"
-    title = "Strings of sensitivity 0 of uniformly random functions beside Poisson(1)"
+    title = "The number of sensitivity-0 strings of random functions, compared with Poisson(1)"
     scales = lab.scales(
         "{functions:,} random functions of {bits} bits",
         smoke=(0.1, {"bits": (8,), "functions": 200}),
@@ -84,15 +84,15 @@ class RandomFunctions(lab.Study):
         paper=(10, {"bits": (8, 12, 16, 20), "functions": 20_000}),
     )
     deviations = lab.deviations(
-        ("experiment", "silent: a limit", "counted, all strings", "§ 7 appeals to counts"),
-        ("bits, functions (up to laptop)", "the limit of long strings", "fewer than at scale paper", "minutes"),
+        ("experiment", "a limit, nothing measured", "counted, all strings", "§ 7 appeals to counts"),
+        ("bits, functions (up to laptop)", "the limit of long strings", "fewer than at scale paper", "to take minutes"),
     )
     claims = (
         lab.Claim(
             "random functions: strings of sensitivity 0 follow Poisson(1)",
             "§7",
-            "the number of strings of sensitivity 0 of a uniformly random function tends to Poisson(1) in law",
-            f"of functions of at least {SHORTEST} bits: total variation at most {TOLERANCE}, and not refused by a "
+            "the number of sensitivity-0 strings of a random function converges to Poisson(1) in distribution",
+            f"of functions of at least {SHORTEST} bits: total variation at most {TOLERANCE}, and not rejected by a "
             "chi-square test, each with half of the error",
             _judge,
         ),

@@ -61,25 +61,35 @@ class RandomInit(lab.Study):
     sample_sizes, base_seed = ("data_sets", "strings", "seconds", "piece"), "first_data_set"
     scales = lab.scales(
         "4 initialisations, {data_sets} data sets, {models} transformers each, N = {length}, width at most {widest}, "
-        "{strings[0]:,} to {strings[1]:,} strings per transformer; where these take more than {seconds:g} s, screened, "
-        "which are {screened:,} in all",
+        "{strings[0]:,} to {strings[1]:,} strings per transformer; {screened:,} slow models (over {seconds:g} s) "
+        "screened",
         smoke=(0.1, Plan(3, 1, 40, (20, 60), 0.2, (30, 1.0), 64, 3)),
         demo=(0.6, Plan(1, 60, 100, (30, 60), 0.2, (30, 600.0), 32, 211)),
         laptop=(8, Plan(64, 1, 100, (30, 400), 1.5, (50, 600.0), 512, 180)),
         paper=(45_000, Plan(10, 50, 100, (10_000, 10_000), 600.0, (100, 600.0), 1024, 1_480)),
     )
     deviations = lab.deviations(
-        ("flips of dear models, screened", "all computed", "screened, with an audit", "months otherwise"),
+        ("flips of expensive models, screened", "all computed", "screened, with an audit", "months otherwise"),
         ("strings per model, seconds (laptop)", "10,000", "30 to 400", "as many as take 1.5 seconds"),
         ("data sets, models (laptop)", "500 per initialisation", "64, each with its own strings", "8 minutes"),
-        ("widest (laptop)", "up to 1,024", "at most 512", "1 model in 16 would take half the time"),
-        ("data sets, models, widest (demo)", "500 per initialisation", "60, of widths 16 and 32", "half a minute"),
+        ("widest (laptop)", "up to 1,024", "at most 512", "one model in 16 would take half of the time"),
+        (
+            "data sets, models, widest (demo)",
+            "500 per initialisation",
+            "60, of widths 16 and 32",
+            "to take half a minute",
+        ),
         ("strings per model, seconds (demo)", "10,000", "30 to 60", "the mean over models is what is judged"),
-        ("data sets, models, length, widest, strings (smoke)", "500, N = 100", "3, N = 40, widths up to 64", "seconds"),
-        ("piece: strings of one trial", "silent", "fewer than at scale paper", "trials of seconds"),
-        ("eps", "a small constant", "1e-5", "silent; PyTorch's"),
-        ("Xavier biases", "drawn like the weights, gain 1", "PyTorch's law", "a vector has no fans"),
-        ("Thm 4.5", "eps = 0, said to predict Fig 3", "measured with eps > 0", "contradicts § 6, App. F"),
+        (
+            "data sets, models, length, widest, strings (smoke)",
+            "500, N = 100",
+            "3, N = 40, widths up to 64",
+            "to take seconds",
+        ),
+        ("piece: strings of one trial", "not stated", "fewer than at scale paper", "trials of seconds"),
+        ("eps", "a small constant", "1e-5", "not stated; PyTorch's"),
+        ("Xavier biases", "drawn like the weights, gain 1", "PyTorch's law", "a vector has no fan-in or fan-out"),
+        ("Thm 4.5", "eps = 0, said to predict Fig 3", "measured with eps > 0", "contradicts § 6 and App. F"),
     )
     claims = (
         lab.Claim(
@@ -120,7 +130,7 @@ class RandomInit(lab.Study):
         lab.Claim(
             "models that are not constant are far below a random function",
             "§6",
-            "left open: whether this is owed to models that give one answer only",
+            "left open: whether this is due to models that always give the same answer",
             f"mean average sensitivity over the other models, all initialisations together: at most {FAR:g} of N/2",
             _judge(_varied, lab.mean_of("relative", lab.at_most, FAR, AVERAGE, within=(0, 2))),
             exploratory=True,

@@ -39,25 +39,30 @@ class RandomLanguages(TrainedModels):
         *training.DEVIATIONS,
         *lab.deviations(
             ("models (laptop)", "10 of each of 10 languages", "40 languages, a model each", "an interval, in minutes"),
-            ("length (smoke)", "N = 40", "N = 16", "seconds"),
-            ("training: epochs (laptop)", "until it stops improving", "at most 20", "minutes in all"),
+            ("length (smoke)", "N = 40", "N = 16", "to take seconds"),
+            ("training: epochs (laptop)", "until it stops improving", "at most 20", "to take minutes in all"),
             ("strings of a language (laptop)", "10,000", "2,000", "enough languages for an interval, in minutes"),
-            ("learned", "perfectly", f"accuracy above {LEARNED}", "silent on the threshold"),
-            ("around 0", "seen in the figure", f"{VAST} of the strings at most at N/{1 / NEAR:g}", "silent on numbers"),
+            ("learned", "perfectly", f"accuracy above {LEARNED}", "no threshold is given"),
+            (
+                "around 0",
+                "seen in the figure",
+                f"{VAST} of the strings at most at N/{1 / NEAR:g}",
+                "no numbers are given",
+            ),
         ),
     )
     claims = (
         lab.claim(
             "random languages that are not learned: sensitivities at 0",
             "Fig 3 right, App. F.2",
-            "models that fail to learn a random language have sensitivities and average sensitivities around 0",
+            "models that fail to learn a random language have sensitivities and average sensitivities near 0",
             quantities.mean(NEAR_SHARE, within=(0, 1)).where("models that failed", language="random", learned=False)
             >= VAST,
         ),
         lab.claim(
             "random languages that are learned: the bias persists",
             "§ 6, Fig 3 right",
-            "the bias towards low sensitivity is there after training too",
+            "the bias towards low sensitivity persists after training",
             quantities.mean(RELATIVE, within=(0, 2)).where("models that learned", language="random", learned=True)
             <= FAR,
         ),

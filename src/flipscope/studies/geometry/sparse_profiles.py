@@ -62,8 +62,8 @@ class SparseProfiles(TrainedModels):
                 "3 languages of each m, a model each",
                 "18 minutes",
             ),
-            ("length, sparse: m (smoke)", "N = 100; m = 5, 10, 20, 50", "N = 16, m = 5", "seconds"),
-            ("higher-sensitivity strings of parities", "silent: than what", "than of majorities", "the same m"),
+            ("length, sparse: m (smoke)", "N = 100; m = 5, 10, 20, 50", "N = 16, m = 5", "to take seconds"),
+            ("higher-sensitivity strings of parities", "does not say than what", "than of majorities", "the same m"),
         ),
     )
     claims = (
@@ -71,12 +71,15 @@ class SparseProfiles(TrainedModels):
             "sparse_majority", "sparse majorities are learned", "§ 6, Figs 6, 7", "sparse majorities mirror Majority"
         ),
         claim_gathered(
-            "sparse_majority", "sparse majorities mirror Majority", "§ 6, Figs 6, 7", "at 0 and half the m bits"
+            "sparse_majority",
+            "sparse majorities mirror Majority",
+            "§ 6, Figs 6, 7",
+            "sensitivities cluster at 0 and at half of the m bits",
         ),
         lab.Claim(
             "sparse parities mirror Parity",
             "§ 6, Figs 6, 7",
-            "the patterns of sparse parities are those of Parity: a wrong profile, and strings of higher sensitivity",
+            "sparse parities behave like Parity: a wrong profile, and strings of higher sensitivity",
             f"share of strings at m, within {AROUND:g} m: at most {GATHERED} in every model; mean of the largest "
             "sensitivity larger than with sparse Majority of the same m, of which one is learned",
             trained_alike(_judge_parities, ("sparse_majority",)),

@@ -27,8 +27,8 @@ GROUPS = {True: f"models that learned it (above {LEARNED})", False: "models that
 SHAPES = {"layers": "layers", "width": "width", "ffn_multiple": "FFN width / width"}
 CURVES = ("train_loss", "validation_loss", "validation_accuracy")
 DEVIATIONS = lab.deviations(
-    ("learned", "perfectly", f"accuracy above {LEARNED}", "silent on the threshold"),
-    ("cluster", "seen in the figure", f"{GATHERED} of the strings, within {AROUND:g}", "silent on numbers"),
+    ("learned", "perfectly", f"accuracy above {LEARNED}", "no threshold is given"),
+    ("cluster", "seen in the figure", f"{GATHERED} of the strings, within {AROUND:g}", "no numbers are given"),
 )
 
 
@@ -135,7 +135,7 @@ def trained_alike(judge: lab.Judge, others: tuple[Name, ...]) -> lab.Judge:
         verdict, rows = judge(table), table.where(lambda row: row["language"] in others)
         if verdict.verdict != "reproduced" or rows.where(learned=True):
             return verdict
-        reason = f"none of {len(rows)} models trained alike learns {' or '.join(map(_plain, others))}"
+        reason = f"none of {len(rows)} models trained in the same way learns {' or '.join(map(_plain, others))}"
         return verdict.left_open(reason, "trainings that learn one of these")
 
     return judged

@@ -33,11 +33,26 @@ DEVIATIONS = lab.deviations(
         "2 layers, widths 16 and 32",
         "months on two cores",
     ),
-    ("instances, first seed (up to laptop)", "10 models of one language", "each model another's", "more languages"),
-    ("training: batch, learning rate (up to laptop)", "at random", "128 and 0.01; smoke 64 and 0.003", "these learn"),
-    ("training: epochs (up to laptop)", "until it stops improving", "at most 40, 20 or 10", "minutes in all"),
-    ("training: strings to test, to flip (up to laptop)", "1,000", "4,000 and 400; smoke 1,000 and 200", "0.99 from 1"),
-    ("training: most epochs", "silent", "1,000 at scale paper", "a training must end"),
+    (
+        "instances, first seed (up to laptop)",
+        "10 models of one language",
+        "a different language for each model",
+        "more languages",
+    ),
+    (
+        "training: batch, learning rate (up to laptop)",
+        "at random",
+        "128 and 0.01; smoke 64 and 0.003",
+        "these settings learn",
+    ),
+    ("training: epochs (up to laptop)", "until it stops improving", "at most 40, 20 or 10", "to take minutes in all"),
+    (
+        "training: strings to test, to flip (up to laptop)",
+        "1,000",
+        "4,000 and 400; smoke 1,000 and 200",
+        "to distinguish 0.99 from 1",
+    ),
+    ("training: most epochs", "not stated", "1,000 at scale paper", "a training must end"),
 )
 
 

@@ -276,7 +276,7 @@ class ZeroStrings(lab.Study):
     """Whether random transformers have strings that no flip moves, and how many."""
 
     name, paper = "zero-strings", "000"
-    title = "Strings of sensitivity 0 of random transformers against N"
+    title = "The number of sensitivity-0 strings of random transformers, by N"
     scales = lab.scales(
         "{models} transformers of each of 4 shapes, N in {lengths}, {strings} strings beyond N = 16",
         smoke=(0.1, {"models": 3, "lengths": (4, 8, 24), "strings": 20}),
@@ -286,11 +286,11 @@ class ZeroStrings(lab.Study):
         paper=(4_500, {"models": 500, "lengths": (*LENGTHS, 150, 250, 400), "strings": 1_000}),
     )
     deviations = lab.deviations(
-        ("experiment", "silent: a theorem", "counted, all strings up to N = 16", "§ 7 appeals to counts"),
+        ("experiment", "a theorem, nothing measured", "counted, all strings up to N = 16", "§ 7 appeals to counts"),
         ("beyond N = 16", "all strings", "a random sample", "there are 2^N"),
-        ("lengths", "all large N", "up to 100; demo 64, paper 400", "how large is not said"),
-        ("models, strings (up to laptop)", "silent", "fewer than at scale paper", "minutes"),
-        ("shapes", "(D-1)/2L > 5", "that, a narrower one, eps > 0, App. F's", "what the theorem leaves out"),
+        ("lengths", "all large N", "up to 100; demo 64, paper 400", "the paper does not say how large"),
+        ("models, strings (up to laptop)", "not stated", "fewer than at scale paper", "to take minutes"),
+        ("shapes", "(D-1)/2L > 5", "that, a narrower one, eps > 0, App. F's", "cases outside the theorem"),
         ("K_0 against N", "exponential, from N = 100 alone", "fitted over all N up to 16", "§ 6 has one length"),
     )
     claims = (
@@ -321,9 +321,9 @@ class ZeroStrings(lab.Study):
         lab.Claim(
             "models that are not constant: the share does not vanish",
             "§6",
-            "left open: whether this is owed to models that give one answer only",
+            "left open: whether this is due to models that always give the same answer",
             f"mean share at the longest N over the models that are not constant there: at least {FLOOR} in every "
-            f"shape, of {FEWEST} such models or more",
+            f"shape, with at least {FEWEST} such models",
             _judge_varied,
             exploratory=True,
         ),

@@ -55,8 +55,8 @@ ROUNDS, STEPS, RATE = 4, 25, 0.02  # of an ascent: the true bound is computed af
 
 FORMS = {
     "product": ("Thm 4", "s(x, T) is at most C^2 Blowup(x)^2 J / 4"),
-    "layers": ("Thm 4, layer by layer", "the same, with what each norm does at each position"),
-    "focus": ("Thm 4, with attention", "the same, with the attention of the string"),
+    "layers": ("Thm 4, layer by layer", "the same, with the factor of each norm at each position"),
+    "focus": ("Thm 4, with attention", "the same, with the attention weights on the string"),
     "average": ("Cor 5", "as_n(T) is at most C^2 J E[Blowup^2] / 4"),
     "every": ("Fact 1", "for eps > 0 or without norms s(x, T) is bounded on every string"),
 }
@@ -351,7 +351,7 @@ CLAIMS = (
         lab.claim(
             f"the bound is close, {form}",
             "none: the paper has no constants",
-            "the bound is within two powers of ten of what is measured",
+            "the bound is within two orders of magnitude of the measured sensitivity",
             slack_of(form).each("kind", KINDS, words="kind of model", what="kinds") <= CLOSE,
             exploratory=True,
         )
@@ -360,15 +360,15 @@ CLAIMS = (
     lab.claim(
         "perturbed models of PARITY lose their sensitivity",
         "Thm 6",
-        "a perturbation leaves an average sensitivity that is o(n), which is what makes sensitive functions sharp",
+        "after a perturbation the average sensitivity is o(n), which makes sensitive functions sharp",
         LOSS.where("models that learned PARITY", learned_parity) <= 0,
         asymptotic=True,
     ),
     lab.Claim(
         "sharpness is never below the Fourier gap",
         "none: a step of the proof of Thm 6",
-        "functions are as far apart as their average sensitivities say: true of any two, so it checks the code "
-        "that measures them and says nothing of transformers",
+        "two functions are at least as far apart as their average sensitivities imply: true of any two, so this checks "
+        "the measuring code and says nothing about transformers",
         f"measured sharpness over Eq 11 at the measured mean as_n of the perturbed models, at least {FEWEST} of them: "
         "never below 1",
         judge_gap,
@@ -377,7 +377,7 @@ CLAIMS = (
     lab.claim(
         "the gap explains PARITY's sharpness",
         "Thm 6",
-        "it is the loss of sensitivity under perturbations that makes PARITY sharp",
+        "PARITY is sharp because perturbations destroy its sensitivity",
         quantities.mean(EXPLAINED)
         .where("models that learned PARITY", lambda row: learned_parity(row) and not row["sharpness"] <= 0)
         .grouped("at the longest n", at_the_longest)
@@ -416,7 +416,7 @@ class BlowupBound(lab.Study):
     """Whether the bounds with their constants hold, how loose they are, and what Theorem 6 says at finite n."""
 
     name, paper = "blowup-bound", "001"
-    title = "What weights and blowup allow of sensitivity, against what is measured"
+    title = "Bounds on sensitivity from weights and blowup, against measured sensitivity"
     figures = ("Fact 1", "Thm 4", "Cor 5", "Thm 6")
     sample_sizes = ("random", "constructed", "adversarial", "trained")
     scales = lab.scales(

@@ -116,7 +116,9 @@ def claim(task: Task, positions: Positions) -> lab.Claim:
     return lab.claim(
         f"{name} {'fails' if failing else 'does not fail'} on longer strings, {positions} positions",
         "abstract" if claimed else "none: left open",
-        "what is learned does not carry over" if failing else "what is learned carries over",
+        "what is learned does not generalise to longer strings"
+        if failing
+        else "what is learned generalises to longer strings",
         quantities.share(words, test)
         .where(f"kept models, {task}, {positions} positions", task=task, positions=positions, kept=True)
         .noting(note)
@@ -173,23 +175,23 @@ class LengthGeneralization(lab.Study):
     deviations = lab.deviations(
         (
             "experiment",
-            "a sentence of the abstract; the release has no such sweep",
+            "a sentence in the abstract; the released code has no such sweep",
             "a design of our own",
             "there is none to copy",
         ),
         ("positions", "learned, in all of its code", "sinusoidal beside them", "learned ones end with the training"),
         ("lengths of a batch", "mixed where lengths are", "one length a batch, drawn anew", "nothing is padded"),
-        ("shortest, longest", "silent; 4 to 30", "laptop: 4 to 12; smoke: 2 to 3", "PARITY is learned up to there"),
-        ("width, batch", "128, 1024", "laptop: 64, 128; smoke: 16, 32; scratchpad: width 32 always", "time"),
+        ("shortest, longest", "not stated; 4 to 30", "laptop: 4 to 12; smoke: 2 to 3", "PARITY is learned up to there"),
+        ("width, batch", "128, 1024", "laptop: 64, 128; smoke: 16, 32; scratchpad: width 32 always", "computing time"),
         (
             "steps",
             "10,000",
             "laptop: 4,000, PARITY 10,000; smoke: 30",
-            "after 4,000 it has learned 12 bits by 94 % only",
+            "after 4,000 steps PARITY of 12 bits reaches an accuracy of only 94 %",
         ),
-        ("seeds, strings", "silent; 10, 100,000", "laptop: 6, 4,096; smoke: 1, 200", "time"),
-        ("first seed (laptop, smoke)", "0", "1000", "seeds that no earlier run has looked at"),
-        ("models that fail, or do not", "silent", "most of the kept ones", "one training can be stuck"),
+        ("seeds, strings", "not stated; 10, 100,000", "laptop: 6, 4,096; smoke: 1, 200", "computing time"),
+        ("first seed (laptop, smoke)", "0", "1000", "seeds not used by any earlier run"),
+        ("models that fail, or do not", "not stated", "most of the kept ones", "single trainings can get stuck"),
         SEPARATE_LAYERS,
         (
             "kept",
@@ -199,7 +201,7 @@ class LengthGeneralization(lab.Study):
         ),
         (
             "fails, does not fail",
-            "silent",
+            "not stated",
             f"accuracy at most {CHANCE}, at least {GENERAL}, at factor 2",
             "there is no number",
         ),

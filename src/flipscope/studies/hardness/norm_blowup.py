@@ -55,19 +55,19 @@ CLAIMS = (
     lab.claim(
         "PARITY's frontier moves out with n",
         "Fig 2",
-        "longer strings of PARITY need more weight norm or more blowup",
+        "longer PARITY needs a larger weight norm or a larger blowup",
         PER_BIT.where("PARITY", function="parity") >= STILL,
     ),
     lab.claim(
         "the others' frontiers stay",
         "Figs 9, 10",
-        "for MAJORITY, FIRST and MEAN neither depends on the length",
+        "for MAJORITY, FIRST and MEAN, neither depends on the length",
         PER_BIT.each("function", OTHERS, what="functions", weakest_first=False).between(-STILL, STILL),
     ),
     lab.claim(
         "norm is traded for blowup",
         "Fig 2",
-        "at one length, models of PARITY with less norm have more blowup",
+        "at a given length, models of PARITY with a smaller norm have a larger blowup",
         TRADE.where("PARITY", function="parity") <= 0,
     ),
 )
@@ -107,15 +107,30 @@ class NormBlowup(lab.Study):
                | {"few": (5, 10, 15, 20), "width": 128, "batch": 1_024, "steps": 10_000}),
     )  # fmt: skip
     deviations = TRAINING_DEVIATIONS + lab.deviations(
-        ("parity, others", "1,000 and 1,000 runs", "laptop: 60 and 30; smoke: 2 and 2", "time"),
-        ("four, few", "2 × 500 runs at 5, 10, 15, 20 bits (Fig 10)", "laptop: none; smoke: one of 5 bits", "time"),
+        ("parity, others", "1,000 and 1,000 runs", "laptop: 60 and 30; smoke: 2 and 2", "computing time"),
+        (
+            "four, few",
+            "2 × 500 runs at 5, 10, 15, 20 bits (Fig 10)",
+            "laptop: none; smoke: one of 5 bits",
+            "computing time",
+        ),
         ("lengths", "at random from 4 to 25", "in turn; laptop: 4, 6, 8, 10; smoke: 3, 4", "equal numbers of each"),
-        ("width, batch, steps", "128, 1,024, 10,000", "laptop: 64, 128, 3,000; smoke: 8, 32, 20", "time"),
-        ("seeds", "at random up to 1,000 or 2,000", "the number of the run", "no two runs of a search are then alike"),
-        ("strings", "1000 batches of 1024", "1024, or all that there are", "they vary less than models"),
-        ("frontier", "seen in the figure", "regression of log10 blowup on n and norm", "a hull has no interval"),
-        ("not moving", "seen in the figure", f"within {STILL:.2g} per bit of 0", "silent on a limit"),
-        ("blowup", "the stand-in of the released code", "the same", "Eq 18 is in the table as log10_beta"),
+        ("width, batch, steps", "128, 1,024, 10,000", "laptop: 64, 128, 3,000; smoke: 8, 32, 20", "computing time"),
+        (
+            "seeds",
+            "at random up to 1,000 or 2,000",
+            "the number of the run",
+            "so that no two runs of a search are identical",
+        ),
+        ("strings", "1000 batches of 1024", "1024, or all that there are", "strings vary less than models"),
+        (
+            "frontier",
+            "seen in the figure",
+            "regression of log10 blowup on n and norm",
+            "a convex hull has no confidence interval",
+        ),
+        ("not moving", "seen in the figure", f"within {STILL:.2g} per bit of 0", "no limit is given"),
+        ("blowup", "the proxy of the released code", "the same", "Eq 18 is in the table as log10_beta"),
     )
     claims = CLAIMS
 

@@ -165,7 +165,7 @@ CLAIMS = (
     lab.claim(
         "the paper's model learns PARITY",
         "Figs 2, 5",
-        "with layer norms PARITY is learned, at every length that is tried",
+        "with layer norms, PARITY is learned at every length tried",
         quantities.share(f"share with an accuracy above {LEARNED:g}", lambda row: row["learned"])
         .where("models of the paper's variant", variant="post")
         .grouped("at the largest n", at_the_longest)
@@ -174,7 +174,7 @@ CLAIMS = (
     lab.Claim(
         "blowup is essential",
         "Fact 1, Cor 5",
-        "without it PARITY is not learned, or needs larger weights",
+        "without blowup PARITY is not learned, or needs larger weights",
         "at the largest n that most models with norms learned, without norms and with a large eps: share that "
         f"learned at most {RARE:g}, or mean norm of the matrices above that of models with norms",
         judge_essential,
@@ -188,7 +188,7 @@ CLAIMS = (
     lab.claim(
         "without blowup weights grow with the length",
         "Fact 1",
-        "left open: a theorem for n that grows; whether it is seen at these lengths",
+        "left open: a theorem about growing n; whether it shows at these lengths",
         slope(WEIGHTS)
         .counting("models that learned", beyond_control)
         .grouped("for each variant without blowup", with_control, what="variants", weakest_first=False)
@@ -221,7 +221,7 @@ class NormEssential(lab.Study):
 
     name, paper = "norm-essential", "001"
     revision = 2  # blowup before the training
-    title = "PARITY with layer norms after or before each sub-layer, of a large eps, and without, against the length"
+    title = "PARITY with layer norms after or before each sub-layer, with a large eps, and without norms, by length"
     sample_sizes = ("most",)
     scales = lab.scales(
         "{seeds} models of each of 4 variants for each n in {lengths}, {most} at the largest, width {width}, {steps} "
@@ -234,22 +234,22 @@ class NormEssential(lab.Study):
                | {"width": 128, "batch": 1_024, "steps": 10_000, "first_seed": 0}),
     )  # fmt: skip
     deviations = lab.deviations(
-        ("experiment", "silent: Fact 1 and Cor 5 are theorems", "the paper's training, norms changed", "to test them"),
-        ("norm before", "silent", "no norm after the last layer", "nothing else is changed"),
-        ("large eps", "any eps ≥ 0", f"{LARGE:g}: a norm multiplies by at most {1 / LARGE**0.5:g}", "silent"),
+        ("experiment", "none: Fact 1 and Cor 5 are theorems", "the paper's training, norms changed", "to test them"),
+        ("norm before", "not stated", "no norm after the last layer", "nothing else is changed"),
+        ("large eps", "any eps ≥ 0", f"{LARGE:g}: a norm multiplies by at most {1 / LARGE**0.5:g}", "not stated"),
         ("learned", "squared error below 0.001", f"accuracy above {LEARNED:g}; the other is counted",
          "the question is whether PARITY is computed"),
         ("weight norm", "all but positions", "without gains and biases of norms", "not all variants have these"),
         ("blowup", "product of 1 / std", "Eq 18 of paper 000, with eps and a 1 added", "1 where there is no norm"),
         (
             "grows",
-            "silent",
+            "not stated",
             "beyond the start, or beyond the paper's model",
-            "both grow with n where nothing is learned, or whatever the norms",
+            "both also grow with n where nothing is learned, and with any placement of norms",
         ),
-        ("width, batch, steps", "128, 1,024, 10,000", "laptop: 64, 128, 4,000; smoke: 8, 16, 20", "half an hour"),
-        ("lengths, seeds, most", "silent; 5 to 25, 10", "laptop: 4 to 10, 6 and 8; smoke: 2, 3, one of each", "time"),
-        ("first seed (laptop)", "0", "1000", "seeds that no earlier run has looked at"),
+        ("width, batch, steps", "128, 1,024, 10,000", "laptop: 64, 128, 4,000; smoke: 8, 16, 20", "computing time"),
+        ("lengths, seeds, most", "not stated; 5 to 25, 10", "laptop: 4 to 10, 6 and 8; smoke: 2, 3, one each", "time"),
+        ("first seed (laptop)", "0", "1000", "seeds not used by any earlier run"),
         SEPARATE_LAYERS,
     )  # fmt: skip
     claims = CLAIMS

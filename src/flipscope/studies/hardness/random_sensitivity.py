@@ -124,7 +124,7 @@ CLAIMS = (
     lab.claim(
         "random transformers are nearly linear",
         "Thm 7",
-        "random initialisation is biased to low sensitivity",
+        "random initialisation is biased towards low sensitivity",
         mean("as / Var of the output", "ratio") <= NEAR,
     ),
     lab.claim(
@@ -136,7 +136,7 @@ CLAIMS = (
     lab.claim(
         "sensitivity grows far slower than that of a random function",
         "Thm 7",
-        "the expected average sensitivity of random transformers is o(n), where that of random functions is n/2",
+        "the expected average sensitivity of random transformers is o(n), whereas that of random functions is n/2",
         # Linear and not on log scales, where the initial level of as / Var hides any growth.
         quantities.slope(
             lab.Column("as / Var of the output", lambda row: row["ratio"]),
@@ -173,10 +173,10 @@ class RandomSensitivity(lab.Study):
                | {"long": (24, 48, 96, 192, 384), "long_models": 100, "strings": 100, "first_seed": 0}),
     )  # fmt: skip
     deviations = lab.deviations(
-        ("experiment", "silent: a theorem, nothing measured", "the paper's model, PyTorch's start", "Thm 7 is a limit"),
+        ("experiment", "a theorem, nothing measured", "the paper's model, PyTorch's start", "Thm 7 is a limit"),
         ("as / Var", "as of the model itself", "as over the variance", "the scale of an untrained output is arbitrary"),
-        ("threshold", "silent", "the median of the model's outputs", "around 0 many models are constant"),
-        ("norm before, none", "silent", "norms moved or left out, no final norm", "to see what they do"),
+        ("threshold", "not stated", "the median of the model's outputs", "around 0 many models are constant"),
+        ("norm before, none", "not stated", "norms moved or left out, no final norm", "to see their effect"),
         (
             "near, far, slow",
             "as_n = o(n)",
@@ -187,7 +187,7 @@ class RandomSensitivity(lab.Study):
             "constant models",
             "have as_n = 0",
             "are counted and not judged",
-            "they would be insensitive without a reason",
+            "they are insensitive trivially",
         ),
         (
             "models, lengths, long, long models, strings",
@@ -195,8 +195,8 @@ class RandomSensitivity(lab.Study):
             "laptop: 40 up to 12 bits, 16 up to 96, 16 strings; smoke: 3 up to 5, one of 8, 5 strings",
             "time",
         ),
-        ("width (smoke)", "128", "16", "seconds"),
-        ("first seed (laptop)", "0", "1000", "models that no earlier run has looked at"),
+        ("width (smoke)", "128", "16", "to take seconds"),
+        ("first seed (laptop)", "0", "1000", "models not used by any earlier run"),
         SEPARATE_LAYERS,
     )
     claims = CLAIMS

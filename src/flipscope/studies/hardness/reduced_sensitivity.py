@@ -178,7 +178,7 @@ CLAIMS = (
     lab.claim(
         "learned functions are less sensitive than the random one",
         "Fig 4",
-        "transformers generalise with a lower sensitivity than that of the function the rows come from",
+        "what transformers generalise to is less sensitive than the function the rows come from",
         difference("average sensitivity of the function less that of the learned one", "sensitivity")
         .where(RULES["fitted"], fitted=True)
         .grouped("for each number of rows", beside_target, what="sizes", weakest_first=False)
@@ -187,32 +187,32 @@ CLAIMS = (
     lab.claim(
         "learned functions are less sensitive than random completions",
         "Fig 4",
-        "of the functions that agree with the rows, one of low sensitivity is learned",
+        "among the functions that agree with the rows, one of low sensitivity is learned",
         lower_than_random("average sensitivity", "sensitivity", "fitted"),
     ),
     lab.claim(
         "learned functions are flatter than random completions",
         "Fig 4",
-        "and its solutions have a lower sharpness",
+        "the learned solutions are less sharp",
         lower_than_random("sharpness on all strings", "sharpness", "kept"),
     ),
     lab.claim(
         "flatter on the rows of the training, too",
         "Fig 15",
-        "sharpness on the rows that were known tells the same",
+        "the same holds for sharpness on the known rows",
         lower_than_random("sharpness on the known rows", "sharpness_known", "kept"),
     ),
     lab.claim(
         "learned functions have a lower degree than random completions",
         "abstract, Fig 4",
-        "the bias is one to low degree as well",
+        "the bias is also towards low degree",
         lower_than_random("Fourier weight above degree n/2", "high", "fitted"),
     ),
     *(
         lab.claim(
             f"fewer rows, {name}",
             "Fig 4",
-            "the less the rows say, the lower it is",
+            "the fewer rows are known, the lower it is",
             lower_from_fewer(words, column, rule),
         )
         for name, words, column, rule in (
@@ -257,7 +257,7 @@ class ReducedSensitivity(lab.Study):
 
     name, paper, figures = "reduced-sensitivity", "001", ("Fig 4", "Fig 15")
     revision = 2  # distinct rows, and a second training that is kept by its loss
-    title = "Functions learned from some rows of a random one: sensitivity, degree, sharpness"
+    title = "Functions learned from part of a random truth table: sensitivity, degree, sharpness"
     sample_sizes, base_seed = ("targets", "again"), "first_target"
     scales = lab.scales(
         "{targets} random functions of {length} bits, {seeds} seeds, learned from {sizes} rows, and random "
@@ -280,15 +280,20 @@ class ReducedSensitivity(lab.Study):
             "laptop: 1e-3; 3,000 and then 8,000; smoke: 3e-3, 40 and 40",
             "a random table is below 0.001 after 4,500 steps, and again after jumps up",
         ),
-        ("length, sizes, completed, draws (smoke)", "10 bits; 128, 256, 512 rows", "4 bits; 4 and 8 rows", "seconds"),
-        ("first target (laptop, smoke)", "0", "1000", "targets that no earlier run has looked at"),
+        (
+            "length, sizes, completed, draws (smoke)",
+            "10 bits; 128, 256, 512 rows",
+            "4 bits; 4 and 8 rows",
+            "to take seconds",
+        ),
+        ("first target (laptop, smoke)", "0", "1000", "targets not used by any earlier run"),
         (
             "rows",
             "fixed by the seed of the run, the same for all targets",
             "by target and seed; larger sets hold smaller ones",
             "so that targets are independent, and sizes compared on the same rows",
         ),
-        ("seeds", "the same for all targets", "of each target its own", "targets are then independent"),
+        ("seeds", "the same for all targets", "of each target its own", "so that targets are independent"),
         (
             "random completions",
             "caption: the actual function; code: one for each first training that fits",
@@ -302,7 +307,7 @@ class ReducedSensitivity(lab.Study):
             "Fourier weight above degree n/2",
             "the mean degree is the sensitivity itself",
         ),
-        ("sharpness", "increase of the loss", "change of the answers (Thm 6)", "alike at a good fit"),
+        ("sharpness", "increase of the loss", "change of the answers (Thm 6)", "the two agree at a good fit"),
         (
             "sharpness on known rows",
             "not multiplied by 4, in the code",

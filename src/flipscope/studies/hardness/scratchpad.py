@@ -117,14 +117,14 @@ CLAIMS = (
     lab.claim(
         "sharpness does not grow with n",
         "Fig 11",
-        "with intermediate parities written down, sharpness is about the same at every length",
+        "with intermediate parities written out, sharpness is about the same at every length",
         of_kept(rise("sharpness"), "sharpness") <= RISE,
     ),
     *(
         lab.claim(
             f"blowup of the {side} does not grow with n, {way}",
             source,
-            "nor is there a need of a larger blowup",
+            "no larger blowup is needed",
             of_kept(
                 exponent(
                     f"factor by which training changes the blowup of the {side} ({way})", column, start_of(column)
@@ -144,7 +144,7 @@ CLAIMS = (
     lab.claim(
         "weight norm does not grow with n",
         "Fig 11",
-        "nor is there a need of a larger weight norm in place of it",
+        "no larger weight norm is needed instead",
         of_kept(exponent(MEASURED["norm"], "norm"), "norm") <= EXPONENT,
     ),
 )
@@ -182,18 +182,33 @@ class WithScratchpad(lab.Study):
     )
     deviations = lab.deviations(
         ("lengths", "30 from 4 to 1024", "laptop: 4, 8, 16, 24, 32; smoke: 2, 3, 4", "longer ones take days"),
-        ("seeds, steps", "10 of 10,000 steps", "laptop: 3 of 1,500, the same for every n; smoke: 2 of 100", "time"),
-        ("first seed (laptop)", "0", "1000", "seeds that no earlier run has looked at"),
-        ("seeds", "the same ones at every n", "every model its own", "points of a line are then independent"),
-        ("strings", "1000 batches of 128", "1,024; laptop: 512; smoke: 64", "draws of the noise are what varies"),
-        ("lr, batch, draws (smoke)", "3e-4, 128, 10", "3e-3, 32, 20", "seconds"),
+        (
+            "seeds, steps",
+            "10 of 10,000 steps",
+            "laptop: 3 of 1,500, the same for every n; smoke: 2 of 100",
+            "computing time",
+        ),
+        ("first seed (laptop)", "0", "1000", "seeds not used by any earlier run"),
+        ("seeds", "the same ones at every n", "every model its own", "so that the points of a line are independent"),
+        (
+            "strings",
+            "1000 batches of 128",
+            "1,024; laptop: 512; smoke: 64",
+            "most of the variance comes from the noise",
+        ),
+        ("lr, batch, draws (smoke)", "3e-4, 128, 10", "3e-3, 32, 20", "to take seconds"),
         ("draws of the noise", "10, the same for every batch", f"{DRAWS}, each of its own", "10 are too few"),
-        ("sharpness", "increase of the loss", "change of the answers at all positions (Thm 6)", "alike at a good fit"),
+        (
+            "sharpness",
+            "increase of the loss",
+            "change of the answers at all positions (Thm 6)",
+            "the two agree at a good fit",
+        ),
         (
             "growth of a blowup",
             "as it is",
             "beyond that of the same models before training",
-            "the largest of more positions is larger, also where nothing was learned",
+            "the maximum over more positions is larger even where nothing was learned",
         ),
         (
             "blowup",
@@ -213,7 +228,7 @@ class WithScratchpad(lab.Study):
             "all drawn apart",
             "biases start small",
         ),
-        ("does not grow", "seen in the figure", f"rise at most {RISE}, exponent {EXPONENT}", "silent on numbers"),
+        ("does not grow", "seen in the figure", f"rise at most {RISE}, exponent {EXPONENT}", "no numbers are given"),
     )
     claims = CLAIMS
 

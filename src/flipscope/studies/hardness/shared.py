@@ -33,14 +33,24 @@ ROUNDING = 1e-9  # an interval that is narrower, of numbers of size 1, has no wi
 
 SEPARATE_LAYERS = (
     "start of the layers",
-    "equal copies of one (nn.TransformerEncoder)",
-    "each drawn by itself; the recipes take equal_layers=True",
-    "a start that training would have to break",
+    "identical copies of one layer (nn.TransformerEncoder)",
+    "each drawn independently; recipes accept equal_layers=True",
+    "a symmetry that training would have to break",
 )
 TRAINING_DEVIATIONS = lab.deviations(
     ("a kept MEAN", f"squared error below {KEPT_BELOW}", f"below {KEPT_BELOW} / n", "its variance is 1/4n, not 1/4"),
-    ("draws of the noise", "10, the same for every batch", f"{DRAWS}, each of its own", "10 give a wide interval"),
-    ("sharpness", "increase of the loss", "change of the answers (Thm 6), the loss beside it", "alike at a good fit"),
+    (
+        "draws of the noise",
+        "10, the same for every batch",
+        f"{DRAWS}, each of its own",
+        "10 draws give a wide interval",
+    ),
+    (
+        "sharpness",
+        "increase of the loss",
+        "change of the answers (Thm 6), the loss beside it",
+        "the two agree at a good fit",
+    ),
     SEPARATE_LAYERS,
 )
 

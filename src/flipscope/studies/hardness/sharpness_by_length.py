@@ -61,7 +61,7 @@ CLAIMS = (
     lab.claim(
         "PARITY is sharper than the others",
         "Figs 1, 5",
-        "at long strings the minima of PARITY are sharper than those of functions of low sensitivity",
+        "at large lengths the minima of PARITY are sharper than those of functions of low sensitivity",
         (ABOVE.where("kept models", short, kept=True).grouped("", beside_parity, what="comparisons") > 0).saying(
             "sharpness of PARITY less that of each other function, means over kept models of experiment E1 at the "
             "largest n with two kept models of PARITY: above 0"
@@ -84,7 +84,7 @@ CLAIMS = (
     lab.claim(
         "PARITY reaches 1 near n = 30",
         "Fig 5, Thm 6",
-        "the sharpness of PARITY comes to its asymptotic lower bound of 1 near n = 30",
+        "the sharpness of PARITY reaches its asymptotic lower bound of 1 near n = 30",
         quantities.mean("sharpness")
         .where("kept models, experiment E1", short, kept=True)
         .where(f"PARITY, n from {FROM} on", lambda row: row["length"] >= FROM, function="parity")
@@ -93,7 +93,7 @@ CLAIMS = (
     lab.claim(
         "flat up to 512 bits",
         "Fig 8",
-        "the same for much longer strings, at width 4",
+        "the same at much greater lengths, at width 4",
         PER_BIT.where("experiment E1b", width=LONG_WIDTH)
         .each("function", OTHERS, what="functions", weakest_first=False)
         .between(-LONG_FLAT, LONG_FLAT),
@@ -126,7 +126,7 @@ class SharpnessByLength(lab.Study):
     """Whether sensitive functions have sharper minima the longer their strings are."""
 
     name, paper = "sharpness-by-length", "001"
-    title = "Sharpness of transformers that learned PARITY, MAJORITY, FIRST and MEAN, against the length"
+    title = "Sharpness of transformers that learned PARITY, MAJORITY, FIRST and MEAN, by length"
     figures = ("Fig 1", "Fig 5", "Fig 6", "Fig 7", "Fig 8")
     scales = lab.scales(
         "{seeds} models of each of 3 functions and {parity_seeds} of PARITY, n in {lengths}, width {width}, "
@@ -142,15 +142,15 @@ class SharpnessByLength(lab.Study):
     deviations = TRAINING_DEVIATIONS + lab.deviations(
         ("lengths", "4 to 30", "laptop: 4, 6, 8, 10, 12; smoke: 3, 4", "time; PARITY is learned up to there"),
         ("seeds, parity seeds", "10", "laptop: 3, of PARITY 6; smoke: 1", "models of PARITY differ most"),
-        ("first seed (laptop)", "0", "1000", "seeds that no earlier run has looked at"),
-        ("seeds", "the same ones at every n", "every model its own", "points of a line are then independent"),
-        ("width (smoke)", "128", "8", "seconds"),
+        ("first seed (laptop)", "0", "1000", "seeds not used by any earlier run"),
+        ("seeds", "the same ones at every n", "every model its own", "so that the points of a line are independent"),
+        ("width (smoke)", "128", "8", "to take seconds"),
         ("steps, batch", "10,000 of 1,024 strings", "laptop: 4,000 of 128; smoke: 20 of 32", "equal for all functions"),
         ("long, long seeds, long steps", "20 lengths up to 512, 10 seeds, 10,000 steps",
-         "laptop: up to 57, 2 seeds, 2,000 steps; smoke: one of 6 bits, 10 steps", "time"),
-        ("strings", "1000 batches of 1024", "1024, or all that there are", "draws of the noise are what varies"),
-        ("flat, rising", "a regression of sharpness on n", f"slopes beside {FLAT:.2g} per bit", "silent on a limit"),
-        ("reaches 1", "seen in the figure", f"from {NEAR_ONE[0]} to {NEAR_ONE[1]}", "silent on a limit"),
+         "laptop: up to 57, 2 seeds, 2,000 steps; smoke: one of 6 bits, 10 steps", "computing time"),
+        ("strings", "1000 batches of 1024", "1024, or all that there are", "most of the variance comes from the noise"),
+        ("flat, rising", "a regression of sharpness on n", f"slopes beside {FLAT:.2g} per bit", "no limit is given"),
+        ("reaches 1", "seen in the figure", f"from {NEAR_ONE[0]} to {NEAR_ONE[1]}", "no limit is given"),
     )  # fmt: skip
     claims = CLAIMS
 

@@ -339,14 +339,14 @@ def _nearest_need(row: lab.Row) -> float:
 _ANALYTIC_NEED = (
     quantities.computed(lab.Column("log10 of the samples that the analytic bound needs", _nearest_need))
     .where(_at(SAMPLES), lambda row: bool(_needs(row)), kind="formulas", length=LENGTH, samples=SAMPLES)
-    .noting(lambda rows: f"as released and put right: {', '.join(f'10^{each:.2f}' for each in _needs(rows[0]))}")
+    .noting(lambda rows: f"as released and corrected: {', '.join(f'10^{each:.2f}' for each in _needs(rows[0]))}")
 )
 
 CLAIMS = (
     lab.Claim("the numbers of E.3", "E.3.1", "G_u is 15,524, L about 1303.93 and σ* about 2.27e-3",
               "each, computed at T = 20, ω = 10, D = 2, m = 10^6, rounds to what is printed", judge_printed_numbers),
     lab.claim("the semi-analytic bound is 0.327", "E.3.1 (11)",
-              "with the measured perturbation term, at the same σ, the bound is about 0.327",
+              "with the measured perturbation term and the same σ, the bound is about 0.327",
               _measured("semi_same", "semi-analytic bound at σ*", SAMPLES).between(*PRINTED_SEMI)),
     lab.Claim("PAC-Bayes is below the covering-number bound", "E.3.4",
               "for the tiling both PAC-Bayes bounds are smaller than the covering-number bound",
@@ -357,12 +357,12 @@ CLAIMS = (
               "exponent of m from 10^6 on, truncated: -1/3 ± 0.01; template: at least 0.1 steeper; a crossover "
               "at every T", judge_crossover),
     lab.claim("the semi-analytic bound says something at 8,192 samples", "§ 1",
-              "it is already non-vacuous at the size of the training set",
+              "it is non-vacuous already at the size of the training set",
               (_measured("semi", "semi-analytic bound", TRAINED) <= 1.0).saying(
                   "mean semi-analytic bound of the tiling at T = 20, m = 8,192, with L of Thm 10: at most 1")),
     lab.claim("the analytic bound needs 2e9 samples", "§ 1", "the fully analytic bound needs about 2·10^9 samples",
               _ANALYTIC_NEED.between(*NEEDED).saying(
-                  "log10 of the samples with which it is below 1, released or put right, whichever is nearer: from "
+                  "log10 of the samples with which it is below 1, as released or corrected, whichever is closer: from "
                   f"{NEEDED[0]:g} to {NEEDED[1]:g}")),
     lab.claim("non-vacuous with a certified Σ", "Remark 4",
               "left open: losses in [0, 1] have Σ = 1/2 by Hoeffding's lemma, not 0.01",
@@ -443,9 +443,14 @@ class BoundComparison(lab.Study):
                | {"noisy": (10, 20, 50), "seeds": 10, "mesh": MESH, "strings": 1_000, "probes": 32}),
     )  # fmt: skip
     deviations = lab.deviations(
-        ("covering bound (12)", "formula lost, value 1.01", "a template of its shape", "not the published constant"),
+        (
+            "covering bound (12)",
+            "formula lost, value 1.01",
+            "a template of the same form",
+            "not the published constant",
+        ),
         ("its constant", "lost", "1, and the one that gives 1.01", "both are shown"),
-        ("covering theorem", "silent", "all constants of paper 003, for networks of this shape", "what is proven"),
+        ("covering theorem", "not stated", "all constants of paper 003, for networks of this shape", "what is proven"),
         (
             "perturbation term",
             "worst of 10 random functions",
@@ -455,7 +460,7 @@ class BoundComparison(lab.Study):
         ("δ", "lost", "0.05", "changes less than the fifth digit"),
         ("T, m", "20; 10^6", "swept", "to find the crossover"),
         ("McAllester, Catoni", "named", "losses cut off at 1, at the best σ and β", "for bounded losses only"),
-        ("seeds, strings (laptop)", "silent; 10, 1,000 (paper scale)", "5, 100", "minutes"),
+        ("seeds, strings (laptop)", "not stated; 10, 1,000 (paper scale)", "5, 100", "to take minutes"),
         ("a σ per parameter", "future work", "none beyond where neurons may flip", "P is left out"),
     )
     claims = CLAIMS

@@ -387,7 +387,7 @@ CLAIMS = (
     lab.Claim(
         "a chain of thought learns where one pass fails",
         "§ 3",
-        "writing intermediate parities makes PARITY learnable, which is not learned at once",
+        "PARITY is learnable with intermediate parities written out, and not without them",
         f"at some T with {MODELS} or more models each way, the longest among these: share of chains that have at "
         f"least {RIGHT:g} of parities right, written by themselves, and share of single passes that have at most "
         f"{CHANCE:g}, with the same model, steps and strings: at least a half each",
@@ -397,7 +397,7 @@ CLAIMS = (
     lab.Claim(
         "a chain of thought learns at every length",
         "§ 3",
-        "each step has degree 2, whatever T is",
+        "each step has degree 2, whatever T",
         f"share of chains, of all T, that have at least {RIGHT:g} of parities right: at least a half; and at every "
         "T some chain has",
         judge_chain,
@@ -406,7 +406,7 @@ CLAIMS = (
     lab.Claim(
         "the network written down is right",
         "App. G",
-        "a network of degree 2 with positions of period T writes every parity without an error",
+        "a network of degree 2 with positions of period T writes every parity without error",
         "share of strings with a wrong step: never",
         judge_written,
     ),
@@ -433,7 +433,7 @@ CLAIMS = (
     lab.Claim(
         "the exponent of one pass is T times that of the chain",
         "Thm 8, as read by others",
-        "the same with the factor T",
+        "the same with a factor of T",
         "the same: at least T times the other's at every T",
         judge_factor(1.0),
         exploratory=True,
@@ -441,14 +441,14 @@ CLAIMS = (
     lab.claim(
         "the chain needs no more than linearly many samples",
         "Thm 7",
-        "not said: the samples from which the bound is below 1, with the norm that the network has",
+        "not stated: the number of samples from which the bound is below 1, with the norm that the network has",
         added_exponent("needed_network", "the samples needed", log=False) <= 0.0,
         exploratory=True,
     ),
     lab.claim(
         "chains attend as the network written down does",
         "App. G",
-        "not said: whether a step that is learned looks at the tokens of its own position",
+        "not stated: whether a learned step attends to the tokens of its own position",
         (SAME_PLACE >= 0.5).saying(
             "attention to bit i and step i - 1 by the head that pays most, mean of chains that learned: at least a half"
         ),
@@ -552,9 +552,9 @@ class CotParity(lab.Study):
         ("model", "2 layers, no norm, one MLP", "paper 001's, causal, positions of period T",
          "the paper's learned no chain of T = 20 in 1,500 steps at three settings; chosen by chains, not by passes"),
         ("budget", "m samples of all steps jointly", "the same strings and steps", "a string has T steps to learn"),
-        ("labels at the bits", "silent", "the bit itself: parity of its place so far", "each token has an answer"),
-        ("learned, chance", "silent", f"at least {RIGHT:g}; at most {CHANCE:g}", "of fresh strings"),
-        ("learnable", "silent on how often", "by most models; one that is stuck is shown", "of many seeds some are"),
+        ("labels at the bits", "not stated", "the bit itself: parity of its place so far", "each token has an answer"),
+        ("learned, chance", "not stated", f"at least {RIGHT:g}; at most {CHANCE:g}", "of fresh strings"),
+        ("learnable", "does not say how often", "by most models; one that is stuck is shown", "of many seeds some are"),
         ("learner", "norm and trace penalised (Def 1)", "AdamW, weight decay 1e-4, lr 1e-3", "as is usual"),
         ("factor of exponents", "T (by a reading of it)", "T/2 judged; T beside it", "T fails at T = 3"),
         ("linear in T", "L(1, 2, T) taken for a constant", "with its log² T, over 2σ²", "4T alone is linear"),

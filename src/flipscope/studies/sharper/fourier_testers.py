@@ -393,29 +393,29 @@ def _as_target(name: str, column: str, tolerance: str, *, least: int = 0) -> lab
 
 CLAIMS = (
     lab.Claim("the degree is found for most functions", "Fig 8 left",
-              "for most functions the first degree that is accepted is the true one",
+              "for most functions the first accepted degree is the true one",
               "share of functions whose first accepted degree is the true one, for each degree from 1 to 5: at "
               "least a half", judge_degrees, formerly=("the degree is found exactly",), decided_from="laptop"),
     lab.Claim("large sparsities are found too small", "Fig 8 right",
-              "the first sparsity that is accepted falls short of the true one where that is large",
+              "for large sparsities the first accepted sparsity is below the true one",
               f"ω less the mean sparsity found, ω = {LARGE} and more, ε = {TAIL:g}: at least 1; and more is found "
               "at the largest ω than at the smallest of these", judge_short, decided_from="laptop"),
     lab.claim("most functions are found no larger than they are", "App. H",
               "testers usually accept at or below the true level", NO_LARGER >= 0.5,
               formerly=("nothing is found larger than it is",), decided_from="laptop"),
     lab.claim("a larger ε finds less", "App. H",
-              "falling short is more pronounced with larger proximity parameters", _loss_by_tail() <= -SHORT,
+              "the shortfall is larger for larger proximity parameters", _loss_by_tail() <= -SHORT,
               decided_from="laptop"),
     lab.Claim("the bound of the class that is found is close", "App. H",
-              "left open: whether what the testers miss matters for the bound",
+              "left open: whether the shortfall of the testers matters for the bound",
               f"truncated bound of the class found over that of the true class, by sparsity: from {CLOSE:g} to "
               f"1/{CLOSE:g}", judge_bounds, exploratory=True, decided_from="laptop"),
     lab.Claim("written-down networks need a tolerance", "App. B",
-              "left open: with mask 0 positions without a set keep some weight, so that no degree is exact",
+              "left open: with mask 0, positions without a set keep some weight, so that no degree is exact",
               "degree found with the output error as tolerance: the target's; with none: never", judge_written,
               exploratory=True, decided_from="laptop"),
     lab.claim("learned models have their target's degree", "App. H",
-              "left open: whether testers see through what is learned nearly",
+              "left open: whether testers cope with functions that are learned only approximately",
               _as_target("degree", "degree", f"at tolerance {TOLERANCE:g}") >= 0.5,
               exploratory=True, decided_from="laptop"),
     lab.claim("learned models have their target's sparsity", "App. H", "left open, as for the degree",
@@ -571,11 +571,11 @@ class FourierTesters(lab.Study):
             "sparsity tester",
             "free coordinates, ε, δ lost",
             f"12 of 20 free (paper scale 16, learned 10), 12 restrictions, ε = {TAIL:g}",
-            "silent",
+            "not stated",
         ),
         ("sparsity", "of the indicators", "of characters, less 1 for the constant", "indicators have a constant term"),
         ("written-down networks", "not tested", "mask 0, tolerance: their output error", "of no low degree exactly"),
-        ("most, usually", "said of both testers", "of at least half of the functions", "silent on numbers"),
+        ("most, usually", "said of both testers", "of at least half of the functions", "no numbers are given"),
         ("learned models", "named, not shown", "those of generalization-gap", "testers are for black boxes"),
         (
             "their training, models, learned sparsities, long arm (laptop)",
@@ -583,9 +583,9 @@ class FourierTesters(lab.Study):
             "length 10, 512 samples, lr 1e-3, 4,000 steps, no dropout; 3 of 1, 4, 7, 10; length 20 at sparsity 1",
             "minutes",
         ),
-        ("networks written (laptop)", "8 of each class (paper scale)", "2", "minutes"),
-        ("their range", "silent", "the target's and 1 more; outputs beyond are cut off", "no norm bounds them"),
-        ("their tolerances", "silent", f"{TOLERANCE:g} for degree, ε = {LEARNED_TAIL:g}", "loss ends at 0.02"),
+        ("networks written (laptop)", "8 of each class (paper scale)", "2", "to take minutes"),
+        ("their range", "not stated", "the target's and 1 more; outputs beyond are cut off", "no norm bounds them"),
+        ("their tolerances", "not stated", f"{TOLERANCE:g} for degree, ε = {LEARNED_TAIL:g}", "loss ends at 0.02"),
     )
     claims = CLAIMS
 

@@ -351,7 +351,7 @@ CLAIMS = (
     lab.claim(
         "the gap grows with the degree",
         "Fig 1 right",
-        "functions of a higher degree generalise worse",
+        "functions of higher degree generalise worse",
         rises("degree").saying(
             "slope of the gap by degree, over functions of one sparsity, averaged over sparsities and seeds: above 0"
         ),
@@ -370,7 +370,7 @@ CLAIMS = (
     lab.claim(
         "faster at larger sparsity",
         "§ 2.1",
-        "the two multiply: with more parities the gap grows faster with the degree",
+        "degree and sparsity interact: with more parities the gap grows faster with the degree",
         _steeper_at_larger_sparsity().saying(
             "mean slope by degree at the larger half of the sparsities less that at the smaller half, of curves with "
             "all degrees: above 0"
@@ -388,7 +388,7 @@ CLAIMS = (
     lab.claim(
         "the bound holds",
         "Thm 2",
-        "the loss of what is learned is below the bound of its class, with probability 1 - delta",
+        "with probability 1 - delta, the loss of the learned function is below the bound of its class",
         (BROKEN <= DELTA).saying(
             "share of learned functions with a gap above the semi-analytic bound of their class, where that is below "
             f"{CONSTANT:g}, the loss of the best constant: at most {DELTA:g}"
@@ -405,7 +405,7 @@ CLAIMS = (
     lab.claim(
         "the gap grows with the degree with layer norms, too",
         "App. A",
-        "with layer norms the results do not change in quality",
+        "layer norms do not change the results qualitatively",
         rises("degree", "norm", across=1).saying(
             "slope of the gap by degree of models with layer norms, averaged over seeds: above 0"
         ),
@@ -423,7 +423,7 @@ CLAIMS = (
     lab.claim(
         "several heads learn what one does not",
         "App. A",
-        "left open: which model learns classes that one head does not within minutes",
+        "left open: which model learns, within minutes, classes that one head does not",
         learned_more_often(
             "share of functions of T = 20, D = 2, sparsity 7 learned by four heads less by one, in as many steps",
             _by_heads,
@@ -566,7 +566,7 @@ class GeneralizationGap(lab.Study):
     """Whether the gap grows with degree and sparsity as the bound does."""
 
     name, paper, figures = "generalization-gap", "002", ("Fig 1",)
-    title = "The gap of learned sums of parities, and its bound"
+    title = "The generalisation gap of learned sums of parities, and its bound"
     scales = lab.scales(
         WORDS,
         smoke=(0.1, {"training": SMOKE, "degrees": (1, 2), "sparsities": (1, 2), "large": 48}
@@ -579,28 +579,29 @@ class GeneralizationGap(lab.Study):
     deviations = lab.deviations(
         ("T, strings, sparsities (laptop)", "20; 8,192; 1, 7, 14, 20", "10; 512; 1, 4, 7, 10; T = 20 at sparsity 1",
          "beyond sparsity 1 one head learns little at T = 20 in minutes"),
-        ("functions (laptop)", "11 of each class", "3", "half an hour"),
-        ("dropout (laptop)", "0.1", "none", "slows down what is small already"),
-        ("learning rate", "lost; 2e-3 in the released log", "1e-3 at laptop scale, 2e-3 at the paper's", "silent"),
-        ("limit of steps", "silent", f"{LAPTOP['steps']:,}, {LONG['steps']:,} for T = 20; {PAPER['steps']:,} (paper)",
-         "one that does not converge must end"),
+        ("functions (laptop)", "11 of each class", "3", "to take half an hour"),
+        ("dropout (laptop)", "0.1", "none", "slows down training on few strings"),
+        ("learning rate", "lost; 2e-3 in the released log", "1e-3 at laptop scale, 2e-3 at the paper's", "not stated"),
+        ("limit of steps", "not stated",
+         f"{LAPTOP['steps']:,}, {LONG['steps']:,} for T = 20; {PAPER['steps']:,} (paper)",
+         "a run that does not converge must end"),
         ("not converged", "drawn again (degree 5)", "recorded and counted, on no curve", "a redraw hides hard ones"),
         ("strings", "1,000 fresh for the gap", "all 2^T, or 100,000", "no noise, or less"),
         ("P", "largest change of the trace over 10 functions", "largest remainder of Thm 12", "what is used"),
         ("mesh of sigma (laptop)", "20 from 1e-5 to 1e-2", "6 from 3e-3 to 3e-2", "around the best for 512 strings"),
-        ("noise: draws, strings (laptop)", "100, 1,000", "40, 50", "minutes"),
-        ("Sigma, delta", "0.01; lost", f"{SIGMA:g}; {DELTA:g}, as in the released notebook", "silent"),
+        ("noise: draws, strings (laptop)", "100, 1,000", "40, 50", "to take minutes"),
+        ("Sigma, delta", "0.01; lost", f"{SIGMA:g}; {DELTA:g}, as in the released notebook", "not stated"),
         ("models of Sigma", "of nearly perfect training loss", "those of the gap, which stop below 0.02",
          "one training for all"),
         ("Thm 2", "loss 0, dominated, Sigma 0.01; bounds the loss", "loss below 0.02, else not required; the gap",
          "what trainings end with"),
         ("coefficients", "|N(0, 1)|, then centred, variance 1", "norm 1, not centred", "centring breaks positivity"),
-        ("layer norm", "silent on where", "after each sub-layer, at one sparsity", "time"),
+        ("layer norm", "does not say where", "after each sub-layer, at one sparsity", "computing time"),
         ("heads", "one", f"one; four beside it at T = 20, D = 2, sparsity 7, {HARD_STEPS:,} steps each (laptop)",
          "one may not learn it in minutes"),
-        ("batch above 256", "silent on which", "1,024; 512 (laptop), all strings at once, so that an epoch is a step",
-         "silent"),
-        ("large batches", "silent on steps", "as many steps as small ones; not at the largest sparsity", "time"),
+        ("batch above 256", "not stated which", "1,024; 512 (laptop), all strings at once, so that an epoch is a step",
+         "not stated"),
+        ("large batches", "steps not stated", "as many steps as small ones; not at the largest sparsity", "time"),
     )  # fmt: skip
     claims = CLAIMS
 

@@ -231,7 +231,7 @@ CLAIMS = (
         lab.claim(
             f"the construction {words}",
             "Fig 2",
-            f"the {column} of the network that is written down is well above that of learned ones",
+            f"the {column} of the constructed network is well above that of learned ones",
             (
                 _of_learned(f"share with a larger {COLUMNS[column]} of the construction", _is_below(column)) >= MOST
             ).saying(
@@ -258,7 +258,7 @@ CLAIMS = (
     lab.claim(
         "learned networks are dominated",
         "Remark 3, § 2.2",
-        "what § 2.2 tests of the assumption of Thm 2: neither trace nor norm above the construction's",
+        "the assumption of Thm 2 as tested in § 2.2: neither trace nor norm exceeds that of the construction",
         (_of_learned("share of functions with both dominated", _is_dominated) >= MOST).saying(
             f"share of learned functions of which both hold, the trace without noise by its interval: at least {MOST:g}"
         ),
@@ -267,7 +267,7 @@ CLAIMS = (
         lab.claim(
             f"a trace in the loss makes the {name} smaller",
             "Def 1",
-            "left open: what a learner that avoids sharpness finds",
+            "left open: what a learner that penalises sharpness finds",
             (decrease_by_penalty(column, words, log=log) > 0.0).saying(
                 f"{words}, without the penalty less with it, of the same functions: above 0"
             ),
@@ -378,7 +378,7 @@ class LowSharpness(lab.Study):
     """Whether learned networks are flatter and smaller than the construction, as Thm 2 assumes."""
 
     name, paper, figures = "low-sharpness", "002", ("Fig 2",)
-    title = "Hessian trace and norm of learned networks and of the construction"
+    title = "Hessian trace and weight norm: learned networks and the construction"
     scales = lab.scales(
         "{functions} functions of each class, D in {degrees}, sparsity in {sparsities}, {probes} products",
         smoke=(0.1, {"training": SMOKE, "degrees": (1, 2), "sparsities": (1,), "functions": 1, "long": None}
@@ -392,13 +392,13 @@ class LowSharpness(lab.Study):
         ("functions, sparsity, training, T, long arm (laptop)", "11 of each class, T = 20",
          "those of generalization-gap", "models are shared"),
         ("penalised degrees, products (probes), Lanczos steps (laptop)", "1 to 5, 999, 100 (paper scale)",
-         "1 to 3, 60, 40", "minutes"),
-        ("construction", "silent on its mask", "mask 0: the network of Thms 10 and 13", "the one that is bounded"),
+         "1 to 3, 60, 40", "to take minutes"),
+        ("construction", "mask not stated", "mask 0: the network of Thms 10 and 13", "the one that is bounded"),
         ("its loss", "of the targets", "of its own outputs", "with mask 0 it interpolates these; Thm 5 is exact there"),
         ("trace", "Hutchinson", "Hutch++; 2 mean |grad f|^2 for the construction", "less noise"),
         ("strings", f"{TRACED:,} of the training", f"the same; all {LAPTOP['samples']} (laptop)", "there are no more"),
         ("not converged", "drawn again", "recorded and counted, not judged", "a redraw hides hard ones"),
-        ("two orders of magnitude", "roughly", f"log10 from {ORDERS[0]:g} to {ORDERS[1]:g}", "silent on the range"),
+        ("two orders of magnitude", "roughly", f"log10 from {ORDERS[0]:g} to {ORDERS[1]:g}", "no range is given"),
         ("domination", "of the trace under noise, loss 0", "of the trace without noise, loss < 0.02",
          "as section 2.2 measures it"),
         ("low-sharpness learner", "idealised", f"the trace in the loss, strength {PENALTY:g}", "ours; sparsity 1"),

@@ -276,25 +276,25 @@ CLAIMS = (
     lab.claim(
         "the trace under noise is at most 2 G_u + P",
         "Thm 17",
-        "Gaussian noise adds no more than P to the bound of the trace",
+        "Gaussian noise adds at most P to the bound on the trace",
         never_above("trace", "trace of the perturbed network", "thm17", "2 G_u + P", valid=True),
     ),
     lab.claim(
         "the change is far below its bound",
         "§ 2.3, Figs 3-4",
-        "what noise adds in truth is much smaller than the analytic bound on it",
+        "the actual change under noise is much smaller than its analytic bound",
         never_above("change", "change of the trace", "analytic", f"{FAR:g} P", part=FAR, valid=True),
     ),
     lab.claim(
         "the change is small beside G_u",
         "E.3.1",
-        "the perturbation term is small relative to the sharpness without noise, so that it may be left out",
+        "the perturbation term is negligible relative to the sharpness without noise",
         never_above("change", "change of the trace", "gradient", f"{SMALL:g} G_u", part=SMALL),
     ),
     lab.Claim(
         "the change hardly grows with T",
         "§ 1.1",
-        "the growth with the length that the analytic bound has is not there in reality",
+        "the actual change does not grow with the length as its analytic bound does",
         f"exponent of T in the change, of each class and seed in which signs leave less than a quarter of it, "
         f"averaged: at most {GROWTH:g}, and that in P",
         judge_lengths,
@@ -302,14 +302,14 @@ CLAIMS = (
     lab.claim(
         "the change is small with the mesh as variances too",
         "§ 2.3, the released code",
-        "left open: the code takes for a variance what the text calls a standard deviation",
+        "left open: the code uses as a variance what the text calls a standard deviation",
         never_above("change", "change of the trace", "gradient", f"{SMALL:g} G_u", part=SMALL, noise="variance"),
         exploratory=True,
     ),
     lab.claim(
         "the loss oscillates along a shift of the MLP's input",
         "Thm 9",
-        "left open: the MLP is a wave of D + 1 trapezoids, so that further minima lie beside the network",
+        "left open: the MLP is a wave of D + 1 trapezoids, so there are further minima next to the network",
         (SEVERAL_MINIMA >= 0.5).saying(
             "share of functions of degree 2 or more with several minima along a shift of all biases: at least 0.5"
         ),
@@ -401,7 +401,7 @@ class PerturbedSharpness(lab.Study):
     """Whether the perturbation term of the bound is as large as its theorem allows."""
 
     name, paper, figures = "perturbed-sharpness", "002", ("Fig 3", "Fig 4")
-    title = "The trace of the Hessian of a written-down network under Gaussian noise"
+    title = "The Hessian trace of a constructed network under Gaussian noise"
     scales = lab.scales(
         "{functions} functions of each degree in {degrees} and sparsity in {sparsities}, T in {lengths}, and with the "
         "mesh as variances in {variances}",
@@ -426,17 +426,22 @@ class PerturbedSharpness(lab.Study):
             "both, as a field of the trial",
             "σ differs 10-fold to 316-fold",
         ),
-        ("P", "Thm 17", "constants of the notebook, with the σ that two terms lack", "smaller, so harder to be below"),
+        (
+            "P",
+            "Thm 17",
+            "constants of the notebook, with the σ that two terms lack",
+            "smaller, hence harder to stay below",
+        ),
         ("where P holds", "Lem 22, number lost", "no neuron flips with probability 0.99", "derived anew"),
-        ("no growth with T", "silent on numbers", f"exponent at most {GROWTH:g}", "a bound's is about 3"),
+        ("no growth with T", "no numbers are given", f"exponent at most {GROWTH:g}", "a bound's is about 3"),
         ("functions", "the largest change of 10", "one draw of noise for each function, all judged", "stricter"),
-        ("signs' error", "silent", "where its interval holds a limit nothing is decided", "it is known"),
-        ("strings", "all", "1,000 (paper scale), 100 (laptop)", "time"),
-        ("far, small", "seen in the figures", f"{FAR:g} of P, {SMALL:g} of G_u", "silent on numbers"),
-        ("lengths, functions, mesh (laptop)", "20 to 50, 10, 20", "20 to 40, 3, 6", "minutes"),
+        ("signs' error", "not stated", "where its interval contains a limit, nothing is decided", "it is known"),
+        ("strings", "all", "1,000 (paper scale), 100 (laptop)", "computing time"),
+        ("far, small", "seen in the figures", f"{FAR:g} of P, {SMALL:g} of G_u", "no numbers are given"),
+        ("lengths, functions, mesh (laptop)", "20 to 50, 10, 20", "20 to 40, 3, 6", "to take minutes"),
         (
             "lengths of variances, points of a slice (laptop)",
-            "silent; 20 to 50, 241 (paper scale)",
+            "not stated; 20 to 50, 241 (paper scale)",
             "20, 121",
             "minutes",
         ),

@@ -250,19 +250,19 @@ CLAIMS = (
     lab.claim(
         "most networks have rows for their parities",
         "§ 2.4",
-        "in most cases the query-key matrix has rows that are the parities of the learned function",
+        "in most cases rows of the query-key matrix show the parities of the learned function",
         (SHOWN >= MOST).saying(f"share of {CONVERGED} in which most parities have a row: at least {MOST:g}"),
     ),
     lab.claim(
         "such matches are rare",
         "Fig 5, caption",
-        "the caption of the same figure says of these matches that they are rare",
+        "the caption of the same figure calls such matches rare",
         (SHOWN <= RARE).saying(f"the same share: at most {RARE:g}"),
     ),
     lab.claim(
         "the MLP oscillates",
         "§ 2.4, Figs 6, 7",
-        "left open: the MLP in one dimension is shown, and a parity of counts would go up and down",
+        "left open: the MLP in one dimension is shown; to compute a parity of counts it would oscillate",
         (
             (_share("oscillates", "share of networks whose MLP turns D - 1 times or more") >= MOST)
             & _more_often(
@@ -279,7 +279,7 @@ CLAIMS = (
     lab.Claim(
         "rows match parities by more than chance",
         "§ 2.4",
-        "not said: there is no null model",
+        "not stated: there is no null model",
         "share of a network's parities that have a row, averaged: at least that of permuted rows",
         judge_chance,
         exploratory=True,
@@ -287,7 +287,7 @@ CLAIMS = (
     lab.claim(
         "the smallest coefficient is the least visible",
         "§ 2.4, of Fig 5",
-        "the parity of the smallest coefficient is less identifiable, said of one network",
+        "the parity with the smallest coefficient is less identifiable (stated for one network)",
         _more_often(
             "share with a row for the largest only, of those with a row for one of both",
             "largest_only",
@@ -382,25 +382,30 @@ class ReadTheWeights(lab.Study):
     )  # fmt: skip
     deviations = lab.deviations(
         ("functions", "a few, chosen to be shown", "all of the first seeds, of one class", "to count them"),
-        ("a row shows a parity", "bright spots, by eye", "its D largest entries are the set", "silent on numbers"),
+        ("a row shows a parity", "bright spots, by eye", "its D largest entries are the set", "no numbers are given"),
         ("matrix", "query-key product", "the same, averaged over the bits of both positions", "bits have channels"),
-        ("most, rare", "both are said, § 2.4 and Fig 5", f"share at least {MOST:g}, at most {RARE:g}", "silent"),
-        ("parities of its function", "of the learned one", f"those it has {LEARNED:g} of the coefficient of", "silent"),
+        ("most, rare", "both are said, § 2.4 and Fig 5", f"share at least {MOST:g}, at most {RARE:g}", "not stated"),
+        (
+            "parities of its function",
+            "of the learned one",
+            f"those for which it has {LEARNED:g} of the coefficient",
+            "not stated",
+        ),
         (
             "oscillates",
             "seen in the figure",
             f"D - 1 turns, each over {PROMINENT:g} of the range, at one position",
             "as parities do",
         ),
-        ("query and key", "just over 1000 parameters", "a matrix each, and one vector of values: 1108", "silent"),
+        ("query and key", "just over 1000 parameters", "a matrix each, and one vector of values: 1108", "not stated"),
         (
             "learning rate",
             "lost",
             "4e-3, AdamW, weight decay 1e-4, batch 256",
             "of the authors' other runs; 2e-3 did not learn in 60 epochs, 5e-3 and 1e-2 were tried",
         ),
-        ("training", "until the loss is below 0.02", "the same, or so many epochs: counted", "time"),
-        ("networks, epochs (laptop)", "silent; 100, 1,000 (paper scale)", "48, 150", "minutes"),
+        ("training", "until the loss is below 0.02", "the same, or so many epochs: counted", "computing time"),
+        ("networks, epochs (laptop)", "not stated; 100, 1,000 (paper scale)", "48, 150", "to take minutes"),
     )
     claims = CLAIMS
 

@@ -438,12 +438,12 @@ def _along(rows: lab.Rows, axis: str) -> lab.Rows:
 CLAIMS = (
     lab.Claim(
         "log T at fixed norms", "Thm 4.2, Cor 4.4, Lem A.11, A.12, Thm 4.6",
-        "with norms fixed, covering numbers depend on the length of the context by a logarithm",
+        "at fixed norms, covering numbers depend logarithmically on the context length",
         "power of ln(m (T + 1)) in ln N, from the shortest to the longest strings: at most 1", judge_lengths,
     ),
     lab.Claim(
         "log T for the constructions", "Prop 4.7, abstract",
-        "sparse functions are in a class whose capacity grows as log T",
+        "sparse functions lie in a class whose capacity grows as log T",
         "power of ln T in ln N of the class that holds the construction, by sums of norms: at most 1",
         functools.partial(judge_construction, form="log_sums", law="ln T", most=1.0),
     ),
@@ -461,7 +461,7 @@ CLAIMS = (
     ),
     lab.Claim(
         "norms of at most 1 avoid exponential depth", "§ 4.3, after Thm 4.6",
-        "where spectral norms are at most 1 the bound is not exponential in the number of layers",
+        "if spectral norms are at most 1, the bound is not exponential in the number of layers",
         "ln of the growth by the deepest layer over ln of that by the first further layer, all norms 1: at most "
         f"{SHRINKS:g} (1 for any exponential, 0.26 for any power of L)", judge_depth,
     ),
@@ -472,7 +472,7 @@ CLAIMS = (
         functools.partial(judge_product, column="broken_printed"),
     ),
     lab.Claim(
-        "errors pass the layers after", "Lem A.15, Thm A.17 put right",
+        "errors pass the layers after", "Lem A.15, Thm A.17, corrected",
         "the same with the product over j > i", "as above", functools.partial(judge_product, column="broken"),
     ),
     lab.Claim(
@@ -488,7 +488,7 @@ CLAIMS = (
     ),
     lab.Claim(
         "the measured gap hardly grows with T", "none: the paper bounds samples",
-        "at a fixed number of strings, a longer context costs little generalization",
+        "at a fixed number of strings, a longer context hardly impairs generalisation",
         f"power of T in the gap of trained networks, averaged over seeds: at most {POLYLOG}", judge_gap,
         exploratory=True,
     ),
@@ -582,7 +582,7 @@ class Capacity(lab.Study):
     """What the covering theorems say about lengths, about constructions, and about trained networks."""
 
     name, paper = "capacity", "003"
-    title = "Covering numbers of attention networks, and the generalization they promise"
+    title = "Covering numbers of attention networks, and the generalisation they guarantee"
     figures = ("Lem 2.2", "Thm 4.2", "Cor 4.4", "Thm 4.6", "Prop 4.7")
     sample_sizes = ("pairs",)
     scales = lab.scales(
@@ -606,13 +606,13 @@ class Capacity(lab.Study):
         ),
     )  # fmt: skip
     deviations = lab.deviations(
-        ("constants", 'hidden by "<~"', "36, 144, C = 2, c = 12, each ceil", "a bound without them is none"),
+        ("constants", 'hidden by "<~"', "36, 144, C = 2, c = 12, each ceil", "without them there is no bound"),
         ("vectors to cover", "m T", "m (T + 1)", "[CLS] is one of them"),
         ("Lem 2.2", "one formula", "4 c L A where it would fall", "for K > e A the formula is negative"),
         ("Thm A.17", "alpha_i is a product over j < i", "over j > i", "an error passes the layers after it"),
         ("norms", "fixed before the data", "those of the trained model, rounded up on a grid", "delta is shared"),
         ("networks", "none were measured", f"AND of 3 bits, Adam on all strings, gap on {TEST} others", "ours"),
-        ("gap by T", "samples for a gap", "the gap at fixed m", "it jumps where m is too small; sparse-and asks for m"),
+        ("gap by T", "samples for a gap", "the gap at fixed m", "it jumps where m is too small; sparse-and measures m"),
     )
     claims = CLAIMS
 

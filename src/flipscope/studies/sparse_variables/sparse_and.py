@@ -570,7 +570,7 @@ class SparseAnd(lab.Study):
     """Whether the number of strings that it takes grows like log T."""
 
     name, paper, figures = "sparse-and", "003", ("Fig 2", "Fig 4")
-    title = "Strings that a transformer needs to find three hidden bits, by length"
+    title = "How many strings a transformer needs to find three hidden bits, by length"
     sample_sizes, base_seed = ("chains",), "first_chain"
     scales = lab.scales(
         "{chains} chains of {trainings} trainings each at (T, m) = {starts}, a factor {ratio} in m after each; at most "
@@ -589,24 +589,25 @@ class SparseAnd(lab.Study):
     )  # fmt: skip
     deviations = lab.deviations(
         ("T (laptop)", "100 to 400, 500 to 800", "50, 200, 800", "45 minutes, most of them for the longest strings"),
-        ("m (laptop)", "50, 60 … 200, 50 trainings each", "staircases, x 1.1 after a failure, / 1.1 after a success",
+        ("m (laptop)", "50, 60 … 200, 50 trainings each",
+         "staircases: times 1.1 after a failure, divided by 1.1 after a success",
          "trainings are spent where about half succeed"),
         ("stop", "after 1,000 steps", "at the first validation accuracy above 0.99", "success is decided then"),
         ("critical m", "least m with more than half successes", "logistic fit in ln m, the paper's rule beside it",
          "the rule needs many trainings at each m"),
         ("first m of a staircase (laptop)", "none: a grid", "47, 105 and 190 strings",
          "from pilot trainings at T = 50 to 400 and a guess between the laws at 800; a bad start costs trainings only"),
-        ("uncertainty", "50 bootstrap samples", "chains drawn again, Student's reach", "a chain's trainings depend"),
-        ("weight decay, clipping", "1e-4; silent", "decoupled, on matrices; norm at most 1", "minGPT's defaults"),
-        ("training loss", "silent on dropout", "without dropout, every 10 steps", "with it the loss has a floor"),
-        ("trainings that succeed early", "all fit their strings", "not judged: they are stopped", "time"),
+        ("uncertainty", "50 bootstrap samples", "chains resampled, Student's quantile", "trainings of a chain depend"),
+        ("weight decay, clipping", "1e-4; not stated", "decoupled, on matrices; norm at most 1", "minGPT's defaults"),
+        ("training loss", "dropout not stated", "without dropout, every 10 steps", "with it the loss has a floor"),
+        ("trainings that succeed early", "all fit their strings", "not judged: they are stopped", "computing time"),
     )  # fmt: skip
     revision = 2  # revision 1 had other dropout masks
     claims = (
         lab.Claim(
             "the critical number of strings per bit falls",
             "Figs 2, 4",
-            "the strings that it takes for half of the trainings to succeed grow less than in proportion to the length",
+            "the number of strings at which half of the trainings succeed grows less than proportionally to the length",
             "exponent of a power law in T for the critical m, interval over chains: at most 1 (an intercept suffices)",
             judge_per_bit,
             formerly=("the critical number of strings grows sublinearly",),
@@ -614,7 +615,7 @@ class SparseAnd(lab.Study):
         lab.Claim(
             "its growth slows down",
             "Figs 2, 4",
-            "growth is sublinear: each further bit costs fewer strings the longer they are",
+            "growth is sublinear: the longer the strings, the fewer each further bit costs",
             "slope of the critical m in T between the two longest lengths, less that between the two shortest, "
             "interval over chains: below 0 (0 for any a + b T)",
             judge_slower,
@@ -629,7 +630,7 @@ class SparseAnd(lab.Study):
         lab.Claim(
             "log T fits better than a power of T",
             "section 5",
-            "left open: a small power looks much like a logarithm",
+            "left open: a small power resembles a logarithm",
             "the same, less that with a T^alpha: above 0",
             judge_power,
             exploratory=True,

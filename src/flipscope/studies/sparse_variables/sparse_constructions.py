@@ -217,7 +217,7 @@ class SparseConstructions(lab.Study):
     """Lemmas B.2 to B.6 for all input mappings, one and s heads, symmetric and general functions."""
 
     name, paper = "sparse-constructions", "003"
-    title = "Sparse functions by attention, written down: error, answers and norms"
+    title = "Constructed attention networks for sparse functions: error, answers and norms"
     figures = ("Lemmas B.2-B.8", "Prop B.1")
     scales = lab.scales(
         "s up to {sparsity}, T in {lengths}, {seeds} functions for each case, three bases, printed and ours",
@@ -250,7 +250,7 @@ class SparseConstructions(lab.Study):
         lab.claim(
             "exact after the MLP",
             "Lemmas B.5, B.6, B.8",
-            "an MLP of the promised widths makes of this the function itself, on all strings",
+            "an MLP of the stated widths then computes the function itself, on all strings",
             never_above(
                 "answer_error",
                 "exact_limit",
@@ -262,7 +262,7 @@ class SparseConstructions(lab.Study):
         lab.claim(
             "every norm is within its bound",
             "Lemmas B.2-B.6",
-            "norms grow like log T and poly(s), with 2^s hidden units for a general function",
+            "norms grow as log T and poly(s), with 2^s hidden units for a general function",
             never_above(
                 "worst_ratio",
                 "one",
@@ -285,7 +285,7 @@ class SparseConstructions(lab.Study):
         lab.Claim(
             "printed forms fail where they are wrong, and only there",
             "App. B.4, Lemma B.8",
-            "not said: five formulas of the appendix are slips",
+            "not stated: five formulas of the appendix are misprints",
             "printed s heads have error 1; printed heads on a tilted basis are above gamma/4 for s >= 3; the printed "
             "MLP is wrong and its W_1 above its bound; other heads are right on an orthonormal basis: always",
             judge_printed,

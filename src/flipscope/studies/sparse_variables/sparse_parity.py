@@ -207,29 +207,29 @@ class SparseParity(lab.Study):
         ("trainings (laptop)", "10 curves", "8 at each T", "the same"),
         ("stop", "after 10,000 steps", "at the first accuracy above 0.99", "the parity is learned then"),
         ("accuracy", "of the online batches", "on 2,000 strings drawn once, without dropout", "less noise"),
-        ("T above 50 (paper)", "silent on which", "60", "one length, ten trainings"),
-        ("abrupt", "seen in the figure", f"from {CHANCE:g} to {NEARLY:g} in {ABRUPT:g} of the steps", "silent"),
-        ("weight decay, clipping", "1e-4; silent", "decoupled, on matrices; norm at most 1", "minGPT's defaults"),
+        ("T above 50 (paper)", "does not say which", "60", "one length, ten trainings"),
+        ("abrupt", "seen in the figure", f"from {CHANCE:g} to {NEARLY:g} in {ABRUPT:g} of the steps", "not stated"),
+        ("weight decay, clipping", "1e-4; not stated", "decoupled, on matrices; norm at most 1", "minGPT's defaults"),
     )
     revision = 2  # revision 1 had other dropout masks
     claims = (
         lab.claim(
             "parity is learned abruptly",
             "Fig 3",
-            "a training stays at chance for long and then goes to perfect answers at once",
+            "accuracy stays at chance for a long time and then jumps to perfect",
             ABRUPTNESS <= ABRUPT,
         ),
         lab.Claim(
             "longer strings take more steps",
             "Fig 3",
-            "the moment of the transition comes later when there are more bits to choose from",
+            "the transition comes later if there are more bits to choose from",
             "log-rank statistic of the steps until learned, for growing T, those that did not censored: above 0",
             judge_later,
         ),
         lab.Claim(
             f"no parity is learned above T = {LONG}",
             "C.2",
-            f"with {BUDGET:,} steps no parity of longer strings was ever learned",
+            f"within {BUDGET:,} steps no parity of longer strings was ever learned",
             f"trainings of {BUDGET:,} steps at T above {LONG} that learn: none",
             judge_long,
             decided_from="paper",
