@@ -376,8 +376,9 @@ def test_changed_settings_from_the_run_to_the_report_elsewhere(
     assert (found["scale"], found["done"], found["reused"]) == (SCALE, 4, 2)
     assert {"setting": "length", "scale": 40, "here": 8} in found["changes"]
     assert {"setting": "length", "paper": 100, "here": 8} in found["differences"]
-    assert main(run) == 0
+    assert main([*run, "--verbose"]) == 0
     page = " ".join(capsys.readouterr().out.split())
+    assert "length: 8, in the paper 100" in page
     assert "The settings are yours, not the study's: data_sets 1 instead of 3, length 8 instead of 40" in page
 
     for ending in ("csv", "json", "parquet"):
