@@ -71,7 +71,7 @@ class Pairs(lab.Trial):
     @property
     def memory(self) -> int:
         tokens = (self.tokens or self.bits) + 1
-        return max(super().memory, (1 << 29) + 64 * 4**self.bits * tokens**2)
+        return max(super().memory, (1 << 29) + 64 * (1 << 2 * self.bits) * tokens**2)
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,14 @@ def of_slots(trial: Slots) -> lab.Outcome:
 
 def of_pairs(trial: Pairs) -> lab.Outcome:
     """How far the monomials are from eigenfunctions, and the quotients of each degree."""
-    embedding = {"embedding": "printed", "tokens": trial.tokens} if trial.tokens else {"embedding": "slot"}
-    matrix = kernel_matrix(trial.bits, trial.depth, kind=trial.kind, readout=trial.readout, **embedding)  # type: ignore[arg-type]
+    matrix = kernel_matrix(
+        trial.bits,
+        trial.depth,
+        embedding="printed" if trial.tokens else "slot",
+        tokens=trial.tokens or None,
+        kind=trial.kind,
+        readout=trial.readout,
+    )
     check = monomial_check(matrix, EIGENFUNCTIONS)
     return {
         "off_diagonal": check.off_diagonal,
@@ -139,8 +145,10 @@ def of_softmax(trial: Softmax) -> lab.Outcome:
 def of_networks(trial: Finite) -> lab.Outcome:
     """The distance of the kernel from that at infinite width, over the latter's value for equal strings."""
     limit = np.array([float(each) for each in transformer_kernel(trial.bits, kind=trial.kind).values])
-    sizes = {"width": trial.width, "heads": trial.width // 2, "key_width": trial.width // 4}
-    found = finite_kernel(trial.bits, kind=trial.kind, networks=2, seed=trial.seed, **sizes)
+    found = finite_kernel(
+        trial.bits, kind=trial.kind, width=trial.width, heads=trial.width // 2, key_width=trial.width // 4,
+        networks=2, seed=trial.seed,
+    )  # fmt: skip
     values = [each.value for each in found.values]
     return {"values": values, "error": float(np.sqrt(np.mean((values - limit) ** 2))) / limit[0]}
 
@@ -362,7 +370,7 @@ def _spectrum(kind: Kind, table: lab.Rows) -> Iterable[lab.Panel]:
     for bits, rows in flat.where(source="slots").by("bits"):
         (row,) = rows
         lines = {"slots": row["eigenvalues"], "MLP on slots": row["mlp_eigenvalues"]}
-        for cut in flat.where(lambda row, bits=bits: printed(row) and row["bits"] == bits):
+        for cut in flat.where(printed).where(bits=bits):
             lines[f"printed, {cut['tokens']} tokens"] = cut["eigenvalues"]
         series = [
             lab.Series(label, [k for k, mu in enumerate(values) if mu > 0], [mu for mu in values if mu > 0])

@@ -175,7 +175,7 @@ def never_broken(column: str, words: str, *, once: bool = False) -> quantities.J
     )
 
 
-ALL_OF_FOUR = {"source": "every", "bits": 4}
+ALL_OF_FOUR: dict[str, Any] = {"source": "every", "bits": 4}
 CLAIMS = (
     lab.claim(
         "Prop 3.2 holds",
