@@ -21,11 +21,12 @@ import torch
 from torch import nn
 
 from flipscope.basics.estimates import Estimate
+from flipscope.bounds import noise_stability
 from flipscope.lab import registry
 from flipscope.models import init, transformer
 from flipscope.models.marker import linear, noisy
 from flipscope.models.transformer import Attention, Embedding, LayerNorm
-from flipscope.probes import sharpness
+from flipscope.probes import kernels, sharpness
 from flipscope.training import fit, terms
 from flipscope.training.targets import Aim
 
@@ -121,6 +122,11 @@ def _shifted(positions: torch.Tensor, *_: Any) -> torch.Tensor:
     return positions.roll(1, dims=0)
 
 
+def _larger_moment(moments: tuple[Any, Any], *_: Any) -> tuple[Any, Any]:
+    """The covariance behind a ReLU, a little too large."""
+    return 1.02 * moments[0], moments[1]
+
+
 def _faster(stepper: torch.optim.Optimizer, *_: Any) -> torch.optim.Optimizer:
     """An optimiser with a larger learning rate."""
     for group in stepper.param_groups:
@@ -147,6 +153,8 @@ MUTANTS = (
     Mutant("initial weights times 1.02", wrapped(init._Law, "draw", times(1.02)), ["norm-blowup"], ["table"]),
     Mutant("learning rate times 1.02", wrapped(fit, "_stepper", _faster), ["norm-essential"], ["lengths"]),
     Mutant("no weight decay", wrapped(fit, "_stepper", _undecayed), [], ["hardness, mean"]),
+    Mutant("ReLU of kernels times 1.02", wrapped(kernels, "relu_moments", _larger_moment), ["kernel-spectrum"]),
+    Mutant("noise bounds times 1.02", wrapped(noise_stability, "change_bound", times(1.02)), ["noise-stability"]),
     Mutant("loss times 1.02", wrapped(Aim, "total", times(1.02)), ["sparse-parity"], ["scratchpad"]),
 )
 

@@ -56,11 +56,11 @@ def name_of(text: str) -> str:
 
 def address(study: Study) -> str:
     """What `find` finds the study by: its name, or where it stands if it is not installed."""
+    module = type(study).__module__
+    if module in _given:  # perhaps a copy of an installed study
+        return _given[module]
     if study.name in names():
         return study.name
-    module = type(study).__module__
-    if module in _given:
-        return _given[module]
     variables = vars(sys.modules[module]).items()
     return f"{module}:{next((name for name, value in variables if value is study), 'STUDY')}"
 

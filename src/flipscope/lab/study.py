@@ -121,9 +121,12 @@ class Scale:
         return ONE.sub(r"1 \1\2", text)
 
 
-def scales(words: str, **plans: tuple[float, Any]) -> dict[str, Scale]:
-    """Scales by name, each its minutes and settings, that differ in nothing else."""
-    return {name: Scale(minutes, settings, words) for name, (minutes, settings) in plans.items()}
+def scales(words: str, common: Mapping[str, Any] | None = None, **plans: tuple[float, Any]) -> dict[str, Scale]:
+    """Scales by name, each its minutes and settings, with the same words; `common` are settings that all have."""
+    return {
+        name: Scale(minutes, {**settings, **common} if common else settings, words)
+        for name, (minutes, settings) in plans.items()
+    }
 
 
 @dataclass(frozen=True)

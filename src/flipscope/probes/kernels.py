@@ -44,6 +44,7 @@ from flipscope.basics.arguments import check_fields, checked_arguments
 from flipscope.basics.bits import as_numbers, index_bits
 from flipscope.basics.checks import check_count, check_not_negative
 from flipscope.basics.errors import InputError
+from flipscope.basics.limits import check_memory
 
 Kind: TypeAlias = Literal["ck", "ntk"]
 Attention: TypeAlias = Literal["linear", "relu"]
@@ -187,6 +188,10 @@ def kernel_matrix(
     _check_matrix_bits(bits)
     if tokens is not None and embedding != "printed":
         raise InputError(f'tokens has no meaning for embedding="{embedding}", where each bit is a token: leave it out')
+    most = (tokens or bits) + (readout == "cls")
+    entries = most**2 if attention == "linear" else most**4
+    need = 8 * 4**bits * entries * 3  # kernel, tangent, and what they are computed from
+    check_memory(need, f"a kernel of {bits} bits and {most} tokens", "give fewer bits or tokens")
     start = _embedded(bits, embedding, tokens)
     count = start.shape[-1]
     if readout == "cls":  # one token more, the same for every input
@@ -370,12 +375,18 @@ def elementwise_attention(activation: Attention) -> AttentionLayer:
     The tokens come from a norm, so that all variances are 1 and covariances of scores are correlations.
     """
 
-    def attend(tokens: Covariances) -> Covariances:
+    def linear(tokens: Covariances) -> Covariances:
+        kernel, tangent, every = tokens.kernel, tokens.tangent, tokens.counts / tokens.tokens**2
+        squares = (every * kernel**2).sum(axis=-1, keepdims=True)
+        products = (every * kernel * tangent).sum(axis=-1, keepdims=True)
+        output = kernel * squares
+        return tokens.like(output, 4 * output + tangent * squares + 2 * kernel * products)
+
+    def rectified(tokens: Covariances) -> Covariances:
         # One axis has the pairs of tokens ab whose outputs are compared, another the pairs ij that they attend to.
         own, own_tangent = tokens.kernel[..., :, None], tokens.tangent[..., :, None]
         other, other_tangent = tokens.kernel[..., None, :], tokens.tangent[..., None, :]
-        scores = own * other
-        values, slopes = (scores, 1) if activation == "linear" else relu_moments(scores)
+        values, slopes = relu_moments(own * other)
 
         def total(terms: Array) -> Array:
             return np.asarray((tokens.counts[..., None, :] * terms).sum(axis=-1) / tokens.tokens**2)
@@ -386,7 +397,7 @@ def elementwise_attention(activation: Attention) -> AttentionLayer:
         through_keys = total(slopes * other * own * (other + other_tangent))
         return tokens.like(output, output + through_values + through_queries + through_keys)
 
-    return attend
+    return linear if activation == "linear" else rectified
 
 
 def relu_moments(correlation: Array) -> tuple[Array, Array]:

@@ -16,7 +16,7 @@ from flipscope.lab.catalogue import Entry
 from flipscope.lab.registry import address
 from flipscope.lab.run.driver import Run
 from flipscope.lab.store.store import RunState
-from flipscope.report.views import changes_text, claim_views
+from flipscope.report.views import changes_text, claim_views, differences_texts
 
 MARKS = {"reproduced": ("✓", "green"), "contradicted": ("✗", "red"), "undecided": ("?", "yellow")}
 INTERIM = ("…", "dim")  # instead of a mark, where only a part of the trials is done
@@ -35,12 +35,14 @@ def run_page(run: Run, results: str, verbose: bool = False) -> RenderableType:
     told += [f"{run.failed:,} failed"] if run.failed else []
     told += [f"{run.reused:,} of them stored earlier"] if run.reused else []
     told.append(time_text(run.seconds))
-    parts: list[RenderableType] = [title, Text(), claims_table(run, verbose), Text()]
-    if verbose:
-        parts += [Text(said, style="dim") for said in run.provenance]
-    parts.append(Text(", ".join(told) + ".", style="dim"))
+    parts: list[RenderableType] = [title]
     if changed := changes_text(run):
         parts.append(Text(f"The settings are yours, not the study's: {changed}.", style="yellow"))
+    parts += [Text(), claims_table(run, verbose), Text()]
+    if verbose:
+        parts += [Text(said, style="dim") for said in differences_texts(run)]
+        parts += [Text(said, style="dim") for said in run.provenance]
+    parts.append(Text(", ".join(told) + ".", style="dim"))
     parts += [Text(f"The study's own code failed: {error}.", style="red") for error in run.errors]
     if run.failed:
         if run.first_failure:

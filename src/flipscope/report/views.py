@@ -166,6 +166,14 @@ def changes_text(run: Run) -> str:
     return ", ".join(said)
 
 
+def differences_texts(run: Run) -> list[str]:
+    """The settings that differ from those of the paper, one line each."""
+    return [
+        f"{name}: {_setting_text(here)}, in the paper {_setting_text(there)}"
+        for name, there, here in run.study.differences(run.scale)
+    ]
+
+
 def _scale_note(run: Run) -> str:
     """What is run at a scale, in the study's words, and what was changed."""
     note, changed = run.study.scales[split_name(run.scale)[0]].note, changes_text(run)

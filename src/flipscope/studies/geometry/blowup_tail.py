@@ -72,6 +72,7 @@ class BlowupTail(lab.Study):
     sample_sizes = ("blocks",)
     scales = lab.scales(
         "{blocks:,} times {models:,} models of (D, L) in {shapes}",
+        common={"first_seed": 0},
         smoke=(0.1, {"shapes": SHAPES[:1], "blocks": 3, "models": 50}),
         demo=(0.1, {"shapes": SHAPES[:1], "blocks": 4, "models": 500}),
         laptop=(1.5, {"shapes": SHAPES, "blocks": 12, "models": 1000}),
@@ -104,7 +105,7 @@ class BlowupTail(lab.Study):
 
     def trials(self, scale: str) -> list[Tail]:
         plan = self.scales[scale].settings
-        chosen = itertools.product(plan["shapes"], range(plan["blocks"]))
+        chosen = itertools.product(plan["shapes"], range(plan["first_seed"], plan["first_seed"] + plan["blocks"]))
         return [Tail(width, layers, seed, plan["models"]) for (width, layers), seed in chosen]
 
     def measure(self, trial: Tail, progress: lab.Progress) -> lab.Outcome:

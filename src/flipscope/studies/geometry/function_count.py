@@ -52,6 +52,7 @@ class FunctionCount(lab.Study):
     sample_sizes = ("symbols",)
     scales = lab.scales(
         "width 8, 2 layers, eps = 1 and 0, {symbols} drawings of the symbols, each {draws:,} draws at N in {lengths}",
+        common={"first_seed": FIRST_SYMBOLS},
         smoke=(0.1, {"symbols": 2, "draws": 1_000, "lengths": LENGTHS[:3]}),
         demo=(0.4, {"symbols": 10, "draws": 10_000, "lengths": LENGTHS}),
         laptop=(3, {"symbols": 16, "draws": 50_000, "lengths": LENGTHS}),
@@ -98,7 +99,7 @@ class FunctionCount(lab.Study):
     def trials(self, scale: str) -> list[Volume]:
         plan = self.scales[scale].settings
         chosen = itertools.product(plan["lengths"], (1.0, 0.0), range(plan["symbols"]))
-        return [Volume(length, eps, FIRST_SYMBOLS + number, plan["draws"]) for length, eps, number in chosen]
+        return [Volume(length, eps, plan["first_seed"] + number, plan["draws"]) for length, eps, number in chosen]
 
     def measure(self, trial: Volume, progress: lab.Progress) -> lab.Outcome:
         functions = realised(

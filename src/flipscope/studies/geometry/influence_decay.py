@@ -85,6 +85,7 @@ class InfluenceDecay(lab.Study):
     title = "Influence of one bit on the EOS activation against N, with eps > 0 and eps = 0"
     scales = lab.scales(
         "{models} recognisers of width 8 and 2 layers for each eps in {eps} and 3 sizes of weights, N in {lengths}",
+        common={"first_seed": 0},
         smoke=(0.1, {"models": 6, "lengths": (8, 16, 32), "eps": (0.0, 1.0), "strings": 1}),
         laptop=(4, {"models": 24, "lengths": LENGTHS[:5], "eps": EPS, "strings": 2}),
         paper=(30_000, {"models": 60, "lengths": LENGTHS, "eps": EPS, "strings": 10}),
@@ -147,7 +148,8 @@ class InfluenceDecay(lab.Study):
 
     def trials(self, scale: str) -> list[Decay]:
         plan = self.scales[scale].settings
-        settings = itertools.product(plan["eps"], WEIGHTS, plan["lengths"], range(plan["models"]))
+        seeds = range(plan["first_seed"], plan["first_seed"] + plan["models"])
+        settings = itertools.product(plan["eps"], WEIGHTS, plan["lengths"], seeds)
         return [Decay(*setting, plan["strings"]) for setting in settings]
 
     def measure(self, trial: Decay, progress: lab.Progress) -> lab.Outcome:

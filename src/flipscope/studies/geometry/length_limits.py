@@ -15,7 +15,7 @@ from flipscope.bounds.geometry import Constants, log_uniform_constant
 from flipscope.cube.expression import parse
 from flipscope.probes.recognition import recognition
 from flipscope.studies.geometry import recognised_lengths as limits
-from flipscope.studies.geometry.recognised_lengths import MARGIN, Limit, trials_of
+from flipscope.studies.geometry.recognised_lengths import FIRST_SEED, MARGIN, Limit, trials_of
 
 LONGER = (1.0, 1.25, 1.5, 2.0, 4.0)  # lengths to evaluate, in units of the training length
 
@@ -28,6 +28,7 @@ class LengthLimits(lab.Study):
     scales = lab.scales(
         "recognisers of width 16 and 2 layers, {seeds} per language and eps in {eps}, trained at N in {lengths}, "
         "asked {strings} strings up to 4 N",
+        common={"first_seed": FIRST_SEED},
         smoke=(0.2, limits.SMOKE),
         laptop=(14, limits.LAPTOP),
         paper=(30_000, limits.PAPER),

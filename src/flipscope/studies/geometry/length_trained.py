@@ -10,6 +10,7 @@ from flipscope.cube.expression import parse
 from flipscope.probes.recognition import recognition
 from flipscope.studies.geometry.recognised_lengths import (
     DEVIATIONS,
+    FIRST_SEED,
     KNOWN,
     LAPTOP,
     MARGIN,
@@ -40,6 +41,7 @@ class LengthTrained(lab.Study):
     scales = lab.scales(
         "recognisers of width 16 and 2 layers, {seeds} per language and eps in {eps}, trained at N in {lengths}, "
         "asked {strings} strings of that length",
+        common={"first_seed": FIRST_SEED},
         smoke=(0.2, SMOKE),
         laptop=(14, LAPTOP),
         paper=(30_000, PAPER),

@@ -108,6 +108,7 @@ class LowVariance(lab.Study):
     sample_sizes = ("samples",)
     scales = lab.scales(
         "D in {widths}, {samples:,} vectors per setting",
+        common={"first_seed": SEED},
         smoke=(0.1, {"widths": (2, 4, 5), "samples": 20_000}),
         demo=(0.2, {"widths": WIDTHS[:6], "samples": 200_000}),
         laptop=(2, {"widths": WIDTHS[:-1], "samples": 10**6}),
@@ -150,7 +151,7 @@ class LowVariance(lab.Study):
     def trials(self, scale: str) -> list[Variance]:
         plan = self.scales[scale].settings
         settings = itertools.product(plan["widths"], RATIOS, (0.1, 1.0), get_args(Centre), get_args(Law))
-        return [Variance(*setting, SEED, plan["samples"]) for setting in settings]
+        return [Variance(*setting, plan["first_seed"], plan["samples"]) for setting in settings]
 
     def measure(self, trial: Variance, progress: lab.Progress) -> lab.Outcome:
         (stream,) = generators(trial.seed, 1)

@@ -91,6 +91,7 @@ class MajorityVolume(lab.Study):
     sample_sizes = ("perturbations",)
     scales = lab.scales(
         "{seeds} recognisers of width 16 per language, N in {lengths}, {perturbations} perturbations per radius",
+        common={"first_seed": 0},
         smoke=(0.1, {"lengths": (4,), "seeds": 1, "perturbations": 20, "steps": 1000}),
         laptop=(8, {"lengths": (4, 5, 6, 7, 8, 10), "seeds": 5, "perturbations": 60, "steps": 8000}),
         paper=(900, {"lengths": (4, 5, 6, 7, 8, 10, 12, 14), "seeds": 20, "perturbations": 400, "steps": 200_000}),
@@ -141,7 +142,8 @@ class MajorityVolume(lab.Study):
 
     def trials(self, scale: str) -> list[Region]:
         plan = self.scales[scale].settings
-        chosen = itertools.product(LANGUAGES, plan["lengths"], range(plan["seeds"]))
+        seeds = range(plan["first_seed"], plan["first_seed"] + plan["seeds"])
+        chosen = itertools.product(LANGUAGES, plan["lengths"], seeds)
         return [Region(*setting, plan["perturbations"], plan["steps"]) for setting in chosen]  # type: ignore[arg-type]
 
     def measure(self, trial: Region, progress: lab.Progress) -> lab.Outcome:

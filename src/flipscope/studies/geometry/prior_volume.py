@@ -321,6 +321,7 @@ class PriorVolume(lab.Study):
     sample_sizes = ("symbols",)
     scales = lab.scales(
         "width 8, 2 layers, eps in {eps}, {symbols} drawings of the symbols, each with (N, draws) in {draws}",
+        common={"first_seed": FIRST_SYMBOLS},
         smoke=(0.1, {"eps": (0.0, 1.0), "symbols": 2, "draws": _draws(2_000, 2_000, 2_000)}),
         demo=(1, {"eps": (0.0, 1.0), "symbols": 10, "draws": _draws(10_000, 20_000, 100_000, 20_000, 10_000)}),
         laptop=(8, {"eps": (0.0, 1.0), "symbols": 10, "draws": _draws(10**5, 2 * 10**5, 10**6, 2 * 10**5, 10**5)}),
@@ -401,7 +402,7 @@ class PriorVolume(lab.Study):
     def trials(self, scale: str) -> list[Volume]:
         plan = self.scales[scale].settings
         chosen = itertools.product(plan["draws"], plan["eps"], range(plan["symbols"]))
-        return [Volume(length, eps, FIRST_SYMBOLS + number, draws) for (length, draws), eps, number in chosen]
+        return [Volume(length, eps, plan["first_seed"] + number, draws) for (length, draws), eps, number in chosen]
 
     def measure(self, trial: Volume, progress: lab.Progress) -> lab.Outcome:
         functions = realised(

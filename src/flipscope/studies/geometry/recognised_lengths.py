@@ -55,7 +55,7 @@ class Limit(lab.TrainedTrial):
 
 def trials_of(plan: Mapping[str, Any]) -> list[Limit]:
     """Every language with every eps, length and seed."""
-    seeds = range(FIRST_SEED, FIRST_SEED + plan["seeds"])
+    seeds = range(plan["first_seed"], plan["first_seed"] + plan["seeds"])
     chosen = itertools.product(LANGUAGES, plan["eps"], plan["lengths"], seeds)
     return [Limit(*setting, plan["epochs"], plan["strings"]) for setting in chosen]
 

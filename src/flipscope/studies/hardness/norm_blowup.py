@@ -99,6 +99,7 @@ class NormBlowup(lab.Study):
     scales = lab.scales(
         "{parity} models of PARITY and {others} of the others, n in {lengths}, width {width}, {steps} steps of {batch} "
         "strings, weight decay and learning rate at random; {four} more of all four functions, n in {few}",
+        common={"first_seed": 0},
         smoke=(0.1, {"parity": 2, "others": 2, "four": 1, "lengths": (3, 4), "few": (5,)}
                | {"width": 8, "batch": 32, "steps": 20}),
         laptop=(25, {"parity": 60, "others": 30, "four": 0, "lengths": (4, 6, 8, 10), "few": ()}
@@ -145,7 +146,7 @@ class NormBlowup(lab.Study):
         return [
             drawn(search, number, functions, lengths, sizes)
             for search, count, functions, lengths in kinds
-            for number in range(count)
+            for number in range(plan["first_seed"], plan["first_seed"] + count)
         ]
 
     def measure(self, trial: Training, progress: lab.Progress) -> lab.Outcome:

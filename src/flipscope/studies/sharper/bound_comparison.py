@@ -435,6 +435,7 @@ class BoundComparison(lab.Study):
     title = "PAC-Bayes and covering-number bounds for tilings by pairs, by m and T"
     scales = lab.scales(
         "formulas at T in {lengths} and m up to {most}; noise at T in {noisy}, {seeds} seeds, {strings} strings",
+        common={"first_seed": 0},
         smoke=(0.1, {"lengths": (10, 20), "swept": (TRAINED, SAMPLES, 10**8, 10**10), "most": "10^10"}
                | {"noisy": (20,), "seeds": 3, "mesh": MESH[9::4], "strings": 16, "probes": 4}),
         laptop=(3, {"lengths": (10, 20, 50, 100, 200, 1_000), "swept": SWEPT, "most": "10^16"}
@@ -468,11 +469,12 @@ class BoundComparison(lab.Study):
     def trials(self, scale: str) -> list[lab.Trial]:
         plan = self.scales[scale].settings
         mesh, swept = plan["mesh"], plan["swept"]
+        seeds = range(plan["first_seed"], plan["first_seed"] + plan["seeds"])
         return [
             *(Formulas(length, samples) for length, samples in itertools.product(plan["lengths"], swept)),
             *(
                 Measured(length, seed, mesh, swept, plan["strings"], plan["probes"])
-                for length, seed in itertools.product(plan["noisy"], range(plan["seeds"]))
+                for length, seed in itertools.product(plan["noisy"], seeds)
             ),
         ]
 

@@ -374,6 +374,7 @@ class ReadTheWeights(lab.Study):
     scales = lab.scales(
         "{networks} networks of {hidden} neurons, T = {length}, {sparsity} parities of degree {degree}, {samples} "
         "strings, at most {epochs} epochs",
+        common={"first_seed": 0},
         smoke=(0.1, {"networks": 2, "length": 5, "degree": 2, "sparsity": 2, "samples": 64, "epochs": 2, "hidden": 8}),
         laptop=(8, {"networks": 48, "length": 20, "degree": 3, "sparsity": 3, "samples": 8_192, "epochs": 150}
                 | {"hidden": 32}),
@@ -411,8 +412,8 @@ class ReadTheWeights(lab.Study):
 
     def trials(self, scale: str) -> list[Readable]:
         plan = dict(self.scales[scale].settings)
-        seeds = range(plan.pop("networks"))
-        return [Readable(seed, **plan) for seed in seeds]
+        first, networks = plan.pop("first_seed"), plan.pop("networks")
+        return [Readable(seed, **plan) for seed in range(first, first + networks)]
 
     def measure(self, trial: Readable, progress: lab.Progress) -> lab.Outcome:
         return trained_network(trial, progress)

@@ -588,6 +588,7 @@ class Capacity(lab.Study):
     scales = lab.scales(
         "T up to 2^{log_length}; {pairs} perturbed pairs; networks on T = {length}, m = {samples}, d = {width}, "
         "L = {layers}, one choice at a time, {seeds} seeds of {steps} steps",
+        common={"first_seed": 0},
         smoke=(
             0.05,
             {"log_length": 8, "pairs": 10, "length": (20,), "samples": (20,), "width": (16,), "layers": (1,),
@@ -626,7 +627,8 @@ class Capacity(lab.Study):
         pairs = [Perturbed(seed, plan["pairs"] // 10) for seed in range(10)]
         shapes = [USUAL | {axis: value} for axis in AXES for value in plan[axis]]
         chosen = {tuple(shape.values()): shape for shape in shapes}.values()
-        models = [Trained(**shape, seed=seed, steps=plan["steps"]) for shape in chosen for seed in range(plan["seeds"])]
+        seeds = range(plan["first_seed"], plan["first_seed"] + plan["seeds"])
+        models = [Trained(**shape, seed=seed, steps=plan["steps"]) for shape in chosen for seed in seeds]
         return [*formulas, *deep, *constructions, *limits, *pairs, *models]
 
     def measure(self, trial: AnyTrial, progress: lab.Progress) -> lab.Outcome:
