@@ -69,10 +69,9 @@ def test_verbose_shows_every_number() -> None:
 
 
 def test_a_study_is_told_whole() -> None:
-    class Told(type(STUDY)):  # type: ignore[misc]
-        deviations = (Deviation("models", "50", "24", "they take 20 minutes"),)
-
-    said = " ".join(shown(study_page(entry_of(Told()), "not run"), 200).split())
+    departure = {"what": "models", "paper": "50", "ours": "24", "why": "they take 20 minutes"}
+    entry = replace(entry_of(STUDY), deviations=(departure,))
+    said = " ".join(shown(study_page(entry, "not run"), 200).split())
     assert "five numbers" in said
     assert "squares are large (Fig 1); judged by: mean at least 9000" in said
     assert "models paper: 50; here: 24; they take 20 minutes" in said
