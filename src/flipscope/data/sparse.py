@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy import optimize
 
 from flipscope.basics.bits import Bits
 from flipscope.basics.checks import check_count
@@ -59,6 +58,8 @@ def balanced_share(gate: str, relevant: int) -> float:
     def surplus(share: float) -> float:
         powers = share ** np.arange(relevant + 1) * (1 - share) ** np.arange(relevant, -1, -1)
         return float(counts @ powers) - 0.5
+
+    from scipy import optimize  # half a second to import, so only when needed
 
     places = np.linspace(0, 1, 1_001)
     values = [surplus(float(place)) for place in places]

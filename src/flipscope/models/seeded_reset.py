@@ -49,6 +49,10 @@ class SeededReset(TorchDispatchMode):
         with self:
             reset()
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else PyTorch loads its compiler, for seconds, to keep away from it
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
