@@ -32,7 +32,7 @@ class RunError(InputError):
     exit_code = 1
 
 
-def reason(error: Exception) -> str:
+def reason(error: BaseException) -> str:
     """An error's message on one line; of a long message the end, where an embedded traceback has its cause."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return text if len(text) <= 300 else f"{text[:145]} ... {text[-150:]}"

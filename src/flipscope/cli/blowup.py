@@ -31,6 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     from flipscope.models.parameters import weight_norm
     from flipscope.probes.blowup import blowup
 
+    module = opened.module("the blowup is measured inside")
     found = blowup(opened.model, opened.strings(arguments))
     document = {
         "length": opened.length,
@@ -42,8 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
         "beta": _spread(found.beta),
         "mean_beta": _spread(found.mean_beta),
         "weight_norm": {
-            "without_positions": weight_norm(opened.model),
-            "with_positions": weight_norm(opened.model, positions=True),
+            "without_positions": weight_norm(module),
+            "with_positions": weight_norm(module, positions=True),
         },
         "bound": _finite(found.bound),
         "infinite": found.infinite,

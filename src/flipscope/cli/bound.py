@@ -9,7 +9,7 @@ from flipscope.basics.errors import InputError
 from flipscope.cli import bound_pac_bayes
 from flipscope.cli.common import length_option, print_json, seed_option
 from flipscope.cli.hours import anyway
-from flipscope.cli.model_options import LENGTH_HELP
+from flipscope.cli.model_options import LENGTH_HELP, MODEL_HELP, subject_options
 from flipscope.cli.opening import open_model
 
 DEFAULT_TRAIN_STRINGS = 1000
@@ -35,10 +35,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="THEORY",
         help="covering: covering numbers, from norms of the weights; pac-bayes: norm and sharpness",
     )
-    parser.add_argument(
-        "model", nargs="?", metavar="MODEL", help="a file written by flipscope train, construct or models.save"
-    )
+    parser.add_argument("model", nargs="?", metavar="MODEL", help=MODEL_HELP)
     length_option(parser, LENGTH_HELP)
+    subject_options(parser)
     parser.add_argument(
         "--train-strings",
         type=int,
@@ -73,11 +72,14 @@ def _covering(arguments: argparse.Namespace) -> int:
     samples = opened.train_strings or DEFAULT_TRAIN_STRINGS
 
     from flipscope.bounds import covering
-    from flipscope.models.fourier_network import FourierNetwork
+    from flipscope.models.attention_network import AttentionNetwork
+    from flipscope.models.transformer import Transformer
 
-    if isinstance(opened.model, FourierNetwork):
-        raise InputError("a covering bound is for attention networks and transformers: try flipscope bound pac-bayes")
-    found = covering.summary(opened.model, opened.length, samples, delta=arguments.delta)
+    if not isinstance(opened.original, AttentionNetwork | Transformer):
+        raise InputError(
+            "a covering bound is for flipscope's attention networks and transformers: try flipscope bound pac-bayes"
+        )
+    found = covering.summary(opened.original, opened.length, samples, delta=arguments.delta)
     if arguments.json:
         print_json(found.as_json() | opened.as_json())
         return 0

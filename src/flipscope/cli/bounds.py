@@ -35,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Evaluate every bound for this model, and say whether it is vacuous."""
     opened = open_model(arguments)
-    model = standard(opened.model, "these bounds are for blocks with residuals")
+    model = standard(opened, "these bounds cover flipscope's transformers, whose blocks have residuals")
 
     from flipscope.bounds import geometry, hardness
 

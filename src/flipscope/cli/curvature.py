@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+import numpy as np
+
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError
 from flipscope.cli.common import print_json, sampling
@@ -14,7 +16,7 @@ from flipscope.cli.model_options import (
     model_argument,
     parameters_option,
 )
-from flipscope.cli.opening import Work, answering, open_model
+from flipscope.cli.opening import Work, open_model
 
 # The choices of --what, and the measurements of `flipscope.curvature` that each needs.
 PARTS = {
@@ -76,21 +78,17 @@ def run(arguments: argparse.Namespace) -> int:
         for part in PARTS[arguments.what]
     )
     work = Work(PASSES * products, f"{products:,} products", ("--probes", "--eigenvalues", "--strings"))
-    opened = open_model(arguments, work=work, function="optional")
+    opened = open_model(arguments, work=work, function="optional", double=arguments.float64)
     if opened.function is None and arguments.loss == "bce":
         raise InputError("--loss bce needs labels: give --function, or leave it out for the model's own outputs")
     strings = opened.strings(arguments)
     targets = opened.targets(strings)
 
-    import torch
-
     from flipscope.probes.curvature import curvature
 
-    model = opened.model.double() if arguments.float64 else opened.model
-    forward = answering(model)
+    model = opened.one_number()
     if targets is None:
-        with torch.no_grad():
-            targets = (forward or model)(torch.from_numpy(strings)).double().numpy()
+        targets = model.values(strings).astype(np.float64)
     found = curvature(
         model,
         opened.loss,
@@ -103,7 +101,6 @@ def run(arguments: argparse.Namespace) -> int:
         tolerance=arguments.tolerance,
         confidence=arguments.confidence,
         seed=arguments.seed,
-        forward=forward,
     )
     document: dict[str, Any] = {
         "length": opened.length,

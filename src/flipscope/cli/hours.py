@@ -10,11 +10,12 @@ import argparse
 import functools
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flipscope.basics.bits import Bits
 from flipscope.basics.errors import InputError
 from flipscope.basics.limits import cores
 from flipscope.basics.seeds import random_strings
@@ -94,11 +95,16 @@ def training_seconds(config: TransformerConfig, length: int, batch: int, steps: 
 
 
 def querying_seconds(f: BooleanFunction, queries: int) -> float:
-    """Of a function that is asked so many strings, by the second time that it is asked a few."""
-    few = random_strings(np.random.default_rng(0), _FEW, f.n)
-    f(few)
+    """Of a function that is asked so many strings."""
+    return timed_seconds(f, f.n, queries)
+
+
+def timed_seconds(ask: Callable[[Bits], object], length: int, queries: int) -> float:
+    """Of anything that is asked so many strings, by the second time that it is asked a few."""
+    few = random_strings(np.random.default_rng(0), _FEW, length)
+    ask(few)
     start = time.perf_counter()
-    f(few)
+    ask(few)
     return min(queries, _MOST) / _FEW * (time.perf_counter() - start)
 
 

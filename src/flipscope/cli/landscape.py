@@ -12,7 +12,7 @@ from flipscope.cli.model_options import (
     model_argument,
     parameters_option,
 )
-from flipscope.cli.opening import Work, answering, open_model
+from flipscope.cli.opening import Work, open_model
 from flipscope.cli.plots import check_plot, save_plot
 from flipscope.cli.progress import progress
 
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     with progress("points") as report:
         found = landscape(
-            opened.model,
+            opened.one_number(),
             strings,
             targets,
             dimensions=arguments.dimensions,
@@ -75,7 +75,6 @@ def run(arguments: argparse.Namespace) -> int:
             parameters=arguments.parameters,
             seed=arguments.seed,
             loss=opened.loss,
-            forward=answering(opened.model),
             progress=report,
         )
     document = {

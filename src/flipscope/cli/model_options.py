@@ -12,14 +12,35 @@ if TYPE_CHECKING:
     from flipscope.probes.sensitivity import Options
 
 MOST_BITS = 20  # up to which all strings can be asked
-LENGTH_HELP = "bits of each string (default: the file's, else the model's longest, else 100)"
+MODEL_HELP = "a flipscope file, a Python object package.module:factory, or an .onnx file"
+LENGTH_HELP = "bits of each string (default: the file's, else the model's own, else 100)"
 
 
 def model_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the model and the length of its strings."""
-    parser.add_argument("model", metavar="MODEL", help="a file written by flipscope train, construct or models.save")
+    """Add the model, how it is asked, and the length of its strings."""
+    parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
     length_option(parser, LENGTH_HELP)
+    subject_options(parser)
     anyway(parser)
+
+
+def subject_options(parser: argparse.ArgumentParser) -> None:
+    """Add how bits become the model's input, how its outputs become a decision, and the device."""
+    parser.add_argument(
+        "--encoding",
+        default="auto",
+        metavar="E",
+        help="how bits become the input: auto, bits, floats, signs, two token ids such as 5,6, or a function "
+        "package.module:name of the bits (default auto)",
+    )
+    parser.add_argument(
+        "--decision",
+        default="auto",
+        metavar="D",
+        help="how outputs become a decision (output= in Python): auto, logit, logits, probability, probabilities, or "
+        "a function package.module:name of the output (default auto)",
+    )
+    parser.add_argument("--device", metavar="D", help="where to compute: cpu, cuda, mps (default: where the model is)")
 
 
 def drawn_strings_options(parser: argparse.ArgumentParser, default: int, what: str) -> None:

@@ -1,5 +1,8 @@
 """Opening the MODEL of a measuring command, with the settings it is measured at.
 
+MODEL is a flipscope file, `package.module:factory` or an ONNX file (`cli.other_models`); --encoding, --decision and
+--device say how it is asked (`models.subject`).
+
 Each setting comes from an option, else from the model's file, else it is a default. A file that `flipscope train` or a
 study wrote states function, length, loss and labels of its training (`training.task`). Every page and document says
 what was taken from the file, and where an option departs from it.
@@ -20,8 +23,9 @@ from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import mean_from_samples
 from flipscope.basics.seeds import check_strings_fit, generators, random_strings
-from flipscope.cli.hours import asking_seconds, check_hours, flipping_seconds
+from flipscope.cli.hours import asking_seconds, check_hours, flipping_seconds, timed_seconds
 from flipscope.cli.model_options import MOST_BITS
+from flipscope.cli.other_models import imported, is_other_model, other_model, own_length
 from flipscope.cube.expression import parse
 from flipscope.data.real_functions import RealFunction, is_real
 from flipscope.models.config import TransformerConfig
@@ -32,10 +36,10 @@ from flipscope.training.task import Function, NoFunction, Task, read_task
 
 # PyTorch and the compiled loops are loaded after the sizes have been checked: what is too large is refused at once.
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from flipscope.cube.functions import BooleanFunction
-    from flipscope.models.checkpoint import StringModel
+    from flipscope.models.subject import Subject
     from flipscope.models.transformer import Transformer
 
 DEFAULT_LENGTH = 100  # that of the geometry paper's experiments
@@ -62,14 +66,15 @@ class Work:
 class Opened:
     """A model and the settings it is measured at."""
 
-    model: StringModel
+    model: Any  # as probes take it: the model itself, or a `Subject` where it is not ours or options say how to ask it
+    original: Any  # the model itself
     length: int
     task: Task | None  # what the file says of its training
     function: Function | None  # the labels or values that the model is compared with
     function_name: str | None
     loss: Literal["mse", "bce"]
     labels: Literal["signs", "bits"]
-    threshold: float
+    threshold: float | None  # None: 0, or 0.5 for a probability
     train_strings: int | None  # of a training set that was drawn once
     from_file: Mapping[str, Any]  # settings that nobody gave and the file states
     differs: Mapping[str, Any]  # settings that were given, as the file states them
@@ -108,6 +113,23 @@ class Opened:
         targets = values.astype(np.float64)
         return 2 * targets - 1 if is_binary and self.loss == "mse" and self.labels == "signs" else targets
 
+    def one_number(self) -> Subject:
+        """The model with one number per string, which a loss compares with the targets.
+
+        Of two outputs it is their difference, and for bce a probability becomes its logit.
+        """
+        from flipscope.models.subject import Subject
+
+        subject = Subject(self.model)
+        subject.values(np.zeros((1, self.length), np.uint8))  # tells whether the outputs are probabilities
+        return Subject(self.model, output=_one_number(subject, self.loss))
+
+    def module(self, what: str) -> nn.Module:
+        """The model as a module, where `what` it is for needs one; InputError for other models."""
+        from flipscope.models.subject import Subject
+
+        return Subject(self.model).needed_module(what)
+
 
 def open_model(
     arguments: argparse.Namespace,
@@ -116,29 +138,45 @@ def open_model(
     bits: int | None = None,
     strings: int | None = None,
     function: Use = "none",
+    double: bool = False,
 ) -> Opened:
     """The model of a command; InputError, before anything is loaded, where it would take too much memory or time.
 
     `work` says how often each string is asked, where that is not once for it and each of its flips. `bits` are those of
-    the data that the model is compared with; `strings` is the number of strings where no option says it.
+    the data that the model is compared with; `strings` is the number of strings where no option says it; `double`
+    converts the model to float64.
     """
-    header = read_header(arguments.model)
-    config = string_config(header)
-    task = read_task(arguments.model, header.metadata)
+    model: Any = None
+    if is_other_model(arguments.model):
+        header = task = None
+        model = other_model(arguments.model)
+        config = _own_config(model)
+    else:
+        header = read_header(arguments.model)
+        config = string_config(header)
+        task = read_task(arguments.model, header.metadata)
     chosen = _Chosen(arguments, task)
     given = _given_function(arguments, task)
-    length = chosen.length(config, None if given is None else given.n, bits)
-    _check_work(config, arguments, length, work, strings)
+    length = chosen.length(config, None if given is None else given.n, bits, model)
+    strings_asked = _check_strings(config, arguments, length, work, strings)
+    if config is not None and strings_asked is not None:
+        _check_hours(config, arguments, length, strings_asked, work)
+    if header is not None:
+        from flipscope.models.checkpoint import load
 
-    from flipscope.models.checkpoint import load
-
-    model = load(header)
+        model = load(header)
+    if double and callable(getattr(model, "double", None)):
+        model = model.double()
+    asked = _subject(arguments, model, is_ours=header is not None)
+    if config is None and strings_asked is not None:
+        _check_measured_hours(asked, arguments, length, strings_asked, work)
     values, name, missing = chosen.function(given, length, function)
     if values is None and function == "required":
         raise InputError(f"{missing}: give --function" if missing else "a loss needs labels: give --function")
     loss, labels = chosen.loss(values, length)
     return Opened(
-        model=model,
+        model=asked,
+        original=model,
         length=length,
         task=task,
         function=values,
@@ -174,7 +212,7 @@ class _Chosen:
             self.differs[name] = stated
         return given
 
-    def length(self, config: StringConfig, of_function: int | None, of_data: int | None) -> int:
+    def length(self, config: StringConfig | None, of_function: int | None, of_data: int | None, model: object) -> int:
         """Bits of each string."""
         if isinstance(config, TransformerConfig) and config.inputs == "patches":
             raise InputError(f"{self.arguments.model} reads patches of images, which have no bits to flip")
@@ -185,7 +223,11 @@ class _Chosen:
             given = of_function
         if self.task is not None:
             return check_count("length", self._settle("length", given, self.task.length))
-        return check_count("length", given if given is not None else config.max_length or DEFAULT_LENGTH)
+        if given is None:
+            given = own_length(model) if config is None else config.max_length or DEFAULT_LENGTH
+        if given is None:
+            raise InputError(f"{self.arguments.model} does not say how many bits it reads: give --length")
+        return check_count("length", given)
 
     def function(
         self, given: BooleanFunction | RealFunction | None, length: int, use: Use
@@ -223,14 +265,14 @@ class _Chosen:
             labels = self._settle("labels", labels, self.task.labels) if self.task.loss == "mse" else labels
         return loss, labels or "signs"
 
-    def threshold(self) -> float:
-        """The model decides 1 where its output is above this."""
+    def threshold(self) -> float | None:
+        """The model decides 1 where its output is above this; None where its outputs say so."""
         given = self._option("threshold")
         if not hasattr(self.arguments, "threshold"):
-            return 0.0
+            return None
         if self.task is not None and self.task.threshold != 0:
             return float(self._settle("threshold", given, self.task.threshold))
-        return 0.0 if given is None else float(given)
+        return None if given is None else float(given)
 
     def train_strings(self) -> int | None:
         """The size of the training set."""
@@ -267,10 +309,10 @@ def _listed(settings: Mapping[str, Any]) -> str:
 # ---------------------------------------------------------------- refusals before any work
 
 
-def _check_work(
-    config: StringConfig, arguments: argparse.Namespace, length: int, work: Work | None, strings: int | None
-) -> None:
-    """Raise InputError if the strings do not fit into memory, or asking them would take too long."""
+def _check_strings(
+    config: StringConfig | None, arguments: argparse.Namespace, length: int, work: Work | None, strings: int | None
+) -> int | None:
+    """The number of strings, where it is known; InputError if they do not fit into memory."""
     if isinstance(config, TransformerConfig) and config.layers > 1:  # a single layer may need one row only
         check_attention(config, length, length)
     if work is not None and getattr(arguments, "exhaustive", False):
@@ -281,26 +323,40 @@ def _check_work(
         strings = check_count("strings", arguments.strings)
     if strings is not None:
         check_strings_fit(strings, length)
-        _check_hours(config, arguments, length, strings, work)
     if getattr(arguments, "precision", None) is not None:
         _check_precision(arguments.precision, length, check_confidence(arguments.confidence))
+    return strings
 
 
 def _check_hours(
     config: StringConfig, arguments: argparse.Namespace, length: int, strings: int, work: Work | None
 ) -> None:
-    """Raise InputError if asking the model takes too long."""
+    """Raise InputError if asking a model of ours takes too long, by its sizes."""
+    if work is None:
+        general, screened = getattr(arguments, "path", "auto") == "general", getattr(arguments, "heuristic", False)
+        seconds = flipping_seconds(config, length, strings, general=general, screened=screened)
+    else:
+        seconds = asking_seconds(config, length, strings, work.times, distinct=work.distinct)
+    _refuse_hours(seconds, arguments, length, strings, work)
+
+
+def _check_measured_hours(
+    subject: Subject, arguments: argparse.Namespace, length: int, strings: int, work: Work | None
+) -> None:
+    """Raise InputError if asking another model takes too long, by the time that a few strings take."""
+    times = length + 1 if work is None else work.times
+    _refuse_hours(timed_seconds(subject.values, length, strings * times), arguments, length, strings, work)
+
+
+def _refuse_hours(seconds: float, arguments: argparse.Namespace, length: int, strings: int, work: Work | None) -> None:
     options = ["--strings", "--length"]
     what = f"{strings:,} strings of {length:,} bits"
     if work is None:
         what += " with all their flips"
-        general, screened = getattr(arguments, "path", "auto") == "general", getattr(arguments, "heuristic", False)
-        seconds = flipping_seconds(config, length, strings, general=general, screened=screened)
     else:
         exhaustive = getattr(arguments, "exhaustive", False)
         options = ["--length" if exhaustive and each == "--strings" else each for each in work.options]
         what = f"{work.what} on {what}" if work.what else what
-        seconds = asking_seconds(config, length, strings, work.times, distinct=work.distinct)
     check_hours(arguments, seconds, what, options)
 
 
@@ -316,26 +372,73 @@ def _check_precision(precision: float, length: int, confidence: float) -> None:
         )
 
 
-# ---------------------------------------------------------------- models that a command takes
+# ---------------------------------------------------------------- how a model is asked
 
 
-def standard(model: StringModel, what: str) -> Transformer:
+def _own_config(model: object) -> StringConfig | None:
+    """The configuration of a model of ours, that a factory made."""
+    found = getattr(model, "config", None)
+    return found if isinstance(found, StringConfig) else None
+
+
+def _subject(arguments: argparse.Namespace, model: Any, *, is_ours: bool) -> Any:
+    """The model as probes take it, with the encoding settled, so that every probe asks it in the same way."""
+    encoding = _encoding(getattr(arguments, "encoding", "auto"))
+    output = _output(getattr(arguments, "decision", "auto"))
+    device = getattr(arguments, "device", None)
+    if is_ours and (encoding, output, device) == ("auto", "auto", None):
+        return model
+    from flipscope.models.subject import Subject
+
+    settled = Subject(model, encoding=encoding, output=output, device=device)
+    return Subject(model, encoding=settled.encoding, output=output, device=device)
+
+
+def _encoding(text: str) -> Any:
+    if ":" in text:
+        return imported(text, "encoding")
+    if "," not in text:
+        return text
+    try:
+        zero, one = (int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--encoding {text} is no pair of token ids: write for example 5,6") from None
+    return zero, one
+
+
+def _output(text: str) -> Any:
+    return imported(text, "decision") if ":" in text else text
+
+
+def _one_number(subject: Subject, loss: str) -> Callable[[Any], Tensor]:
+    """From a raw output to one number per string."""
+    import torch
+
+    from flipscope.models.outputs import binary_logit, numbers
+
+    is_logit = subject.output_name not in ("probability", "probabilities") or loss != "bce"
+
+    def found(raw: Any) -> Tensor:
+        values = numbers(subject.output(raw) if callable(subject.output) else raw)
+        if is_logit:
+            return binary_logit(values)
+        # Of two probabilities the difference of the logarithms is the logit.
+        pair = values.ndim == 2 and values.shape[1] == 2
+        return binary_logit(values.log()) if pair else torch.logit(binary_logit(values))
+
+    return found
+
+
+def standard(opened: Opened, what: str) -> Transformer:
     """The model, if it is a standard transformer; InputError otherwise."""
     from flipscope.models.transformer import Transformer
 
-    if not isinstance(model, Transformer):
-        kind = model.config.as_dict()["kind"].replace("-", " ").replace("fourier", "Fourier")
-        article = "an" if kind[0] in "aeiou" else "a"
-        raise InputError(f"the file holds {article} {kind}, and {what}: give a standard transformer")
-    return model
-
-
-def answering(model: StringModel) -> Callable[[Tensor], Tensor] | None:
-    """How to get one logit per string from a model that has two outputs; None where it has one anyway."""
-    if not isinstance(model.config, TransformerConfig) or model.config.outputs != 2:
-        return None
-    from flipscope.models.fast_logits import logits_for
-    from flipscope.models.outputs import binary_logit
-
-    logits = logits_for(model)
-    return lambda bits: binary_logit(logits(bits))
+    model = opened.original
+    if isinstance(model, Transformer):
+        return model
+    config = _own_config(model)
+    if config is None:
+        raise InputError(f"{what}, and the model is a {type(model).__name__}: give a transformer of flipscope")
+    kind = config.as_dict()["kind"].replace("-", " ").replace("fourier", "Fourier")
+    article = "an" if kind[0] in "aeiou" else "a"
+    raise InputError(f"the file holds {article} {kind}, and {what}: give a standard transformer")

@@ -13,7 +13,7 @@ from flipscope.cli.model_options import (
     model_argument,
     parameters_option,
 )
-from flipscope.cli.opening import Work, answering, open_model
+from flipscope.cli.opening import Work, open_model
 from flipscope.cli.progress import progress
 
 STD = 0.02  # of the hardness paper
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     with progress("draws") as report:
         found = sharpnesses(
-            opened.model,
+            opened.one_number() if opened.function is not None else opened.model,
             strings,
             opened.targets(strings),
             measures=measures,
@@ -86,7 +86,6 @@ def run(arguments: argparse.Namespace) -> int:
             threshold=0.5 if opened.labels == "bits" and opened.loss == "mse" else 0.0,
             confidence=arguments.confidence,
             interval=arguments.interval,
-            forward=None if opened.function is None else answering(opened.model),
             progress=report,
         )
     first = found["prediction"]
