@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import importlib.util
 import os
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from flipscope.basics.errors import InputError
+from flipscope.basics.importing import search_folder
 from flipscope.lab.study import Study
 
 GROUP = "flipscope.studies"
@@ -111,23 +111,9 @@ _folders: set[str] = set()  # where modules are looked for because a study was n
 
 
 def _look_in(folder: str, module: str) -> None:
-    """Find modules in a folder, too: a file being written is found where it is.
-
-    It is the last place, for this process and, with its path, for the workers: a file there called numpy.py must not
-    run in the place of the package. So it may not be a study's name either.
-    """
-    if folder not in sys.path:
-        sys.path.append(folder)
+    """Search for modules in a folder too, for this process and, with its path, for the workers."""
+    search_folder(folder, module)
     _folders.add(str(Path(folder).resolve()))
-    own = [path for path in (Path(folder, f"{module}.py"), Path(folder, module, "__init__.py")) if path.is_file()]
-    try:
-        found = importlib.util.find_spec(module)
-    except (ImportError, ValueError):  # of a name that no module can have: loading it says what is wrong
-        found = None
-    if own and found is not None:
-        origin = str(found.origin)
-        if not (os.path.exists(origin) and any(os.path.samefile(origin, path) for path in own)):
-            raise InputError(f"{own[0]} is hidden by the module {module} of Python or a package ({origin}): rename it")
 
 
 def _imported(module: str, name: str) -> ModuleType:
