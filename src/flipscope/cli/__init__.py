@@ -26,7 +26,7 @@ EXAMPLES = """examples:
   flipscope compare "majority(9)" "maj(x1..x7)"   two functions side by side
   flipscope zoo                                   the named functions
   flipscope verdict "parity(100)" --width 64 --layers 2
-  flipscope random-model --length 20 --strings 20 draw transformers and measure their sensitivity
+  flipscope random-model --width 32 --layers 2 --heads 2 draw transformers and measure their sensitivity
   flipscope train "majority(15)" -o m.safetensors train a transformer; the same command resumes it
   flipscope sensitivity m.safetensors             its sensitivity profile
   flipscope sharpness m.safetensors               its outputs and loss under noise on the weights

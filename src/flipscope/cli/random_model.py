@@ -41,8 +41,11 @@ PIECES = 8  # the work of all random models is cut so that no piece is more than
 FEWEST = 4  # strings per piece: each piece copies the model and compares its signs with float64 anew
 
 EXAMPLES = """
+  flipscope random-model --width 32 --layers 2 --heads 2
   flipscope random-model --init uniform --length 100 --count 20 --strings 50
   flipscope random-model --init xavier_normal --width 64 --layers 2 --heads 4 --json
+
+Without sizes each model has a random shape of the geometry paper, up to width 1024: about 15 minutes on two cores.
 """
 
 
