@@ -47,7 +47,7 @@ def squared_gradients(
 ) -> SquaredGradients:
     """The squared gradients of a model with one output per string, string by string.
 
-    >>> model = nn.Linear(3, 1, bias=False)
+    >>> model = torch.nn.Linear(3, 1, bias=False)
     >>> squared_gradients(model, np.array([[1.0, 1.0, 0.0]])).total.tolist()
     [2.0]
     """
