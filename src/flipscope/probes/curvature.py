@@ -278,6 +278,7 @@ def curvature(
     `density`: by `density_probes` Gaussian vectors with so many Lanczos steps each. Shares of eigenvalues have
     intervals that hold whatever H is, the error of the quadrature included; the mean has Student's, over the probes.
 
+    >>> from torch import nn
     >>> model = nn.Linear(2, 1, bias=False)
     >>> found = curvature(model, "mse", (np.array([[1.0, 0.0], [0.0, 2.0]]), np.zeros(2)), eigenvalues=1)
     >>> found.trace.value.value, found.eigenvalues.top.values.round(6).tolist()
