@@ -106,6 +106,9 @@ def test_it_computes_what_the_cpu_does(device: torch.device, tmp_path: Path) -> 
     torch.save(other.state_dict(), tmp_path / "weights.pt")
     again = torch.load(tmp_path / "weights.pt", map_location="cpu")
     assert all(torch.equal(value, again[name]) for name, value in convolutional.state_dict().items())
+    copied = copy.deepcopy(other)
+    assert all(torch.equal(value.cpu(), again[name]) for name, value in copied.state_dict().items())
+    assert {value.device.type for value in copied.state_dict().values()} == {"twin"}
     grown = torch.empty(0, device=device)
     torch.mul(there.detach(), 2, out=grown)
     assert grown.shape == there.shape

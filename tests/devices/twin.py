@@ -73,6 +73,7 @@ def install() -> torch.device:
         single.impl("convolution_overrideable", _convolution, "PrivateUse1")
         single.impl("convolution_backward_overrideable", _convolution_backward, "PrivateUse1")
         _libraries.extend([everything, single])
+        torch.UntypedStorage.clone = _clone_twin_storage  # type: ignore[method-assign]
     return torch.device(NAME, 0)
 
 
@@ -124,8 +125,17 @@ def _call(operator: Any, *args: Any, **kwargs: Any) -> Any:
         on_cpu(target).copy_(on_cpu(source))
         return target
     if name == "set_" and isinstance(args[1], torch.UntypedStorage):
-        return _set_storage(*args[:2])
+        return _set_storage(*args)
     return _computed(name, operator, args, kwargs)
+
+
+def _as_tensors(operator: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments with tensors where the operator wants them: a plain number among them arrives as Python's."""
+    kinds = [str(each.type) for each in operator._schema.arguments]
+    return tuple(
+        torch.tensor(part, device="cpu") if kind == "Tensor" and isinstance(part, bool | int | float) else part
+        for part, kind in zip(args, kinds, strict=False)
+    )
 
 
 def _computed(name: str, operator: Any, args: Any, kwargs: Any) -> Any:
@@ -144,7 +154,7 @@ def _computed(name: str, operator: Any, args: Any, kwargs: Any) -> Any:
         pairs.append((part, own))
         return own
 
-    given = pytree.tree_map(stand_in, args)
+    given = pytree.tree_map(stand_in, _as_tensors(operator, args))
     named = {
         key: pytree.tree_map(functools.partial(stand_in, is_output=key in outputs), value)
         for key, value in kwargs.items()
@@ -164,12 +174,27 @@ def _computed(name: str, operator: Any, args: Any, kwargs: Any) -> Any:
     return found
 
 
-def _set_storage(tensor: Tensor, storage: torch.UntypedStorage) -> Tensor:
-    """The tensor with a storage of the twin as its memory, which `torch.save` and copies of storages ask for."""
+def _set_storage(
+    tensor: Tensor, storage: torch.UntypedStorage, offset: int = 0, size: Any = None, stride: Any = ()
+) -> Tensor:
+    """The tensor with a storage of the twin as its memory, which `torch.save` and copies ask for."""
     memory = (ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())
     memory.storage = storage  # type: ignore[attr-defined]  # kept alive
-    tensor.data = on_twin(torch.frombuffer(memory, dtype=tensor.dtype))
+    flat = torch.frombuffer(memory, dtype=tensor.dtype) if len(memory) else torch.empty(0, dtype=tensor.dtype)
+    tensor.data = on_twin(flat if size is None else flat.as_strided(size, stride, offset))
     return tensor
+
+
+_clone_storage = torch.UntypedStorage.clone
+
+
+def _clone_twin_storage(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+    """A copy of a storage, for copy.deepcopy of a buffer: PyTorch has no allocator for the twin."""
+    if storage.device.type != NAME:
+        return _clone_storage(storage)
+    memory = torch.empty(storage.nbytes(), dtype=torch.uint8, device="cpu")
+    ctypes.memmove(memory.data_ptr(), storage.data_ptr(), storage.nbytes())
+    return on_twin(memory).untyped_storage()
 
 
 def _refuse_mixture(name: str, args: Any, kwargs: Any) -> None:

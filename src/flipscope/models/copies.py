@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from flipscope.models.devices import has_float64
+
 M = TypeVar("M", bound=nn.Module)
 
 
@@ -28,13 +30,16 @@ def copied(module: M) -> M:
 def converted(module: M, dtype: torch.dtype) -> M:
     """A copy with its numbers in this type, complex ones in the complex type of the same precision.
 
-    PyTorch's ``to`` would drop imaginary parts.
+    PyTorch's ``to`` would drop imaginary parts. For float64 the copy is on the CPU if the module's device has none.
 
     >>> converted(nn.Linear(2, 1), torch.float64).weight.dtype
     torch.float64
     """
 
+    narrow = dtype == torch.float64 and any(not has_float64(tensor.device) for tensor in module.parameters())
+
     def convert(tensor: Tensor) -> Tensor:
+        tensor = tensor.cpu() if narrow else tensor
         if tensor.is_complex():
             return tensor.to(dtype.to_complex())
         return tensor.to(dtype) if tensor.is_floating_point() else tensor

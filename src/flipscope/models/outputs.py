@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
+from flipscope.models.devices import in_float64
 
 Output: TypeAlias = (
     Literal["auto", "logit", "logits", "probability", "probabilities"] | Callable[[Any], Tensor | np.ndarray]
@@ -67,7 +68,7 @@ def numbers(output: Any) -> Tensor:
             "it that returns them as output="
         )
     if not found.is_floating_point():
-        return found.double()
+        return in_float64(found)
     return found.float() if found.dtype in (torch.float16, torch.bfloat16) else found
 
 

@@ -299,6 +299,7 @@ class Subject:
                 f"the model cannot be copied into {dtype} ({reason(error)}): say precision='native'"
             ) from error
         other._is_converted, other.dtype = True, dtype
+        other.device = device_of(other.model)  # the CPU, where the model's device has no float64
         return other
 
     def perturbed(self, amount: float) -> Subject:

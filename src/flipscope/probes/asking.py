@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from flipscope.basics.bits import as_array, check_strings
 from flipscope.basics.checks import check_count, shown
 from flipscope.basics.errors import InputError, blamed_on
-from flipscope.models.devices import in_float64
+from flipscope.models.devices import in_float64, moved
 from flipscope.models.encoding import looks_up
 from flipscope.models.fast_logits import logits_for
 from flipscope.models.modes import eval_mode
@@ -119,7 +119,7 @@ def _tensors(parts: tuple[Any, ...], device: torch.device) -> tuple[Tensor, ...]
                 raise InputError(f"inputs of type {part.dtype} must be numbers")
             # A copy: torch warns of arrays that are read-only.
             part = torch.from_numpy(np.array(as_array(part, "inputs"), order="C"))
-        part = part.detach().to(device)
+        part = moved(part.detach(), device)
         found.append(part.clone() if part.is_inference() else part)  # what inference mode made has no derivatives
     if len({len(part) for part in found}) != 1:
         raise InputError(f"inputs hold {' and '.join(str(len(part)) for part in found)} strings: give as many of each")
@@ -210,7 +210,7 @@ def as_loss(loss: Loss, targets: Tensor | np.ndarray | None, outputs: Float[Tens
             if isinstance(targets, Tensor)
             else torch.from_numpy(np.array(as_array(targets, "targets"), order="C"))
         )
-        wanted = wanted.to(outputs.device)
+        wanted = moved(wanted, outputs.device)
     if wanted.layout is not torch.strided or wanted.is_quantized or wanted.is_meta:
         raise InputError(f"targets={shown(wanted)} must be a dense tensor that holds its numbers")
     if wanted.is_floating_point() and not bool(wanted.isfinite().all()):
@@ -251,7 +251,7 @@ def check_paired(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, targ
         raise InputError(refusal)
     if len(outputs) < 2 or ((*shapes[0], 1) != shapes[1] and shapes[0] != (*shapes[1], 1)):
         return
-    order = targets.detach().double().reshape(len(targets), -1).sum(dim=1).argsort()
+    order = in_float64(targets.detach()).reshape(len(targets), -1).sum(dim=1).argsort()
     few = order[torch.linspace(0, len(order) - 1, min(len(order), _PAIRS), device=order.device).long()]
     found, wanted = outputs.detach()[few], targets[few]
     if bool((found == found[0]).all()):  # so that it matters which output goes with which target
@@ -259,7 +259,7 @@ def check_paired(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, targ
         found = found + steps.reshape(-1, *[1] * (found.ndim - 1))
 
     def of(some: Tensor, theirs: Tensor) -> float:
-        return float(loss(some, theirs).double().mean())
+        return float(in_float64(loss(some, theirs)).mean())
 
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the very thing

@@ -259,7 +259,7 @@ def logit_range(model: Asked) -> Range:
 
 def _numbers(parameter: Tensor) -> Floats:
     """The parameter in float64."""
-    return parameter.detach().double().cpu().numpy()
+    return parameter.detach().cpu().double().numpy()
 
 
 def _oracle_within(

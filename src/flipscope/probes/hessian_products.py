@@ -29,7 +29,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, blamed_on
 from flipscope.basics.limits import machine_memory
-from flipscope.models.devices import Device, in_float64, twice_differentiable
+from flipscope.models.devices import Device, in_float64, moved, twice_differentiable
 from flipscope.models.encoding import Encoding
 from flipscope.models.fast_logits import logits_for
 from flipscope.models.modes import dense_gradients, eval_mode
@@ -223,7 +223,7 @@ class LossSurface:
         if targets.ndim == 0 or len(targets) != given.strings:
             shape = tuple(targets.shape)
             raise InputError(f"targets of shape {shape} must be one for each of the {given.strings} strings")
-        targets = targets.detach().to(self._subject.device)
+        targets = moved(targets.detach(), self._subject.device)
         return _Part(given, targets.clone() if targets.is_inference() else targets)
 
     def _usual_batch(self) -> int:

@@ -23,6 +23,7 @@ from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count, check_positive
 from flipscope.basics.errors import InputError, blamed_on
 from flipscope.basics.seeds import Seed, generators
+from flipscope.models.devices import in_float64
 from flipscope.models.modes import eval_mode
 from flipscope.models.movable_parameters import MovableParameters
 from flipscope.models.parameters import Choice, chosen, differentiable
@@ -153,7 +154,7 @@ def _own_outputs(model: nn.Module, given: Tensor) -> Tensor:
         raise InputError("the model must give one number per string for a split trace")
     if not bool(outputs.isfinite().all()):
         raise InputError("the model gives NaN or infinite outputs on these strings: check the weights and the inputs")
-    return outputs.double().reshape(-1)
+    return in_float64(outputs).reshape(-1)
 
 
 def _split(
@@ -168,7 +169,7 @@ def _split(
     """Both parts; with a trace to compare with (`base`) only as many signs as the change takes."""
     check_count("probes", probes, 2)
     with torch.enable_grad(), differentiable(list(moved.values())):
-        exact = 2 * float(_squared_gradients(model, moved, given).double().mean())
+        exact = 2 * float(in_float64(_squared_gradients(model, moved, given)).mean())
         outputs = model(given).reshape(-1)
         weights = 2 * (outputs.detach() - wanted.to(outputs)) / len(given)
         if not bool(weights.any()):
