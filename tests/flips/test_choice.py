@@ -193,3 +193,11 @@ def test_both_paths_give_the_same_answers(seed: int, width: int, layers: int, mo
     assert path == "general"
     assert fast == general
     assert any(fast[0])  # some flips matter
+
+
+def test_the_reason_for_the_general_path_names_what_stands_against_the_fast_one() -> None:
+    linear = torch.nn.Linear(4, 1)
+    assert "encoding" not in open_engine(linear, dtype=torch.float32).why
+    assert "Linear" in open_engine(linear, dtype=torch.float32).why
+    signs = open_engine(model(), dtype=torch.float32, encoding=lambda bits: bits)
+    assert signs.why == "the model is given a function of bits instead of bits"

@@ -17,7 +17,7 @@ from flipscope.basics.errors import InputError
 from flipscope.flips.choice import NEEDS, PATIENCE, Work, native_obstacle, obstacle
 from flipscope.models.deterministic import Ask, check_deterministic, largest_difference
 from flipscope.models.devices import Device
-from flipscope.models.encoding import Encoding
+from flipscope.models.encoding import Encoding, encoding_name
 from flipscope.models.hooks import watching
 from flipscope.models.outputs import Output, output_rows
 from flipscope.models.subject import Bits as Bits
@@ -94,10 +94,10 @@ def open_engine(
     subject = as_subject(model, encoding, output, device)
     if path != "general":
         found = native_obstacle(subject.model) if dtype is None else obstacle(subject.model)
-        if subject.encoding != "bits":
-            found = "the model is given an encoding of another kind"
-        if subject.output not in ("auto", "logit"):
-            found = "the model's output is read in another way"
+        if found is None and subject.encoding != "bits":
+            found = f"the model is given {encoding_name(subject.encoding)} instead of bits"
+        if found is None and subject.output not in ("auto", "logit"):
+            found = "the model's output is not read as one logit"
         if isinstance(subject.model, Transformer) and found is None:
             working = torch.float64 if (dtype or subject.dtype) == torch.float64 else torch.float32
             # What the fast path leaves out must be as small as the rounding of the type it works in.
