@@ -201,7 +201,7 @@ ENTRIES: dict[str, tuple[Sequence[str], Call]] = {
         lambda m, **w: perturbed_loss(m, STRINGS, 1e-2, draws=4, **w),
     ),
     "probes.perturbed_trace.split_trace": (
-        ("perceptron", "recurrent"),
+        ("perceptron",),
         lambda m: split_trace(m, STRINGS, VALUES, probes=2),
     ),
     "probes.perturbed_trace.trace_changes": (
