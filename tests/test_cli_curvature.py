@@ -80,7 +80,7 @@ def test_curvature_page(run: Run, model: tuple[Transformer, str]) -> None:
         "eigenvalues",
         "Fisher-Rao",
         "mean eigenvalue",
-        "is missing",
+        "was missed",
     ):
         assert word in out
     code, out, _ = run("curvature", "--help")

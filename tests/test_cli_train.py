@@ -78,7 +78,7 @@ def test_a_trained_model_and_what_is_said_of_it(train: Run) -> None:
     before = Path("m.safetensors").read_bytes()
     code, out, err = train()
     assert (code, err) == (0, "flipscope: m.safetensors is trained already; --force trains it again.\n")
-    assert "flipscope sensitivity m.safetensors --length 5" in out
+    assert "flipscope sensitivity m.safetensors" in out
     assert "1.875" in out  # the average sensitivity of the function
     assert "30 steps, 240 strings" in out
     assert Path("m.safetensors").read_bytes() == before
@@ -106,7 +106,7 @@ def test_a_real_valued_function(run: Run) -> None:
     code, out, _ = run(*call, *log)
     assert code == 0
     assert "squared error" in out
-    assert "flipscope blowup mean.safetensors --length 4" in out
+    assert "flipscope blowup mean.safetensors" in out
 
 
 def test_the_options_reach_the_recipe(train: Run) -> None:
@@ -118,7 +118,8 @@ def test_the_options_reach_the_recipe(train: Run) -> None:
     assert found == ("mse", "bits", 0.5, "matrices", None, "last")
     code, out, _ = train(*options.split())
     assert code == 0
-    assert "--length 5 --threshold 0.5" in out
+    assert "flipscope sensitivity m.safetensors" in out
+    assert "--threshold" not in out  # which the file knows
 
 
 # ---------------------------------------------------------------- going on
@@ -251,7 +252,7 @@ def test_divergence(train: Run) -> None:
             "'trace' is no measurement that this flipscope knows: known are validation",
         ),
         (("majority(5)", "-o", "m", "--log", "norm", "--log-every", "0"), "log-every must be a whole number"),
-        (("mean", "-o", "m"), "is a real-valued function: give its number of bits with -n"),
+        (("mean", "-o", "m"), "is a real-valued function: give its number of bits with --length"),
         (("mean", "-n", "4", "-o", "m", "--loss", "bce"), "it takes loss='mse', not 'bce'"),
         (("0.5 * x1 + x2", "-n", "4", "-o", "m"), "is no real-valued function"),
     ],
@@ -282,7 +283,7 @@ def test_models_lists_what_is_stored(run: Run) -> None:
     assert "results is no results folder" in err
     with Store("results"):
         pass
-    assert run("models") == (0, "There is no trained model in results.\n", "")
+    assert run("models") == (0, "There are no trained models in results.\n", "")
     recipe = Recipe(
         data=StringData(function="majority(5)", length=5, train=20, validation=10),
         model=presets.configured("encoder", 5, {"width": 4, "layers": 1, "heads": 1}),

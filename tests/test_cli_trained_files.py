@@ -82,6 +82,11 @@ def test_the_loss_is_that_of_the_training(run: Run, majority: str) -> None:
     assert found["function"] == "majority(5)"
 
 
+def unwrapped(page: str) -> str:
+    """The text of a page on one line, without its frame."""
+    return " ".join(page.replace("│", " ").split())
+
+
 def _logits(path: str, bits: np.ndarray) -> np.ndarray:
     import torch
 
@@ -92,7 +97,7 @@ def _logits(path: str, bits: np.ndarray) -> np.ndarray:
 def test_the_average_of_the_function_stands_beside_that_of_the_model(run: Run, majority: str) -> None:
     found = document(run("sensitivity", majority, "--exhaustive", "--json"))
     assert (found["function"], found["function_average_sensitivity"]) == ("majority(5)", 1.875)
-    assert "majority(5) itself has  1.875" in run("sensitivity", majority, "--exhaustive")[1]
+    assert "majority(5) itself has 1.875" in unwrapped(run("sensitivity", majority, "--exhaustive")[1])
 
 
 def test_options_win_and_the_difference_is_said(run: Run, majority: str) -> None:
@@ -105,7 +110,7 @@ def test_options_win_and_the_difference_is_said(run: Run, majority: str) -> None
     bits = index_bits(0, 32, 5)
     error = np.mean((_logits(majority, bits) - parse("parity(5)")(bits)) ** 2)
     assert found["loss"] == {"name": "mse", "value": pytest.approx(error, rel=1e-5)}
-    _, page, _ = run("sharpness", majority, *options)
+    page = unwrapped(run("sharpness", majority, *options)[1])
     assert "The file says function majority(5), loss bce; the options given here say otherwise." in page
     found = document(run("sensitivity", majority, "--length", "4", "--strings", "2", "--json"))
     assert (found["length"], found["from_file"], found["differs_from_file"]) == (4, {}, {"length": 5})

@@ -310,7 +310,7 @@ def test_an_output_that_rounding_takes_out_of_its_range_is_taken(
         (["--delta", "1.5"], "delta"),
         (["--degree", "0"], "degree"),
         (["--sparsity", "21"], "one position for each"),
-        (["--train-strings", "0"], "samples"),
+        (["--train-strings", "0"], "train_strings"),
         (["--perturbation", "5"], "semi-analytic"),
         (["--data", "x.npz"], "is for a MODEL"),
         (["--subgaussian", "0"], "subgaussian"),

@@ -179,7 +179,7 @@ def test_another_outcome_is_kept_beside_the_first(study: Draws, tmp_path: Path) 
     after = report(tmp_path / "a")
     assert after["pages"][0]["table"] == before["pages"][0]["table"]
     (note,) = after["pages"][0]["notes"]
-    assert note.startswith("6 trials of 6 had another outcome elsewhere, which is kept and not judged; the largest")
+    assert note.startswith("6 trials of 6 had a different outcome elsewhere, which is kept but not judged; the largest")
     # Variants travel too, and go with their trials.
     packed(tmp_path / "a", target)
     assert merged(target, tmp_path / "c").variants == 6
@@ -280,7 +280,9 @@ def test_results_of_older_code_are_shown_as_such_and_not_counted(
     assert page["notes"][0].startswith("Measured by older code (flipscope ")
     assert "and judged by today's rules" in page["notes"][0]
     assert sum(found["counts"].values()) == 0
-    assert found["apart"] == ["1 claim of studies that older code measured: marked below, and not counted here."]
+    assert found["apart"] == [
+        "1 claim of studies that were measured by older code: marked below, and not counted here."
+    ]
     assert page["claims"][0]["numbers"] == today["pages"][0]["claims"][0]["numbers"]
     assert page["table"] == today["pages"][0]["table"]
 

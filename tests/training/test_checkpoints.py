@@ -95,13 +95,15 @@ def dying(step: int, error: type[BaseException]) -> Callable[[Moment], None]:
 def test_goes_on_as_if_never_interrupted(path: Path, source: str, optimiser: str) -> None:
     settings: dict[str, Any] = {"source": source, "optimiser": optimiser}
     whole = run(**settings)
-    for call in (4, 5, 6, 20):  # of the fifth step the first epoch's last batch, the sixth call is its validation
+    # The first call finds out how the model takes bits; the sixth is that of the first epoch's last batch, the seventh
+    # its validation.
+    for call in (5, 6, 7, 21):
         path.unlink(missing_ok=True)
         with pytest.raises(KeyboardInterrupt):
             run(Keeper(path), model=Interrupted(call), **settings)
         keeper = Keeper(path)
         assert run(keeper, **settings) == whole
-        assert keeper.resumed_at == {4: 3, 5: 4, 6: 5, 20: 16}[call]
+        assert keeper.resumed_at == {5: 3, 6: 4, 7: 5, 21: 16}[call]
 
 
 def test_several_deaths_between_checkpoints(path: Path) -> None:
@@ -132,7 +134,7 @@ def test_the_end_is_where_it_was_to_be_however_close_it_was_interrupted(path: Pa
 def test_the_plateau_is_remembered(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def scripted() -> None:
         losses = iter([2.0, 1.0, 3.0, 3.0, 3.0, 3.0, 3.0])
-        monkeypatch.setattr(loop, "_ask", lambda model, bits, labels, kind: (next(losses) * len(bits), 0))
+        monkeypatch.setattr(loop, "_ask", lambda model, bits, labels, kind, forward: (next(losses) * len(bits), 0))
 
     scripted()
     whole = run(max_epochs=9)

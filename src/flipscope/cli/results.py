@@ -105,10 +105,10 @@ def run(arguments: argparse.Namespace) -> int:
         return _repair(arguments)
     with Store(arguments.results, create=False) as store:
         address = arguments.study  # perhaps of a study that is not installed: a file, or package.module:NAME
-        if arguments.study is not None:
-            if not store.holds(arguments.study):
-                arguments.study = registry.name_of(arguments.study)
-            _check_study(store, arguments.study)
+        if address is not None:
+            name = address if store.holds(address) else registry.name_of(address)
+            _check_study(store, name)
+            arguments = argparse.Namespace(**{**vars(arguments), "study": name})
         if arguments.prune:
             return _prune(store, arguments)
         if arguments.forget:

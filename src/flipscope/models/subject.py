@@ -64,7 +64,8 @@ class Subject:
     a function of the bits. ``output`` says how the model's output becomes a decision: "logit", "logits", "probability",
     "probabilities", or a function of the output. "auto" finds out what it can, by the model's parts and by one trial
     call, and an `InputError` says what to pass where it cannot. ``device`` is where the model is asked, by default
-    where its parameters are; a module is copied there and itself stays where it is.
+    where its parameters are; a module is copied there and itself stays where it is. A module with NaN or infinity among
+    its numbers is refused unless ``diverged`` says that it may have them, as after a training that diverged.
 
     While a module is asked it is in evaluation mode; afterwards it is as it was, and so are its gradients and the
     global random generators.
@@ -78,6 +79,7 @@ class Subject:
         encoding: Encoding = "auto",
         output: Output = "auto",
         device: Device | None = None,
+        diverged: bool = False,
     ) -> None:
         if isinstance(model, Subject):
             encoding = model._encoding if isinstance(encoding, str) and encoding == "auto" else encoding
@@ -89,7 +91,7 @@ class Subject:
         self._encoding: Encoding = check_encoding(encoding)
         self.foreign: ForeignModel | None = None if isinstance(model, nn.Module) else foreign_model(model)
         if self.foreign is None:
-            check_model(model)
+            check_model(model, finite=not diverged)
         self.device: torch.device = self._wanted_device(device)
         self.model: Callable[..., Any] = self.foreign or model  # type: ignore[assignment]  # which is callable
         if isinstance(model, nn.Module) and device_of(model) != self.device:
@@ -405,8 +407,8 @@ def as_subject(
     return Subject(model, encoding=encoding, output=output, device=device)
 
 
-def check_model(model: object) -> None:
-    """Raise InputError unless the model can be called and its numbers are finite."""
+def check_model(model: object, *, finite: bool = True) -> None:
+    """Raise InputError unless the model can be called, has numbers, and, if they must be, these are ``finite``."""
     if not callable(model):
         raise InputError(
             "the model must be an nn.Module, a function of bits, a scikit-learn estimator or an ONNX session, not "
@@ -420,10 +422,10 @@ def check_model(model: object) -> None:
     for name, parameter in model.named_parameters():
         if parameter.is_meta or isinstance(parameter, nn.UninitializedParameter):
             raise InputError("the model has shapes but no numbers: build it with a seed")
-        if not bool(parameter.detach().isfinite().all()):
+        if finite and not bool(parameter.detach().isfinite().all()):
             raise InputError(f"the model has NaN or infinite numbers in {name}: nothing can be measured of it")
     for name, buffer in model.named_buffers():  # infinity is usual there, in masks
-        if bool(buffer.detach().isnan().any()):
+        if finite and bool(buffer.detach().isnan().any()):
             raise InputError(f"the model has NaN in {name}: nothing can be measured of it")
 
 

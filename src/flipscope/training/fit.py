@@ -297,7 +297,7 @@ def evaluate(
 
     It is asked where its parameters are, or on the `device` that is given.
     """
-    subject = as_subject(model, encoding)
+    subject = Subject(model, encoding=encoding, diverged=True)
     module: nn.Module = subject.original if subject.module is not None else subject.needed_module("evaluate takes")
     task = _Task(Aim(loss, labels), inputs)
     strings, targets = task.checked(data.bits, data.labels, "data")
