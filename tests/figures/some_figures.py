@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from flipscope.figures import KINDS, Figure, Panel, Rule, Series
+from flipscope.figures import KINDS, AnyPanel, Figure, ImagePanel, Panel, Rule, Series, TextPanel
 
 
 def panel(*series: Series, **options: Any) -> Panel:
     return Panel("a panel", "the x", "the y", series, **options)
 
 
-def figure(*panels: Panel, **options: Any) -> Figure:
+def figure(*panels: AnyPanel, **options: Any) -> Figure:
     return Figure("a-figure", "A figure", "Its caption.", panels, **options)
 
 
@@ -24,3 +24,10 @@ def every_kind(log: bool = False) -> Figure:
     rules = [Rule(2.5, "halfway"), Rule(3.0, "three", "x")]
     logs = {"x_log": log, "y_log": log}
     return figure(panel(*series, **logs, rules=rules), panel(cells, value_label="heat"), panel(Series("none", [], [])))
+
+
+def images_and_words(**options: Any) -> Figure:
+    """An image under four cells, one of them without a value, and a strip of four words."""
+    image = ImagePanel("an image", [[0, 0.5], [0.5, 1]], [[0.0, 0.25], [0.5, None]], "share")
+    words = TextPanel("a text", ["not", "<b>good</b> &", "\n", "x" * 60], [0.5, 0.75, None, float("nan")], "share")
+    return figure(image, words, **options)

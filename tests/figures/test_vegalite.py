@@ -13,6 +13,7 @@ from report.colours import contrast, least_difference
 
 from flipscope.basics.errors import InputError
 from flipscope.figures import Figure, Note, Rule, Series, histogram
+from flipscope.figures.text import number_text
 from flipscope.figures.vegalite import (
     COLOURS,
     DASH,
@@ -21,7 +22,6 @@ from flipscope.figures.vegalite import (
     PALETTES,
     SHAPES,
     STROKE,
-    number_text,
     specification,
     theme,
 )

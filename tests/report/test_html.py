@@ -25,6 +25,7 @@ from waiting import LIMIT
 from flipscope.basics import wording
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
+from flipscope.figures import Figure, TextPanel
 from flipscope.lab.verdict import Judgement, at_least, at_most, between, consistent_with
 from flipscope.report import html
 from flipscope.report.html import html_report, write_report
@@ -522,6 +523,13 @@ heads[0].click();
 said.up = column();
 heads[0].click();
 said.down = column();
+const words = document.querySelectorAll("figure")[1].querySelectorAll(".mark-text text");
+const places = [...words].filter((word) => /^w\\d/.test(word.textContent)).map((word) => word.getBoundingClientRect());
+said.lines = new Set(places.map((place) => Math.round(place.top))).size;
+said.inside = places.every((place) => place.right <= document.documentElement.clientWidth);
+point(words[1], "pointerover", "mouseover", "pointermove", "mousemove");
+await pause(100);
+said.word = document.querySelector("#vg-tooltip-element").innerText.replace(/\\s+/g, " ");
 document.querySelector("button[data-verdict=contradicted]").click();
 said.chosen = [...document.querySelectorAll("tr.claim")].filter((row) => row.offsetHeight).length;
 said.live = document.querySelectorAll("figure.live").length;
@@ -535,7 +543,9 @@ document.body.append(out);
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no Chromium to open the page with")
 def test_the_page_works_in_a_browser(tmp_path: Path) -> None:
     table = [{"n": n} for n in (3, None, 20, -1)]
-    pages = [page([(claim(), REPRODUCED), (claim("no"), CONTRADICTED)], table, figures=[FIGURE])]
+    strip = TextPanel("", [f"w{number:02}" for number in range(90)], [0.01 * number for number in range(90)], "share")
+    words = Figure("words", "Words", "A long text.", [strip], columns=1)
+    pages = [page([(claim(), REPRODUCED), (claim("no"), CONTRADICTED)], table, figures=[FIGURE, words])]
     policy = '<meta http-equiv="Content-Security-Policy" content="script-src \'unsafe-inline\'">'  # and no eval
     text = re.sub(r"<meta http-equiv=[^>]*>", policy + PROBE, html_report(pages))
     text = ACT.join(text.rsplit("</body>", 1))
@@ -545,7 +555,7 @@ def test_the_page_works_in_a_browser(tmp_path: Path) -> None:
     command = [
         "chromium",
         *flags,
-        "--window-size=800,900",
+        "--window-size=500,900",
         "--virtual-time-budget=20000",
         "--dump-dom",
         (tmp_path / "r.html").as_uri(),
@@ -560,8 +570,11 @@ def test_the_page_works_in_a_browser(tmp_path: Path) -> None:
         "fits": True,
         "up": "−1 3 20 –",
         "down": "20 3 −1 –",
+        "lines": 7,  # wrapped to fit the window: on paper there are 5
+        "inside": True,
+        "word": "word w01 share 0.01",
         "chosen": 1,
-        "live": 1,
+        "live": 2,
         "wide": 0,
         "problems": [],
     }

@@ -65,9 +65,9 @@ class Axes:
 
 
 def axes_of(figure: Figure) -> list[Axes]:
-    """The panels of a figure, ready to be drawn."""
+    """The panels of a figure that have axes, ready to be drawn."""
     numbers = _numbers(figure)
-    found = [_axes(panel, numbers) for panel in figure.panels]
+    found = [_axes(panel, numbers) for panel in figure.panels if isinstance(panel, Panel)]
     if not figure.same_axes or not found:
         return found
     x_range, y_range = (
@@ -89,7 +89,7 @@ def legend_of(axes: Iterable[Axes]) -> list[Marks]:
 
 def _numbers(figure: Figure) -> dict[str, int]:
     """The number of each label: the one it was given, or the next that is free."""
-    series = [each for panel in figure.panels for each in panel.series]
+    series = [each for panel in figure.panels if isinstance(panel, Panel) for each in panel.series]
     numbers: dict[str, int] = {}
     for each in series:
         if each.colour is not None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import hashlib
 import html
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +19,7 @@ import numpy as np
 
 from flipscope.basics.estimates import Estimate
 from flipscope.basics.wording import number_text
-from flipscope.figures import Figure
+from flipscope.figures import Figure, Panel
 
 MAX_TEXT = 96  # characters of a value in a summary
 _CELL = 'style="text-align:left;padding:0 1.5em 0 0;border:0"'
@@ -51,13 +53,24 @@ class Result:
             for name, value in self.summary().items()
         )
         figure = self.plot()
-        # An image, not the drawing itself: names inside two drawings of one page would be mixed up.
-        drawn = base64.b64encode(figure.svg().encode()).decode()
         return (
             f"<div><b>{html.escape(type(self).__name__)}</b><table>{rows}</table>"
-            f'<img alt="{html.escape(figure.alt_text())}" src="data:image/svg+xml;base64,{drawn}" '
-            f'style="max-width:100%;background:#fff"><p><i>{html.escape(figure.caption)}</i></p></div>'
+            f"{figure_html(figure)}<p><i>{html.escape(figure.caption)}</i></p></div>"
         )
+
+
+def figure_html(figure: Figure) -> str:
+    """The drawing of a figure as part of a page."""
+    alt, drawn = html.escape(figure.alt_text()), figure.svg()
+    if all(isinstance(panel, Panel) for panel in figure.panels):
+        # An image, not the drawing itself: names inside two drawings of one page would be mixed up.
+        source = base64.b64encode(drawn.encode()).decode()
+        return f'<img alt="{alt}" src="data:image/svg+xml;base64,{source}" style="max-width:100%;background:#fff">'
+    # The drawing itself, whose cells and words say their numbers when one points at them, with names of its own.
+    digest = hashlib.sha256(drawn.encode()).hexdigest()[:12]
+    drawn = re.sub(r'(id="|url\(#|href="#)part', rf"\1part-{digest}-", drawn)
+    style = "max-width:100%;height:auto;background:#fff"
+    return re.sub("^<svg ", f'<svg role="img" aria-label="{alt}" style="{style}" ', drawn)
 
 
 def as_json(value: Any) -> Any:

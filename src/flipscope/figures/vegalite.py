@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import json
 import math
-import textwrap
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
 
 from flipscope.basics import wording
-from flipscope.figures import Figure, Rule
+from flipscope.figures import Figure, Panel, Rule
+from flipscope.figures.coloured import HEAT, WORD_FONT, WORD_SIZES, Place, Spec, coloured_panels
 from flipscope.figures.layout import Axes, Marks, axes_of, legend_of, scaled, unscaled, whisker
+from flipscope.figures.text import clean, cut, in_lines, number_text
 
-Spec = dict[str, Any]
 Keys = dict[tuple[str, int], str]  # of label and number
-Place = Literal["paper", "light", "dark"]
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 MEDIA_TYPE = "application/vnd.vegalite.v6+json"
@@ -42,7 +39,6 @@ PALETTES: dict[Place, tuple[str, ...]] = {
     "dark": ("#4f9fd8", "#f0845f", "#62e8b0", "#ecc63a", "#a06bff", "#cae6ff"),
 }
 PALETTES["light"] = PALETTES["paper"]
-_UNDRAWN = ("Cc", "Cs", "Zl", "Zp")  # categories of Unicode
 _INKS: dict[Place, dict[str, str]] = {
     "paper": {"ink": "#1f2933", "soft": "#52606d", "grid": "#e4e7eb", "ground": "#ffffff"},
     "dark": {"ink": "#e4e8ec", "soft": "#a7b1bb", "grid": "#262d35", "ground": "#14181d"},
@@ -72,7 +68,7 @@ def theme(place: Place) -> Spec:
         "symbolLimit": 0,
     }
     title = {"fontSize": small + 1, "anchor": "start", "color": inks["ink"], "offset": 8, "frame": "group"}
-    named = {**{f"c{number}": colour for number, colour in enumerate(PALETTES[place])}, **inks}
+    named = {**{f"c{number}": colour for number, colour in enumerate(PALETTES[place])}, **inks, **HEAT[place]}
     return {
         "font": FONT,
         "aria": False,  # the figure as a whole is described, not each mark
@@ -83,31 +79,39 @@ def theme(place: Place) -> Spec:
         "legend": legend,
         "title": title,
         "text": {"fontSize": small, "color": inks["ink"]},
+        "style": {"word": {"font": WORD_FONT, "fontSize": WORD_SIZES[place]}},
     }
 
 
 def complete(figure: Figure) -> Spec:
     """The specification with the colours of a light page, which needs nothing else."""
-    return {**specification(figure), "config": theme("light")}
+    return {**specification(figure, "light"), "config": theme("light")}
 
 
-def specification(figure: Figure) -> Spec:
-    """The figure in Vega-Lite; its colours are named by the `theme`."""
+def specification(figure: Figure, place: Place = "paper") -> Spec:
+    """The figure in Vega-Lite for a place, whose `theme` gives its colours and sizes of text."""
     axes = axes_of(figure)
-    columns = max(1, min(figure.columns, len(axes)))
+    columns = max(1, min(figure.columns, len(figure.panels)))
     keys = _keys(axes)
     size = WIDE if columns == 1 else PANEL if columns < 4 else NARROW
     legend = _legend(axes, keys, columns * size[0])
     symbols = _symbols(axes, keys)
-    panels = [_panel(each, symbols, keys, legend, size) for each in axes]
+    charts = [_panel(each, symbols, keys, legend, size) for each in axes]
     if legend is not None:
-        _let_choose(panels)
+        _let_choose(charts)
+    in_order = iter(charts)
+    coloured_kinds = [panel for panel in figure.panels if not isinstance(panel, Panel)]
+    coloured = coloured_panels(coloured_kinds, place, columns)
+    panels = [next(in_order if isinstance(panel, Panel) else coloured) for panel in figure.panels]
+    # Images and texts share one scale of colours; heatmaps have one each.
+    own = any(marks.values is not None for each in axes for marks in each.marks)
+    scales = "independent" if own or not coloured_kinds else "shared"
     return {
         "$schema": SCHEMA,
         "columns": columns,
         "spacing": 24,
         "concat": panels,
-        "resolve": {"scale": {"fill": "independent"}},
+        "resolve": {"scale": {"fill": scales}},
     }
 
 
@@ -123,26 +127,6 @@ def _let_choose(panels: Sequence[Spec]) -> None:
         layer["params"] = [{"name": "chosen", "select": select, "bind": "legend"}]
 
 
-def number_text(log: bool) -> str:
-    """The expression that writes a tick's number as people do, with a power of ten where it is large or small."""
-    digits = "'⁰¹²³⁴⁵⁶⁷⁸⁹'"
-    power = "floor(log(abs(datum.value)) / LN10 + 1e-9)"
-    figures = "".join(
-        f" + (abs({power}) >= {least} ? slice({digits}, {digit}, {digit} + 1) : '')"
-        for least, digit in (
-            (100, f"floor(abs({power}) / 100) % 10"),
-            (10, f"floor(abs({power}) / 10) % 10"),
-            (0, f"abs({power}) % 10"),
-        )
-    )
-    mantissa = f"format(datum.value / pow(10, {power}), '.4~g')"
-    ten = f"'10' + ({power} < 0 ? '⁻' : ''){figures}"
-    least, most = (-3, 4) if log else (-4, 6)
-    short = f"{power} >= {least} && {power} < {most}"
-    written = f"({mantissa} == '1' ? '' : {mantissa} + '·') + {ten}"
-    return f"datum.value == 0 ? '0' : ({short}) ? format(datum.value, '.6~g') : {written}"
-
-
 # ---------------------------------------------------------------- series and legend
 
 
@@ -153,7 +137,7 @@ def _keys(axes: Iterable[Axes]) -> Keys:
         for marks in each.marks:
             if (marks.label, marks.number) not in keys:
                 again = sum(label == marks.label for label, _ in keys)
-                keys[marks.label, marks.number] = _clean(marks.label) + "\N{ZERO WIDTH SPACE}" * again
+                keys[marks.label, marks.number] = clean(marks.label) + "\N{ZERO WIDTH SPACE}" * again
     return keys
 
 
@@ -211,7 +195,7 @@ def _panel(axes: Axes, symbols: Mapping[str, str], keys: Keys, legend: Spec | No
     # The scales and axes belong to a layer that draws nothing, so that they are there for an empty panel too.
     frame = {"data": {"values": [{}]}, "mark": {"type": "point", "opacity": 0}, "encoding": _frame(axes)}
     return {
-        "title": {"text": _lines(panel.title, TITLE_CHARACTERS)},
+        "title": {"text": in_lines(panel.title, TITLE_CHARACTERS)},
         "width": size[0],
         "height": size[1],
         "layer": [frame, *layers],
@@ -220,14 +204,14 @@ def _panel(axes: Axes, symbols: Mapping[str, str], keys: Keys, legend: Spec | No
 
 def _frame(axes: Axes) -> Spec:
     panel = axes.panel
-    x: Spec = {"title": _lines(panel.x_label, TITLE_CHARACTERS), **_ticks(axes.x_range, panel.x_log)}
+    x: Spec = {"title": in_lines(panel.x_label, TITLE_CHARACTERS), **_ticks(axes.x_range, panel.x_log)}
     if panel.categories is not None:
-        names = [_cut(str(name), NAME_CHARACTERS) for name in panel.categories]
+        names = [cut(str(name), NAME_CHARACTERS) for name in panel.categories]
         x |= {"values": list(range(len(names))), "labelExpr": f"{_quoted(names)}[datum.value]", "grid": False}
         x |= {"labelOverlap": False, "ticks": False, "labelPadding": 5}
         if sum(len(name) + 2 for name in names) > CROWDED:
             x |= {"labelAngle": -30, "labelAlign": "right"}
-    y = {"title": _lines(panel.y_label, LABEL_CHARACTERS), **_ticks(axes.y_range, panel.y_log)}
+    y = {"title": in_lines(panel.y_label, LABEL_CHARACTERS), **_ticks(axes.y_range, panel.y_log)}
     if axes.empty:
         x, y = ({**each, "values": [], "grid": False} for each in (x, y))
     return {
@@ -340,7 +324,7 @@ def _values(axes: Axes) -> Spec:
     if not axes.panel.value_log:
         scale["nice"] = True  # else its ends have as many digits as the data
     legend = {
-        "title": _lines(axes.panel.value_label, LABEL_CHARACTERS),
+        "title": in_lines(axes.panel.value_label, LABEL_CHARACTERS),
         "orient": "right",
         "gradientLength": 90,
         "labelExpr": number_text(axes.panel.value_log),
@@ -358,7 +342,7 @@ def _tooltip(axes: Axes) -> list[Spec]:
         fields["note"] = " "
     # Vega-Lite puts titles into expressions, in which a backslash means something.
     return [
-        {"field": field, "type": "nominal", "title": _clean(title).replace("\\", "\\\\")}
+        {"field": field, "type": "nominal", "title": clean(title).replace("\\", "\\\\")}
         for field, title in fields.items()
     ]
 
@@ -420,8 +404,8 @@ def _said(axes: Axes, marks: Marks, index: int, keys: Keys) -> Spec:
         at = str(names[int(x)])
     row: Spec = {
         "s": keys[marks.label, marks.number],
-        "title": _clean(marks.label),
-        "at": _clean(at),
+        "title": clean(marks.label),
+        "at": clean(at),
         "is": wording.number_text(y),
     }
     low, high = (None if ends is None else ends[index] for ends in (marks.low, marks.high))
@@ -430,7 +414,7 @@ def _said(axes: Axes, marks: Marks, index: int, keys: Keys) -> Spec:
     if marks.values is not None:
         row |= {"v": _short(marks.values[index]), "value": wording.number_text(marks.values[index])}
     if marks.hover is not None:
-        row["note"] = _clean(marks.hover[index])
+        row["note"] = clean(marks.hover[index])
     return row
 
 
@@ -452,7 +436,7 @@ def _rules(axes: Axes) -> list[Spec]:
             continue
         mark = {"type": "rule", "strokeDash": DOTS, "color": {"expr": "ink"}}
         value = _datum(rule.value)
-        text: Spec = {"type": "text", "text": _cut(rule.label), "clip": False}
+        text: Spec = {"type": "text", "text": cut(rule.label), "clip": False}
         if rule.axis == "y":
             text |= {"align": "right", "baseline": "bottom" if share < 0.92 else "top", "dy": -2 if share < 0.92 else 3}
             where = {"x": {"value": "width"}, "y": value}
@@ -480,7 +464,7 @@ def _texts(axes: Axes) -> list[Spec]:
     mark = {"type": "text", "align": "left", "baseline": "bottom", "dx": 4, "dy": -3}
     return [
         _alone(
-            {**mark, "text": _cut(note.text)},
+            {**mark, "text": cut(note.text)},
             {"x": _datum(note.x), "y": _datum(note.y)},
         )
         for note in axes.notes
@@ -490,22 +474,6 @@ def _texts(axes: Axes) -> list[Spec]:
 def _alone(mark: Spec, encoding: Spec) -> Spec:
     """A layer of one mark."""
     return {"data": {"values": [{}]}, "mark": mark, "encoding": encoding}
-
-
-def _lines(text: str, characters: int) -> list[str] | str | None:
-    """A text in lines of at most so many characters."""
-    return textwrap.wrap(_clean(text), characters)[:4] or None
-
-
-def _cut(text: str, characters: int = 60) -> str:
-    text = _clean(text)
-    return text if len(text) <= characters else text[: characters - 1] + "…"
-
-
-def _clean(text: str) -> str:
-    """The text without what no file may hold, or Vega not draw: controls, separators of lines, what is no character."""
-    drawn = (unicodedata.category(each) not in _UNDRAWN and ord(each) & 0xFFFE != 0xFFFE for each in text)
-    return "".join(each if good else " " for each, good in zip(text, drawn, strict=True))
 
 
 def _quoted(names: Sequence[str]) -> str:

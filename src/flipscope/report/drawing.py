@@ -17,6 +17,9 @@ from flipscope.figures.vegalite import specification, theme
 Format = Literal["svg", "png", "pdf"]
 FORMATS: tuple[Format, ...] = ("svg", "png", "pdf")
 PIXELS_PER_INCH = 300
+_ROLES = r'<{} aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="[^"]*"'
+_DESCRIBED_PATH = re.compile(_ROLES.format("path") + "([^>]*)/>")
+_DESCRIBED_TEXT = re.compile(_ROLES.format("text") + "([^>]*)>")
 # The page draws with the libraries that draw the files, so that both are of one version.
 PAGE_FUNCTION = "window.drawFigure = (place, figure, options) => vegaEmbed(place, figure, options);"
 
@@ -50,7 +53,8 @@ def _svg(specified: str) -> str:
 
 def _tidied(svg: str) -> str:
     """The drawing with its inner names counted from 0, for Vega counts on from one figure to the next; without what is
-    there only to be pointed at, and with coordinates to a thousandth of a point.
+    there only to be pointed at, and with coordinates to a thousandth of a point. What describes a mark becomes its
+    title, which browsers show where one points at it.
     """
     names: dict[str, str] = {}
 
@@ -59,6 +63,8 @@ def _tidied(svg: str) -> str:
 
     svg = re.sub(r'(id="|url\(#|href="#)((?:clip|gradient)_?\d+)', renamed, svg)
     svg = re.sub(r'<path [^>]*opacity="0"[^>]*/>', "", svg)
+    svg = _DESCRIBED_PATH.sub(r"<path\2><title>\1</title></path>", svg)
+    svg = _DESCRIBED_TEXT.sub(r"<text\2><title>\1</title>", svg)
     return re.sub(r' (?:d|transform)="[^"]*"', lambda found: re.sub(r"\d+\.\d{4,}", _rounded, found[0]), svg)
 
 

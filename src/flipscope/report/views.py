@@ -223,7 +223,7 @@ def figure_views(study: str, figures: Sequence[Figure]) -> list[View]:
             "caption": figure.caption,
             "where": figure.where,
             "alt": figure.alt_text(),
-            "data": specification(figure),
+            "data": specification(figure, "light"),
         }
         for stem, figure in zip(file_stems(study, list(figures)), figures, strict=True)
     ]

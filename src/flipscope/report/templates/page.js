@@ -3,13 +3,46 @@
 /* Vega draws each figure as wide as there is room, in the colours of the page, and anew when either changes. */
 const themes = JSON.parse(document.getElementById("themes").textContent);
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const LEAST = 270, AROUND = 86, BETWEEN = 24;
+const LEAST = 270, LEAST_IMAGE = 130, AROUND = 86, BETWEEN = 24, MARGIN = 10, WORD_GAP = 0.25;
 
 function fitted(spec, room) {
-  const columns = Math.max(1, Math.min(spec.columns, Math.floor((room + BETWEEN) / (LEAST + BETWEEN))));
-  const share = (room - BETWEEN * (columns - 1)) / columns - AROUND;
-  const scaled = (panel) => ({ ...panel, width: Math.max(140, share), height: Math.min(240, Math.max(150, 0.62 * share)) });
+  const images = spec.concat.every((panel) => panel.name?.startsWith("image"));
+  const least = images ? LEAST_IMAGE : LEAST;
+  const columns = Math.max(1, Math.min(spec.columns, Math.floor((room + BETWEEN) / (least + BETWEEN))));
+  const share = (room - BETWEEN * (columns - 1)) / columns;
+  const chart = (panel) => {
+    const width = share - AROUND;
+    return { ...panel, width: Math.max(140, width), height: Math.min(240, Math.max(150, 0.62 * width)) };
+  };
+  const kinds = { image: imageWithin, text: wrapped };
+  const scaled = (panel) => (kinds[panel.name?.replace(/\d+$/, "")] ?? chart)(panel, share - MARGIN);
   return { ...spec, columns, concat: spec.concat.map(scaled) };
+}
+
+function imageWithin(panel, room) {
+  const factor = Math.min(1, room / panel.width);
+  return { ...panel, width: factor * panel.width, height: factor * panel.height };
+}
+
+/* A strip of words in lines that have room; `coloured.py` wraps them for a sheet of paper. */
+function wrapped(panel, room) {
+  const ends = Object.fromEntries(["x", "y"].map((axis) => [axis, panel.layer[0].encoding[axis].scale.domain[1]]));
+  const character = panel.width / ends.x, height = panel.height / ends.y;
+  const most = Math.min(ends.x, Math.floor(room / character));
+  let x = 0, line = 0;
+  const values = panel.data.values.map((row) => {
+    const wide = row.x2 - row.x;
+    if (x > 0 && x + wide > most) [x, line] = [0, line + 1];
+    const placed = { ...row, x, x2: x + wide, y: line };
+    x += wide + WORD_GAP;
+    return placed;
+  });
+  const within = (place, end) => ({ ...place, scale: { ...place.scale, domain: [0, end] } });
+  const layer = panel.layer.map((each) => {
+    const { x, y } = each.encoding;
+    return { ...each, encoding: { ...each.encoding, x: within(x, most), y: within(y, line + 1) } };
+  });
+  return { ...panel, width: most * character, height: (line + 1) * height, data: { values }, layer };
 }
 
 async function draw(figure) {
