@@ -132,6 +132,73 @@ def test_sum_and_mean_over_outputs() -> None:
             for how in ("mean", "sum")
         )
         assert total.draws == pytest.approx(3 * mean.draws)
+        assert (mean.as_json()["over_outputs"], total.as_json()["over_outputs"]) == ("mean", "sum")
+        assert "sum over 3 outputs" in repr(total)
+    answers = sharpness(model, CUBE, std=0.1, draws=3, measure="ShPred", over_outputs="sum")
+    assert "sum" not in repr(answers)  # there is nothing to sum
+
+
+def test_shop_and_shpred_of_classes() -> None:
+    # Noise on the weights moves every logit of x by N(0, std^2 |x|^2), so the difference of two by sqrt(2) times that.
+    weights, std = np.array([[1.0, 2.0], [-0.5, 1.0]]), 0.6
+    rows = np.array([[1, 0.2], [0.3, 1], [-1, 0.5]], np.float32)
+    norms, margins = np.linalg.norm(rows, axis=1), np.abs(rows @ (weights[0] - weights[1]))
+    model = nn.Linear(2, 2, bias=False)
+    model.weight.data = torch.tensor(weights, dtype=torch.float32)
+    same: dict[str, Any] = {"std": std, "draws": 2_000, "confidence": 0.999}
+    for how, outputs in (("mean", 1), ("sum", 2)):
+        found = sharpness(model, rows, measure="ShOp", over_outputs=how, **same).value  # type: ignore[arg-type]
+        assert found.low < outputs * std * math.sqrt(2 / math.pi) * norms.mean() < found.high
+    answers = sharpness(model, rows, measure="ShPred", **same).value
+    assert answers.low < stats.norm.cdf(-margins / (math.sqrt(2) * std * norms)).mean() < answers.high
+
+
+def by_hand(model: nn.Module, call: Callable[[nn.Module], Tensor], std: float, seed: int) -> tuple[float, float]:
+    """The sum form of ShOp and ShPred of draw 0, in evaluation mode, by the definition."""
+    moved = copy.deepcopy(model).eval()
+    flat = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
+    noise = flat.standard_normal(sum(p.numel() for p in moved.parameters()), dtype=np.float32)
+    before = call(copy.deepcopy(model).eval())
+    with torch.no_grad():
+        start = 0
+        for parameter in moved.parameters():
+            parameter += std * torch.from_numpy(noise[start : start + parameter.numel()]).view_as(parameter)
+            start += parameter.numel()
+    after = call(moved)
+    change = (before.double() - after.double()).abs().sum(dim=1).mean()
+    return float(change), float((before.argmax(1) != after.argmax(1)).double().mean())
+
+
+def test_shop_and_shpred_of_images_are_measured_in_evaluation_mode() -> None:
+    torch.manual_seed(0)
+    layers = (nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.5), nn.Flatten(), nn.Linear(144, 10))
+    model = nn.Sequential(*layers).train()
+    images = torch.rand(40, 1, 8, 8)
+    before = state_bits(model)
+    found = sharpnesses(model, images, measures=["ShOp", "ShPred"], std=0.1, draws=2, over_outputs="sum", seed=5)
+    shop, shpred = by_hand(model, lambda net: net(images).detach(), 0.1, 5)
+    assert found["ShOp"].draws[0] == pytest.approx(shop, rel=1e-5)
+    assert found["ShPred"].draws[0] == pytest.approx(shpred)
+    assert 0 < shpred < 1
+    assert (found["ShOp"].outputs, found["ShOp"].strings) == (10, 40)
+    assert state_bits(model) == before  # also what batch norm keeps
+    assert model.training
+
+
+def test_shop_and_shpred_of_texts() -> None:
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    config = transformers.BertConfig(vocab_size=50, num_labels=3, max_position_embeddings=16, **size)
+    model = transformers.BertForSequenceClassification(config).train()
+    ids = torch.randint(1, 50, (12, 9))
+    texts = {"input_ids": ids, "attention_mask": (torch.arange(9) < torch.arange(1, 13)[:, None]).long()}
+    found = sharpnesses(model, texts, measures=["ShOp", "ShPred"], std=0.2, draws=2, over_outputs="sum", batch=5)
+    shop, shpred = by_hand(model, lambda net: net(**texts).logits.detach(), 0.2, 0)
+    assert found["ShOp"].draws[0] == pytest.approx(shop, rel=1e-4)
+    assert found["ShPred"].draws[0] == pytest.approx(shpred)
+    swapped = {**texts, "attention_mask": torch.ones_like(ids)}
+    assert sharpness(model, swapped, measure="ShOp", std=0.2, draws=2).draws[0] != found["ShOp"].draws[0] / 3
 
 
 # ---------------------------------------------------------------- intervals

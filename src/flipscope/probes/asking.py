@@ -25,7 +25,9 @@ from flipscope.models.modes import eval_mode
 from flipscope.models.subject import Model, Subject, as_subject, number_type
 from flipscope.models.transformer import Transformer
 
-Inputs: TypeAlias = Tensor | np.ndarray | tuple[Tensor | np.ndarray, ...]  # the first axis of each is the string
+# What a model is called with: one array, several, or keywords such as input_ids and attention_mask; the first axis of
+# each is the string.
+Inputs: TypeAlias = Tensor | np.ndarray | tuple[Tensor | np.ndarray, ...] | Mapping[str, Any]
 Loss: TypeAlias = Literal["mse", "bce", "cross_entropy"] | Callable[[Tensor, Tensor], Tensor]
 LOSSES = ("mse", "bce", "cross_entropy")
 
@@ -66,7 +68,7 @@ class Given:
         return forward(*self.positional, **self.keywords)
 
 
-def given_for(subject: Subject, data: Inputs | Mapping[str, Any], converts: bool = True) -> Given:
+def given_for(subject: Subject, data: Inputs, converts: bool = True) -> Given:
     """What the model is called with for the data, on its device.
 
     With an encoding, the data are strings of bits. Without one they are taken as they are, a mapping for keywords; a
@@ -142,7 +144,7 @@ class Asking:
         batch: int | None = None,
     ) -> None:
         self._subject, self.model = subject, subject.needed_module("the measurement needs")
-        single = forward is None and not isinstance(data, tuple)
+        single = forward is None and not isinstance(data, tuple | Mapping)
         quick = logits_for(self.model) if single else self.model
         given = given_for(subject, data, converts=forward is None and quick is self.model)
         self.strings = given.strings

@@ -4,8 +4,11 @@ With theta the parameters, Delta uniform on the sphere of radius rho and the mea
 
     prediction   L_rho = E_Delta  mean_x (T_theta(x) - T_theta+Delta(x))^2              (hardness paper, Thm 6)
     loss         E_Delta  loss(theta + Delta) - loss(theta)                             what the paper's code computes
-    ShOp         E_Delta  mean_x |T_theta(x) - T_theta+Delta(x)|                        (low-sensitivity paper, Table 2)
+    ShOp         E_Delta  mean_x |T_theta(x) - T_theta+Delta(x)|                        (low-sensitivity paper, Sec 7.2)
     ShPred       E_Delta  share of strings whose answer is another                      (the same)
+
+Of a model with several outputs, such as classes, prediction and ShOp are the mean over the outputs or their sum
+(`over_outputs`); the code of the low-sensitivity paper takes the sum. ShPred compares the largest output.
 
 In the Gaussian form every number of Delta is normal with standard deviation std, which in many dimensions is the sphere
 of radius rho = std sqrt(dim). The adaptive form multiplies the noise of each parameter by its absolute value, so that
@@ -87,12 +90,16 @@ class Sharpness(Result):
     names: tuple[str, ...]  # of the parameters they are in
     strings: int
     loss: float | None  # of the model as it is, where there are targets
+    outputs: int  # numbers that the model gives for a string
+    over_outputs: Literal["mean", "sum"]  # what prediction and ShOp take of these
 
     def summary(self) -> dict[str, object]:
-        """What is read first."""
+        """The value, and how it was measured."""
+        several = self.outputs > 1 and self.measure in ("prediction", "ShOp")
+        over = f", {self.over_outputs} over {self.outputs} outputs" if several else ""
         size = f"on a sphere of radius {self.rho:.4g}" if self.noise == "sphere" else f"Gaussian of std {self.std:.4g}"
         return {
-            f"{self.measure} sharpness": self.value,
+            f"{self.measure} sharpness{over}": self.value,
             "noise": size + (", in proportion to each parameter" if self.adaptive else ""),
             "moved": f"{self.parameters:,} parameters, {count_text(len(self.draws), 'draw')}",
             "strings": self.strings,
@@ -116,6 +123,8 @@ class Sharpness(Result):
             "parameters": self.parameters,
             "strings": self.strings,
             "loss": self.loss,
+            "outputs": self.outputs,
+            "over_outputs": self.over_outputs,
         }
 
 
@@ -194,7 +203,8 @@ def sharpnesses(
 ) -> dict[Measure, Sharpness]:
     """Several measures of the same perturbations, each as one would get it alone.
 
-    Either `rho` (sphere) or `std` (Gaussian) is given. `inputs` may be a tuple of what the model is called with. With
+    Either `rho` (sphere) or `std` (Gaussian) is given. `inputs` are what the model is called with: an array of strings,
+    images or token ids, a tuple of several, or a mapping of keywords, such as tokenizers of `transformers` return. With
     an `encoding` they are strings of bits, which become the model's input as it says (`flipscope.Subject`).
     `parameters`: patterns of names or a function of a name; by default all but learned positions of our transformers.
     `loss` of outputs and targets: "mse", "bce" and "cross_entropy" by name, or a function that returns losses or their
@@ -233,7 +243,7 @@ def sharpnesses(
     for measure, column in zip(wanted, rows.T, strict=True):
         value = _estimate(measure, column, confidence, interval, seed_of(numbers.seed, count))
         about = (numbers.rho, numbers.std, numbers.kind, adaptive, moving.count, moving.names, asking.strings)
-        found[measure] = Sharpness(measure, value, column, *about, judge.loss)
+        found[measure] = Sharpness(measure, value, column, *about, judge.loss, judge.outputs, over_outputs)
     return found
 
 
@@ -397,8 +407,8 @@ class _Judge:
         self.loss = None if scorer is None else float(scorer(before))
         if self.loss is not None and not math.isfinite(self.loss):
             raise InputError("the loss of the model is NaN or infinite: check the targets and the loss")
-        outputs = max(1, self._before[0].numel())
-        self._factor = outputs if over_outputs == "sum" else 1
+        self.outputs = max(1, self._before[0].numel())
+        self._factor = self.outputs if over_outputs == "sum" else 1
         # Of our transformers with one output per position, every position answers for itself.
         single = isinstance(model, Transformer) and model.config.outputs == 1
         self._classes = before.ndim > 1 and before.shape[-1] > 1 and not single
