@@ -29,6 +29,7 @@ __all__ = [
     "sensitivity",
     "sensitivity_profile",
     "sharpness",
+    "token_sensitivity",
     "train",
 ]
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from flipscope.probes.influence import influences
     from flipscope.probes.sensitivity import sensitivities, sensitivity, sensitivity_profile
     from flipscope.probes.sharpness import sharpness
+    from flipscope.probes.tokens import token_sensitivity
     from flipscope.training.train import train
 
 __getattr__, __dir__ = lazily(__name__)

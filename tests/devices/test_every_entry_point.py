@@ -41,6 +41,7 @@ from flipscope.probes.landscape import landscape
 from flipscope.probes.perturbation import survivors
 from flipscope.probes.perturbed import perturbed_loss
 from flipscope.probes.perturbed_trace import split_trace, trace_changes
+from flipscope.probes.tokens import token_sensitivity
 from flipscope.training.fit import answered, evaluate, fit
 from flipscope.training.recipes.sharper import squared_errors
 from flipscope.training.sparse_measures import marker_attention
@@ -160,6 +161,10 @@ ENTRIES: dict[str, tuple[Sequence[str], Call]] = {
         lambda m, **w: recognition.recognition(m, majority(N), 0.01, **w),
     ),
     "probes.recognition.recognizes": (("recurrent",), lambda m, **w: recognition.recognizes(m, majority(N), 0.01, **w)),
+    "probes.tokens.token_sensitivity": (
+        ("perceptron", "recurrent"),
+        lambda m, **w: token_sensitivity(m, STRINGS.astype(np.float32), variance=0.5, draws=3, **w),
+    ),
     "probes.sharpness.sharpness": (
         ("transformer", "recurrent", "perceptron"),
         lambda m, **w: sharpness.sharpness(m, STRINGS, std=0.01, draws=4, **w),

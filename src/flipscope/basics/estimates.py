@@ -139,11 +139,13 @@ def mean_from_samples(
     confidence: float = 0.95,
     validity: Validity = "fixed",
     queries: int = 0,
+    weights: ArrayLike | None = None,
 ) -> Estimate:
     """Estimate of the mean of independent samples that lie in [low, high].
 
     A fixed interval depends on the order of the samples (early ones set the bets on later ones), an anytime
-    one does not.
+    one does not. With ``weights``, numbers greater than 0 that are drawn together with the samples, the mean is
+    the weighted one, E[weight * sample] / E[weight].
     """
     confidence = check_confidence(confidence)
     check_validity(validity)
@@ -155,12 +157,13 @@ def mean_from_samples(
     if not bool(np.all((values >= low) & (values <= high))):
         raise InputError(f"every sample must be a number in [{low}, {high}]; widen the range or check the samples")
     unit = (values - low) / (high - low)
+    shares = _shares_of_largest(weights, values.size)
     bound = _lower_bound_fixed if validity == "fixed" else _lower_bound_anytime
     log_capital = math.log(2 / (1 - confidence))  # two one-sided bets share the allowed error
     # Samples that all lie at one end leave nothing to win by betting against a mean closer to it.
-    lower = low + (high - low) * (bound(unit, log_capital) if unit.any() else 0.0)
-    upper = high - (high - low) * (bound(1 - unit, log_capital) if (unit < 1).any() else 0.0)
-    mean = min(max(float(values.mean()), low), high)
+    lower = low + (high - low) * (bound(unit, shares, log_capital) if unit.any() else 0.0)
+    upper = high - (high - low) * (bound(1 - unit, shares, log_capital) if (unit < 1).any() else 0.0)
+    mean = min(max(float(values.mean() if shares is None else np.average(values, weights=shares)), low), high)
     # Widening never harms validity, and a reader expects the value inside.
     return Estimate(mean, min(lower, mean), max(upper, mean), confidence, values.size, validity, queries)
 
@@ -223,7 +226,21 @@ def _beta_binomial(hits: Floats, total: Floats, error: float) -> tuple[Floats, F
     return np.where(hits > 0, low, 0.0), np.where(misses > 0, high, 1.0)
 
 
-def _lower_bound_fixed(unit: Floats, log_capital: float) -> float:
+def _shares_of_largest(weights: ArrayLike | None, size: int) -> Floats | None:
+    """The weights as shares of the largest, None if all are equal.
+
+    The gambler wins share * (sample - mean) at a stake of 1, which is 0 on average for the true weighted mean and never
+    costs more than a bet without weights does.
+    """
+    if weights is None:
+        return None
+    values = as_numbers(weights, "weights").ravel().astype(np.float64)
+    if values.size != size or not bool(np.all((values > 0) & np.isfinite(values))):
+        raise InputError(f"weights must be {size} finite numbers greater than 0, one for each sample")
+    return None if bool(np.all(values == values[0])) else values / values.max()
+
+
+def _lower_bound_fixed(unit: Floats, shares: Floats | None, log_capital: float) -> float:
     """Lower bound of the mean of samples in [0, 1], by bets that are set for this number of samples.
 
     Bet t may use only the samples before t; its size is the one that would be best if their variance were the
@@ -231,28 +248,38 @@ def _lower_bound_fixed(unit: Floats, log_capital: float) -> float:
     """
     size = unit.size
     times = np.arange(1.0, size + 1)
-    means = (0.5 + np.cumsum(unit)) / (times + 1)
-    variances = (0.25 + np.cumsum((unit - means) ** 2)) / (times + 1)
+    if shares is None:
+        means = (0.5 + np.cumsum(unit)) / (times + 1)
+        variances = (0.25 + np.cumsum((unit - means) ** 2)) / (times + 1)
+    else:
+        means = (0.5 + np.cumsum(shares * unit)) / (np.cumsum(shares) + 1)
+        variances = (0.25 + np.cumsum((shares * (unit - means)) ** 2)) / (times + 1)
     before = np.concatenate(([0.25], variances[:-1]))
     bets = np.sqrt(2 * log_capital / (size * before))
 
     def capital(mean: float) -> float:
         stakes = np.minimum(bets, _LARGEST_STAKE / mean)
         # The best moment so far counts: capital that was ever reached excludes the mean (Ville).
-        return float(np.cumsum(np.log1p(stakes * (unit - mean))).max())
+        gains = stakes * (unit - mean) if shares is None else stakes * shares * (unit - mean)
+        return float(np.cumsum(np.log1p(gains)).max())
 
     return _largest_excluded(capital, log_capital)
 
 
-def _lower_bound_anytime(unit: Floats, log_capital: float) -> float:
+def _lower_bound_anytime(unit: Floats, shares: Floats | None, log_capital: float) -> float:
     """Lower bound of the mean of samples in [0, 1] at every time, by a mixture of constant stakes."""
-    values, counts = np.unique(unit, return_counts=True)
+    if shares is None:
+        values, counts = np.unique(unit, return_counts=True)
+        part_of = np.ones_like(values)
+    else:
+        pairs, counts = np.unique(np.stack([unit, shares]), axis=1, return_counts=True)
+        values, part_of = pairs
 
     def capital(mean: float) -> float:
         log_capitals = _STAKE_LOG_WEIGHTS.copy()
         for start in range(0, values.size, _BLOCK):
             part = slice(start, start + _BLOCK)
-            log_capitals += np.log1p(np.outer(_STAKES, values[part] / mean - 1)) @ counts[part]
+            log_capitals += np.log1p(np.outer(_STAKES, part_of[part] * (values[part] / mean - 1))) @ counts[part]
         largest = float(log_capitals.max())
         return largest + math.log(np.exp(log_capitals - largest).sum())
 

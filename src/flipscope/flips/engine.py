@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.flips.choice import NEEDS, PATIENCE, Work, native_obstacle, obstacle
+from flipscope.models.batches import MEMORY_LIMIT as MEMORY_LIMIT
+from flipscope.models.batches import fast_batch
 from flipscope.models.deterministic import Ask, check_deterministic, largest_difference
 from flipscope.models.devices import Device
 from flipscope.models.encoding import Encoding, encoding_name
@@ -32,14 +34,7 @@ if TYPE_CHECKING:
 Logits: TypeAlias = NDArray[np.floating]
 Path: TypeAlias = Literal["auto", "general", "fast"]
 
-MEMORY_LIMIT = 1 << 30  # bytes that one batch's numbers may take, roughly
-_LIVE = 4  # numbers of the largest size that a forward holds at the same time
-_CACHE_BYTES = 4 << 20  # beyond this size of the largest intermediate, larger batches are slower on a CPU
-_DEVICE_BYTES = 256 << 20  # the same on an accelerator, which needs many strings to be busy
-_UNKNOWN_BYTES = _CACHE_BYTES // 32  # taken for the largest intermediate where it cannot be seen
 _BATCHES = 4  # that are worth asking for together
-_FEWEST, _MOST = 16, 1024  # strings per batch where memory allows: below, the overhead of each call shows
-_FOREIGN = 8192  # strings per batch of models of other libraries, whose calls cost milliseconds
 
 
 @runtime_checkable
@@ -235,10 +230,12 @@ class GeneralEngine:
         if self.length == strings.shape[1]:
             return
         if not self._fixed_batch:
-            each = self._largest_result(strings[:1])
-            cache = _CACHE_BYTES if self.subject.device.type == "cpu" else _DEVICE_BYTES
-            fast = min(max(cache // each, _FEWEST), _MOST) if self.subject.foreign is None else _FOREIGN
-            self.batch = max(1, min(fast, self._memory_limit // (_LIVE * each)))
+            one = strings[:1]
+
+            def sizes(count: int) -> list[int]:
+                return self.subject.try_out(np.repeat(one, count, axis=0))
+
+            self.batch = fast_batch(self.subject, sizes, one.size, self._memory_limit)
         self.length = strings.shape[1]
 
     def _in_batches(self, rows: int, length: int, strings: Callable[[NDArray[np.int64]], Bits]) -> Logits:
@@ -274,21 +271,6 @@ class GeneralEngine:
         assert isinstance(self.model, Transformer)
         with self.subject.asked(strings):
             return self.model.read(self.model.states(self.subject.encode(strings))[-1])
-
-    def _largest_result(self, string: Bits) -> int:
-        """Bytes of the largest intermediate result, a string."""
-        sizes = []
-        try:
-            for count in (1, 2):
-                sizes.append(self.subject.try_out(np.repeat(string, count, axis=0)))
-        except InputError:  # what is broken will say so again, and some models only cannot be watched
-            return _UNKNOWN_BYTES
-        one, two = sizes
-        if len(one) != len(two):
-            return _UNKNOWN_BYTES
-        # What does not grow with the number of strings, such as a weight, is no concern of the batch.
-        growth = max((after - before for before, after in zip(one, two, strict=True)), default=0)
-        return max(growth, string.size)
 
 
 # ---------------------------------------------------------------- strings and logits

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,6 +27,7 @@ from jaxtyping import Float, Float32, Int64
 from torch import Tensor, nn
 
 from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.bits import as_array
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, reason
 from flipscope.models.hooks import changing_output
@@ -121,6 +123,13 @@ class Layout:
         """Numbers of the largest token."""
         return self.places.shape[1]
 
+    @cached_property
+    def token_of(self) -> Int64[Tensor, " place"]:
+        """The token that each place of an input belongs to, the input being a flat row."""
+        found = torch.empty(math.prod(self.shape), dtype=torch.int64, device="cpu")
+        found[self.places.T.flatten()] = torch.arange(self.tokens, device="cpu").repeat(self.width)
+        return found
+
     @classmethod
     def of(cls, shape: Sequence[int], feature_mask: FeatureMask | None = None, what: str = "inputs") -> Layout:
         """The layout of inputs of this shape, without the axis of inputs; by default each position is a token.
@@ -137,8 +146,8 @@ class Layout:
                     "numbers make up a token, such as feature_mask=patches(4) for images"
                 )
             tokens = shape[0]
-            places = torch.arange(math.prod(shape)).reshape(tokens, -1)
-            return cls(places, torch.full((tokens,), places.shape[1]), shape)
+            places = torch.arange(math.prod(shape), device="cpu").reshape(tokens, -1)
+            return cls(places, torch.full((tokens,), places.shape[1], device="cpu"), shape)
         mask = _token_numbers(feature_mask, shape, what)
         tokens = int(mask.max()) + 1
         sizes = torch.bincount(mask, minlength=tokens)
@@ -148,7 +157,7 @@ class Layout:
                 f"feature_mask has no place for token {missing} of 0 to {tokens - 1}: number them in order"
             )
         order, starts = torch.argsort(mask, stable=True), sizes.cumsum(0) - sizes
-        steps = torch.arange(int(sizes.max())).expand(tokens, -1)
+        steps = torch.arange(int(sizes.max()), device="cpu").expand(tokens, -1)
         return cls(order[starts[:, None] + torch.minimum(steps, sizes[:, None] - 1)], sizes, shape)
 
     def taken(self, values: Tensor, token: Int64[Tensor, " row"]) -> Tensor:
@@ -157,14 +166,14 @@ class Layout:
 
     def added(self, values: Tensor, token: Int64[Tensor, " row"], noise: Tensor) -> Tensor:
         """A copy of the rows with ``noise`` [row, width] added to one token of each."""
-        inside = torch.arange(self.width) < self.sizes[token.cpu()][:, None]
+        inside = torch.arange(self.width, device="cpu") < self.sizes[token.cpu()][:, None]
         step = torch.where(inside.to(noise.device), noise, 0).to(values)
         places = self.places.to(values.device)[token.to(values.device)]
         return values.flatten(1).scatter_add(1, places, step).view(values.shape)
 
     def replaced(self, values: Tensor, token: Int64[Tensor, " row"], new: Tensor) -> Tensor:
         """A copy of the rows with one token of each replaced by ``new`` [row, width]."""
-        last = torch.minimum(torch.arange(self.width), self.sizes[token.cpu()][:, None] - 1)
+        last = torch.minimum(torch.arange(self.width, device="cpu"), self.sizes[token.cpu()][:, None] - 1)
         step = new.to(values).gather(1, last.to(values.device))  # repeated places get one and the same number
         places = self.places.to(values.device)[token.to(values.device)]
         return values.flatten(1).scatter(1, places, step).view(values.shape)
@@ -193,7 +202,7 @@ def patches(size: int | tuple[int, int]) -> Callable[[tuple[int, ...]], Tensor]:
                 f"images of {rows} x {columns} pixels cannot be cut into patches of {height} x {width}: give a size "
                 "that divides both"
             )
-        down, across = torch.arange(rows) // height, torch.arange(columns) // width
+        down, across = torch.arange(rows, device="cpu") // height, torch.arange(columns, device="cpu") // width
         return (down[:, None] * (columns // width) + across).expand(tuple(shape))
 
     return mask
@@ -210,9 +219,10 @@ def _token_numbers(feature_mask: FeatureMask, shape: tuple[int, ...], what: str)
             raise InputError(f"the function given as feature_mask= failed with {reason(error)}") from error
     else:
         found = feature_mask
-    mask = torch.as_tensor(np.ascontiguousarray(found) if isinstance(found, np.ndarray) else found)
-    if mask.is_floating_point() or mask.is_complex() or mask.dtype == torch.bool:
-        raise InputError(f"feature_mask must hold whole numbers, the token of each place, not {mask.dtype}")
+    array = as_array(found, "feature_mask")
+    if array.dtype.kind not in "iu":
+        raise InputError(f"feature_mask must hold whole numbers, the token of each place, not {array.dtype}")
+    mask = torch.from_numpy(array.astype(np.int64))
     if mask.ndim == len(shape) + 1 and bool((mask == mask[:1]).all()):  # captum's form, with an axis of inputs
         mask = mask[0]
     try:
@@ -223,7 +233,7 @@ def _token_numbers(feature_mask: FeatureMask, shape: tuple[int, ...], what: str)
         ) from None
     if int(mask.min()) < 0:
         raise InputError("feature_mask must number the tokens from 0: it has negative numbers")
-    return mask.reshape(-1).long().cpu()
+    return mask.reshape(-1)
 
 
 # ---------------------------------------------------------------- random numbers of each row

@@ -140,7 +140,10 @@ class Subject:
 
     def answers(self, strings: object) -> NDArray[np.int64]:
         """The model's decision on each string: 0 or 1, or the number of the class."""
-        values = self.values(strings)
+        return self.chosen(self.values(strings))
+
+    def chosen(self, values: NDArray[np.floating]) -> NDArray[np.int64]:
+        """The decisions that values say: [string], or the class with the largest number of [string, class]."""
         found: NDArray[np.int64] = (
             values.argmax(axis=1) if values.ndim == 2 else (values > self.threshold).astype(np.int64)
         )
@@ -250,12 +253,16 @@ class Subject:
 
     def try_out(self, bits: Bits) -> list[int]:
         """Ask for these strings, and note whether the output is a probability; bytes of every tensor on the way."""
+        return self.watched(lambda: self.run(bits), len(bits), bits.shape[1])
+
+    def watched(self, run: Callable[[], Any], count: int, length: int = 0) -> list[int]:
+        """The same of any call of the model, for so many inputs."""
         self.is_probability = False
         with OutputWatch() as watch:
-            raw = self.run(bits)
+            raw = run()
             with _blamed_on_output(self.output):
                 found = self.output(raw) if callable(self.output) else raw
-        values = self.decided(raw, len(bits), bits.shape[1])
+        values = self.decided(raw, count, length)
         single = math.prod(numbers(found).shape) == len(values)
         self.is_probability = single and watch.is_probability(found)
         sizes: list[int] = watch.sizes

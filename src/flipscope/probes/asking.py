@@ -75,7 +75,7 @@ def given_for(subject: Subject, data: Inputs, converts: bool = True) -> Given:
     module that has no table to look whole numbers up in is given floats of its own type if it takes these, which a
     trial call tells, unless ``converts`` is False.
     """
-    module = subject.needed_module("the measurement needs")
+    module = subject.module
     if not subject.takes_data_as_they_are:
         if isinstance(data, tuple | Mapping):
             raise InputError("an encoding is of one array of strings of bits: leave it out for other data")
@@ -90,7 +90,7 @@ def given_for(subject: Subject, data: Inputs, converts: bool = True) -> Given:
         given = Given((), dict(zip(data, _tensors(tuple(data.values()), subject.device), strict=True)))
     else:
         given = Given(_tensors(data if isinstance(data, tuple) else (data,), subject.device))
-    if not converts or looks_up(module):
+    if not converts or module is None or looks_up(module):
         return given
     floats = given.mapped(lambda tensor: _as_floats(tensor, module))
     few = floats.rows(0, 1)

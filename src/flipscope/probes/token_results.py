@@ -1,0 +1,214 @@
+"""What a measurement of token sensitivity returns: which tokens changed the answer of which input, and estimates."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from flipscope.basics.arguments import checked_arguments
+from flipscope.basics.checks import check_confidence
+from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import Estimate, Validity, mean_from_samples
+from flipscope.basics.wording import count_text
+from flipscope.figures import Figure, Panel, Series
+from flipscope.figures.panels import histogram_panel, influences_panel
+from flipscope.figures.results import Result, as_json
+
+How: TypeAlias = Literal["noise", "replace", "flip"]
+Side: TypeAlias = Literal["left", "right"]
+
+_SHOWN_INPUTS, _SHOWN_TOKENS = 40, 400  # of a heat map
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Disturbance:
+    """What was done to each token, and where."""
+
+    how: How
+    at: str | None  # the module whose output was changed; None is the model's input
+    variance: float | None = None  # of the noise on each number
+    std: float | None = None
+    rms: float | None = None  # root mean square of the numbers of the tokens that were counted
+    normalised: bool = False  # whether the noise was multiplied by the root mean square of each token
+    vocabulary: int | None = None  # number of tokens to replace from
+    whole_variance: float | None = None  # of the noise on all tokens at once
+
+    @property
+    def relative_std(self) -> float | None:
+        """Standard deviation of the noise over the root mean square of the tokens."""
+        if self.std is None or self.rms is None or self.normalised:
+            return self.std if self.normalised else None
+        return self.std / self.rms if self.rms else None
+
+    def __str__(self) -> str:
+        place = "the input" if self.at is None else f"the output of {self.at}"
+        if self.how == "flip":
+            return f"flipped in {place}"
+        if self.how == "replace":
+            return f"replaced in {place} by one of {self.vocabulary:,}"
+        units = " in units of each token's RMS" if self.normalised else ""
+        relative = "" if self.relative_std is None else f", sigma/RMS {self.relative_std:.3g}"
+        return f"noise of variance {self.variance:.4g}{units} on {place}{relative}"
+
+    def as_json(self) -> dict[str, Any]:
+        """All fields, and the relative size of the noise."""
+        names = ("how", "at", "variance", "std", "rms", "relative_std", "normalised", "vocabulary", "whole_variance")
+        return {name: as_json(getattr(self, name)) for name in names}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class TokenSensitivity(Result):
+    """How often disturbing one token changes a model's answer (Def 4.1 of the low-sensitivity paper).
+
+    ``definition`` is the mean over inputs of the mean over their tokens, ``pooled`` the mean over all tokens of all
+    inputs. Their intervals hold for inputs like these, drawn independently: the tokens of one input are one sample.
+    """
+
+    changed: Float64[np.ndarray, "input token"]  # share of the draws that changed the answer; NaN where there is none
+    drawn: Int64[np.ndarray, "input token"]  # number of draws
+    valid: Bool[np.ndarray, "input token"]  # which tokens count: not padding
+    answers: Int64[np.ndarray, " input"]  # of the undisturbed inputs
+    definition: Estimate
+    pooled: Estimate
+    whole: Estimate | None  # the same for noise on all tokens at once
+    disturbance: Disturbance
+    rows: int  # disturbed inputs that the model was run on
+    reached: bool | None  # whether the interval of `definition` is as narrow as `precision` demands
+    aligned: Side  # how positions of inputs of different length are compared
+    seed: int
+    words: Sequence[Sequence[str]] | None = field(default=None)  # of each input, where it is a text
+
+    @property
+    def per_input(self) -> Float64[np.ndarray, " input"]:
+        """The share of disturbances that changed the answer of each input; NaN for inputs without any."""
+        return per_input(self.changed, self.drawn)
+
+    @checked_arguments
+    def by_position(self, align: Side | None = None, confidence: float | None = None) -> list[Estimate]:
+        """The sensitivity to each position, first to last, with intervals that hold together.
+
+        With align="right", the default for texts, position -1 is each input's last token; with "left" position 0 is its
+        first. Positions that were never drawn are left out at the ends; one in between is unknown, from 0 to 1.
+        """
+        confidence = self.definition.confidence if confidence is None else check_confidence(confidence)
+        shares = aligned(self.changed, self.valid, self.aligned if align is None else align)
+        return positions(shares, confidence, self.definition.validity)
+
+    @checked_arguments
+    def minus(self, other: TokenSensitivity) -> Estimate:
+        """The difference of two models' sensitivities, by the definition, on the same inputs and the same noise.
+
+        Differences of inputs lie in [-1, 1]; where the models are alike they are small, and so is the interval.
+        """
+        mine, theirs = self._compared(), other._compared()
+        if mine.keys() != theirs.keys() or any(not np.array_equal(mine[name], theirs[name]) for name in mine):
+            different = [name for name in mine if not np.array_equal(mine[name], theirs[name])]
+            raise InputError(
+                f"the two results differ in {', '.join(different)}: measure both models on the same inputs with the "
+                "same settings and seed"
+            )
+        known = self.drawn.sum(axis=1) > 0
+        differences = (self.per_input - other.per_input)[known]
+        estimate = self.definition
+        return mean_from_samples(differences, -1, 1, estimate.confidence, estimate.validity)
+
+    def _compared(self) -> dict[str, Any]:
+        done = self.disturbance
+        return {
+            "how": done.how,
+            "variance": -1.0 if done.variance is None else done.variance,
+            "tokens": self.drawn,
+            "seed": self.seed,
+        }
+
+    def summary(self) -> dict[str, object]:
+        """The values that are read first."""
+        counts = self.valid.sum(axis=1)
+        low, high = int(counts.min()), int(counts.max())
+        tokens = count_text(high, "token") if low == high else f"{low} to {high} tokens"
+        found: dict[str, object] = {
+            "token sensitivity": self.definition,
+            "pooled over tokens": self.pooled,
+        }
+        if self.whole is not None:
+            found["all tokens at once"] = self.whole
+        found["disturbance"] = str(self.disturbance)
+        found["inputs"] = f"{len(self.answers):,} with {tokens}, {count_text(self.rows, 'disturbed row')}"
+        if self.reached is False:
+            found["precision"] = "not reached with these inputs: give more"
+        return found
+
+    def plot(self) -> Figure:
+        """Which tokens of which inputs, how the inputs differ, and the sensitivity to each position."""
+        known = self.per_input[self.drawn.sum(axis=1) > 0]
+        histogram = histogram_panel(known, "token sensitivity of an input", self.definition.value)
+        panels = [
+            dataclasses.replace(histogram, y_label="share of inputs"),
+            dataclasses.replace(influences_panel(self.by_position()), y_label="token sensitivity"),
+        ]
+        if 1 < self.valid.shape[1] <= _SHOWN_TOKENS:
+            panels.append(self._cells())
+        ends = " (inputs end at the same position)" if self.aligned == "right" else ""
+        caption = (
+            "Share of disturbances of one token that change the answer: of each input, by position"
+            f"{ends}, and for each token of the first inputs."
+        )
+        return Figure("tokens", "Token sensitivity", caption, panels)
+
+    def _cells(self) -> Panel:
+        """A heat map of the first inputs and their tokens."""
+        shown = self.changed[:_SHOWN_INPUTS]
+        inputs, tokens = np.nonzero(~np.isnan(shown))
+        values = shown[inputs, tokens]
+        hover = [
+            f"input {i}, {'token' if self.words is None else repr(self.words[i][t])} {t}: {value:.3g}"
+            for i, t, value in zip(inputs.tolist(), tokens.tolist(), values.tolist(), strict=True)
+        ]
+        cells = Series("", tokens.tolist(), inputs.tolist(), "cells", values=values.tolist(), hover=hover)
+        return Panel("", "token", "input", [cells])
+
+    def as_json(self) -> dict[str, Any]:
+        """The JSON document of ``flipscope tokens``."""
+        found = super().as_json()
+        del found["valid"]
+        return found | {"per_input": as_json(self.per_input), "by_position": as_json(self.by_position())}
+
+
+def per_input(
+    changed: Float64[np.ndarray, "input token"], drawn: Int64[np.ndarray, "input token"]
+) -> Float64[np.ndarray, " input"]:
+    """The share of all draws of each input that changed its answer; NaN where there are no draws."""
+    total = drawn.sum(axis=1)
+    hits = (np.nan_to_num(changed) * drawn).sum(axis=1)
+    # Rounding may make a share of 1 a little more.
+    found: Float64[np.ndarray, " input"] = np.where(total > 0, np.minimum(hits / np.maximum(total, 1), 1.0), np.nan)
+    return found
+
+
+def aligned(
+    changed: Float64[np.ndarray, "input token"], valid: Bool[np.ndarray, "input token"], side: Side
+) -> Float64[np.ndarray, "input position"]:
+    """The same numbers with each input's tokens moved to one side, without what lies between them."""
+    found = np.full((len(changed), max(1, int(valid.sum(axis=1).max()))), np.nan)
+    for row, (shares, own) in enumerate(zip(changed, valid, strict=True)):
+        kept = shares[own]
+        found[row, slice(len(kept)) if side == "left" else slice(found.shape[1] - len(kept), None)] = kept
+    return found
+
+
+def positions(shares: Float64[np.ndarray, "input position"], confidence: float, validity: Validity) -> list[Estimate]:
+    """An estimate for each position from the first to the last that was drawn; the intervals hold together."""
+    known = np.flatnonzero((~np.isnan(shares)).any(axis=0))
+    columns = shares[:, known[0] : known[-1] + 1]
+    each = 1 - (1 - confidence) / columns.shape[1]
+    found = []
+    for column in columns.T:
+        values = column[~np.isnan(column)]
+        one = mean_from_samples(values, 0, 1, each, validity) if len(values) else Estimate(0.5, 0, 1, each, 0, validity)
+        found.append(Estimate(one.value, one.low, one.high, confidence, one.samples, one.validity))
+    return found

@@ -1,0 +1,197 @@
+"""Where a model is disturbed, and which tokens count: its input or a module's output, without padding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int64
+from torch import Tensor
+
+from flipscope.basics.bits import as_array
+from flipscope.basics.errors import InputError, blamed_on
+from flipscope.models.batches import fast_batch
+from flipscope.models.devices import in_float64
+from flipscope.models.disturbing import Change, FeatureMask, Given, Layout, main_input, named_module, run_changed
+from flipscope.models.subject import Subject
+from flipscope.probes.asking import Inputs, given_for
+from flipscope.probes.token_results import How
+
+_ASKED_TWICE = 4
+
+
+class TokenSite:
+    """A model, its inputs, and the tensor whose tokens are disturbed: the input, or the output of a module."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        data: Inputs | Mapping[str, Any],
+        at: str | None,
+        feature_mask: FeatureMask | None,
+        memory: int,
+    ) -> None:
+        self.subject, self.at = subject, at
+        if at is not None:
+            named_module(subject.model, at)
+        given = given_for(subject, data)
+        self.given: Given = dict(given.keywords) or given.positional
+        self.count = given.strings
+        _refuse_nan(given.tensors)
+        if self.main.numel() == 0:
+            raise InputError(
+                f"inputs of shape {tuple(self.main.shape)} hold no tokens: give one or more for each input"
+            )
+        seen = self._seen()
+        self.floats = seen.is_floating_point()
+        what = "inputs" if at is None else f"the outputs of {at!r}"
+        self.layout = Layout.of(seen.shape[1:], feature_mask, what)
+        width = sum(tensor[0].numel() * tensor.element_size() for tensor in (*given.tensors, seen))
+        one = np.zeros(1, np.int64)
+        self.batch = fast_batch(
+            subject,
+            lambda count: subject.watched(lambda: self._raw(one.repeat(count), lambda x: x), count),
+            2 * width,
+            memory,
+        )
+        self.answers = np.zeros(self.count, np.int64)
+        self.rms: float | None = None
+
+    @property
+    def main(self) -> Tensor:
+        """The model's input that has the tokens."""
+        return main_input(self.given)
+
+    def values(self, index: Int64[np.ndarray, " row"], change: Change) -> np.ndarray:
+        """The logits of these inputs, one row for each, with their tokens changed."""
+        found = self.subject.decided(self._raw(index, change), len(index), 0)
+        if np.isnan(found).any():
+            raise InputError(
+                f"the model gave NaN for {int(np.isnan(found).sum())} disturbed inputs: it is broken there"
+            )
+        return found
+
+    def ask(self, valid: Bool[np.ndarray, "input token"]) -> None:
+        """Note the answers of the undisturbed inputs, and how large their tokens are."""
+        few = np.arange(min(self.count, _ASKED_TWICE))
+        first, second = (self.values(few, lambda x: x) for _ in range(2))
+        if not np.array_equal(first, second):
+            raise InputError("the model gives other outputs for the same inputs when run twice: make it deterministic")
+        total = 0.0
+        for index in np.array_split(np.arange(self.count), -(-self.count // self.batch)):
+            seen = _Seen()
+            found = self.values(index, seen)
+            self.subject.notice(found)
+            self.answers[index] = self.subject.chosen(found)
+            if self.floats:
+                total += self._squares(seen.tensor, valid[index])
+        if self.floats:
+            numbers = float((valid.sum(axis=0) * self.layout.sizes.numpy()).sum())
+            self.rms = math.sqrt(total / numbers)
+        self.subject.warn_of_probabilities()
+
+    def _squares(self, seen: Tensor, valid: Bool[np.ndarray, "input token"]) -> float:
+        """The sum of the squares of all numbers of the tokens that count."""
+        counts = torch.from_numpy(valid)[:, self.layout.token_of].to(seen.device)
+        return float(in_float64((seen.flatten(1).float().square() * counts).sum(dim=1)).sum())
+
+    def _seen(self) -> Tensor:
+        """The tensor with the tokens, of the first input."""
+        if self.at is None:
+            return self.main[:1]
+        one, two = _Seen(), _Seen()
+        self._raw(np.zeros(1, np.int64), one)
+        self._raw(np.zeros(2, np.int64), two)
+        if one.tensor.ndim == 0 or len(one.tensor) != 1 or len(two.tensor) != 2:
+            raise InputError(
+                f"the module {self.at!r} returns numbers of shape {tuple(two.tensor.shape)} for 2 inputs: its first "
+                "axis must be the inputs; name another"
+            )
+        return one.tensor
+
+    def _raw(self, index: Int64[np.ndarray, " row"], change: Change) -> Any:
+        chosen = torch.from_numpy(index).to(self.subject.device)
+        rows: Given = (
+            {name: each[chosen] for name, each in self.given.items()}
+            if isinstance(self.given, Mapping)
+            else tuple(each[chosen] for each in self.given)
+        )
+        with blamed_on("the model"):
+            return run_changed(self.subject.model, rows, change, self.at)
+
+
+class _Seen:
+    """A change that changes nothing and keeps what it was given."""
+
+    tensor: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.tensor = x
+        return x
+
+
+def _refuse_nan(tensors: Sequence[Tensor]) -> None:
+    for tensor in tensors:
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            bad = int((~tensor.isfinite().flatten(1).all(dim=1)).nonzero()[0])
+            raise InputError(f"inputs hold NaN or infinity, first in input {bad}: remove these")
+
+
+# ---------------------------------------------------------------- which tokens count
+
+
+class CountedTokens:
+    """Which tokens count, and which of them are special."""
+
+    def __init__(
+        self,
+        site: TokenSite,
+        mask: Tensor | np.ndarray | None,
+        special: Sequence[int],
+        count_special: bool | None,
+        how: How,
+    ) -> None:
+        shape = (site.count, site.layout.tokens)
+        self.special = np.asarray(list(special), np.int64)
+        self.has_mask = False
+        if mask is None and isinstance(site.given, Mapping):
+            stated = site.given.get("attention_mask")
+            mask = stated if isinstance(stated, Tensor) and tuple(stated.shape) == shape else None
+            self.has_mask = mask is not None
+        self.valid = np.ones(shape, bool) if mask is None else _as_mask(mask, shape)
+        counts_special = how != "replace" if count_special is None else count_special
+        if len(self.special) and not counts_special:
+            ids = site.main
+            if ids.is_floating_point() or tuple(ids.shape) != shape:
+                raise InputError("special names token ids, and the inputs have none for each token: leave it out")
+            self.valid &= ~np.isin(ids.cpu().numpy(), self.special)
+        empty = np.flatnonzero(~self.valid.any(axis=1))
+        if len(empty):
+            raise InputError(f"no token of input {empty[0]} counts: give an input and a mask with one token or more")
+
+
+def _as_mask(mask: Tensor | np.ndarray, shape: tuple[int, int]) -> Bool[np.ndarray, "input token"]:
+    found = as_array(mask, "mask")
+    if found.shape != shape:
+        raise InputError(f"mask of shape {found.shape} must be {shape}: one entry for each token of each input")
+    if found.dtype.kind not in "biuf" or not np.isin(found, (0, 1)).all():
+        raise InputError("mask must hold 0 and 1, or False and True")
+    return np.array(found, bool)
+
+
+def checked_words(
+    words: Sequence[Sequence[str]] | None, valid: Bool[np.ndarray, "input token"]
+) -> list[list[str]] | None:
+    """The words of each input as lists; InputError unless there is one for each token."""
+    if words is None:
+        return None
+    if len(words) != len(valid):
+        raise InputError(f"words are of {len(words)} inputs, and there are {len(valid)}")
+    found = [list(each) for each in words]
+    for number, (own, counted) in enumerate(zip(found, valid, strict=True)):
+        if len(own) <= int(np.flatnonzero(counted)[-1]):
+            raise InputError(f"words has {len(own)} for input {number}, fewer than its tokens")
+    return found

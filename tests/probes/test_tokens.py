@@ -1,0 +1,325 @@
+"""Token sensitivity: against closed forms, against loops over rows, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import flipscope
+from flipscope.basics.errors import InputError
+from flipscope.models.disturbing import RowStreams, noise_tensor, patches
+from flipscope.probes.tokens import token_sensitivity
+
+# The example of four tokens of two numbers, with noise of variance 4: P_tau = Phi(-|f| / (2 |w_tau|)).
+WEIGHTS = torch.tensor([[1.0, 0], [0, 2], [2, 1], [0.5, 0.5]])
+TOKENS = torch.tensor([[1.0, 1], [-0.5, 0.5], [0.3, -0.2], [0, 1]])
+EXACT = [0.073529, 0.234226, 0.258344, 0.020152]
+
+
+def linear(weights: Tensor) -> nn.Module:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(weights.numel(), 1, bias=False))
+    with torch.no_grad():
+        model[1].weight.copy_(weights.reshape(1, -1))
+    return model
+
+
+def sparse_parity(bits: Tensor) -> Tensor:
+    return bits[:, [3, 11, 17, 29]].sum(dim=1) % 2 - 0.5
+
+
+class Reader(nn.Module):
+    """Reads token ids: embeddings, an attention over them, a class by their mean."""
+
+    def __init__(self, classes: int = 3) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(20, 8)
+        self.mix = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.head = nn.Linear(8, classes)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        h = self.mix(self.embed(input_ids), src_key_padding_mask=mask == 0)
+        out: Tensor = self.head((h * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True))
+        return out
+
+
+@pytest.fixture
+def reader() -> Reader:
+    torch.manual_seed(1)
+    model = Reader()
+    with torch.no_grad():
+        model.head.weight.mul_(4)
+    return model
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def test_a_linear_model_has_the_sensitivity_of_the_closed_form() -> None:
+    model, texts = linear(WEIGHTS), TOKENS.expand(400, -1, -1)
+    found = flipscope.token_sensitivity(model, texts, variance=4.0, draws=8, confidence=0.999)
+    assert found.definition.low <= 0.146563 <= found.definition.high
+    assert found.definition.half_width < 0.02
+    assert found.whole is not None
+    assert found.whole.low <= 0.327264 <= found.whole.high
+    for estimate, exact in zip(found.by_position(), EXACT, strict=True):
+        assert estimate.low <= exact <= estimate.high
+        assert estimate.half_width < 0.04
+    assert found.disturbance.std == 2
+    assert found.disturbance.rms == pytest.approx(float(TOKENS.square().mean().sqrt()))
+    assert found.disturbance.relative_std == pytest.approx(2 / found.disturbance.rms)
+    assert found.rows == 400 * 4 * 8
+
+
+def test_flips_replacements_and_noise_differ_on_sparse_parity() -> None:
+    bits = np.random.default_rng(0).integers(0, 2, (60, 40))
+    flips = token_sensitivity(sparse_parity, bits, how="flip")
+    assert flips.definition.value == pytest.approx(0.1)  # four of forty, in every string
+    assert set(np.flatnonzero(flips.changed.any(axis=0))) == {3, 11, 17, 29}
+    replaced = token_sensitivity(sparse_parity, bits, how="replace", vocabulary=2, draws=20, confidence=0.999)
+    assert replaced.definition.low <= 0.05 <= replaced.definition.high  # half of the draws are the same bit again
+    assert replaced.definition.value == pytest.approx(0.05, abs=0.004)
+    assert replaced.rows < 0.6 * 60 * 40 * 20  # and need no model
+
+    def rounded(numbers: Tensor) -> Tensor:
+        return sparse_parity((numbers > 0.5).long())
+
+    noisy = token_sensitivity(rounded, bits.astype(np.float32), variance=0.25, draws=20, confidence=0.999)
+    assert noisy.definition.low <= 0.1 * 0.158655 <= noisy.definition.high  # Phi(-1)
+    assert noisy.definition.value == pytest.approx(0.0158655, abs=0.003)
+
+
+def test_every_row_is_one_call_of_the_model(reader: Reader) -> None:
+    ids = torch.randint(0, 20, (5, 6), generator=torch.Generator().manual_seed(0))
+    found = token_sensitivity(reader, ids, at="embed", variance=3.0, draws=4, seed=7, whole_variance=0)
+    reader.eval()
+    streams = RowStreams(7)
+    with torch.no_grad():
+        hidden = reader.embed(ids)
+
+        def answer(h: Tensor) -> int:
+            return int(reader.head(reader.mix(h[None]).mean(dim=1)).argmax())
+
+        for i in range(5):
+            for t in range(6):
+                hits = 0
+                for r in range(4):
+                    h = hidden[i].clone()
+                    h[t] += noise_tensor(streams, np.array([[i, t, r]]), 8, 3**0.5)[0]
+                    hits += answer(h) != answer(hidden[i])
+                assert found.changed[i, t] == hits / 4
+    assert 0.02 < found.definition.value < 0.9
+    assert found.whole is None
+
+
+def test_definition_and_pooled_differ_for_texts_of_different_length(reader: Reader) -> None:
+    ids = torch.randint(0, 20, (40, 9), generator=torch.Generator().manual_seed(0))
+    lengths = torch.arange(40) % 8 + 2
+    mask = (torch.arange(9) < lengths[:, None]).long()
+    batch = {"input_ids": ids, "attention_mask": mask}
+    found = token_sensitivity(reader, batch, at="embed", variance=5.0, draws=3)
+    assert np.array_equal(np.isnan(found.changed), mask.numpy() == 0)  # padding never counts
+    assert found.definition.value == pytest.approx(np.mean(np.nanmean(found.changed, axis=1)))
+    assert found.pooled.value == pytest.approx(np.nanmean(found.changed))
+    assert found.pooled.value != found.definition.value
+    assert found.aligned == "right"
+    places = found.by_position()
+    assert len(places) == 9
+    last = np.array([row[length - 1] for row, length in zip(found.changed, lengths, strict=True)])
+    assert places[-1].value == pytest.approx(last.mean())
+    assert found.by_position("left")[0].value == pytest.approx(found.changed[:, 0].mean())
+    longer = {
+        "input_ids": torch.nn.functional.pad(ids, (0, 4)),
+        "attention_mask": torch.nn.functional.pad(mask, (0, 4)),
+    }
+    again = token_sensitivity(reader, longer, at="embed", variance=5.0, draws=3)
+    assert np.array_equal(again.changed[:, :9], found.changed, equal_nan=True)
+    assert again.disturbance.rms == pytest.approx(found.disturbance.rms)
+
+
+def test_special_tokens_are_left_out_of_replacement_and_counted_by_choice(reader: Reader) -> None:
+    ids = torch.randint(3, 20, (10, 6), generator=torch.Generator().manual_seed(0))
+    ids[:, 0], ids[:, -1] = 1, 2
+    replaced = token_sensitivity(reader, ids, how="replace", special=[1, 2], draws=30)
+    assert np.isnan(replaced.changed[:, [0, -1]]).all()
+    assert not np.isnan(replaced.changed[:, 1:-1]).any()
+    assert replaced.disturbance.vocabulary == 18  # neither of the two is drawn
+    counted = token_sensitivity(reader, ids, how="replace", special=[1, 2], count_special=True, draws=30)
+    assert not np.isnan(counted.changed).any()
+    assert np.array_equal(counted.changed[:, 1:-1], replaced.changed[:, 1:-1])
+    noise = token_sensitivity(reader, ids, at="embed", special=[1, 2])
+    assert not np.isnan(noise.changed).any()
+    few = token_sensitivity(reader, ids, at="embed", special=[1, 2], count_special=False)
+    assert np.isnan(few.changed[:, [0, -1]]).all()
+    chosen = token_sensitivity(reader, ids, how="replace", vocabulary=[4, 5, 6], draws=2)
+    assert chosen.disturbance.vocabulary == 3
+
+
+def test_patches_of_images_and_any_feature_mask() -> None:
+    images = torch.randn(12, 3, 4, 6, generator=torch.Generator().manual_seed(0))
+    weights = torch.zeros(3, 4, 6)
+    weights[1, 3, 5] = 1.0  # in the last of 2 x 2 patches of 2 x 3
+    found = token_sensitivity(linear(weights), images, feature_mask=patches((2, 3)), variance=9.0, draws=50)
+    assert found.changed.shape == (12, 4)
+    assert (found.changed[:, :3] == 0).all()
+    assert (found.changed[:, 3] > 0).all()
+    uneven = torch.zeros(3, 4, 6, dtype=torch.int64)
+    uneven[1, 3, 4:] = 1  # two numbers are a token, all others the other
+    other = token_sensitivity(linear(weights), images, feature_mask=uneven, variance=9.0, draws=50)
+    assert (other.changed[:, 0] == 0).all()
+    assert (other.changed[:, 1] > 0).all()
+
+
+def test_replacement_of_numbers_is_from_the_tokens_of_all_inputs() -> None:
+    images = torch.ones(3, 1, 2, 2)
+    images[0] = -1.0
+    found = token_sensitivity(lambda x: x[:, 0, 0, 0], images, feature_mask=patches(1), how="replace", draws=400)
+    assert found.disturbance.vocabulary == 12
+    assert found.changed[0, 0] == pytest.approx(2 / 3, abs=0.1)
+    assert found.changed[1, 0] == pytest.approx(1 / 3, abs=0.1)
+    assert (found.changed[:, 1:] == 0).all()
+    vectors = np.array([[-1.0], [-2.0]])
+    own = token_sensitivity(
+        lambda x: x[:, 0, 0, 0], images, feature_mask=patches(1), how="replace", vocabulary=vectors, draws=4
+    )
+    assert own.changed[:, 0].tolist() == [0, 1, 1]
+
+
+def test_normalised_noise_is_in_units_of_each_token() -> None:
+    model = linear(torch.tensor([[1.0, 0], [0, 1.0]]))
+    small = torch.tensor([[[3.0, 4.0], [1.0, 1.0]]]).expand(300, -1, -1)
+    found = token_sensitivity(model, small, variance=4.0, normalise=True, draws=20, confidence=0.999)
+    # f = 4; token 1 has RMS sqrt(12.5), token 2 RMS 1, and the weights have norm 1.
+    exact = [0.285837, 0.022750]  # Phi(-4 / (2 sqrt(12.5))), Phi(-2)
+    for estimate, value in zip(found.by_position(), exact, strict=True):
+        assert estimate.low <= value <= estimate.high
+    assert found.disturbance.relative_std == 2
+    assert found.whole is not None
+    assert found.whole.low <= 0.293236 <= found.whole.high  # Phi(-4 / (2 sqrt(12.5 + 1)))
+
+
+def test_results_depend_on_the_seed_and_not_on_chunks(reader: Reader) -> None:
+    ids = torch.randint(0, 20, (7, 6), generator=torch.Generator().manual_seed(0))
+    found = token_sensitivity(reader, ids, at="embed", variance=3.0, draws=5)
+    chunked = token_sensitivity(reader, ids, at="embed", variance=3.0, draws=5, memory=20_000)
+    assert np.array_equal(found.changed, chunked.changed)
+    assert found.whole == chunked.whole
+    other = token_sensitivity(reader, ids, at="embed", variance=3.0, draws=5, seed=1)
+    assert not np.array_equal(found.changed, other.changed)
+    few = token_sensitivity(reader, ids, at="embed", variance=3.0, draws=5, tokens=2)
+    drawn = few.drawn > 0
+    assert (drawn.sum(axis=1) == 2).all()
+    assert np.array_equal(few.changed[drawn], found.changed[drawn])
+
+
+def test_the_model_is_left_as_it_was(reader: Reader) -> None:
+    reader.train()
+    reader.mix.eval()
+    ids = torch.randint(0, 20, (3, 6), generator=torch.Generator().manual_seed(0))
+    state, numbers = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # type: ignore[index]  # noqa: NPY002
+    token_sensitivity(reader, ids, at="embed")
+    with pytest.raises(InputError):
+        token_sensitivity(reader, torch.full_like(ids, 99), at="embed")
+    assert reader.training
+    assert not reader.mix.training
+    assert not any(each._forward_hooks for each in reader.modules())
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert np.array_equal(np.random.get_state()[1], numbers)  # noqa: NPY002
+
+
+def test_two_models_are_compared_on_the_same_noise() -> None:
+    texts = torch.randn(200, 4, 2, generator=torch.Generator().manual_seed(0))
+    first, second = linear(WEIGHTS), linear(WEIGHTS + 0.05)
+    one, two = (token_sensitivity(model, texts, variance=4.0) for model in (first, second))
+    difference = one.minus(two)
+    assert difference.value == pytest.approx(one.definition.value - two.definition.value)
+    assert difference.half_width < one.definition.half_width
+    assert one.minus(one).value == 0
+    with pytest.raises(InputError, match="differ in seed"):
+        one.minus(token_sensitivity(second, texts, variance=4.0, seed=1))
+    with pytest.raises(InputError, match="differ in variance"):
+        one.minus(token_sensitivity(second, texts, variance=3.0))
+
+
+# ---------------------------------------------------------------- how much is measured
+
+
+def test_precision_stops_when_the_interval_is_narrow_enough() -> None:
+    texts = TOKENS.expand(5000, -1, -1)
+    found = token_sensitivity(linear(WEIGHTS), texts, variance=4.0, precision=0.03)
+    assert found.reached
+    assert found.definition.half_width <= 0.03
+    assert found.definition.low <= 0.146563 <= found.definition.high
+    assert found.rows < 3000
+    assert found.drawn.max() == 1
+    few = token_sensitivity(linear(WEIGHTS), texts[:20], variance=4.0, precision=0.03)
+    assert few.reached is False
+    assert few.rows == 80  # every token of every input
+    assert "not reached" in repr(few)
+    assert few.definition.validity == "anytime"
+    assert found.by_position()[0].samples < 5000
+
+
+# ---------------------------------------------------------------- what it shows
+
+
+def test_the_result_shows_itself(reader: Reader) -> None:
+    ids = torch.randint(0, 20, (3, 6), generator=torch.Generator().manual_seed(0))
+    words = [[f"word{token}" for token in row] for row in ids.tolist()]
+    found = token_sensitivity(reader, ids, at="embed", variance=3.0, words=words)
+    assert "noise of variance 3 on the output of embed, sigma/RMS" in repr(found)
+    figure = found.plot()
+    assert len(figure.panels) == 3
+    assert "'word" in figure.panels[2].series[0].hover[0]  # type: ignore[index]
+    document = found.as_json()
+    assert document["changed"] == found.changed.tolist()
+    assert document["disturbance"]["at"] == "embed"
+    assert len(document["by_position"]) == 6
+
+
+# ---------------------------------------------------------------- what is refused
+
+IDS = torch.zeros(2, 4, dtype=torch.int64)
+FLOATS = torch.zeros(2, 4, 2)
+IMAGES = torch.zeros(2, 1, 6, 6)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: token_sensitivity(Reader(), IDS), r"tokens are ids: name the module .* at='embed'"),
+        (lambda: token_sensitivity(Reader(), IDS, at="no.such"), "at='no.such' is no module of the model"),
+        (lambda: token_sensitivity(Reader(), IDS[:, :0], at="embed"), "hold no tokens"),
+        (lambda: token_sensitivity(Reader(), IDS, at="embed", mask=torch.zeros(2, 4)), "no token of input 0 counts"),
+        (lambda: token_sensitivity(Reader(), IDS, at="embed", mask=torch.ones(2, 5)), r"must be \(2, 4\)"),
+        (lambda: token_sensitivity(Reader(), IDS, at="embed", mask=np.full((2, 4), 0.5)), "mask must hold 0 and 1"),
+        (lambda: token_sensitivity(Reader(), IDS, at="embed", variance=-1.0), "variance"),
+        (lambda: token_sensitivity(Reader(), IDS, at="embed", variance=float("nan")), "variance"),
+        (lambda: token_sensitivity(Reader(), (row for row in IDS)), "inputs must be"),
+        (lambda: token_sensitivity(linear(WEIGHTS), FLOATS * torch.nan), "NaN or infinity, first in input 0"),
+        (lambda: token_sensitivity(linear(WEIGHTS), FLOATS[:, :3]), "the model failed with RuntimeError"),
+        (lambda: token_sensitivity(nn.Flatten(), IMAGES, feature_mask=patches(4)), "cannot be cut into patches"),
+        (lambda: token_sensitivity(nn.Flatten(), IMAGES), r"feature_mask=patches\(4\)"),
+        (lambda: token_sensitivity(lambda x: x[:, 0, 0] * torch.nan, FLOATS), "the model gave NaN"),
+        (lambda: token_sensitivity(lambda x: torch.rand(len(x)), FLOATS, output="logit"), "run twice"),
+        (lambda: token_sensitivity(Reader(), IDS, how="replace", vocabulary=[0], special=[0]), "no token of input 0"),
+        (lambda: token_sensitivity(lambda x: x[:, 0] - 0.5, IDS, how="replace"), "how many tokens there are"),
+        (lambda: token_sensitivity(Reader(), IDS + 7, how="flip"), "tokens of two values"),
+        (lambda: token_sensitivity(Reader(), IDS, how="flip", draws=2), "a flip is not random"),
+        (lambda: token_sensitivity(Reader(), IDS, at="embed", how="replace"), "needs vectors"),
+        (lambda: token_sensitivity(linear(WEIGHTS), FLOATS, vocabulary=3), "leave it out for noise"),
+        (lambda: token_sensitivity(linear(WEIGHTS), FLOATS, special=[1], count_special=False), "special names token"),
+        (lambda: token_sensitivity(linear(WEIGHTS), FLOATS, precision=0.1, draws=3), "precision chooses"),
+        (lambda: token_sensitivity(linear(WEIGHTS), FLOATS, words=[["a"]]), "words are of 1 inputs"),
+        (lambda: token_sensitivity(linear(WEIGHTS), FLOATS, words=[["a"], ["b"]]), "words has 1 for input 0"),
+        (lambda: token_sensitivity(linear(WEIGHTS), FLOATS, how="shake"), "how='shake' is not one of"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_be_measured_is_said_in_one_sentence(call: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        call()
+    assert "\n" not in str(caught.value)
