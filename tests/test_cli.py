@@ -593,6 +593,17 @@ print(sorted({"torch", "numba", "vl_convert"} & set(sys.modules)))
     assert lines[-3] == lines[-1] == "[]"
 
 
+def test_training_without_dropout_loads_no_compiler(tmp_path: Path) -> None:
+    code = f"""
+import sys
+from flipscope.cli import main
+main(["train", "majority(9)", "--steps", "3", "-o", {str(tmp_path / "model.flip")!r}])
+print("numba" in sys.modules)
+"""
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert run.stdout.splitlines()[-1] == "False"
+
+
 def test_exit_codes() -> None:
     run = shell("function", "maj(x1..")
     assert run.returncode == 2

@@ -19,8 +19,9 @@ from flipscope.basics.errors import InputError
 from flipscope.cube.functions import majority
 from flipscope.data.batches import Examples, Fresh
 from flipscope.data.languages import draw
-from flipscope.models import Transformer, encoder, load, marker, mingpt
+from flipscope.models import Transformer, encoder, load, mingpt
 from flipscope.models.devices import random_states
+from flipscope.models.marker import noisy
 from flipscope.models.seal import fingerprint
 from flipscope.probes.perturbation import survivors
 from flipscope.training import fit as loop
@@ -246,7 +247,7 @@ def test_training_set_and_attention_of_the_marker(device: torch.device) -> None:
 def test_dropout_at_the_marker_takes_no_compiled_loop(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = sparse_recipe("and", 6, 0, samples=16, validation=20, steps=4, width=8, heads=2)
     recipe.train()
-    monkeypatch.setattr(marker, "noisy_read", None)
+    monkeypatch.setattr(noisy, "noisy_read", None)
     with pytest.raises(TypeError):
         recipe.train()  # so it is what the CPU takes
     first, second = recipe.train(device=device), recipe.train(device=device)

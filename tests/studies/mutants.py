@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -65,13 +64,12 @@ def times(factor: float) -> Callable[..., Any]:
 def _marker_path() -> Iterator[None]:
     """Attention at the marker, without and with dropout."""
     read = noisy.noisy_read
-    marker = importlib.import_module("flipscope.models.marker")
 
     def noisier(*arguments: Any) -> Any:
         x, mixed = read(*arguments)
         return x, 1.05 * mixed
 
-    with wrapped(linear.Means, "mixed", times(1.05))(), mock.patch.object(marker, "noisy_read", noisier):
+    with wrapped(linear.Means, "mixed", times(1.05))(), mock.patch.object(noisy, "noisy_read", noisier):
         yield
 
 

@@ -16,7 +16,6 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
 from flipscope.models.marker.linear import Means
-from flipscope.models.marker.noisy import noisy_read
 from flipscope.models.modes import differentiated_once, eval_mode, only_numbers
 from flipscope.models.transformer import Block, Transformer
 
@@ -70,7 +69,9 @@ class MarkerLogits:
         with eval_mode(model.embedding):
             table = model.embed(both)  # [2, position, width]: all bits 0, all bits 1; the marker is in both
         if True in dropouts:
-            return _logits_after(model, block, *noisy_read(block, table, bits))
+            from flipscope.models.marker import noisy  # loads numba, which only trainings with dropout need
+
+            return _logits_after(model, block, *noisy.noisy_read(block, table, bits))
         means = Means.of(block, table)
         parts = [bits] if torch.is_grad_enabled() else bits.split(_ROWS)
         return torch.cat([self._asked(block, means, some) for some in parts])

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from flipscope.models.marker.places import flat, marker, seen_by_marker, whole_lines
+from flipscope.models.marker.places import marker, seen_by_marker
 from flipscope.models.threads import on_cores
 from flipscope.models.transformer import Block
 from flipscope.native import noisy_marker as loops
@@ -77,11 +77,11 @@ class _Drawn:
     def arguments(self, table: Tensor, query: Tensor, key: Tensor, value: Tensor) -> list[Any]:
         """What both loops are given first."""
         (_, count, width), inner = table.shape, query.shape[1]
-        long = whole_lines(count)
+        long = _whole_lines(count)
         spread = F.pad(table.detach().transpose(1, 2) / (1 - self.rate), (0, long - count))
         allowed = table.new_full((long,), -math.inf)
         allowed[:count] = 0.0 if self.visible is None else torch.where(self.visible, 0.0, -math.inf)
-        numbers = [flat(each) for each in (spread, allowed, query, key, value)]
+        numbers = [_flat(each) for each in (spread, allowed, query, key, value)]
         sizes = [count, self.heads, inner // self.heads, width, np.float32(1 / (1 - self.rate)), np.float32(self.eps)]
         return [preferred(), numbers[0], self.ones, self.noise, self.kept, *numbers[1:], *sizes]
 
@@ -97,10 +97,10 @@ class _NoisyMix(torch.autograd.Function):
         ctx: Any, table: Tensor, query: Tensor, key: Tensor, value: Tensor, drawn: _Drawn
     ) -> tuple[Tensor, Tensor]:
         given, strings = drawn.arguments(table, query, key, value), len(query)
-        shapes = ((drawn.heads, whole_lines(table.shape[1])), (drawn.heads, table.shape[2]), (drawn.heads,))
+        shapes = ((drawn.heads, _whole_lines(table.shape[1])), (drawn.heads, table.shape[2]), (drawn.heads,))
         raw, mixed, total = (query.new_empty(strings, *shape) for shape in shapes)
         out = query.new_empty(query.shape)
-        results = [flat(each) for each in (raw, mixed, total, out)]
+        results = [_flat(each) for each in (raw, mixed, total, out)]
         on_cores(functools.partial(loops.forward, *given, *results), strings)
         ctx.save_for_backward(table, query, key, value)  # for autograd to see if one is changed in between
         ctx.given, ctx.rate, ctx.kept = given, drawn.rate, results[:2]
@@ -112,15 +112,15 @@ class _NoisyMix(torch.autograd.Function):
         table, query, key, _ = ctx.saved_tensors
         (_, count, width), (inner, _), strings = table.shape, key.shape, len(query)
         by_query, parts = query.new_empty(query.shape), -(-strings // _PART)
-        slopes = [*ctx.kept, *(flat(each) for each in (by_total, by_out, by_query))]
+        slopes = [*ctx.kept, *(_flat(each) for each in (by_total, by_out, by_query))]
         # Sums over the strings of a part, then over parts, are the same whatever the number of threads.
-        by_table = query.new_zeros(parts, 2, width, whole_lines(count))
-        by_key, by_value = (query.new_zeros(parts, inner, whole_lines(width)) for _ in range(2))
+        by_table = query.new_zeros(parts, 2, width, _whole_lines(count))
+        by_key, by_value = (query.new_zeros(parts, inner, _whole_lines(width)) for _ in range(2))
         shared = (by_table, by_key, by_value)
 
         def work(first: int, last: int) -> None:
             for part in range(first, last):
-                sums = [flat(each[part]) for each in shared]
+                sums = [_flat(each[part]) for each in shared]
                 some = [part * _PART, min((part + 1) * _PART, strings)]
                 loops.backward(*ctx.given, *slopes, *sums, *some)
 
@@ -140,3 +140,14 @@ def kept_by_dropout(size: int, rate: float) -> NDArray[np.uint8]:
     words = np.empty(-(-size // 8), np.uint64)
     coins(np.uint64(int(seed) % (1 << 64)), int(256 * rate), 256 * rate % 1, words)
     return words.view(np.uint8)[:size]
+
+
+def _flat(tensor: Float[Tensor, ...]) -> NDArray[np.float32]:
+    """Return the numbers of a tensor in one dimension, without a copy where it is contiguous."""
+    numbers: NDArray[np.float32] = tensor.detach().contiguous().numpy().reshape(-1)
+    return numbers
+
+
+def _whole_lines(count: int) -> int:
+    """Round a count of numbers up to whole lines of the cache."""
+    return -(-count // LINE) * LINE
