@@ -25,7 +25,9 @@ from flipscope.models.transformer import Transformer
 from flipscope.probes import fourier
 from flipscope.probes.blowup import blowup
 from flipscope.probes.curvature import curvature
+from flipscope.probes.gradients import squared_gradients
 from flipscope.probes.landscape import Landscape, landscape
+from flipscope.probes.prior import realised
 from flipscope.probes.recognition import recognition
 from flipscope.probes.sensitivity import acceptance_flips, sensitivities, sensitivity_profile
 from flipscope.probes.sharpness import sharpness, worst_case
@@ -76,6 +78,8 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "spectrum": lambda: fourier.spectrum(mlp(), LENGTH),
     "weights": lambda: fourier.weight_by_degree(mlp(), LENGTH, samples=400),
     "recognition": lambda: recognition(lambda bits: bits.float().sum(dim=1) - 4.5, parse("thr(5, x1..x8)"), 0.1),
+    "squared gradients": lambda: squared_gradients(mlp(), inputs()),
+    "realised functions": lambda: realised(presets.recognizer(width=4, layers=1), length=3, draws=500),
     "portrait": lambda: flipscope.describe("maj(x1..x5) ^ x6"),
     "sampled portrait": lambda: flipscope.describe("random(40)", strings=50),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,6 +11,9 @@ from jaxtyping import Float64
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError, blamed_on
+from flipscope.figures import Figure
+from flipscope.figures.panels import bars_panel
+from flipscope.figures.results import Result, as_json
 from flipscope.models.devices import Device, in_float64
 from flipscope.models.encoding import Encoding
 from flipscope.models.modes import eval_mode
@@ -17,10 +21,12 @@ from flipscope.models.parameters import Choice, chosen
 from flipscope.models.subject import Model, as_subject
 from flipscope.probes.asking import Inputs, given_for
 
+MAX_BARS = 24  # parameters in a picture
 
-@dataclass(frozen=True, eq=False)
-class SquaredGradients:
-    """|grad f(x)|^2 of each string, and what each parameter has of it."""
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SquaredGradients(Result):
+    """|grad f(x)|^2 of each string, and the part of it that belongs to each parameter."""
 
     by_name: dict[str, Float64[np.ndarray, " string"]]
 
@@ -34,6 +40,31 @@ class SquaredGradients:
     def gauss_newton_trace(self) -> float:
         """2 mean |grad f|^2: the Hessian's trace of the mean squared error where the model interpolates (Thm 5)."""
         return 2 * float(self.total.mean())
+
+    def summary(self) -> dict[str, object]:
+        """Return the mean over the strings, and the parameters with the largest part of it."""
+        means = self._means()
+        largest = sorted(means, key=lambda name: -means[name])[:3]
+        return {
+            "strings": len(self.total),
+            "mean squared gradient": float(self.total.mean()),
+            "largest parts": ", ".join(f"{name} {means[name]:.4g}" for name in largest),
+        }
+
+    def plot(self) -> Figure:
+        """Draw the mean over the strings for each parameter, the largest ones where there are many."""
+        means = self._means()
+        kept = set(sorted(means, key=lambda name: -means[name])[:MAX_BARS])
+        panel = bars_panel({name: mean for name, mean in means.items() if name in kept}, "mean squared gradient")
+        caption = "Squared gradient of the output by each parameter, mean over the strings."
+        return Figure("squared-gradients", "Squared gradients", caption, [panel], columns=1)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the squared gradients of each string, in all and by parameter."""
+        return super().as_json() | {"total": as_json(self.total), "gauss_newton_trace": self.gauss_newton_trace}
+
+    def _means(self) -> dict[str, float]:
+        return {name: float(values.mean()) for name, values in self.by_name.items()}
 
 
 @checked_arguments

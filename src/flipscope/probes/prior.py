@@ -23,6 +23,8 @@ from flipscope.basics.progress import Progress
 from flipscope.basics.seeds import seed_of
 from flipscope.cube.few_bits import MAX_BITS, Tables, checked_tables
 from flipscope.cube.functions import BooleanFunction
+from flipscope.figures import Figure, Panel, Series
+from flipscope.figures.results import Result
 from flipscope.models.config import TransformerConfig
 from flipscope.models.presets import recognizer
 from flipscope.models.transformer import Block, Transformer
@@ -33,8 +35,8 @@ MAX_WIDTH = 64  # a wider model has more parameters per draw than the loops have
 _BLOCK = 1 << 14  # draws tabulated together
 
 
-@dataclass(frozen=True)
-class Realised:
+@dataclass(frozen=True, eq=False, repr=False)
+class Realised(Result):
     """The functions that some of the draws compute, the most frequent first, equal ones by their table."""
 
     config: TransformerConfig
@@ -75,6 +77,25 @@ class Realised:
         if not len(where):
             raise InputError(f"none of {self.draws:,} draws computes this function: draw more, or ask for another")
         return drawn(self.config, int(self.first[where[0]]), self.seed, symbols=self.symbols, radius=self.radius)
+
+    def summary(self) -> dict[str, object]:
+        """Return how many functions were met, and the share of draws that the most frequent ones have."""
+        shares = [f"{100 * count / self.draws:.3g} %" for count in self.counts[:3]]
+        return {
+            "draws": f"{self.draws:,} recognisers on {self.length} bits, seed {self.seed}",
+            "functions met": f"{len(self.tables):,} of {2 ** (2**self.length):,}",
+            "most frequent": ", ".join(shares),
+            "recognised": f"{int((self.recognised > 0).sum()):,} functions with margin {self.margin:g}",
+            "near ties": f"{self.near_ties:,} draws",
+        }
+
+    def plot(self) -> Figure:
+        """Draw the share of draws by the rank of the function, both on logarithmic axes."""
+        ranks = list(range(1, len(self.counts) + 1))
+        series = Series("", ranks, (self.counts / self.draws).tolist(), "line")
+        panel = Panel("", "rank of the function", "share of draws", [series], x_log=True, y_log=True)
+        caption = "How often random recognisers compute each function, the most frequent first."
+        return Figure("realised-functions", "Functions of random recognisers", caption, [panel], columns=1)
 
     def _table(self, function: BooleanFunction | int) -> int:
         if isinstance(function, BooleanFunction):
