@@ -57,7 +57,7 @@ SUM = parse_sum("x1x2 - 0.5 x3", N)
 class Recurrent(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.lstm, self.head = nn.LSTM(1, 4, batch_first=True), nn.Linear(4, 1)
+        self.lstm, self.head = nn.LSTM(1, 2, batch_first=True), nn.Linear(2, 1)
 
     def forward(self, bits: Tensor) -> Tensor:
         out: Tensor = self.head(self.lstm(bits.to(self.head.weight.dtype)[..., None])[0][:, -1])
@@ -97,7 +97,6 @@ def construction() -> Any:
 
 Call = Callable[..., Any]
 DATA = (STRINGS, VALUES)
-WHAT = ("trace", "eigenvalues", "gauss_newton")
 TENSORS = torch.from_numpy(STRINGS)
 
 
@@ -184,9 +183,19 @@ ENTRIES: dict[str, tuple[Sequence[str], Call]] = {
         ("transformer", "perceptron"),
         lambda m, **w: landscape(m, STRINGS, VALUES, points=3, dimensions=1, **w).losses,
     ),
+    # Eigenvalues take hundreds of products, which the twin computes slowly: a small model is enough for them.
     "probes.curvature.curvature": (
-        ("transformer", "recurrent", "perceptron"),
-        lambda m, **w: curvature(m, "mse", DATA, what=WHAT, probes=4, eigenvalues=1, tolerance=0.1, **w),
+        ("perceptron", "transformer", "recurrent"),
+        lambda m, **w: curvature(
+            m,
+            "mse",
+            DATA,
+            what=("trace", "eigenvalues", "gauss_newton") if isinstance(m, Perceptron) else ("trace", "gauss_newton"),
+            probes=4,
+            eigenvalues=1,
+            tolerance=0.1,
+            **w,
+        ),
     ),
     "probes.hessian_products.loss_surface": (("perceptron",), lambda m, **w: product(m, **w)),
     "probes.gradients.squared_gradients": (
