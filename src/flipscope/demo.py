@@ -46,7 +46,7 @@ REPORT = RESULTS / "report.html"
 MEANINGS = {
     "reproduced": "the whole interval agrees with the claim",
     "contradicted": "no part of the interval agrees with it",
-    "undecided": "the interval reaches over the limit: it takes more data",
+    "undecided": "the interval contains the limit: more data are needed",
     "interim": "not all planned trials have been measured yet, so nothing is decided",
 }
 NEXT = (

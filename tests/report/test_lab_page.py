@@ -81,7 +81,7 @@ def test_the_report_has_the_parts_and_the_deviations() -> None:
     made = page([(claim(), all_of([OPEN, GOOD]))])
     type(made.run.study).deviations = (Deviation("models", "50", "24", "they take 20 minutes"),)
     text = html_report([made])
-    assert "The 2 numbers it rests on" in text
+    assert "The 2 numbers behind the verdict" in text
     assert "To decide it" in text
     assert "<td>they take 20 minutes</td>" in text
 

@@ -1,4 +1,4 @@
-"""What was found, for people: terminal pages, figures as files, the HTML report."""
+"""Presentation of results: terminal pages, figures as files, the HTML report."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _MAPPINGS = {
 
 
 def construction_page(name: str, document: dict[str, Any], passed: bool = True) -> RenderableType:
-    """The page of ``flipscope construct``; whether its check passed, if there was one."""
+    """The page of ``flipscope construct``; `passed` says whether the check succeeded, if there was one."""
     relevant = ", ".join(f"x{place}" for place in document["positions"])
     limit = "at most" if document["error_holds"] else "ABOVE"
     rows = [
@@ -49,7 +49,7 @@ def construction_page(name: str, document: dict[str, Any], passed: bool = True) 
 
 
 def fourier_page(name: str, document: dict[str, Any], passed: bool = True) -> RenderableType:
-    """The page of ``flipscope construct --fourier`` and ``--steps``; whether its check passed, if there was one."""
+    """The page of ``flipscope construct --fourier`` and ``--steps``; `passed` as for `construction_page`."""
     paper = document["paper"]
     rows = [
         ("class", f"sparsity {document['sparsity']}, degree {document['degree']}, {document['length']:,} bits"),

@@ -17,7 +17,7 @@ from flipscope.probes.spectral_density import Density
 from flipscope.report.models import facts, note, panel
 from flipscope.report.terminal import histogram
 
-GROUPS = 12  # rows of traces
+GROUPS = 12  # most rows in the table of traces
 
 
 def curvature_page(name: str, document: dict[str, Any], found: Curvature, notes: Sequence[str] = ()) -> RenderableType:
@@ -59,7 +59,7 @@ def _ends_table(told: dict[str, Any]) -> Table:
 
 
 def _groups_table(trace: Trace) -> Table:
-    """The traces of the modules that hold the parameters, the largest ones where there are many."""
+    """A table of the trace of each module with parameters; if there are many, of the largest."""
     prefixes = list(dict.fromkeys(name.rpartition(".")[0] or name for name in trace.names))
     found = {
         each: trace.of([name for name in trace.names if (name.rpartition(".")[0] or name) == each]) for each in prefixes
@@ -77,7 +77,7 @@ def _groups_table(trace: Trace) -> Table:
 
 
 def _density_bars(density: Density) -> Table:
-    """Shares of the eigenvalues by powers of ten, from the most positive to the most negative."""
+    """Bars with the share of eigenvalues in each power of ten, from the most positive to the most negative."""
     rows = [
         (f"{low:g} to {high:g}", f"{share.value:.3g} [{share.low:.2g}, {share.high:.2g}]", _bar(share.value))
         for low, high, share in density.by_powers_of_ten()
@@ -86,7 +86,7 @@ def _density_bars(density: Density) -> Table:
 
 
 def _bar(share: float) -> float:
-    """A length that shows a share of 1e-6 too."""
+    """The length of a bar, on a scale that makes a share of 1e-6 visible."""
     return max(0.0, 1 + math.log10(share) / 6) if share > 0 else 0.0
 
 
@@ -101,7 +101,7 @@ def _account(found: Curvature) -> str:
     sampled = [each.value for each in (found.trace, found.gauss_newton) if each is not None and each.value.samples]
     sampled += [] if found.density is None else [found.density.mean]
     if sampled:
-        sentences.append(f"Intervals hold with confidence {sampled[0].confidence:g}, each by itself.")
+        sentences.append(f"Each interval holds separately with confidence {sampled[0].confidence:g}.")
     if found.eigenvalues is not None:
         sentences.append(
             f"Residuals are |H v − λ v|, at most {found.eigenvalues.tolerance:g} times the norm of H; with probability "
@@ -109,5 +109,5 @@ def _account(found: Curvature) -> str:
         )
     if found.density is not None:
         density = found.density
-        sentences.append(f"The density is that of {density.probes} random starts with {density.steps} Lanczos steps.")
+        sentences.append(f"The density is from {density.probes} random starts with {density.steps} Lanczos steps.")
     return " ".join(sentences) or "Second derivatives on the strings above."

@@ -28,7 +28,7 @@ def html_report(
     made: str = "",
     progress: Progress | None = None,
 ) -> str:
-    """The whole document; `missing` are studies that cannot be shown, each with the reason."""
+    """The whole HTML document; `missing` lists studies that cannot be shown, each with the reason."""
     from markupsafe import Markup
 
     drawn = any(page.figures for page in pages)
@@ -46,7 +46,7 @@ def html_report(
             themes={"light": theme("light"), "dark": theme("dark")},
             style=Markup(_template("style.css")),
             scripts=[Markup(script) for script in scripts],
-            allowed=" ".join(f"'sha256-{digest}'" for digest in hashes),  # and no other script runs
+            allowed=" ".join(f"'sha256-{digest}'" for digest in hashes),  # no other script may run
         )
     )
 
@@ -74,14 +74,14 @@ def write_report(
     made: str = "",
     progress: Progress | None = None,
 ) -> Path:
-    """Write the report, whole or not at all; returns its path."""
+    """Write the report atomically and return its path."""
     document = html_report(pages, missing, made=made, progress=progress)
     return write_bytes(Path(path), document.encode("utf-8", errors="replace"), "report")
 
 
 @functools.cache
 def glossary() -> dict[str, list[tuple[str, str]]]:
-    """The words of the report by subject, each with its meaning: the tables of docs/glossary.md."""
+    """The terms of the report by subject, each with its meaning, from the tables of docs/glossary.md."""
     found: dict[str, list[tuple[str, str]]] = {}
     for line in _template("glossary.md").splitlines():
         if line.startswith("## "):
@@ -110,5 +110,5 @@ def _environment() -> Environment:
 
 
 def _template(name: str) -> str:
-    """The text of a file that goes into the page as it is."""
+    """The text of a file that is inserted into the page unchanged."""
     return (Path(__file__).parent / "templates" / name).read_text("utf-8").strip()

@@ -1,4 +1,4 @@
-"""Terminal pages of the laboratory: what a run found, which studies there are, what is running."""
+"""Terminal pages of the laboratory: the results of a run, the list of studies, the state of runs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from flipscope.lab.store.store import RunState
 from flipscope.report.views import changes_text, claim_views, differences_texts
 
 MARKS = {"reproduced": ("✓", "green"), "contradicted": ("✗", "red"), "undecided": ("?", "yellow")}
-INTERIM = ("…", "dim")  # instead of a mark, where only a part of the trials is done
+INTERIM = ("…", "dim")  # shown instead of a verdict's mark while trials are missing
 
 
 def mark_of(view: Mapping[str, Any]) -> tuple[str, str]:
-    """The sign of a verdict and its colour, by the view of its judgement."""
+    """The mark of a verdict and its colour, from the view of its judgement."""
     return INTERIM if view["interim"] else MARKS[view["verdict"]]
 
 
 def run_page(run: Run, results: str, verbose: bool = False) -> RenderableType:
-    """The page at the end of ``flipscope run``: a line per claim, with `verbose` everything that it rests on."""
+    """The page at the end of ``flipscope run``: a line per claim; with `verbose`, all numbers behind each verdict."""
     title = Text(f"{run.study.name}", style="bold")
     title.append(f"  paper {run.study.paper}, scale {run.scale}", style="not bold dim")
     told = [f"{run.done:,} of {run.trials:,} trials"]
@@ -55,7 +55,7 @@ def run_page(run: Run, results: str, verbose: bool = False) -> RenderableType:
 
 
 def claims_table(run: Run, verbose: bool = False) -> RenderableType:
-    """One line per claim, decided ones first: mark, name, number against its limit; beneath it at most one reason."""
+    """One line per claim, decided ones first: mark, name, number and limit; below it at most one reason."""
     parts: list[RenderableType] = []
     views = claim_views(run)
     widest = max((len(view["numbers"]) for view in views), default=0)
@@ -73,7 +73,7 @@ def claims_table(run: Run, verbose: bool = False) -> RenderableType:
 
 
 def _details(view: Mapping[str, Any]) -> RenderableType:
-    """Everything that a verdict rests on, and every look that was made before it."""
+    """All numbers behind a verdict, and every earlier look at the claim."""
     lines = [f"{view['statement']} ({view['source']})", f"judged by: {view['criterion']}", view["quantity"]]
     lines += [view["note"]] if view["note"] else []
     lines += [f"to decide it: {view['remedy']}"] if view["remedy"] else []
@@ -110,7 +110,7 @@ def studies_page(rows: Sequence[dict[str, Any]]) -> RenderableType:
 
 
 def study_page(study: Entry, state: str) -> RenderableType:
-    """The page of ``flipscope studies NAME``: what it runs, what it judges, where it departs from the paper."""
+    """The page of ``flipscope studies NAME``: its scales, its claims, and its deviations from the paper."""
     parts: list[RenderableType] = [Text(study.title, style="bold"), Text(f"paper {study.paper}, {state}", style="dim")]
     costs = [
         (name, f"{scale['note']}; about {time_text(60 * scale['minutes'])}")
@@ -129,7 +129,7 @@ def study_page(study: Entry, state: str) -> RenderableType:
         departures = [
             (each["what"], f"paper: {each['paper']}; here: {each['ours']}; {each['why']}") for each in study.deviations
         ]
-        parts += [Text(), Text("Where it departs from the paper", style="bold"), _listed(departures)]
+        parts += [Text(), Text("Deviations from the paper", style="bold"), _listed(departures)]
     return Group(*parts)
 
 
@@ -151,13 +151,15 @@ def _settings_table(study: Entry) -> Table:
 
 
 def _settings_notes(study: Entry) -> list[str]:
-    """What to know of the settings before changing some."""
+    """Notes for users who want to change settings."""
     seeds = (
-        f"--seed S sets {study.base_seed}." if study.base_seed else "It has no first seed, so --seed does not apply."
+        f"--seed S sets {study.base_seed}."
+        if study.base_seed
+        else "This study has no first seed, so --seed does not apply."
     )
     if not study.sample_sizes:
         return [seeds]
-    return [f"Sample sizes, whose change is the next look at the same claims: {', '.join(study.sample_sizes)}.", seeds]
+    return [f"Sample sizes (a change is the next look at the same claims): {', '.join(study.sample_sizes)}.", seeds]
 
 
 def _listed(rows: Sequence[tuple[str, str]]) -> Table:
@@ -170,7 +172,7 @@ def _listed(rows: Sequence[tuple[str, str]]) -> Table:
 
 
 def status_page(states: Sequence[RunState], notes: Mapping[str, Sequence[str]]) -> RenderableType:
-    """The page of ``flipscope status``; `notes` are by the name of the study."""
+    """The page of ``flipscope status``; the keys of `notes` are names of studies."""
     parts: list[RenderableType] = []
     for state in states:
         line = Text(f"{state.study} ", style="bold")
@@ -188,7 +190,7 @@ def status_page(states: Sequence[RunState], notes: Mapping[str, Sequence[str]]) 
 
 
 def _ago(moment: str) -> str:
-    """How long ago a moment was."""
+    """The time since a moment, in words."""
     passed = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
     return f"{time_text(max(0.0, passed))} ago"
 

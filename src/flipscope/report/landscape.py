@@ -35,7 +35,7 @@ def landscape_page(found: Landscape, name: str, function: str, loss: str, notes:
 
 
 def _by_distance(found: Landscape) -> tuple[list[float], list[float]]:
-    """The mean loss on both sides of all lines, or on the axes of the plane, by distance from the model."""
+    """Distances from the model, and the mean loss at each over both sides of all lines or of the plane's axes."""
     half = len(found.offsets) // 2
     lines = found.losses if found.dimensions == 1 else np.stack([found.losses[half], found.losses[:, half]])
     both = np.stack([lines[:, half:], lines[:, half::-1]])  # [side, line, distance]

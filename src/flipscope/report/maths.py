@@ -1,10 +1,10 @@
 """Formulas in plain sentences, typeset as MathML: "at least N^((D-1)/2L - 5) strings" needs no markup.
 
 Studies write formulas as a terminal shows them. `typeset` finds them in a sentence: a single letter, a Greek letter or
-its name, with the operators, numbers, brackets and functions that are joined to it. What cannot be read as a formula
-stays plain text. Browsers draw MathML themselves, without a script and without fonts from elsewhere.
+its name, with the operators, numbers, brackets and functions that are joined to it. Text that cannot be parsed as a
+formula stays as it is. Browsers draw MathML themselves, without a script and without external fonts.
 
-The grammar, the loosest binding first; a product may be written without a sign:
+The grammar, loosest binding first; a product may be written without a sign:
 
     relation   sum ((= | < | > | <= | >= | ≤ | ≥ | ≠ | ≈ | ± | →) sum)*
     sum        [-] product ((+ | -) product)*
@@ -72,7 +72,7 @@ class Node(NamedTuple):
 
 
 class _NoFormula(Exception):
-    """Raised where a formula cannot go on."""
+    """Raised when the tokens do not continue a formula."""
 
 
 def typeset(text: str) -> Markup:
@@ -91,7 +91,7 @@ def typeset(text: str) -> Markup:
 
 
 def formulas(text: str) -> list[tuple[int, int, Node]]:
-    """Where the formulas of a sentence begin and end, and how they are read."""
+    """Start, end and parse tree of each formula in a sentence."""
     tokens = [
         Token(match.lastgroup or "prose", match[0], match.start(), match.end(), text[: match.start()][-1:].isspace())
         for match in _TOKEN.finditer(text)
@@ -115,12 +115,12 @@ def formulas(text: str) -> list[tuple[int, int, Node]]:
 
 
 def _telling(node: Node) -> bool:
-    """Whether it is more than numbers and names, which read the same in plain text."""
+    """Whether the formula contains more than numbers and names, which look the same in plain text."""
     return node.kind in ("letter", "power", "index", "root") or any(map(_telling, node.parts))
 
 
 def _word(tokens: list[Token], first: int, end: int) -> bool:
-    """Whether it is only a word or a unit of one letter."""
+    """Whether the tokens are only a word or a unit of one letter."""
     token = tokens[first]
     counted = first > 0 and tokens[first - 1].kind == "number" and token.spaced
     return end == first + 1 and (token.text in WORDS or (token.text in UNITS and counted))
@@ -131,7 +131,7 @@ class _Reader:
 
     def __init__(self, tokens: list[Token], place: int) -> None:
         self.tokens, self.first, self.place = tokens, place, place
-        self.bars = 0  # how many bars are open: the next one closes
+        self.bars = 0  # number of open bars; if there is one, the next bar closes it
 
     @property
     def ahead(self) -> Token:
@@ -142,13 +142,13 @@ class _Reader:
         return Token("end", "", end, end, True)
 
     def take(self) -> Token:
-        """The next token, which is then read."""
+        """Consume and return the next token."""
         token = self.ahead
         self.place += 1
         return token
 
     def touching(self, *marks: str) -> bool:
-        """Whether one of these comes next without a space before it."""
+        """Whether one of these marks comes next, without a space before it."""
         return self.ahead.text in marks and not self.ahead.spaced
 
     def relation(self) -> Node:
@@ -160,7 +160,7 @@ class _Reader:
         return self._joined(self.product, SIGNS, "operator")
 
     def _joined(self, part: Callable[[], Node], signs: dict[str, str], kind: str) -> Node:
-        """Parts with signs between them, which have spaces on both sides or on none."""
+        """Parts with signs between them; a sign has spaces on both sides or on none."""
         parts = []
         if kind == "operator" and self.ahead.text in ("-", "−"):
             self.take()
@@ -204,7 +204,7 @@ class _Reader:
         return token.text in ("(", "√") or (token.text in ("|", "||", "‖") and not self.bars)
 
     def power(self) -> Node:
-        """An atom with its index, its exponent and what it is applied to, or a function with its argument."""
+        """An atom with its index, exponent and argument in brackets, or a function with its argument."""
         token = self.ahead
         if token.kind == "word" and token.text in FUNCTIONS:
             return self._function(Node("name", FUNCTIONS[self.take().text]))
@@ -227,7 +227,7 @@ class _Reader:
         if self.touching("^"):
             self.take()
             sign = [Node("sign", SIGNS[self.take().text])] if self.ahead.text in ("-", "−") else []
-            exponent = self._atom() if sign else self._script(letter=True)  # behind a sign the brackets are needed
+            exponent = self._atom() if sign else self._script(letter=True)  # after a sign the brackets are needed
             return Node("power", parts=(node, _row([*sign, exponent])))
         following = self.tokens[self.place + 1 : self.place + 2]
         if self.touching("*") and node.kind == "letter" and all(each.spaced or each.text in ",)" for each in following):
@@ -236,7 +236,7 @@ class _Reader:
         return node
 
     def _script(self, letter: bool = False) -> Node:
-        """What stands above or below: an atom, or the inside of a bracket; with `letter`, x^(n) keeps its brackets."""
+        """An index or exponent: an atom, or the inside of brackets; with `letter`, x^(n) keeps its brackets."""
         if self.ahead.spaced:
             raise _NoFormula
         if self.ahead.text in ("(", "{"):
@@ -263,7 +263,7 @@ class _Reader:
         return _row([name, argument]) if name.text == "∇" else _row([name, Node("space"), argument])
 
     def _fence(self) -> Node:
-        """Relations between brackets or bars; a dot stands for any argument."""
+        """Relations inside brackets or bars; a dot stands for any argument."""
         opening = self.take().text
         bar = opening == FENCES[opening]
         self.bars += bar
@@ -335,7 +335,7 @@ def _elements(source: str, node: Node) -> Markup:
 
 
 def _mathml(node: Node) -> str:
-    """The formula without the element around it."""
+    """The formula as MathML without the enclosing <math> element."""
     from markupsafe import escape
 
     parts = [_mathml(part) for part in node.parts]
@@ -365,5 +365,5 @@ def _mathml(node: Node) -> str:
 
 
 def _single(node: Node) -> str:
-    """The formula as one element, which a script needs."""
+    """The formula as one element, as MathML requires for an index or exponent."""
     return f"<mrow>{_mathml(node)}</mrow>" if node.kind == "row" else _mathml(node)

@@ -1,4 +1,4 @@
-"""Terminal pages of what was measured on models."""
+"""Terminal pages of measurements of models."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def sensitivity_page(
     function: tuple[str, float] | None = None,
     notes: Sequence[str] = (),
 ) -> RenderableType:
-    """The page of ``flipscope sensitivity``; `function` is what the model was trained on, with its average."""
+    """The page of ``flipscope sensitivity``; `function`: the model's training target and its average sensitivity."""
     rows = [
         ("strings", f"{found.strings:,} of length {found.n:,}" + (", all of this length" if found.exhaustive else "")),
         ("average sensitivity", number(found.average_sensitivity)),
@@ -229,7 +229,7 @@ def _length(row: dict[str, Any]) -> str:
 
 
 def facts(rows: Sequence[tuple[str, str]]) -> Table:
-    """Names and what they are, in two columns."""
+    """A table of names and values in two columns."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
@@ -248,7 +248,7 @@ def _profile(found: SensitivityProfile) -> Table:
 
 
 def _bins(averages: Sequence[float]) -> list[tuple[str, str, float]]:
-    """How many averages are 0 and how many in each of some ranges of equal width, a round number."""
+    """A histogram of averages: zeros apart, the others in ranges of equal, round width."""
     largest = max(averages)
     rough = largest / BINS or 1.0
     power = 10.0 ** math.floor(math.log10(rough))
@@ -263,7 +263,7 @@ def _bins(averages: Sequence[float]) -> list[tuple[str, str, float]]:
 
 
 def _account(found: Measured) -> str:
-    """How it was measured."""
+    """A sentence on how the result was measured."""
     checked = (
         ""
         if found.margin == 0
@@ -295,10 +295,10 @@ def _value(found: float | Estimate) -> float:
 
 
 def note(sentence: str) -> Text:
-    """A sentence beside the numbers."""
+    """A sentence in the style of notes."""
     return Text(sentence, style="italic dim")
 
 
 def panel(title: str, parts: Sequence[RenderableType]) -> Panel:
-    """A page in its frame."""
+    """A page with a frame and a title."""
     return Panel(Group(*parts), title=Text(title), title_align="left", expand=False, padding=(1, 2))

@@ -1,4 +1,4 @@
-"""The pages of studies from what is stored, and the report of them: `flipscope report`, `flipscope.report.write`."""
+"""The pages of studies from stored results, and their report: `flipscope report`, `flipscope.report.write`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def write(
     results: str | Path = "results",
     scale: str | None = None,
 ) -> Path:
-    """Write what is stored of these studies, or of all, as one HTML file; the path of the file is returned.
+    """Write the stored results of these studies, or of all, as one HTML file and return its path.
 
     ``results`` is the folder of `flipscope.run`, ``scale`` the one to show (default: the one run last).
 
@@ -68,12 +68,12 @@ _EXAMPLE = "flipscope run random-init --scale smoke --results "
 def packed_pages(
     files: Sequence[Path], studies: Sequence[str] = (), scale: str | None = None, progress: Progress | None = None
 ) -> tuple[list[StudyPage], Missing]:
-    """The same of what packs hold; results that older code has measured are shown as such."""
+    """The same for the results in packs; results of older code are marked."""
     found = [packs.read(file) for file in files]
     with tempfile.TemporaryDirectory(prefix="flipscope-") as folder, Store(folder) as store:
         for pack in found:
             merge(store, pack)
-        store.writable = False  # to show a pack is no look at its claims
+        store.writable = False  # showing a pack is not a look at its claims
         return stored_pages(store, studies, scale, progress, older=True)
 
 
@@ -85,9 +85,9 @@ def stored_pages(
     *,
     older: bool = False,
 ) -> tuple[list[StudyPage], Missing]:
-    """The page of each study, and why some have none; a study that breaks does not take the others with it.
+    """The page of each study, and the reasons why some have none; a failing study does not affect the others.
 
-    With `older`, a study of which there is nothing by its present code has a page of what older code has measured.
+    With `older`, a study without results of its present code gets a page with the results of older code.
     """
     names = studies or sorted({run.study for run in store.runs()} | {kept.study for kept in store.kept()})
     pages: list[StudyPage] = []
@@ -140,7 +140,7 @@ def _page(study: Study, store: Store, scale: str | None, older: bool) -> StudyPa
 
 
 def _shown(study: Study, store: Store, run: Run, code: str, command: str, older: str = "") -> StudyPage:
-    """The page of a run by this code."""
+    """The page of a run measured by this code."""
     figures, missing = _drawn(study, run)
     keys = [trial_key(study, trial, code) for trial in run.planned]
     machines, finished = _provenance(run.origins)
@@ -155,7 +155,7 @@ def _shown(study: Study, store: Store, run: Run, code: str, command: str, older:
 
 
 def _variant_notes(store: Store, keys: Sequence[str]) -> list[str]:
-    """A sentence where some of the trials have another outcome from elsewhere."""
+    """A sentence about trials for which another outcome was imported, or nothing."""
     found = variants(store, keys=keys)
     if not found:
         return []
@@ -169,7 +169,7 @@ def _variant_notes(store: Store, keys: Sequence[str]) -> list[str]:
 
 
 def _older_page(study: Study, store: Store, latest: RunState, command: str) -> StudyPage:
-    """What code that has changed since has measured: judged anew where that is possible, else as it was recorded."""
+    """The page of results of older code: judged anew where possible, otherwise with the recorded verdicts."""
     code, scale = latest.code, latest.scale
     looks = [
         look
@@ -180,21 +180,21 @@ def _older_page(study: Study, store: Store, latest: RunState, command: str) -> S
     plan = looks[-1].trials if looks else frozenset(trial.hash for trial in study.checked_trials(scale))
     chosen = [trial for trial in trials if trial.hash in plan]
     run = judged(study, scale, store, code=code, trials=chosen) if len(chosen) == len(plan) else None
-    if run is None or run.errors:  # also where the study makes no sense of what it measured once
+    if run is None or run.errors:  # the present study may not understand its old results
         run = _recorded(study, store, latest, looks)
     revision = f"revision {looks[-1].revision} of the study, " if looks else ""
     older = f"{_versions(run.origins)}{revision}code {code[:12]}"
     page = _shown(study, store, run, code, command, older)
     how = "judged by today's rules" if run.table else "as it was judged then"
     note = (
-        f"Measured by older code ({older}), and {how}: what today's code would give is unknown; "
+        f"Measured by older code ({older}) and {how}; today's code might give other numbers. "
         f"{repeat_command(study, scale)} measures it again."
     )
     return replace(page, notes=[note, *page.notes])
 
 
 def _rebuilt(study: Study, scale: str, store: Store, code: str) -> list[Trial]:
-    """The trials that some code has measured, as far as the study's present classes of trials can hold them."""
+    """The trials measured by this code, as far as they fit the study's present classes of trials."""
     kinds = list(dict.fromkeys(type(trial) for trial in study.checked_trials(scale)))
     found = []
     for row in store.table(study.name):
@@ -202,7 +202,7 @@ def _rebuilt(study: Study, scale: str, store: Store, code: str) -> list[Trial]:
         for kind in kinds:
             try:
                 trial = kind(**content)
-            except (InputError, TypeError):  # other fields, or other values of them
+            except (InputError, TypeError):  # the fields or their allowed values have changed
                 continue
             if trial_key(study, trial, code) == row["key"]:
                 found.append(trial)
@@ -215,7 +215,7 @@ def _tuples(value: Any) -> Any:
 
 
 def _recorded(study: Study, store: Store, latest: RunState, looks: Sequence[Look]) -> Run:
-    """A run of which only the looks at its claims are known."""
+    """A run of which only the recorded looks at its claims are known."""
     judgements = []
     for claim in study.claims:
         own = [look for look in looks if look.claim in (claim.name, *claim.formerly)]
@@ -242,20 +242,20 @@ def _recorded(study: Study, store: Store, latest: RunState, looks: Sequence[Look
 
 
 def _versions(origins: Sequence[Origin]) -> str:
-    """The versions of flipscope that ran on some machines."""
+    """The versions of flipscope that measured on these machines."""
     versions = sorted({str(origin.machine["flipscope"]) for origin in origins if "flipscope" in origin.machine})
     return f"flipscope {', '.join(versions)}, " if versions else ""
 
 
 def _latest(store: Store, study: Study, scale: str | None) -> RunState | None:
-    """The last run of a study, at this scale if one is named."""
+    """The last run of a study, at the given scale if there is one."""
     scale = None if scale is None else study.scale_name(scale)
     runs = [run for run in store.runs(study.name, latest=False) if scale is None or run.scale == scale]
     return runs[-1] if runs else None
 
 
 def _drawn(study: Study, run: Run) -> tuple[list[Figure], list[str]]:
-    """The figures, or a note why there are none: a figure that fails must not hide the verdicts."""
+    """The figures, or a note on why there are none: a failing figure must not hide the verdicts."""
     if not run.table:
         return [], []
     try:
@@ -264,15 +264,15 @@ def _drawn(study: Study, run: Run) -> tuple[list[Figure], list[str]]:
             render(figure, "svg")
     except Exception as error:
         part = "" if run.complete else " from part of the trials"
-        reason = " ".join(str(error).split())[:200]  # Vega's is several lines
+        reason = " ".join(str(error).split())[:200]  # Vega's messages have several lines
         return [], [f"The figures cannot be drawn{part} ({type(error).__name__}: {reason})."]
     return figures, []
 
 
 def _provenance(origins: Sequence[Origin]) -> tuple[list[str], str]:
-    """What the trials were measured on, in words, and when the last was done."""
+    """Descriptions of the machines that measured the trials, and the time of the last trial."""
     machines: Counter[str] = Counter()
-    for origin in origins:  # several may read the same
+    for origin in origins:  # several may have the same description
         machines[_machine_text(origin.machine)] += origin.trials
     said = [text if len(machines) == 1 else f"{text} ({count:,} trials)" for text, count in machines.most_common(5)]
     if len(machines) > 5:
@@ -282,7 +282,7 @@ def _provenance(origins: Sequence[Origin]) -> tuple[list[str], str]:
 
 
 def _machine_text(machine: dict[str, Any]) -> str:
-    """A machine without its name, which says nothing to a reader elsewhere."""
+    """The description of a machine, without its host name, which means nothing to other readers."""
     versions = [f"{name} {machine[name]}" for name in ("python", "torch", "numpy", "flipscope") if machine.get(name)]
     cores = [f"{machine['cores']} cores"] if machine.get("cores") else []
     parts = [str(machine[name]) for name in ("cpu", "system") if machine.get(name)]
@@ -290,7 +290,7 @@ def _machine_text(machine: dict[str, Any]) -> str:
 
 
 def write_figures(folder: Path, pages: Sequence[StudyPage], formats: Sequence[Any]) -> list[Path]:
-    """Write each figure in each format; returns the paths."""
+    """Write each figure in each format and return the paths."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

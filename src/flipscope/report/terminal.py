@@ -20,7 +20,7 @@ from flipscope.basics.estimates import Estimate
 from flipscope.basics.wording import number_text
 from flipscope.figures.panels import log10_share
 
-if TYPE_CHECKING:  # the mathematics takes a while to load, and few pages need it
+if TYPE_CHECKING:  # these modules load slowly, and few pages need them
     from flipscope.bounds.geometry import FamilyVerdict, Verdict
     from flipscope.bounds.noise_stability import NoiseBounds
     from flipscope.cube.portrait import Portrait
@@ -28,8 +28,8 @@ if TYPE_CHECKING:  # the mathematics takes a while to load, and few pages need i
 BAR = 36
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 MAX_ROWS = 16
-WIDTH = 100  # where the output is not a terminal
-WIDEST = 100_000  # of a page there that must not be cut
+WIDTH = 100  # columns if the output is not a terminal
+WIDEST = 100_000  # columns of such a page if it must not be truncated
 
 
 def number(value: float | Estimate | None) -> str:
@@ -38,14 +38,14 @@ def number(value: float | Estimate | None) -> str:
 
 
 def bar(share: float, width: int = BAR) -> str:
-    """A bar of at most ``width`` characters in steps of an eighth."""
+    """A bar of at most ``width`` characters, in steps of one eighth of a character."""
     eighths = round(max(0.0, min(1.0, share)) * width * 8)
     return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar whose length is a share of the width that is left for it."""
+    """A bar whose length is a share of the available width."""
 
     share: float
 
@@ -59,7 +59,7 @@ class Bar:
 
 
 def function_page(portrait: Portrait, bounds: Sequence[NoiseBounds] = ()) -> RenderableType:
-    """The page of ``flipscope function``: the numbers of a portrait, and bounds on what noise changes."""
+    """The page of ``flipscope function``: the numbers of a portrait, and bounds on its noise sensitivity."""
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column()
@@ -108,9 +108,10 @@ def _influence_table(portrait: Portrait) -> Table:
 
 
 def _noise_table(bounds: Sequence[NoiseBounds]) -> Table:
-    """How often noise changes the value, and at most, by the exponents of `bounds.noise_stability`.
+    """The probability that noise changes the value, and its upper bounds (`bounds.noise_stability`).
 
-    A sample tells nothing of the degree, and bounds the maximal sensitivity on the wrong side: both are then left out.
+    The bounds by degree and by maximal sensitivity are omitted for sampled portraits: a sample says nothing about the
+    degree and gives only a lower bound on the maximal sensitivity.
     """
     sampled = isinstance(bounds[0].by_max_sensitivity, Estimate)
     table = Table(box=None, padding=(0, 1), header_style="bold")
@@ -124,13 +125,13 @@ def _noise_table(bounds: Sequence[NoiseBounds]) -> Table:
 
 
 def histogram(label: str, heading: str, rows: Sequence[tuple[str, str, float]]) -> Table:
-    """A table of (name, value as text, size of the bar), the largest entries only where there are many."""
+    """A table of (name, value as text, size of the bar); of a long list only the largest entries."""
     table = Table(box=None, padding=(0, 1), header_style="bold")
     table.add_column(label, justify="right", no_wrap=True)
     table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("")
     largest = max((share for _, _, share in rows), default=1.0) or 1.0
-    # Long lists: the largest entries, in their own order.
+    # Of a long list, keep the largest entries in their original order.
     kept = set(sorted(range(len(rows)), key=lambda i: -rows[i][2])[:MAX_ROWS])
     for i, (name, text, share) in enumerate(rows):
         if i in kept:
@@ -201,7 +202,7 @@ def verdict_page(verdict: Verdict) -> RenderableType:
 
 
 def family_page(verdict: FamilyVerdict) -> RenderableType:
-    """The page of ``flipscope verdict`` for a family by its K_0(N) or by examples."""
+    """The page of ``flipscope verdict`` for a family given by its K_0(N) or by examples."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
@@ -240,27 +241,27 @@ def zoo_page(rows: Sequence[dict[str, Any]]) -> RenderableType:
 
 
 def show(page: RenderableType, *, whole: bool = False) -> None:
-    """Print a page to standard output; a `whole` one is never cut where that is not a terminal."""
+    """Print a page to standard output; with `whole`, nothing is truncated unless that is a terminal."""
     console = page_console()
     if whole and not console.is_terminal:
         console.width = max(WIDTH, SafeConsole(highlight=False, width=WIDEST).measure(page).maximum)
-    # By way of a string: rich would end the process itself when the reader of a pipe has gone away.
+    # Render to a string first: rich itself would end the process when the reader of a pipe has gone away.
     with console.capture() as captured:
         console.print(page)
     print(captured.get(), end="")
 
 
 class SafeConsole(Console):
-    """A console on which text does nothing but appear: what is stored or named may hold control characters."""
+    """A console that escapes control characters, which stored texts and names may contain."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """The parts of a page; those that are commands to the terminal are rich's own."""
+        """The segments of a page with control characters escaped, except for rich's own commands."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
 def page_console() -> Console:
-    """A console on standard output: as wide as the terminal, or WIDTH (or COLUMNS) where there is none."""
+    """A console on standard output, as wide as the terminal; without a terminal, COLUMNS or WIDTH columns."""
     console = SafeConsole(highlight=False)
     if console.is_terminal:
         return console

@@ -54,7 +54,7 @@ def trained_page(
 
 
 def _kept(epoch: int, ran: int, stopped: str) -> str:
-    """Which epoch's weights were kept, and why the training ended.
+    """A text on which epoch's weights were kept and why the training ended.
 
     >>> _kept(10, 10, "steps"), _kept(3, 5, "no better for 2 epochs")
     ('epoch 10 (all 10 ran)', 'epoch 3 (5 ran: no better for 2 epochs)')
@@ -67,7 +67,7 @@ def _kept(epoch: int, ran: int, stopped: str) -> str:
 
 
 def _quality(trained: Trained, tested: Accuracy) -> tuple[str, str]:
-    """The accuracy, or the error where values are real."""
+    """Label and text of the accuracy, or of the error if values are real."""
     on = f"on {tested.strings:,} random strings"
     if trained.recipe is not None and isinstance(trained.recipe.data, RealData):
         return "squared error", f"{number(tested.loss)}, {on}"

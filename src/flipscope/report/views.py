@@ -1,6 +1,6 @@
-"""What a page shows of a study, as plain dictionaries: for the terminal, the HTML report, and whatever else shows it.
+"""The content of a study's page as plain dictionaries, for the terminal, the HTML report and other displays.
 
-Nothing here knows how it is drawn: texts are plain, numbers are in words, and figures are specifications for Vega-Lite.
+Nothing here depends on the display: texts are plain, numbers are formatted, and figures are Vega-Lite specifications.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from flipscope.report.drawing import file_stems
 
 View = dict[str, Any]
 
-MAX_ROWS = 200  # of a table
+MAX_ROWS = 200  # rows shown of a table
 OPEN_ROWS = 25  # a longer table is folded
-PAPERS = {  # by the numbers that the studies use; CITATION.cff has them in full
+PAPERS = {  # keys are the numbers that studies use; CITATION.cff has full references
     "000": ("Kövér et al. 2026, parameter-space geometry", "https://arxiv.org/abs/2606.08768"),
     "001": ("Hahn and Rofin 2024, sensitive functions are hard", "https://arxiv.org/abs/2402.09963"),
     "002": ("Lintilhac and Shaikh 2026, a sharper picture", "https://arxiv.org/abs/2605.20988"),
@@ -39,31 +39,31 @@ PAPERS = {  # by the numbers that the studies use; CITATION.cff has them in full
 
 @dataclass(frozen=True)
 class StudyPage:
-    """A study as it was measured, with all that a page tells of it."""
+    """A measured study with everything that its page shows."""
 
     run: Run
     figures: Sequence[Figure]
-    settings: Mapping[str, Sequence[Any]]  # the values of each field of the trials, each once
-    machines: Sequence[str]  # what it was measured on, in words
+    settings: Mapping[str, Sequence[Any]]  # the distinct values of each field of the trials
+    machines: Sequence[str]  # descriptions of the machines that measured it
     code: str  # the version of the study's code
-    command: str  # which repeats it
-    finished: str = ""  # when the last trial was
-    notes: Sequence[str] = ()  # what a reader must know first
-    older: str = ""  # what measured it, in words, if that was not the present code
+    command: str  # the command that repeats it
+    finished: str = ""  # the time of the last trial
+    notes: Sequence[str] = ()  # notices at the top of the page
+    older: str = ""  # the version that measured it, if that was not the present code
 
 
 # ---------------------------------------------------------------- all studies
 
 
 def in_order(pages: Sequence[StudyPage]) -> list[StudyPage]:
-    """The pages in the order in which they are shown: studies that decided a claim first."""
+    """The pages in display order: studies that decided a claim first."""
     return sorted(pages, key=lambda page: all(found.verdict == "undecided" for _, found in page.run.judgements))
 
 
 def report_view(pages: Sequence[StudyPage], missing: Sequence[tuple[str, str]] = ()) -> View:
-    """All studies `in_order`; `missing` are studies that cannot be shown, with the reasons.
+    """All studies `in_order`; `missing` lists studies that cannot be shown, with the reasons.
 
-    Claims whose results are of older code are shown, and not counted.
+    Claims whose results are from older code are shown but not counted.
     """
     pages = in_order(pages)
     judged = [each for page in pages if not page.older for each in page.run.judgements]
@@ -90,7 +90,7 @@ def _summary(pages: Sequence[StudyPage], claims: int) -> str:
 
 
 def _limits_text(limits: Sequence[str], claims: int) -> list[str]:
-    """What to know of claims that no measured length can contradict."""
+    """A note on claims that no measured length can contradict."""
     if not limits:
         return []
     held = f"{limits.count('reproduced')} reproduced, {limits.count('undecided')} undecided"
@@ -101,7 +101,7 @@ def _limits_text(limits: Sequence[str], claims: int) -> list[str]:
 
 
 def _older_text(claims: int) -> list[str]:
-    """What to know of claims that were measured by older code."""
+    """A note on claims that were measured by older code."""
     if not claims:
         return []
     measured = f"{count_text(claims, 'claim')} of studies that were measured by older code"
@@ -112,7 +112,7 @@ def _older_text(claims: int) -> list[str]:
 
 
 def study_view(page: StudyPage, name: str) -> View:
-    """One study; the name tells its parts from those of others."""
+    """One study; `name` is the prefix of the identifiers of its parts."""
     run, study = page.run, page.run.study
     paper, link = PAPERS.get(study.paper, (study.paper, ""))
     if not link and re.fullmatch(r"https?://[^\s\"'<>]+", study.paper):
@@ -158,7 +158,7 @@ def _progress(run: Run) -> str:
 
 
 def changes_text(run: Run) -> str:
-    """The settings that whoever ran it has changed, in words; "" where there are none."""
+    """The settings changed by the user, as text; "" if there are none."""
     said = [
         f"{name} {_setting_text(here)}" + ("" if own is None else f" instead of {_setting_text(own)}")
         for name, (own, here) in run.changes.items()
@@ -167,7 +167,7 @@ def changes_text(run: Run) -> str:
 
 
 def differences_texts(run: Run) -> list[str]:
-    """The settings that differ from those of the paper, one line each."""
+    """One line for each setting that differs from the paper's."""
     return [
         f"{name}: {_setting_text(here)}, in the paper {_setting_text(there)}"
         for name, there, here in run.study.differences(run.scale)
@@ -175,7 +175,7 @@ def differences_texts(run: Run) -> list[str]:
 
 
 def _scale_note(run: Run) -> str:
-    """What is run at a scale, in the study's words, and what was changed."""
+    """The study's description of a scale, and the changed settings."""
     note, changed = run.study.scales[split_name(run.scale)[0]].note, changes_text(run)
     return f"{note}; changed: {changed}" if changed else note
 
@@ -215,7 +215,7 @@ def _facts(page: StudyPage) -> list[tuple[str, str]]:
 
 
 def figure_views(study: str, figures: Sequence[Figure]) -> list[View]:
-    """The figures of a study, each with the name of its files and what it shows, in words."""
+    """The figures of a study, each with the name of its files and a text description."""
     return [
         {
             "stem": stem,
@@ -230,7 +230,7 @@ def figure_views(study: str, figures: Sequence[Figure]) -> list[View]:
 
 
 def table_view(table: Rows) -> View:
-    """The first rows of a table, each cell in words, with the number to sort it by where that was rounded."""
+    """The first rows of a table, each cell as text, with the exact number for sorting if the text is rounded."""
     names = list(dict.fromkeys(name for row in table for name in row))
     numbers = {name: all(wording.is_number(row.get(name)) for row in table) for name in names}
 
@@ -252,7 +252,7 @@ def table_view(table: Rows) -> View:
 
 
 def claim_views(run: Run) -> list[View]:
-    """The claims of a study, those that are undecided last: verdict, numbers, looks, and why it is not decided."""
+    """The claims of a study, undecided ones last: verdict, numbers, looks, and the reason if undecided."""
     return [_claim_view(claim, found, run) for claim, found in run.decided_first]
 
 
@@ -276,7 +276,7 @@ def _claim_view(claim: Claim, found: Judgement, run: Run) -> View:
 
 
 def judgement_view(found: Judgement) -> View:
-    """A verdict with its number: in parts, and as one short text."""
+    """A verdict with its number, both as separate parts and as one short text."""
     measured = number_text(found.measured)
     return {
         "verdict": found.verdict,
@@ -290,7 +290,7 @@ def judgement_view(found: Judgement) -> View:
 
 
 def _numbers(found: Judgement) -> str:
-    """The number with its interval against its limit, "" where there is none."""
+    """The number with its interval and its limit as text, "" if there is none."""
     if found.measured is None:
         return ""
     measured, low, high = (number_text(end, 3, "?") for end in (found.measured, found.low, found.high))
@@ -298,7 +298,7 @@ def _numbers(found: Judgement) -> str:
 
 
 def _reason(claim: Claim, found: Judgement, run: Run) -> str:
-    """What a reader must know beside the number: which look it is, why it is not reproduced, what would decide it."""
+    """The text beside the number: which look it is, why it is not reproduced, what would decide it."""
     seen = "" if found.seen is None else found.seen.text
     if found.verdict == "reproduced":
         return seen
@@ -308,21 +308,21 @@ def _reason(claim: Claim, found: Judgement, run: Run) -> str:
     if found.measured is None and found.note:
         why = f"{found.note}: {why}"
     exploratory = found.seen is not None and found.seen.standing == "exploratory"
-    command = "" if exploratory else _next_command(claim, run)  # an exploratory one asks for new seeds itself
+    command = "" if exploratory else _next_command(claim, run)  # an exploratory judgement already suggests new seeds
     remedy = ": ".join(text for text in (found.remedy, command) if text)
     return "; ".join(text for text in (seen, why, f"to decide it: {remedy}" if remedy else "") if text)
 
 
 def _open_because(found: Judgement) -> str:
-    """Why a number with an interval does not decide; a claim of several shows one that may look as if it did."""
+    """Why the interval does not decide; the number shown for a claim of several parts may seem to decide it."""
     if found.note:
         return found.note
     still = sum(part.verdict == "undecided" for part in found.parts)
-    return f"{still} of {len(found.parts)} parts are undecided" if still else "the interval reaches over the limit"
+    return f"{still} of {len(found.parts)} parts are undecided" if still else "the interval contains the limit"
 
 
 def _next_command(claim: Claim, run: Run) -> str:
-    """The command for data that may decide the claim: the rest of this scale, or the next that can; "" if none."""
+    """The command that measures data that may decide the claim, at this scale or a larger one; "" if none."""
     base, changes = split_name(run.scale)
     if changes and not run.complete:
         return repeat_command(run.study, run.scale)
@@ -336,13 +336,13 @@ def _next_command(claim: Claim, run: Run) -> str:
 
 
 def _looks_of(claim: Claim, run: Run) -> list[View]:
-    """The looks that were kept of a claim, where there is more than the one that is shown."""
+    """The recorded looks at a claim, if there are more than the one shown."""
     looks = [look for look in run.looks if look.claim in (claim.name, *claim.formerly)]
     return [look_view(look, run.study) for look in looks] if len(looks) > 1 else []
 
 
 def look_view(look: Look, study: Study) -> View:
-    """A look that was kept, with its numbers: in parts, and as one line."""
+    """A recorded look with its numbers, both as separate parts and as one line."""
     found = look.judgement
     measured, low, high = (number_text(found[name], 3, "?") for name in ("measured", "low", "high"))
     known = found["measured"] is not None
