@@ -518,7 +518,7 @@ def test_figures_with_names_that_are_no_good(
 @pytest.mark.parametrize(
     ("error", "code", "sentence"),
     [
-        (MemoryError(), 1, "there is not enough memory for this: ask for less"),
+        (MemoryError(), 1, "there is not enough memory for this: use smaller sizes"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 1, "there is not enough memory for this"),
         (ImportError("libtorch_cpu.so: failed to map segment from shared object"), 1, "there is not enough memory"),
         (OSError(12, "Cannot allocate memory"), 1, "there is not enough memory for this"),
@@ -546,7 +546,7 @@ def test_a_small_limit_of_open_files_is_a_sentence(tmp_path: Path) -> None:
     run = subprocess.run(limited, capture_output=True, text=True, cwd=tmp_path)
     assert (run.returncode, run.stdout) == (1, "")
     assert run.stderr == (
-        "flipscope: too many files are open: raise the limit (ulimit -n 1024), or ask for fewer --workers.\n"
+        "flipscope: too many files are open: raise the limit (ulimit -n 1024), or use fewer --workers.\n"
     )
 
 

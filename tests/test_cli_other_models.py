@@ -165,7 +165,7 @@ def test_losses_of_python_models(run: Run) -> None:
         (("sensitivity", "my_models:number", "--length", "3"), "must be an nn.Module"),
         (("sensitivity", "my_models:network", "--length", "5"), "the model failed on"),
         (("sensitivity", "my_models:network", "--encoding", "words"), "encoding='words' is not one of"),
-        (("sensitivity", "my_models:network", "--encoding", "5,x"), "--encoding 5,x is no pair of token ids"),
+        (("sensitivity", "my_models:network", "--encoding", "5,x"), "--encoding 5,x is not a pair of token ids"),
         (("sensitivity", "my_models:network", "--decision", "maybe"), "output='maybe' is not one of"),
         (("sensitivity", "my_models:network", "--device", "tpu9"), "device='tpu9' is none that PyTorch knows"),
         (("sharpness", "my_models:bits", "--length", "3"), "an nn.Module, and the model is a function"),

@@ -150,7 +150,7 @@ def test_killed_and_resumed_it_ends_with_the_same_weights(run: Run, tmp_path: Pa
     assert not Path("m.safetensors").exists()
     code, out, err = run(*arguments, "-o", "m.safetensors")
     resumed = json.loads(out)
-    assert (code, err) == (0, "majority(5): goes on after step 10.\n")
+    assert (code, err) == (0, "majority(5): resumed after step 10.\n")
     assert (whole["resumed_at"], resumed["resumed_at"]) == (None, 10)
     assert resumed["weights"] == whole["weights"]
     for one, other in zip(resumed["history"], whole["history"], strict=True):
@@ -160,11 +160,13 @@ def test_killed_and_resumed_it_ends_with_the_same_weights(run: Run, tmp_path: Pa
 
 def test_after_an_interrupt_the_same_command_goes_on(train: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     err = interrupted_at(7, monkeypatch, train)
-    assert err == ("majority(5): stopped at step 7; the same command goes on after step 6.\nflipscope: interrupted.\n")
+    assert err == (
+        "majority(5): stopped at step 7; the same command continues after step 6.\nflipscope: interrupted.\n"
+    )
     code, out, err = train("--learning-rate", "0.1")
     assert (code, out) == (2, "")
     assert "learning_rate is 0.003 there and 0.1 here): repeat that training's command" in err
-    assert "begin anew with --restart" in err
+    assert "start again with --restart" in err
     code, out, err = train("--json")
     assert (code, json.loads(out)["resumed_at"]) == (0, 6)
     interrupted_at(5, monkeypatch, train, "--force", "--learning-rate", "0.2")
@@ -185,8 +187,8 @@ def test_interrupted_between_checkpoint_and_output(train: Run, monkeypatch: pyte
         code, out, err = train()
     assert (code, out) == (1, "")
     assert err == (
-        "flipscope: m.safetensors cannot be written: No space left on device; the training is over and kept in "
-        "m.safetensors.checkpoint: see to that, and the same command writes the model.\n"
+        "flipscope: m.safetensors cannot be written: No space left on device; the finished training is saved in "
+        "m.safetensors.checkpoint: solve this, and the same command writes the model.\n"
     )
     monkeypatch.setattr(command.View, "step", lambda self, moment: pytest.fail("it was over"))
     code, out, _ = train("--json")
@@ -219,7 +221,7 @@ def test_divergence(train: Run) -> None:
     code, out, err = train(*wild)
     assert (code, out, os.listdir()) == (1, "", [])
     assert "diverged at step 2" in err
-    assert "lower --learning-rate, now 1e+30; no epoch came to an end, so nothing is written" in err
+    assert "lower --learning-rate, now 1e+30; no epoch was completed, so nothing is written" in err
 
 
 @pytest.mark.parametrize(
@@ -280,7 +282,7 @@ def test_two_at_once_is_refused(train: Run) -> None:
 def test_models_lists_what_is_stored(run: Run) -> None:
     code, _, err = run("models")
     assert code == 2
-    assert "results is no results folder" in err
+    assert "results is not a results folder" in err
     with Store("results"):
         pass
     assert run("models") == (0, "There are no trained models in results.\n", "")

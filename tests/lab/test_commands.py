@@ -508,4 +508,4 @@ def test_an_interrupt_says_what_is_kept() -> None:
     watch = Live(stream)
     _follow(watch)
     watch.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
-    assert "deeds: stopped; 2 of 4 trials are stored, and the same command goes on from there." in stream.getvalue()
+    assert "deeds: stopped; 2 of 4 trials are stored, and the same command continues from there." in stream.getvalue()

@@ -544,7 +544,7 @@ def test_the_commands(study: Draws, tmp_path: Path, capsys: pytest.CaptureFixtur
     main(["results", "pack", "-o", target, "--results", str(tmp_path / "c")])
     capsys.readouterr()
     main(["results", "unpack", target, "--results", folder])
-    assert "6 trials with another outcome than here" in capsys.readouterr().out
+    assert "6 trials with a different outcome here" in capsys.readouterr().out
     assert main(["results", "--results", folder]) == 0
     assert "draws: 6 outcomes of another machine differ" in capsys.readouterr().out
     assert main(["results", "draws", "--variants", "--results", folder]) == 0

@@ -18,7 +18,7 @@ from flipscope.basics.errors import InputError, printable
 from flipscope.basics.streams import forgiving
 
 DESCRIPTION = "See what it takes to flip a model's mind: sensitivity of Boolean functions and of transformers."
-LONGEST = 1000  # characters of a sentence: a name may have ten thousand
+LONGEST = 1000  # characters of an error message: a name in it may have ten thousand
 EXAMPLES = """examples:
   flipscope function "maj(x1..x5) ^ x6"           profile, spectrum, influences
   flipscope function "majority(101)" --json       exact integers as JSON
@@ -33,14 +33,14 @@ EXAMPLES = """examples:
   flipscope bounds m.safetensors                  what the theorems say about it, and where they are vacuous
   flipscope bound covering m.safetensors          a bound on its loss on new strings
   flipscope bound pac-bayes --sparsity 10 --degree 2 --length 20 the same for a class of functions
-  flipscope construct "x3 & x7 & x11" --length 64 a network written down, with proven error and norms
+  flipscope construct "x3 & x7 & x11" --length 64 a constructed network with proven error and norms
   flipscope studies                               the experiments of the papers
   flipscope run random-init                       run one: figures, verdicts, resumable
   flipscope report -o report.html                 all results on one page
 """
 
 
-# Every command: the file with its arguments and its code, and a line for the list of all.
+# Every command: the module with its arguments and implementation, and its line in the list of commands.
 COMMANDS = {
     "function": ("function", "describe a Boolean function: sensitivity, spectrum, influences"),
     "compare": ("compare", "describe two functions side by side, and on how many strings they differ"),
@@ -56,7 +56,7 @@ COMMANDS = {
     "landscape": ("landscape", "draw slices of the loss around a model"),
     "construct": (
         "construct",
-        "write down a network for a function of few bits or a sum of parities, with its error and norms",
+        "construct a network for a function of few bits or a sum of parities, with its error and norms",
     ),
     "bounds": ("bounds", "evaluate every bound of the geometry and hardness papers for a transformer"),
     "bound": (
@@ -65,12 +65,12 @@ COMMANDS = {
     ),
     "train": ("train", "train a transformer on a function; after Ctrl-C or kill -9 the same command resumes"),
     "models": ("models", "list the trained models of a results folder: function, shape, accuracy, steps, file"),
-    "run": ("run", "run studies: measure what is not measured yet, judge every claim"),
+    "run": ("run", "run studies: measure all trials that are not stored yet, judge every claim"),
     "studies": ("studies", "list all studies: paper, figures, cost at each scale, state"),
-    "status": ("status", "say what is running, from any shell"),
-    "report": ("report", "write what was measured as one HTML file: claims, verdicts, figures, tables"),
-    "results": ("results", "list, filter, export, verify and prune what is stored"),
-    "results pack": ("results_pack", "write what is stored of some studies as one file, for another machine or reader"),
+    "status": ("status", "show the progress of runs, from any shell"),
+    "report": ("report", "write stored results as one HTML file: claims, verdicts, figures, tables"),
+    "results": ("results", "list, filter, export, verify and prune stored results"),
+    "results pack": ("results_pack", "write the stored results of studies as one file, for another machine or reader"),
     "results unpack": ("results_unpack", "merge packs of results into a results folder"),
 }
 
@@ -87,14 +87,14 @@ RENAMED = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """Errors in one sentence, exit code 2."""
+    """A parser that reports errors in one sentence, with exit code 2."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message.rstrip('.')}; try {self.prog} --help.\n")
 
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
-    """The parser of all commands; only of the one that is called are the arguments known, since its file is loaded."""
+    """The parser of all commands; only the called command's module is loaded, so only its arguments are known."""
     parser = _Parser(
         prog="flipscope",
         description=DESCRIPTION,
@@ -117,8 +117,8 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 on success, 1 when a run failed (with --strict also for a contradicted claim), 2 on bad input.
 
-    Trouble with the output never stops a command. At the end it is told, with 1; a reader that went away, such as
-    head, has had what it wanted.
+    Output errors never stop a command. They are reported at the end, with exit code 1, unless the reader of a pipe,
+    such as head, has gone away.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal without Unicode gets "?" instead of a traceback
         sys.stdout.reconfigure(errors="replace")
@@ -133,9 +133,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _called(arguments: Sequence[str] | None) -> int:
-    """The exit code of one command, after a sentence where it is not the command's own."""
+    """Run one command and return its exit code; exceptions become one sentence on standard error."""
     try:
-        # With arguments it is called by a program, whose own end is not for us to prevent.
+        # With arguments it is called by a program, whose signal handling is left alone.
         with _terminable() if arguments is None else contextlib.nullcontext():
             parsed = _parsed(arguments)
             if isinstance(parsed, int):
@@ -164,19 +164,19 @@ def _called(arguments: Sequence[str] | None) -> int:
 
 
 def _shortage(error: BaseException) -> str | None:
-    """What this machine, or a limit that was set, is short of, if that is what an exception or its cause means."""
+    """A sentence if an exception or its cause means that the machine or a limit lacks a resource, else None."""
     number, text = getattr(error, "errno", None), str(error)
     if number in (errno.EMFILE, errno.ENFILE):
-        return "too many files are open: raise the limit (ulimit -n 1024), or ask for fewer --workers"
+        return "too many files are open: raise the limit (ulimit -n 1024), or use fewer --workers"
     if "can't start new thread" in text:
         return "no further thread can be started: raise the limits of processes and memory (ulimit -u, ulimit -v)"
     if isinstance(error, MemoryError) or number == errno.ENOMEM or any(sign in text for sign in _NO_MEMORY):
-        return "there is not enough memory for this: ask for less, or raise the limit (ulimit -v)"
+        return "there is not enough memory for this: use smaller sizes, or raise the limit (ulimit -v)"
     before = error.__cause__ or error.__context__
     return None if before is None else _shortage(before)
 
 
-# Of torch, of the loader of shared libraries, and of the system.
+# Messages of torch, of the loader of shared libraries, and of the operating system.
 _NO_MEMORY = ("DefaultCPUAllocator", "failed to map segment from shared object", "Cannot allocate memory")
 
 
@@ -211,7 +211,7 @@ def _check_working_folder() -> None:
 
 
 def _say(text: str) -> None:
-    """One sentence on standard error; further lines, such as those that point into an expression, follow it."""
+    """Print a sentence on standard error; further lines, such as a pointer into an expression, follow it."""
     sentence, line, rest = text.partition("\n")
     plain = printable(sentence)
     if len(plain) > LONGEST:
@@ -221,12 +221,12 @@ def _say(text: str) -> None:
 
 
 class Terminated(KeyboardInterrupt):
-    """The system asked this process to end: it does as after Ctrl-C, with terminal and results in order."""
+    """A termination signal, handled like Ctrl-C so that terminal and results stay in order."""
 
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Let a signal to terminate unwind what is going on; who sends it twice does not want to wait for that."""
+    """Turn a termination signal into an exception that unwinds the command; a second one ends it at once."""
 
     def unwind(number: int, frame: object) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -25,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure what the layer norms of a model do to random strings."""
+    """Measure the blowup of a model on random strings."""
     opened = open_model(arguments, work=Work(1))
 
     from flipscope.models.parameters import weight_norm
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _spread(values: Floats) -> dict[str, float | None]:
-    """The ends and the middle of what the strings showed; None stands for infinity, which JSON does not know."""
+    """Smallest, median and largest value over the strings; None stands for infinity, which JSON does not have."""
     return {
         "smallest": _finite(float(values.min())),
         "median": _finite(float(np.quantile(values, 0.5, method="lower"))),

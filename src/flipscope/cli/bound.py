@@ -1,4 +1,4 @@
-"""flipscope bound: what a theorem guarantees about the loss on new strings, for a model or for a class of functions."""
+"""flipscope bound: bounds on the loss on new strings, for a model or for a class of functions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _covering(arguments: argparse.Namespace) -> int:
-    """Bound the gap; where the theorem does not cover the model, the number is a score and no bound."""
+    """Bound the gap; if the theorem does not cover the model, the number is a score, not a bound."""
     for name in ("sparsity", "degree", "subgaussian", "sigma", "perturbation", "data", "trace", "test", "fixed"):
         if getattr(arguments, name) is not None:
             raise InputError(f"--{name} is for pac-bayes: leave it out")

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from flipscope.basics.bits import Bits
 
-SAMPLES = 8192  # of the paper's experiments
-STRING_BYTES = 150  # that a string of --data takes beside its bits, which are there three times: half of what was seen
+SAMPLES = 8192  # training strings in the paper's experiments
+STRING_BYTES = 150  # memory per string of --data beside three copies of its bits: half of the measured amount
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that only this theory has."""
+    """Add the arguments that are specific to pac-bayes."""
     group = parser.add_argument_group("pac-bayes, for a class of functions")
     group.add_argument("--sparsity", type=int, metavar="W", help="number of parities in the sum")
     group.add_argument("--degree", type=int, metavar="D", help="bits of each parity")
@@ -57,7 +57,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--data", metavar="FILE.npz", help="its training set: strings [sample, position] and labels [sample]"
     )
     group.add_argument(
-        "--largest", type=float, default=1.0, metavar="B", help="squared errors are cut off here (default 1)"
+        "--largest", type=float, default=1.0, metavar="B", help="squared errors are truncated at this value (default 1)"
     )
     group.add_argument(
         "--draws", type=int, default=100, metavar="K", help="draws of the noise, for each sigma (default 100)"
@@ -66,7 +66,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--trace",
         type=float,
         metavar="TR",
-        help="trace of the Hessian of its loss by the same parameters: a quick bound",
+        help="trace of the Hessian of its loss with respect to the same parameters: a quick bound",
     )
     group.add_argument(
         "--fixed",
@@ -129,7 +129,7 @@ def _of_class(arguments: argparse.Namespace) -> dict[str, Any]:
     if added is None:
         from flipscope.constructions.class_perturbation import class_perturbations
 
-        # Where the truncated bound is best, as in E.3.
+        # The sigma at which the truncated bound is smallest, as in E.3.
         settings["sigma"] = class_bound(*sizes, samples, **settings).sigma
         measured = class_perturbations(*sizes, settings["sigma"], seed=arguments.seed)
         added = max(each.perturbation for each in measured)
@@ -139,7 +139,7 @@ def _of_class(arguments: argparse.Namespace) -> dict[str, Any]:
 def _of_model(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
     ways = {"data": "its training set", "trace": "the trace of its Hessian", "test": "the range of its outputs"}
     if arguments.test is not None and (arguments.data is not None or arguments.trace is not None):
-        raise InputError("--test asks the model without data: leave out --data and --trace")
+        raise InputError("--test uses no data: leave out --data and --trace")
     if all(getattr(arguments, name) is None for name in ways):
         told = ", ".join(f"--{name} ({what})" for name, what in ways.items())
         raise InputError(f"a bound for {arguments.model} needs one of {told}")
@@ -210,7 +210,7 @@ def _of_model(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]
 
 
 def _work(arguments: argparse.Namespace) -> Work:
-    """How often the model is asked the strings of --data."""
+    """The number of evaluations of the model on the strings of --data."""
     if arguments.trace is not None:
         return Work(1, options=("the strings of --data",))
     draws = check_count("draws", arguments.draws, 2)
@@ -252,7 +252,7 @@ def _range(text: str) -> tuple[float, float]:
 
 
 def data_shape(path: str) -> tuple[int, int]:
-    """How many strings of which length are in a file that `numpy.savez` wrote, after making sure that they fit."""
+    """Number and length of the strings in a file of `numpy.savez`, after checking that they fit into memory."""
     with _data(path) as arrays:
         strings, labels = arrays.header("strings"), arrays.header("labels")
     if len(strings.shape) != 2 or min(strings.shape) < 1 or strings.dtype.kind not in "biu":
@@ -266,7 +266,7 @@ def data_shape(path: str) -> tuple[int, int]:
 
 
 def read_data(path: str) -> tuple[Bits, NDArray[np.float64]]:
-    """The strings and labels in a file of which `data_shape` was asked."""
+    """The strings and labels in a file that `data_shape` has checked."""
     with _data(path) as arrays:
         strings, labels = arrays["strings"], arrays["labels"]
     if strings.min() < 0 or strings.max() > 1:

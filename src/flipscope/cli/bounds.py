@@ -12,7 +12,7 @@ EXAMPLES = """
   flipscope bounds model.safetensors
   flipscope bounds model.safetensors --length 1000 --margin 0.5 --radius 1 --json
 
-These are bounds on what flips do. For bounds on the loss on new strings see flipscope bound, without an s.
+These are bounds on the effect of flips. For bounds on the loss on new strings see flipscope bound, without an s.
 """
 
 

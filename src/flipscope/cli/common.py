@@ -1,4 +1,4 @@
-"""Options that several commands share, one meaning each, and the one JSON document on standard output."""
+"""Options that several commands share, with one meaning each, and the JSON output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FUNCTION_LENGTH = "bits of each string (default: as many as the expression uses)
 
 
 def print_json(document: Any) -> None:
-    """One JSON document on standard output; NaN is a bug, not a number."""
+    """Print one JSON document on standard output; NaN raises an error, since it would be a bug."""
     print(json.dumps(document, allow_nan=False))
 
 
@@ -49,6 +49,4 @@ def plot_option(parser: argparse.ArgumentParser, what: str) -> None:
 
 def results_folder(parser: argparse.ArgumentParser) -> None:
     """Add the folder of the results."""
-    parser.add_argument(
-        "--results", default="results", metavar="DIR", help="where results are kept (default ./results)"
-    )
+    parser.add_argument("--results", default="results", metavar="DIR", help="folder of the results (default ./results)")

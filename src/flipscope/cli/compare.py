@@ -27,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Describe two functions side by side, and how far apart they are."""
+    """Describe two functions side by side, with their distance."""
     first, second = (parse(text, arguments.length) for text in (arguments.first, arguments.second))
     check_options(arguments)
     size = max(first.n, second.n)
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _distance(difference: BooleanFunction, arguments: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    """On how many strings the two differ, exact if it can be: for JSON, and as a sentence."""
+    """The number of strings on which the two differ, exact if possible: for JSON, and as a sentence."""
     from flipscope.cube.estimate import fourier_coefficient
     from flipscope.cube.sensitivity import count_ones
     from flipscope.report.terminal import number

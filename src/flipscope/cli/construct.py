@@ -1,4 +1,4 @@
-"""flipscope construct: a network written down for a function of few bits or a sum of parities, with error and norms."""
+"""flipscope construct: a network constructed for a function of few bits or a sum of parities, with error and norms."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write a network down and say what is certain of it."""
+    """Construct a network and report its certified error and norms."""
     if arguments.length is not None:
         check_count("length", arguments.length)
     if arguments.output is not None:
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.fourier is not None or arguments.parity_steps:
         return construct_fourier.run(arguments)
     if arguments.expression is None:
-        raise InputError("give an expression of few bits, or --fourier or --parity-steps for what paper 002 builds")
+        raise InputError("give an expression of few bits, or --fourier or --parity-steps for those of paper 002")
     construct_fourier.refuse_settings(arguments)
     if arguments.gamma is not None and not 0 < arguments.gamma <= 1:
         raise InputError(f"gamma={arguments.gamma:g} must be above 0 and at most 1")
@@ -115,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
         document["check"] = check
         if check["strings"] is None:
             passed = bool(document["exact"])
-        else:  # written so that NaN does not pass
+        else:  # the comparison is written so that NaN fails
             passed = check["answer_error"] <= EXACT and check["error"] <= built.error + EXACT
     if arguments.output is not None:
         from flipscope.models.checkpoint import save
@@ -133,7 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _function(arguments: argparse.Namespace) -> BooleanFunction:
-    """The function on strings of the length, its bits at the positions that were given."""
+    """The function on strings of the given length, with its bits at the given positions."""
     if arguments.positions is None:
         return parse(arguments.expression, arguments.length)
     inner = parse(arguments.expression)

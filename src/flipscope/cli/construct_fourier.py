@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from flipscope.cube.fourier_sums import FourierSum
     from flipscope.models.fourier_network import FourierNetwork
 
-GRADIENT_STRINGS = 64  # on which squared gradients are measured
-ROUNDING = 1e-9  # of the output, as exact as float64 is
-# What is for functions of few bits, and what it is where nobody gave it.
+GRADIENT_STRINGS = 64  # strings on which squared gradients are measured
+ROUNDING = 1e-9  # allowance for float64 rounding in the output
+# Options for functions of few bits only, with their defaults.
 _OTHERS = {
     **dict.fromkeys(("positions", "gamma", "width")),
     **{"mapping": "deterministic", "heads": "1", "basis": "orthonormal", "general": False, "as_printed": False},
@@ -45,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the network down and say how far it is from its target, and what the theorems say of it."""
+    """Construct the network and report its error, and the bounds that the theorems give for it."""
     for name, usual in _OTHERS.items():
         if getattr(arguments, name) != usual:
             raise InputError(f"--{name.replace('_', '-')} is for a function of few bits: leave it out")
@@ -69,9 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _passed(document: dict[str, Any]) -> bool:
-    """Whether the check found no more than the error that is known to be there; where none is known, no error at all.
+    """Whether the check found at most the known error bound, or no error if there is no known bound.
 
-    Written so that NaN does not pass.
+    The comparison is written so that NaN fails.
     """
     check = document["check"]
     if "wrong_steps" in check:
@@ -80,7 +80,7 @@ def _passed(document: dict[str, Any]) -> bool:
 
 
 def refuse_settings(arguments: argparse.Namespace) -> None:
-    """Raise InputError if there is something that only sums of parities take."""
+    """Raise InputError if an option is given that is only for sums of parities."""
     usual = {"mask": None, "code_width": None, "readout": "attention", "rescale": False}
     for name, value in usual.items():
         if getattr(arguments, name) != value:
@@ -128,14 +128,14 @@ def _sizes(network: FourierNetwork) -> dict[str, Any]:
 
 
 def _paper(network: FourierNetwork, target: FourierSum, linear: bool) -> dict[str, Any]:
-    """Norm and gradient with mask 0, and the paper's bounds where the target is of its class."""
+    """Norm and gradient with mask 0, and the paper's bounds if the target belongs to its class."""
     from flipscope.basics.seeds import random_strings
     from flipscope.bounds.pac_bayes import gradient_bound, norm_bound
     from flipscope.probes.gradients import squared_gradients
 
     strings = random_strings(np.random.default_rng(0), GRADIENT_STRINGS, target.length)
     largest = float(squared_gradients(network, strings).total.max())
-    # Thm 10 takes |log c + 2 log T| <= 2 log T and Z <= sqrt(omega).
+    # Thm 10 assumes |log c + 2 log T| <= 2 log T and Z <= sqrt(omega).
     small = min(target.coefficients) >= target.length**-4 and target.norm <= 1 + 1e-12
     covered = target.is_homogeneous and small and not linear and network.config.code_width is None
     sizes = (target.sparsity, target.degree)

@@ -26,7 +26,7 @@ PARTS = {
     "fisher-rao": ("fisher_rao",),
     "all": ("trace", "gauss_newton", "fisher_rao", "eigenvalues", "density"),
 }
-PASSES = 6  # forwards that a product costs, about
+PASSES = 6  # approximate cost of a Hessian product, in forward passes
 
 EXAMPLES = """
   flipscope curvature model.safetensors --exhaustive
@@ -34,15 +34,15 @@ EXAMPLES = """
   flipscope curvature model.safetensors --function "parity(12)" --what eigenvalues --eigenvalues 10 --json
   flipscope curvature model.safetensors --what trace --parameters "blocks.*"
 
-Where neither --function nor the file gives a function, the targets are the model's own outputs: the loss is 0 there,
-and the trace is 2 mean |grad f|^2.
+Without a function, from --function or from the file, the targets are the model's own outputs: the loss is 0, and the
+trace is 2 mean |grad f|^2.
 """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     model_argument(parser)
-    function_options(parser, "the function whose labels the loss is on")
+    function_options(parser, "the function that gives the labels of the loss")
     all_or_drawn_strings_options(parser)
     parser.add_argument("--what", choices=tuple(PARTS), default="all", help="what to measure (default all)")
     parser.add_argument("--probes", type=int, default=99, metavar="K", help="Hessian products for a trace (default 99)")

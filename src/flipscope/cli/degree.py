@@ -1,4 +1,4 @@
-"""flipscope test-degree: whether a function has low degree, by queries alone."""
+"""flipscope test-degree: test by queries alone whether a function has low degree."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How long a command will take on this machine: over a minute is announced, over a day refused without --anyway.
+"""Estimates of how long a command takes: more than a minute is announced, more than a day requires --anyway.
 
-The estimates are rough and rather too low: the multiplications at the speed of one small product, measured in a
-millisecond, and what a call of a model costs whatever it is asked. None needs PyTorch, so that they are known at once.
+The estimates are rough and rather too low: the multiplications at the speed of a small matrix product, measured in a
+millisecond, plus the overhead of each call of a model. None needs PyTorch, so they are available at once.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
     from flipscope.models.kinds import StringConfig
 
 HOURS = 24.0
-ANNOUNCED = 60.0  # seconds
-SLOWER = 4  # times the seconds of the products alone that a forward takes in PyTorch, at least
-CALL, LAYER = 3e-4, 2e-4  # seconds of a call of a model, and of each layer in it, for a single string
-STRING = 1e-7  # seconds of each string whose answer is used, also where another has the same
-SCREENED = 10  # times fewer flips that a screen computes, at best
-_SIDE, _PRODUCTS = 64, 50  # of the matrices that are multiplied, and how often
-_FEW = 256  # strings that a function is timed on
-_MOST = 10**200  # what a float holds
+ANNOUNCED = 60.0  # seconds of work that are announced
+SLOWER = 4  # a forward pass in PyTorch takes at least this many times the duration of its products
+CALL, LAYER = 3e-4, 2e-4  # overhead of a call and of each layer in seconds, for a single string
+STRING = 1e-7  # seconds per string, including duplicates, to collect its output
+SCREENED = 10  # a screen computes at best this many times fewer flips
+_SIDE, _PRODUCTS = 64, 50  # size of the timed matrix product, and number of repetitions
+_FEW = 256  # strings on which a function is timed
+_MOST = 10**200  # safely within the range of a float
 
 
 def anyway(parser: argparse.ArgumentParser) -> None:
-    """Add the option to begin however long it takes."""
+    """Add the option to start work of any duration."""
     parser.add_argument(
         "--anyway", action="store_true", help=f"start even if it will take more than {HOURS:g} hours on this machine"
     )
 
 
 def check_hours(arguments: argparse.Namespace, seconds: float, what: str, options: Sequence[str]) -> None:
-    """Announce work of more than a minute; InputError for more than a day without --anyway. `options` make it less."""
+    """Announce work of more than a minute; reject more than a day without --anyway. `options` would reduce the work."""
     hours = seconds / 3600
     if hours > HOURS and not arguments.anyway:
         lower = " or ".join(part for part in (", ".join(options[:-1]), options[-1]) if part)
@@ -58,7 +58,7 @@ def check_hours(arguments: argparse.Namespace, seconds: float, what: str, option
 
 
 def _duration(seconds: float) -> str:
-    """Rounded, as the estimate is."""
+    """A duration as text, rounded since it is an estimate."""
     if seconds < 5400:
         return f"{max(2, round(seconds / 60))} minutes"
     return f"{_said(seconds / 3600)} hours"
@@ -71,7 +71,7 @@ def _said(hours: float) -> str:
 
 
 def asking_seconds(config: StringConfig, length: int, strings: int, times: int, *, distinct: bool = False) -> float:
-    """Of a model that is asked so many strings so many times; our transformers each of the `distinct` ones once."""
+    """Seconds to evaluate strings several times; flipscope's transformers evaluate duplicates once if `distinct`."""
     each = CALL + LAYER * config.layers + STRING * min(strings, _MOST)
     if distinct and isinstance(config, TransformerConfig):
         strings = min(strings, 1 << min(length, 64))
@@ -82,25 +82,25 @@ def asking_seconds(config: StringConfig, length: int, strings: int, times: int, 
 def flipping_seconds(
     config: StringConfig, length: int, strings: int, *, general: bool, screened: bool, workers: int | None = None
 ) -> float:
-    """Of a model that is asked strings with all their flips."""
+    """Seconds to evaluate a model on strings and all their flips."""
     found = _seconds(strings * flip_work(config, length)) / min(workers or cores(), cores())
     slower = SLOWER if general or not isinstance(config, TransformerConfig) else 1
     return found * slower / (SCREENED if screened else 1)
 
 
 def training_seconds(config: TransformerConfig, length: int, batch: int, steps: int) -> float:
-    """Of a training on one core."""
+    """Seconds of a training on one core."""
     each = CALL + LAYER * config.layers + _seconds(3 * batch * multiplications(config, length))
     return min(steps, _MOST) * each
 
 
 def querying_seconds(f: BooleanFunction, queries: int) -> float:
-    """Of a function that is asked so many strings."""
+    """Seconds to evaluate a function on this many strings."""
     return timed_seconds(f, f.n, queries)
 
 
 def timed_seconds(ask: Callable[[Bits], object], length: int, queries: int) -> float:
-    """Of anything that is asked so many strings, by the second time that it is asked a few."""
+    """Seconds to evaluate any callable on this many strings, extrapolated from its second call on a few."""
     few = random_strings(np.random.default_rng(0), _FEW, length)
     ask(few)
     start = time.perf_counter()
@@ -114,20 +114,20 @@ def flip_work(config: StringConfig, length: int) -> int:
 
 
 def forward_work(config: StringConfig, length: int) -> int:
-    """Multiplications for a string."""
+    """Multiplications of a forward pass for one string."""
     if isinstance(config, TransformerConfig):
         return multiplications(config, length)
     return config.multiplications(length)
 
 
 def _seconds(work: int) -> float:
-    """Of so many multiplications on one core."""
+    """Seconds of this many multiplications on one core."""
     return min(work, _MOST) / _core_speed()
 
 
 @functools.cache
 def _core_speed() -> float:
-    """Multiplications per second of a core, by the fastest of some products, which no other process has interrupted."""
+    """Multiplications per second of a core: the fastest of several products, least disturbed by other processes."""
     matrix, least = np.ones((_SIDE, _SIDE), np.float32), float("inf")
     for _ in range(_PRODUCTS):
         start = time.perf_counter()

@@ -46,7 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure and draw."""
+    """Compute slices of the loss and plot them."""
     points = POINTS[arguments.dimensions] if arguments.points is None else check_count("points", arguments.points, 3)
     rows = points if arguments.dimensions == 2 else check_count("directions", arguments.directions)
     check_count("seed", arguments.seed, 0)
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     opened = open_model(arguments, work=work, function="required")
     strings = opened.strings(arguments)
     targets = opened.targets(strings)
-    assert targets is not None  # since a function is required
+    assert targets is not None  # open_model requires a function here
     assert opened.function_name is not None
 
     from flipscope.probes.landscape import landscape

@@ -1,4 +1,4 @@
-"""The view of a running study on standard error: a live one on a terminal, a line now and then elsewhere."""
+"""The progress of a running study on standard error: live on a terminal, otherwise a line now and then."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from flipscope.report.lab import mark_of
 from flipscope.report.terminal import SafeConsole, bar
 from flipscope.report.views import judgement_view
 
-QUIET_SECONDS = 2.0  # what is over sooner needs no view
+QUIET_SECONDS = 2.0  # shorter runs show no progress
 LINE_SECONDS = 10.0
 BAR = 30
 
 
 class Live:
-    """Looks on while a study runs (`lab.run.driver.Observer`)."""
+    """Shows the progress of a running study (`lab.run.driver.Observer`)."""
 
     def __init__(self, stream: TextIO) -> None:
         self._console = SafeConsole(file=stream, highlight=False)
@@ -34,11 +34,11 @@ class Live:
         self._scale = ""
         self._total = self._done = self._failed = self._retried = 0
         self._costs: Mapping[str, float] = {}
-        # Sums that follow the events: to add up all trials at each of them would take longer than the trials.
-        self._cost = 0.0  # of all trials of this run
-        self._spent = 0.0  # of that, what is done: finished trials, and shares of running ones
-        self._finished = 0  # trials of this run
-        self._running: dict[str, float] = {}  # the share that is done of each
+        # Running sums: adding up all trials at each event would take longer than the trials.
+        self._cost = 0.0  # cost of all trials of this run
+        self._spent = 0.0  # the part of it that is done: finished trials, and shares of running ones
+        self._finished = 0  # finished trials of this run
+        self._running: dict[str, float] = {}  # finished share of each running trial
         self._trouble = ""
         self._judgements: Judgements = []
         self._start = self._last_line = time.monotonic()
@@ -54,24 +54,24 @@ class Live:
         if isinstance(error, KeyboardInterrupt) and self._study is not None:
             kept = f"{self._done:,} of {self._total:,} trials are stored"
             self._console.print(
-                f"{self._study.name}: stopped; {kept}, and the same command goes on from there.", soft_wrap=True
+                f"{self._study.name}: stopped; {kept}, and the same command continues from there.", soft_wrap=True
             )
 
     def begin(self, study: Study, scale: str, total: int, reused: int, costs: Mapping[str, float]) -> None:
-        """Start to look."""
+        """Start showing progress."""
         self._study, self._scale, self._total, self._done, self._costs = study, scale, total, reused, costs
         self._cost, self._spent = sum(costs.values()), 0.0
         self._start = self._last_line = time.monotonic()
-        # A dumb terminal could not go back to what it has written.
+        # A dumb terminal cannot overwrite its output.
         if self._console.is_terminal and not self._console.is_dumb_terminal and costs:
-            # It asks for the page itself, when it draws: far less often than something happens.
+            # rich calls for the page when it redraws, which is far less often than events occur.
             self._view = RichLive(
                 get_renderable=self._page, console=self._console, refresh_per_second=4, transient=True
             )
             self._view.start()
 
     def event(self, event: Event) -> None:
-        """Take note of what happened."""
+        """Update the progress after an event."""
         match event:
             case Started(key):
                 self._advance(key, 0.0)
@@ -91,12 +91,12 @@ class Live:
         self._show()
 
     def judged(self, judgements: Judgements) -> None:
-        """Take note of the claims."""
+        """Update the verdicts shown."""
         self._judgements = judgements
         self._show()
 
     def finished(self, run: Run) -> None:
-        """Stop to look."""
+        """Stop showing progress."""
         if self._view is not None:
             self._view.stop()
             self._view = None
@@ -112,7 +112,7 @@ class Live:
 
     @property
     def share(self) -> float:
-        """How much of this run's work is done."""
+        """The finished share of this run's work."""
         return min(max(0.0, self._spent / self._cost), 1.0) if self._cost else 1.0
 
     def _show(self) -> None:
@@ -123,7 +123,7 @@ class Live:
             self._console.print(self._line(), soft_wrap=True)
 
     def _line(self) -> str:
-        """Where it stands, on one line."""
+        """The progress on one line."""
         assert self._study is not None
         elapsed, share = time.monotonic() - self._start, self.share
         said = [f"{self._study.name} {self._scale}: {self._done:,} of {self._total:,} trials"]
@@ -139,8 +139,8 @@ class Live:
         return ", ".join(said)
 
     def _page(self) -> RenderableType:
-        """Everything: a bar, where it stands, the verdicts so far, the latest trouble."""
-        width = min(BAR, self._console.width - 1)  # and one for the space after it
+        """The whole page: a bar, the progress, the verdicts so far, the latest problem."""
+        width = min(BAR, self._console.width - 1)  # one column for the space after the bar
         filled = bar(self.share, width)
         first = Text(filled, style="cyan")
         first.append("░" * (width - len(filled)) + " ", style="dim")

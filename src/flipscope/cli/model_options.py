@@ -11,13 +11,13 @@ from flipscope.cli.hours import anyway
 if TYPE_CHECKING:
     from flipscope.probes.sensitivity import Options
 
-MOST_BITS = 20  # up to which all strings can be asked
+MOST_BITS = 20  # longest strings for --exhaustive
 MODEL_HELP = "a flipscope file, a Python object package.module:factory, or an .onnx file"
 LENGTH_HELP = "bits of each string (default: the file's, else the model's own, else 100)"
 
 
 def model_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the model, how it is asked, and the length of its strings."""
+    """Add the model, its input and output conventions, and the length of its strings."""
     parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
     length_option(parser, LENGTH_HELP)
     subject_options(parser)
@@ -80,18 +80,18 @@ def parameters_option(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def engine_options(parser: argparse.ArgumentParser) -> None:
-    """Add how flips are computed."""
+    """Add the options for computing flips."""
     parser.add_argument(
         "--path", choices=("auto", "general", "fast"), default="auto", help="how to compute the flips (default auto)"
     )
     parser.add_argument("--float64", action="store_true", help="float64 throughout, not only near the threshold")
     parser.add_argument(
-        "--heuristic", action="store_true", help="skip flips that are unlikely to matter, and audit the skipping"
+        "--heuristic", action="store_true", help="skip flips that are unlikely to matter, and audit a sample of them"
     )
 
 
 def engine_keywords(arguments: argparse.Namespace) -> Options:
-    """The keywords of a measurement for these options."""
+    """The keyword arguments of a measurement for these options."""
     return {
         "path": arguments.path,
         "precision": "float64" if arguments.float64 else "auto",

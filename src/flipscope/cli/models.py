@@ -1,4 +1,4 @@
-"""The command models: what trained models a results folder holds."""
+"""flipscope models: the trained models of a results folder."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def run(arguments: argparse.Namespace) -> int:
     """List the trained models, finished or not."""
     results = Path(arguments.results)
     if not (results / DATABASE).is_file():
-        raise InputError(f"{results} is no results folder: give --results, or run a study that trains")
+        raise InputError(f"{results} is not a results folder: give --results, or run a study that trains")
     found, trouble = listed(results)
     for sentence in trouble:
-        print(f"flipscope: {printable(sentence)}; it is left out.", file=sys.stderr)
+        print(f"flipscope: {printable(sentence)}; it is not listed.", file=sys.stderr)
     rows = [_row(model) for model in found]
     if arguments.json:
         print_json(rows)
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _row(model: Listed) -> dict[str, Any]:
-    """A model as JSON holds it."""
+    """A model as a JSON object."""
     recipe = model.recipe
     return {
         "function": recipe.data.function,

@@ -1,11 +1,11 @@
-"""Opening the MODEL of a measuring command, with the settings it is measured at.
+"""Opening the MODEL of a measuring command, with the settings of the measurement.
 
 MODEL is a flipscope file, `package.module:factory` or an ONNX file (`cli.other_models`); --encoding, --decision and
---device say how it is asked (`models.subject`).
+--device define how it is evaluated (`models.subject`).
 
-Each setting comes from an option, else from the model's file, else it is a default. A file that `flipscope train` or a
-study wrote states function, length, loss and labels of its training (`training.task`). Every page and document says
-what was taken from the file, and where an option departs from it.
+Each setting comes from an option, else from the model's file, else it has a default. A file written by `flipscope
+train` or a study records function, length, loss and labels of its training (`training.task`). Every page and document
+states which settings were taken from the file, and where an option differs from it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from flipscope.models.kinds import StringConfig
 from flipscope.models.size import check_attention
 from flipscope.training.task import Function, NoFunction, Task, read_task
 
-# PyTorch and the compiled loops are loaded after the sizes have been checked: what is too large is refused at once.
+# PyTorch and the compiled loops are loaded after the sizes have been checked, so that errors appear at once.
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
@@ -42,18 +42,18 @@ if TYPE_CHECKING:
     from flipscope.models.subject import Subject
     from flipscope.models.transformer import Transformer
 
-DEFAULT_LENGTH = 100  # that of the geometry paper's experiments
-MAX_STRINGS = 100_000  # that are asked for a precision
+DEFAULT_LENGTH = 100  # as in the geometry paper's experiments
+MAX_STRINGS = 100_000  # most strings drawn to reach a --precision
 
-# What a command does with the function of a model: nothing, show it, compare with it if there is one, or require one.
+# How a command uses the function of a model: not at all, to show it, to compare with it if there is one, or always.
 Use = Literal["none", "shown", "optional", "required"]
 
 
 @dataclass(frozen=True)
 class Work:
-    """How often a model is asked all its strings, in words too, and which options make it less.
+    """The number of evaluations of all strings, its description, and the options that reduce it.
 
-    `distinct`: a string that is there several times is asked once, as `probes.asking` does.
+    `distinct`: duplicate strings are evaluated once, as in `probes.asking`.
     """
 
     times: int
@@ -64,25 +64,25 @@ class Work:
 
 @dataclass(frozen=True)
 class Opened:
-    """A model and the settings it is measured at."""
+    """A model and the settings of its measurement."""
 
-    model: Any  # as probes take it: the model itself, or a `Subject` where it is not ours or options say how to ask it
+    model: Any  # for probes: the model itself, or a `Subject` if it is not flipscope's or options describe it
     original: Any  # the model itself
     length: int
-    task: Task | None  # what the file says of its training
+    task: Task | None  # the training recorded in the file
     function: Function | None  # the labels or values that the model is compared with
     function_name: str | None
     loss: Literal["mse", "bce"]
     labels: Literal["signs", "bits"]
     threshold: float | None  # None: 0, or 0.5 for a probability
-    train_strings: int | None  # of a training set that was drawn once
-    from_file: Mapping[str, Any]  # settings that nobody gave and the file states
-    differs: Mapping[str, Any]  # settings that were given, as the file states them
+    train_strings: int | None  # size of a fixed training set
+    from_file: Mapping[str, Any]  # settings taken from the file
+    differs: Mapping[str, Any]  # the file's values of settings that options override
     no_function: str | None  # why the file's function cannot be used
 
     @property
     def notes(self) -> list[str]:
-        """Sentences for the page: what came from the file, and what departs from it."""
+        """Sentences for the page: which settings came from the file, and which differ from it."""
         found = []
         if self.from_file:
             found.append(f"{_listed(self.from_file)}: from the file.")
@@ -93,12 +93,12 @@ class Opened:
         return found
 
     def as_json(self) -> dict[str, Any]:
-        """The same for the document."""
+        """The same for the JSON document."""
         found: dict[str, Any] = {"from_file": dict(self.from_file), "differs_from_file": dict(self.differs)}
         return found if self.no_function is None else found | {"no_function": self.no_function}
 
     def strings(self, arguments: argparse.Namespace) -> Bits:
-        """All strings, or as many random ones as the options say."""
+        """All strings, or the number of random ones that the options request."""
         if getattr(arguments, "exhaustive", False):
             return index_bits(0, 1 << self.length, self.length)
         (stream,) = generators(arguments.seed, 1)
@@ -114,18 +114,18 @@ class Opened:
         return 2 * targets - 1 if is_binary and self.loss == "mse" and self.labels == "signs" else targets
 
     def one_number(self) -> Subject:
-        """The model with one number per string, which a loss compares with the targets.
+        """The model with one output per string, which a loss compares with the targets.
 
-        Of two outputs it is their difference, and for bce a probability becomes its logit.
+        Two outputs become their difference, and for bce a probability becomes its logit.
         """
         from flipscope.models.subject import Subject
 
         subject = Subject(self.model)
-        subject.values(np.zeros((1, self.length), np.uint8))  # tells whether the outputs are probabilities
+        subject.values(np.zeros((1, self.length), np.uint8))  # detects whether the outputs are probabilities
         return Subject(self.model, output=_one_number(subject, self.loss))
 
     def module(self, what: str) -> nn.Module:
-        """The model as a module, where `what` it is for needs one; InputError for other models."""
+        """The model as a module; for other models an InputError, in which `what` names the purpose."""
         from flipscope.models.subject import Subject
 
         return Subject(self.model).needed_module(what)
@@ -140,11 +140,11 @@ def open_model(
     function: Use = "none",
     double: bool = False,
 ) -> Opened:
-    """The model of a command; InputError, before anything is loaded, where it would take too much memory or time.
+    """The model of a command; InputError, before anything is loaded, if it would need too much memory or time.
 
-    `work` says how often each string is asked, where that is not once for it and each of its flips. `bits` are those of
-    the data that the model is compared with; `strings` is the number of strings where no option says it; `double`
-    converts the model to float64.
+    `work` is the number of evaluations of each string, by default one for it and one for each of its flips. `bits` is
+    the length of the data that the model is compared with; `strings` is the number of strings if no option sets it;
+    `double` converts the model to float64.
     """
     model: Any = None
     if is_other_model(arguments.model):
@@ -193,7 +193,7 @@ def open_model(
 
 @dataclass
 class _Chosen:
-    """Settings by precedence, option over file over default, and a record of which were taken from the file."""
+    """Settings by precedence (option, file, default), and a record of those taken from the file."""
 
     arguments: argparse.Namespace
     task: Task | None
@@ -204,7 +204,7 @@ class _Chosen:
         return getattr(self.arguments, name, None)
 
     def _settle(self, name: str, given: Any, stated: Any) -> Any:
-        """The given value, else what the file states; noted down either way."""
+        """The given value, else the file's; recorded either way."""
         if given is None:
             self.from_file[name] = stated
             return stated
@@ -232,7 +232,7 @@ class _Chosen:
     def function(
         self, given: BooleanFunction | RealFunction | None, length: int, use: Use
     ) -> tuple[Function | None, str | None, str | None]:
-        """The function's values, its name, and why there is none although the file was trained on something."""
+        """The function's values, its name, and the reason if the file's training gives no function."""
         if use == "none":
             return None, None, None
         if given is not None:
@@ -250,13 +250,13 @@ class _Chosen:
         return values, self.task.function, None
 
     def _extended(self, given: BooleanFunction | RealFunction, length: int) -> Function:
-        """The function on strings of this length, of whose bits it may ignore the last ones."""
+        """The function on strings of this length; it may ignore the last bits."""
         if given.n == length:
             return given
         return _parsed(self.arguments.function, length)
 
     def loss(self, values: Function | None, length: int) -> tuple[Literal["mse", "bce"], Literal["signs", "bits"]]:
-        """The loss, and for the squared error the numbers that 0 and 1 stand for."""
+        """The loss, and for the squared error the labels that stand for 0 and 1."""
         loss, labels = self._option("loss"), self._option("labels")
         if values is None or self.task is None or not hasattr(self.arguments, "loss"):
             return loss or "mse", labels or "signs"
@@ -266,7 +266,7 @@ class _Chosen:
         return loss, labels or "signs"
 
     def threshold(self) -> float | None:
-        """The model decides 1 where its output is above this; None where its outputs say so."""
+        """The output above which the model decides 1; None if the kind of its outputs determines it."""
         given = self._option("threshold")
         if not hasattr(self.arguments, "threshold"):
             return None
@@ -283,7 +283,7 @@ class _Chosen:
 
 
 def _given_function(arguments: argparse.Namespace, task: Task | None) -> BooleanFunction | RealFunction | None:
-    """The function of --function, on as many bits as it uses or --length says."""
+    """The function of --function, on --length bits or on as many as it uses."""
     text = getattr(arguments, "function", None)
     if text is None:
         return None
@@ -312,7 +312,7 @@ def _listed(settings: Mapping[str, Any]) -> str:
 def _check_strings(
     config: StringConfig | None, arguments: argparse.Namespace, length: int, work: Work | None, strings: int | None
 ) -> int | None:
-    """The number of strings, where it is known; InputError if they do not fit into memory."""
+    """The number of strings, if known; InputError if they do not fit into memory."""
     if isinstance(config, TransformerConfig) and config.layers > 1:  # a single layer may need one row only
         check_attention(config, length, length)
     if work is not None and getattr(arguments, "exhaustive", False):
@@ -331,7 +331,7 @@ def _check_strings(
 def _check_hours(
     config: StringConfig, arguments: argparse.Namespace, length: int, strings: int, work: Work | None
 ) -> None:
-    """Raise InputError if asking a model of ours takes too long, by its sizes."""
+    """Raise InputError if evaluating one of flipscope's models takes too long, judged by its sizes."""
     if work is None:
         general, screened = getattr(arguments, "path", "auto") == "general", getattr(arguments, "heuristic", False)
         seconds = flipping_seconds(config, length, strings, general=general, screened=screened)
@@ -343,7 +343,7 @@ def _check_hours(
 def _check_measured_hours(
     subject: Subject, arguments: argparse.Namespace, length: int, strings: int, work: Work | None
 ) -> None:
-    """Raise InputError if asking another model takes too long, by the time that a few strings take."""
+    """Raise InputError if evaluating another model takes too long, judged by the time for a few strings."""
     times = length + 1 if work is None else work.times
     _refuse_hours(timed_seconds(subject.values, length, strings * times), arguments, length, strings, work)
 
@@ -361,28 +361,28 @@ def _refuse_hours(seconds: float, arguments: argparse.Namespace, length: int, st
 
 
 def _check_precision(precision: float, length: int, confidence: float) -> None:
-    """Raise InputError if the largest number of strings that is drawn cannot reach this precision."""
+    """Raise InputError if the largest allowed number of strings cannot reach this precision."""
     most = MAX_STRINGS
-    # The narrowest interval is that of strings without any flip that matters.
+    # The interval is narrowest if no flip matters.
     least = mean_from_samples(np.zeros(most), 0, length, confidence, "anytime").half_width
     if 0 < precision < least:
-        enough = f"{1.06 * least:.2g}"  # and not less, by rounding
+        enough = f"{1.06 * least:.2g}"  # rounding must not make it smaller
         raise InputError(
             f"precision {precision:g} cannot be reached with {most:,} strings of {length:,} bits: give {enough} or more"
         )
 
 
-# ---------------------------------------------------------------- how a model is asked
+# ---------------------------------------------------------------- input and output of a model
 
 
 def _own_config(model: object) -> StringConfig | None:
-    """The configuration of a model of ours, that a factory made."""
+    """The configuration of a flipscope model returned by a factory; None for other models."""
     found = getattr(model, "config", None)
     return found if isinstance(found, StringConfig) else None
 
 
 def _subject(arguments: argparse.Namespace, model: Any, *, is_ours: bool) -> Any:
-    """The model as probes take it, with the encoding settled, so that every probe asks it in the same way."""
+    """The model in the form that probes accept, with a fixed encoding, so that all probes evaluate it alike."""
     encoding = _encoding(getattr(arguments, "encoding", "auto"))
     output = _output(getattr(arguments, "decision", "auto"))
     device = getattr(arguments, "device", None)
@@ -402,7 +402,7 @@ def _encoding(text: str) -> Any:
     try:
         zero, one = (int(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"--encoding {text} is no pair of token ids: write for example 5,6") from None
+        raise InputError(f"--encoding {text} is not a pair of token ids: write for example 5,6") from None
     return zero, one
 
 
@@ -411,7 +411,7 @@ def _output(text: str) -> Any:
 
 
 def _one_number(subject: Subject, loss: str) -> Callable[[Any], Tensor]:
-    """From a raw output to one number per string."""
+    """The function that turns raw outputs into one number per string."""
     import torch
 
     from flipscope.models.outputs import binary_logit, numbers
@@ -422,7 +422,7 @@ def _one_number(subject: Subject, loss: str) -> Callable[[Any], Tensor]:
         values = numbers(subject.output(raw) if callable(subject.output) else raw)
         if is_logit:
             return binary_logit(values)
-        # Of two probabilities the difference of the logarithms is the logit.
+        # The logit is the difference of the logarithms of two probabilities.
         pair = values.ndim == 2 and values.shape[1] == 2
         return binary_logit(values.log()) if pair else torch.logit(binary_logit(values))
 

@@ -1,8 +1,8 @@
 """Models that are not flipscope files: `package.module:factory`, `path/file.py:factory`, and ONNX files.
 
 A factory is a function or class that is called without arguments; a model object, such as a module, an estimator or a
-function of bits, is taken as it is. Modules are found in the environment and, after all installed packages, in the
-current folder.
+function of bits, is used directly. Modules are imported from the environment; the current folder is searched last,
+after all installed packages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def is_other_model(text: str) -> bool:
 
 
 def other_model(text: str) -> Any:
-    """The model that is named; InputError, which blames the right one, where it cannot be had."""
+    """The named model; if it cannot be created, an InputError that names the cause."""
     if text.endswith(_ONNX):
         return _onnx_session(text)
     found = imported(text, "model")
@@ -63,7 +63,7 @@ def imported(place: str, what: str) -> Any:
 
 
 def _is_factory(found: Any) -> bool:
-    """Whether the object is to be called for the model: a class, or a function that needs no arguments."""
+    """Whether calling the object gives the model: a class, or a function that needs no arguments."""
     if isinstance(found, type):
         return True
     torch = sys.modules.get("torch")
@@ -81,7 +81,7 @@ def _onnx_session(path: str) -> Any:
     if not Path(path).is_file():
         raise InputError(f"{path} is not a file")
     try:
-        onnxruntime = importlib.import_module("onnxruntime")  # which has no types
+        onnxruntime = importlib.import_module("onnxruntime")  # it has no type annotations
     except ImportError as error:
         raise InputError(f"{path} needs ONNX Runtime: pip install onnxruntime") from error
     try:
@@ -91,7 +91,7 @@ def _onnx_session(path: str) -> Any:
 
 
 def own_length(model: Any) -> int | None:
-    """How many bits a model reads, where it says so itself."""
+    """The number of bits that a model reads, if it declares it."""
     features = getattr(model, "n_features_in_", None)  # scikit-learn
     if isinstance(features, int):
         return features

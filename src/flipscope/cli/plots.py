@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def check_plot(path: str | None) -> None:
-    """Raise InputError, before any work, if no picture can be written there."""
+    """Raise InputError, before any work, if no picture can be written to this path."""
     if path is not None:
         from flipscope.report.drawing import checked_target
 

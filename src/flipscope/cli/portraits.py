@@ -18,7 +18,7 @@ from flipscope.cube.portrait import RHOS, Portrait, describe
 def portrait_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of both commands."""
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--exact", action="store_true", help="fail rather than fall back to sampling")
+    how.add_argument("--exact", action="store_true", help="fail instead of falling back to sampling")
     how.add_argument("--strings", type=int, metavar="M", help="estimate from M random strings and all their flips")
     anyway(parser)
     sampling(parser)
@@ -33,17 +33,17 @@ def portrait_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check_options(arguments: argparse.Namespace) -> None:
-    """Refuse what could not be used, also where an exact answer happens not to need it, before any work."""
+    """Reject unusable options before any work, even if an exact answer would not need them."""
     check_confidence(arguments.confidence)
     check_count("seed", arguments.seed, 0)
     if arguments.strings is not None:
         strings = check_count("strings", arguments.strings)
-        check_memory(8 * strings, f"{strings:,} strings", "give fewer")  # each leaves a number behind
+        check_memory(8 * strings, f"{strings:,} strings", "give fewer")  # each string leaves one number
     check_plot(arguments.plot)
 
 
 def portrait(f: BooleanFunction, name: str, arguments: argparse.Namespace) -> Portrait:
-    """All numbers of a function, exact if they can be."""
+    """All numbers of a function, exact if possible."""
     if arguments.strings is not None:
         what = f"{arguments.strings:,} strings of {f.n:,} bits with all their flips"
         check_hours(arguments, querying_seconds(f, arguments.strings * (f.n + 1)), what, ("--strings",))

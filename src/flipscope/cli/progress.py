@@ -1,4 +1,4 @@
-"""Progress on standard error for whatever takes more than two seconds: a bar on a terminal, plain lines elsewhere."""
+"""Progress on standard error for work of more than two seconds: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ LINE_SECONDS = 10.0
 
 @contextmanager
 def progress(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A callback (done, total) that starts to show after two seconds."""
+    """A callback (done, total) that shows progress after the first two seconds."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
-    lively = console.is_terminal and not console.is_dumb_terminal  # which could not go back to what it has written
+    lively = console.is_terminal and not console.is_dumb_terminal  # a dumb terminal cannot overwrite its output
     view = Progress(
         TextColumn("{task.description}", markup=False),  # an expression may look like markup
         BarColumn(),

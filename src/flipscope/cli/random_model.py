@@ -1,4 +1,4 @@
-"""flipscope random-model: random transformers, and how sensitive each is."""
+"""flipscope random-model: the sensitivity of random transformers."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from flipscope.models.shapes import random_shape
 from flipscope.models.size import check_attention, check_model
 from flipscope.studies.geometry.random_models import measured
 
-# PyTorch and the compiled loops are loaded after the sizes have been checked: what is too large is refused at once.
+# PyTorch and the compiled loops are loaded after the sizes have been checked, so that errors appear at once.
 if TYPE_CHECKING:
     from flipscope.models.init import Scheme
     from flipscope.probes.results import Flips, SensitivityProfile
     from flipscope.probes.sensitivity import Options
 
-ESTIMATE_BYTES = 500  # of an estimate and its parts, of which a spectrum has two per bit
-PIECES = 8  # the work of all random models is cut so that no piece is more than this part of it
+ESTIMATE_BYTES = 500  # memory of an estimate and its parts; a spectrum has two estimates per bit
+PIECES = 8  # no piece of work is larger than the total divided by this
 FEWEST = 4  # strings per piece: each piece copies the model and compares its signs with float64 anew
 
 EXAMPLES = """
@@ -75,7 +75,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Draw:
-    """A random model and the strings that it is asked; its seed gives its shape, its weights and its strings."""
+    """A random model and its strings; the seed determines its shape, its weights and its strings."""
 
     seed: int
     config: TransformerConfig
@@ -86,7 +86,7 @@ class Draw:
 
     @property
     def cost(self) -> float:
-        """Multiplications of all its forwards, without the fast path."""
+        """Multiplications of all its forward passes, without the fast path."""
         return float(self.strings * flip_work(self.config, self.length))
 
 
@@ -100,12 +100,12 @@ class Piece:
 
     @property
     def cost(self) -> float:
-        """Its part of the model's cost."""
+        """The piece's share of the model's cost."""
         return self.draw.cost * self.count / self.draw.strings
 
 
 def pieces(draws: Sequence[Draw]) -> list[Piece]:
-    """All strings of all models, in pieces of about an eighth of the work or less, whatever the number of workers."""
+    """All strings of all models in pieces of at most about an eighth of the work, independent of the workers."""
     total = sum(draw.cost for draw in draws)
     found = []
     for draw in draws:
@@ -165,7 +165,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _draws(arguments: argparse.Namespace) -> list[Draw]:
-    """The models to draw, after making sure of every option."""
+    """The models to draw, after checking every option."""
     check_confidence(arguments.confidence)
     length, strings = check_count("length", arguments.length), check_count("strings", arguments.strings)
     for name in ("width", "layers", "heads"):
@@ -174,7 +174,7 @@ def _draws(arguments: argparse.Namespace) -> list[Draw]:
     options = engine_keywords(arguments)
     count = check_count("count", arguments.count)
     check_memory(count * 2 * length * ESTIMATE_BYTES, f"the results of {count:,} models", "give fewer")
-    # Numbers all over the place rather than 0, 1, 2: runs with neighbouring seeds then share no model.
+    # Spread the seeds instead of using 0, 1, 2, so that runs with neighbouring seeds share no model.
     seeds = np.random.SeedSequence(check_count("seed", arguments.seed, 0)).generate_state(count).tolist()
     draws = [Draw(seed, _shape(seed, arguments), arguments.init, length, strings, options) for seed in seeds]
     _check_sizes(draws)
@@ -187,7 +187,7 @@ def _check_sizes(draws: Sequence[Draw]) -> None:
     check_strings_fit(strings, length)
     for draw in draws:
         check_model(draw.config)
-        if draw.config.layers > 1 or draw.options["path"] != "general":  # whose tables hold all pairs of bits
+        if draw.config.layers > 1 or draw.options["path"] != "general":  # the fast path's tables hold all pairs of bits
             check_attention(draw.config, length, length)
 
 
@@ -201,7 +201,7 @@ def _check_hours(draws: Sequence[Draw], workers: int, arguments: argparse.Namesp
 
 
 def _shape(seed: int, arguments: argparse.Namespace) -> TransformerConfig:
-    """A shape of App. F.1, with what was fixed on the command line put in its place."""
+    """A random shape of App. F.1 with the sizes given on the command line."""
     drawn = random_shape(seed)
     heads = arguments.heads or drawn.heads
     width = arguments.width or heads * drawn.key_width
@@ -223,7 +223,7 @@ def _model_json(draw: Draw, found: SensitivityProfile) -> dict[str, Any]:
 
 
 def _summary(found: list[SensitivityProfile], confidence: float) -> dict[str, Any]:
-    """The models together; the estimates are of the mean over all models that could have been drawn."""
+    """Statistics of all models; the estimates are of the mean over all models that could have been drawn."""
     averages = [_value(spectrum.average_sensitivity) for spectrum in found]
     zeros = [_value(spectrum.zero_share) for spectrum in found]
     return {

@@ -1,4 +1,4 @@
-"""flipscope report: what is stored, as one HTML file."""
+"""flipscope report: the stored results as one HTML file."""
 
 from __future__ import annotations
 
@@ -41,9 +41,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="show these packs (flipscope results pack) instead of a results folder",
     )
-    parser.add_argument("-o", "--output", default="report.html", metavar="FILE", help="to write (default report.html)")
+    parser.add_argument(
+        "-o", "--output", default="report.html", metavar="FILE", help="output file (default report.html)"
+    )
     parser.add_argument("--figures", metavar="DIR", help="write the figures as files there too")
-    parser.add_argument("--format", metavar="LIST", help="with --figures: of svg, png, pdf (default all three)")
+    parser.add_argument("--format", metavar="LIST", help="with --figures: some of svg, png, pdf (default all)")
     results_folder(parser)
 
 
@@ -77,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _pages(arguments: argparse.Namespace) -> tuple[list[StudyPage], Missing]:
-    """The pages of the studies that are asked for, from packs or from a results folder."""
+    """The pages of the requested studies, from packs or from a results folder."""
     with progress("reading the results") as report:
         if arguments.packs is not None:
             return packed_pages([Path(file) for file in arguments.packs], arguments.study, arguments.scale, report)

@@ -1,4 +1,4 @@
-"""flipscope results: list, filter, export, verify and prune what is stored."""
+"""flipscope results: list, filter, export, verify and prune stored results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from flipscope.lab.study import Study
 from flipscope.report.terminal import show
 
 SHORT = 10  # characters of a key that a table shows
-LIMIT = 100  # rows of a page, unless more are asked for
+LIMIT = 100  # rows of a page by default
 
 EXAMPLES = """
   flipscope results
@@ -59,7 +59,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FIELD=VALUE",
-        help="only trials like this, also with !=, <, <=, >, >= (quote them); repeatable",
+        help="only trials that satisfy this, also with !=, <, <=, >, >= (quote them); repeatable",
     )
     parser.add_argument(
         "--failed", action="store_true", help="the trials that failed, with tracebacks, instead of those done"
@@ -73,15 +73,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the table of STUDY that its claims are judged by to FILE (.csv, .parquet or .json)",
     )
-    what.add_argument(
-        "--prune", action="store_true", help="remove results of code that has changed, and files nobody uses"
-    )
+    what.add_argument("--prune", action="store_true", help="remove results of code that has changed, and unused files")
     what.add_argument(
         "--forget", action="store_true", help="remove the trials of STUDY (narrowed by --where, --failed) for good"
     )
     what.add_argument("--verify", action="store_true", help="read all rows and arrays, and say which are damaged")
     what.add_argument(
-        "--repair", action="store_true", help="keep what is whole of a damaged database, and the old one beside it"
+        "--repair", action="store_true", help="save the intact rows of a damaged database; the old one is kept too"
     )
     what.add_argument(
         "--variants", action="store_true", help="trials that have another outcome from elsewhere, and where it differs"
@@ -92,19 +90,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scale", metavar="SCALE", help="with --export: of this scale, such as laptop+length=14 (default: last run)"
     )
-    parser.add_argument("--dry-run", action="store_true", help="with --prune or --forget: only say what would go")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="with --prune or --forget: only say what would be removed"
+    )
     results_folder(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List, compare, export, forget, prune, verify or repair what is stored; 1 when something is damaged."""
+    """List, compare, export, forget, prune, verify or repair stored results; 1 if something is damaged."""
     _check_options(arguments)
     if arguments.verify:
         return _verify(arguments)
     if arguments.repair:
         return _repair(arguments)
     with Store(arguments.results, create=False) as store:
-        address = arguments.study  # perhaps of a study that is not installed: a file, or package.module:NAME
+        address = arguments.study  # the study may not be installed: a file, or package.module:NAME
         if address is not None:
             name = address if store.holds(address) else registry.name_of(address)
             _check_study(store, name)
@@ -135,12 +135,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _lists(arguments: argparse.Namespace) -> bool:
-    """Whether trials are asked for, and not only an overview."""
+    """Whether trials are requested, not only an overview."""
     return bool(arguments.study is not None or arguments.failed or arguments.where or arguments.export is not None)
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
-    """Refuse options that would be without effect."""
+    """Reject options that would have no effect."""
     if arguments.dry_run and not (arguments.prune or arguments.forget):
         raise InputError("--dry-run goes with --prune or --forget")
     if arguments.prune and (arguments.where or arguments.failed):
@@ -178,7 +178,7 @@ def _check_study(store: Store, study: str) -> None:
 
 
 def _rows(store: Store, arguments: argparse.Namespace) -> Rows:
-    """The rows that are asked for: done trials, or with --failed those that failed."""
+    """The requested rows: finished trials, or failed ones with --failed."""
     where = [listing.parse_condition(text) for text in arguments.where]
     return store.table(arguments.study, where, failed=arguments.failed)
 
@@ -193,7 +193,7 @@ def _print_rows(rows: Iterable[Row]) -> None:
 
 
 def _judged(store: Store, study: Study, arguments: argparse.Namespace) -> list[Row]:
-    """The rows of the table that the claims of a study are judged by, at the scale that is given or was run last."""
+    """The rows of the table by which a study's claims are judged, at the given scale or the one run last."""
     runs = store.runs(study.name)
     if arguments.scale is None and not runs:
         raise InputError(f"it is not known at which scale {study.name} was run: say so with --scale, or add --raw")
@@ -227,7 +227,7 @@ def _prune(store: Store, arguments: argparse.Namespace) -> int:
     affected = {kept.study for kept in stored if stale(kept.study, kept.code)}
     with contextlib.ExitStack() as held:
         if not arguments.dry_run:
-            for study in sorted(affected):  # a driver may be at work with the code of before
+            for study in sorted(affected):  # a run with the previous code may be active
                 held.enter_context(store.driving(study))
         removed = store.prune(stale=stale, dry_run=arguments.dry_run)
     unknown = sorted(study for study, code in current.items() if code is None)
@@ -321,7 +321,7 @@ def _verified_page(found: salvage.Verified, trouble: str | None, folder: str) ->
 
 
 def _repair(arguments: argparse.Namespace) -> int:
-    """Make a new database of what is whole."""
+    """Make a new database from the intact rows."""
     with contextlib.suppress(schema.Damaged), Store(arguments.results, create=False) as store:
         rows = [whole for table in tables.COLUMNS for _, whole in store.checked(table)]
         if all(rows):
@@ -415,18 +415,18 @@ def _overview_page(rows: Sequence[Row]) -> RenderableType:
 
 
 class _Survey:
-    """What all rows have in common, without keeping them."""
+    """Statistics of the columns of all rows, without keeping the rows."""
 
     def __init__(self) -> None:
         self.count = 0
         self._first: Row = {}
         self._names: dict[tuple[str, ...], None] = {}
-        self._held: Counter[str] = Counter()  # how many rows have the name
+        self._held: Counter[str] = Counter()  # number of rows with each name
         self._varied: set[str] = set()
-        self._worded: set[str] = set()  # names with values that are no numbers
+        self._worded: set[str] = set()  # names with values that are not numbers
 
     def add(self, row: Row) -> None:
-        """Take note of a row."""
+        """Include a row."""
         self._first = self._first or row
         self.count += 1
         self._names[tuple(row)] = None
@@ -442,16 +442,16 @@ class _Survey:
         return listing.ordered(name for names in self._names for name in names)
 
     def constant(self, name: str) -> bool:
-        """Whether all rows have the same of this name."""
+        """Whether all rows have the same value for this name."""
         return self._held[name] == self.count and name not in self._varied
 
     def numeric(self, name: str) -> bool:
-        """Whether there are only numbers under this name, or nothing."""
+        """Whether all values of this name are numbers or missing."""
         return name not in self._worded
 
 
 def _rows_page(rows: Rows, limit: int) -> RenderableType:
-    """One row per trial, the first of them; what all have in common stands below, and whole tracebacks after it."""
+    """A table of the first trials; below it, columns with the same value in all rows, then whole tracebacks."""
     survey, first = _Survey(), list[Row]()
     for row in rows:
         survey.add(row)
@@ -478,7 +478,7 @@ def _rows_page(rows: Rows, limit: int) -> RenderableType:
 
 
 def _tracebacks(rows: Sequence[Row]) -> Iterator[RenderableType]:
-    """The tracebacks of failures, each once, with the trials that ended so."""
+    """The distinct tracebacks of failures, each with its trials."""
     keys: dict[str, list[str]] = {}
     for row in rows:
         if "traceback" in row:

@@ -1,4 +1,4 @@
-"""flipscope results pack: what is stored of some studies, as one file."""
+"""flipscope results pack: the stored results of studies as one file."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ EXAMPLES = """
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("study", nargs="*", metavar="STUDY", help="by name (default: all that have results)")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help=f"to write, such as x{packs.ENDING}")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help=f"file to write, such as x{packs.ENDING}")
     parser.add_argument(
         "--scale",
         metavar="SCALE",
         help="only the trials of this scale, such as laptop or laptop+length=14, of each study's present code",
     )
-    parser.add_argument("--models", action="store_true", help="with all trained models of the folder, of any study")
+    parser.add_argument("--models", action="store_true", help="include all trained models of the folder, of any study")
     results_folder(parser)
 
 
@@ -79,7 +79,7 @@ def _scales(study: Study, scale: str) -> tuple[str, str]:
 
 
 def _of_scale(studies: Sequence[Study], scale: str) -> Callable[[str, str], bool]:
-    """Whether a result is of a trial of this scale, measured by the present code of its study."""
+    """A predicate: whether a result is of a trial of this scale, measured by the present code of its study."""
     keys: dict[str, set[str]] = {}
     for study in studies:
         code = code_version(study)

@@ -1,4 +1,4 @@
-"""flipscope results unpack: packs of results, merged into a results folder."""
+"""flipscope results unpack: merge packs of results into a results folder."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ EXAMPLES = """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Which packs, and where to."""
+    """Add the command's arguments."""
     parser.add_argument("file", nargs="+", metavar="FILE", help="written by flipscope results pack")
     results_folder(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Merge packs into a results folder; each of them is whole, or none is merged."""
+    """Merge packs into a results folder; if one of them is damaged, none is merged."""
     found = [packs.read(Path(file)) for file in arguments.file]
     with Store(arguments.results) as store:
         merged = [merge(store, pack) for pack in found]
@@ -36,14 +36,14 @@ def run(arguments: argparse.Namespace) -> int:
     for pack, one in zip(found, merged, strict=True):
         print(printable(f"{pack.path}: {_said(one)}."))
     if any(one.variants for one in merged):
-        print("both outcomes are kept: flipscope results --variants tells where they differ, and by how much.")
+        print("both outcomes are kept: flipscope results --variants shows where they differ, and by how much.")
     return 0
 
 
 def _said(one: Merged) -> str:
     parts = [f"{count_text(one.results, 'new trial')}, {one.known:,} known", count_text(one.looks, "new look")]
     if one.variants:
-        parts.append(f"{count_text(one.variants, 'trial')} with another outcome than here")
+        parts.append(f"{count_text(one.variants, 'trial')} with a different outcome here")
     if one.models:
         parts.append(count_text(one.models, "new model"))
     if one.other_models:

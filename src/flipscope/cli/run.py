@@ -1,4 +1,4 @@
-"""flipscope run: run studies, measure what is not measured yet, judge every claim."""
+"""flipscope run: run studies, measure all trials that are not stored yet, judge every claim."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="change a setting of the scale (flipscope studies STUDY lists them): 14, 0.5, 4,6,8 or 0..9; repeatable",
     )
-    parser.add_argument("--seed", type=int, metavar="S", help="begin the seeds of the trials at S")
+    parser.add_argument("--seed", type=int, metavar="S", help="first seed of the trials")
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a claim is contradicted")
-    parser.add_argument("--limit", type=int, metavar="K", help="measure at most K trials now; the next call goes on")
+    parser.add_argument("--limit", type=int, metavar="K", help="measure at most K trials now; the next call continues")
     parser.add_argument(
-        "--again", action="store_true", help="measure stored trials anew too; each is replaced when that is done"
+        "--again", action="store_true", help="measure stored trials again too; each new result replaces the old one"
     )
-    parser.add_argument("--verbose", action="store_true", help="show every number that a verdict rests on")
+    parser.add_argument("--verbose", action="store_true", help="show every number behind a verdict")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--workers", type=int, metavar="W", help="processes (default: one per core; 0: in this process)")
-    where.add_argument("--cluster", metavar="ADDRESS", help="of a Dask scheduler, such as tls://node1:8786")
+    where.add_argument("--cluster", metavar="ADDRESS", help="address of a Dask scheduler, such as tls://node1:8786")
     where.add_argument(
         "--slurm", action="store_true", help="start Dask workers as Slurm jobs (needs flipscope[cluster])"
     )
@@ -70,9 +70,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("jobs", "with --slurm: number of jobs (default 1)"),
         ("queue", "with --slurm: partition"),
         ("account", "with --slurm: account"),
-        ("walltime", "with --slurm: of each job, such as 02:00:00"),
-        ("memory", "with --slurm: of each job (default 4GiB)"),
-        ("cores", "with --slurm: of each job, one worker each (default 1)"),
+        ("walltime", "with --slurm: walltime of each job, such as 02:00:00"),
+        ("memory", "with --slurm: memory of each job (default 4GiB)"),
+        ("cores", "with --slurm: cores of each job, one worker each (default 1)"),
     ):
         parser.add_argument(f"--{name}", metavar="X", type=int if name in ("jobs", "cores") else str, help=what)
     results_folder(parser)
@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     studies = [registry.find(name) for name in arguments.study]
     settings = _settings(arguments.settings)
     scales = [study.scale_name(arguments.scale, settings, arguments.seed, from_text=True) for study in studies]
-    # Whatever makes no sense is refused before anything is started.
+    # Reject invalid requests before anything is started.
     plans = [(study, scale, study.checked_trials(scale)) for study, scale in zip(studies, scales, strict=True)]
     runs = []
     with (
@@ -131,8 +131,8 @@ def watched(
     limit: int | None = None,
     again: bool = False,
 ) -> Run:
-    """Run a study whose trials are made already, with a view of how far it is on standard error."""
-    # What trials print in this process must not get into the one document on standard output.
+    """Run a study with the given trials and show its progress on standard error."""
+    # Text that trials print in this process must not mix with the JSON document on standard output.
     with contextlib.redirect_stdout(sys.stderr), Live(sys.stderr) as live:
         command = repeat_command(study, scale)
         return run_study(
@@ -141,7 +141,7 @@ def watched(
 
 
 def _slurm(arguments: argparse.Namespace) -> dict[str, Any] | None:
-    """The options of a cluster to ask Slurm for, or None."""
+    """The options of the Slurm jobs, or None."""
     names = ("jobs", "queue", "account", "walltime", "memory", "cores")
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     if arguments.slurm:

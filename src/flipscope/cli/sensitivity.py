@@ -13,7 +13,7 @@ from flipscope.cli.opening import MAX_STRINGS, Opened, open_model
 from flipscope.cli.progress import progress
 from flipscope.cube.functions import BooleanFunction
 
-# PyTorch and the compiled loops are loaded after the sizes have been checked: what is too large is refused at once.
+# PyTorch and the compiled loops are loaded after the sizes have been checked, so that errors appear at once.
 if TYPE_CHECKING:
     from flipscope.probes.sensitivity import Options
 
@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--strings", type=int, metavar="M", help="random strings, each with all its flips (default 200)"
     )
     amount.add_argument(
-        "--precision", type=float, metavar="P", help="as many as the average sensitivity needs to be known to +-P"
+        "--precision", type=float, metavar="P", help="draw strings until the average sensitivity is known to +-P"
     )
     amount.add_argument("--exhaustive", action="store_true", help="all strings, exactly (at most 20 bits)")
     parser.add_argument(
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _function_average(opened: Opened) -> float | None:
-    """The average sensitivity of the function that the model was trained on, where it is known at once."""
+    """The average sensitivity of the model's training target if it is quick to compute, else None."""
     if not isinstance(opened.function, BooleanFunction):
         return None
     from flipscope.cube.sensitivity import average_sensitivity

@@ -1,4 +1,4 @@
-"""flipscope sharpness: how far the outputs and the loss of a model change when its weights move at random."""
+"""flipscope sharpness: how much the outputs and the loss of a model change under random noise on its weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flipscope.cli.model_options import (
 from flipscope.cli.opening import Work, open_model
 from flipscope.cli.progress import progress
 
-STD = 0.02  # of the hardness paper
+STD = 0.02  # as in the hardness paper
 
 EXAMPLES = """
   flipscope sharpness model.safetensors

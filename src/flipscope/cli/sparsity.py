@@ -1,4 +1,4 @@
-"""flipscope test-sparsity: whether a function has few Fourier coefficients, by queries alone."""
+"""flipscope test-sparsity: test by queries alone whether a function has few Fourier coefficients."""
 
 from __future__ import annotations
 

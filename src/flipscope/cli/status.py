@@ -1,4 +1,4 @@
-"""flipscope status: what is running, from any shell."""
+"""flipscope status: the progress of runs, from any shell."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Say what is running in a results folder, or how the latest run of each study ended."""
+    """Show which studies are running in a results folder, and how the latest run of each ended."""
     with Store(arguments.results, create=False) as store:
         states = store.runs(None if arguments.study is None else registry.name_of(arguments.study))
         notes = {state.study: _notes(store, state.study) for state in states}
@@ -41,10 +41,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _notes(store: Store, name: str) -> list[str]:
-    """Which results of a study are of an older flipscope that measured otherwise; no study is loaded for nothing."""
+    """Notes on results of an older flipscope that measured differently; studies are loaded only if needed."""
     if not changes.CHANGES:
         return []
     try:
         return changes.notes(store, registry.find(name))
-    except InputError:  # it is not installed any more
+    except InputError:  # the study is no longer installed
         return []

@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List studies with what they cost and how far they are, or show everything about one."""
+    """List studies with their cost and progress, or show everything about one."""
     if arguments.study is not None and (arguments.paper is not None or arguments.figure is not None):
         raise InputError(f"--paper and --figure choose among all studies: leave them out, or {arguments.study}")
     with contextlib.ExitStack() as held:
@@ -73,7 +73,7 @@ def _chosen(entries: Sequence[Entry], paper: str | None, figure: str | None) -> 
 
 
 def _row(entry: catalogue.Entry, store: Store | None) -> dict[str, Any]:
-    """What there is to know of one study."""
+    """The row of one study in the list."""
     if entry.error:
         return {
             "name": entry.name, "paper": None, "figures": [], "scales": {}, "state": "broken", "error": entry.error
@@ -103,7 +103,7 @@ def _show(entry: Entry, store: Store | None, as_json: bool) -> int:
 
 
 def _state(runs: list[RunState], code: str) -> str:
-    """In words: where the latest run stands."""
+    """The state of the latest run as text."""
     if not runs:
         return "not run"
     latest = runs[0]

@@ -23,7 +23,7 @@ def testing(parser: argparse.ArgumentParser, epsilon: float, noticed: str) -> No
 
 
 def test_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The keywords of a test."""
+    """The keyword arguments of a test."""
     return {name: getattr(arguments, name) for name in ("epsilon", "confidence", "seed", "max_queries")}
 
 

@@ -56,7 +56,7 @@ CHOICES = {
     "decay-on": "weights that decay: all, or all but biases, norms and embeddings",
     "keep": "keep the weights of the smallest validation loss, or the last",
 }
-TESTED = 10_000  # fresh strings that the accuracy is measured on
+TESTED = 10_000  # fresh strings for the final accuracy
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -121,7 +121,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train a model, or go on with it, and write it to its file."""
+    """Train a model, or resume its training, and write it to its file."""
     function = _checked(arguments)
     target = Path(arguments.output)
     if not target.parent.is_dir():
@@ -135,7 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _checked(arguments: argparse.Namespace) -> BooleanFunction | RealFunction:
-    """The function, after making sure that what is asked for can be held and done, before PyTorch is loaded."""
+    """The function, after checking that memory and time suffice, before PyTorch is loaded."""
     check_confidence(arguments.confidence)
     function = _function(arguments.expression, arguments.length)
     check_count("log-every", arguments.log_every)
@@ -180,7 +180,7 @@ def _train(arguments: argparse.Namespace, function: BooleanFunction | RealFuncti
         target.with_name(target.name + CHECKPOINT),
         recipe.as_json(),
         seconds=arguments.checkpoint_seconds,
-        advice="repeat that training's command to go on with it, or begin anew with --restart",
+        advice="repeat that training's command to continue it, or start again with --restart",
     )
     trained = None if arguments.force else _finished(target, recipe)
     if trained is None:
@@ -192,14 +192,14 @@ def _train(arguments: argparse.Namespace, function: BooleanFunction | RealFuncti
         keeper.clear()
     else:
         print(f"flipscope: {target} is trained already; --force trains it again.", file=sys.stderr)
-        if _is_of(keeper.path, recipe):  # killed before it could remove it
+        if _is_of(keeper.path, recipe):  # the training was killed before it could remove the checkpoint
             keeper.clear()
     sweep(target)
     return _tell(arguments, function, trained, keeper, target)
 
 
 def _is_of(checkpoint: Path, recipe: Recipe) -> bool:
-    """Whether there is a checkpoint, and of this very training: another's is not ours to remove."""
+    """Whether there is a checkpoint of this very training; that of another one must not be removed."""
     from flipscope.models.seal import NotWhole
     from flipscope.training.checkpoints import about
 
@@ -211,7 +211,7 @@ def _is_of(checkpoint: Path, recipe: Recipe) -> bool:
 
 
 def _finished(target: Path, recipe: Recipe) -> Trained | None:
-    """The model that this very training has written; None if there is no file, InputError if it is another's."""
+    """The model written by this very training; None if there is no file, InputError if it is another model."""
     from flipscope.models.seal import NotWhole
     from flipscope.training.artefact import read
 
@@ -233,14 +233,14 @@ def _write(target: Path, trained: Trained, keeper: Keeper) -> None:
 
     if trained.fitted.stopped == "diverged" and trained.fitted.kept_epoch == 0:
         keeper.clear()
-        raise RunError(f"{_diverged(trained)}; no epoch came to an end, so nothing is written")
+        raise RunError(f"{_diverged(trained)}; no epoch was completed, so nothing is written")
     try:
         write(target, trained, {"machine": machine()})
     except InputError as error:
         if keeper.kept_at == trained.fitted.steps:
-            so = f"the training is over and kept in {keeper.path}: see to that, and the same command writes the model"
+            so = f"the finished training is saved in {keeper.path}: solve this, and the same command writes the model"
         else:
-            so = f"see to that, and the same command goes on after step {keeper.kept_at or 0:,}"
+            so = f"solve this, and the same command continues after step {keeper.kept_at or 0:,}"
         raise RunError(f"{error}; {so}") from error
 
 
@@ -248,7 +248,7 @@ def _diverged(trained: Trained) -> str:
     assert trained.recipe is not None
     rate = trained.recipe.protocol.learning_rate
     step = trained.fitted.steps + 1
-    return f"the training diverged at step {step:,} (its loss is no finite number): lower --learning-rate, now {rate:g}"
+    return f"the training diverged at step {step:,} (its loss is not finite): lower --learning-rate, now {rate:g}"
 
 
 def _tell(
@@ -258,7 +258,7 @@ def _tell(
     keeper: Keeper,
     target: Path,
 ) -> int:
-    """Say what came of it: the accuracy on strings that were not trained on, and what to do next."""
+    """Report the accuracy on strings outside the training set, and suggest the next command."""
     tested = _tested(function, trained, arguments)
     following = shlex.join(
         ["flipscope", "blowup" if isinstance(function, RealFunction) else "sensitivity", str(target)]
@@ -299,7 +299,7 @@ def _tested(function: BooleanFunction | RealFunction, trained: Trained, argument
 
 
 def _average(function: BooleanFunction) -> Fraction | None:
-    """The average sensitivity of the function, where it is known at once."""
+    """The average sensitivity of the function if it is quick to compute, else None."""
     from flipscope.cube.sensitivity import average_sensitivity
 
     try:
@@ -332,7 +332,7 @@ def _document(
 
 
 class View:
-    """Loss and accuracy while a model is trained: a live line on a terminal, a line now and then elsewhere."""
+    """Shows loss and accuracy during training: live on a terminal, otherwise a line now and then."""
 
     def __init__(self, stream: TextIO, title: str, recipe: Recipe, keeper: Keeper) -> None:
         self._console = SafeConsole(file=stream, highlight=False)
@@ -340,7 +340,7 @@ class View:
         self._most = recipe.protocol.most_steps(recipe.data.train) or 1
         self._moment: Moment | None = None
         self._epoch: Epoch | None = None
-        self._first = 0  # steps that were done before
+        self._first = 0  # steps done before resuming
         self._start = self._last_line = time.monotonic()
         self._view: RichLive | None = None
 
@@ -359,15 +359,15 @@ class View:
             self._view.stop()
         if isinstance(error, KeyboardInterrupt) and self._moment is not None:
             kept, step = self._keeper.kept_at, self._moment.step
-            so = "no checkpoint was written yet" if kept is None else f"the same command goes on after step {kept:,}"
+            so = "no checkpoint was written yet" if kept is None else f"the same command continues after step {kept:,}"
             self._console.print(f"{self._title}: stopped at step {step:,}; {so}.", soft_wrap=True)
 
     def step(self, moment: Moment) -> None:
-        """Take note of a step."""
+        """Update the view after a step."""
         if self._moment is None:
             self._first = moment.step - 1
             if self._first:
-                self._console.print(f"{self._title}: goes on after step {self._first:,}.", soft_wrap=True)
+                self._console.print(f"{self._title}: resumed after step {self._first:,}.", soft_wrap=True)
         self._moment = moment
         now = time.monotonic()
         if self._view is None and now - self._start > QUIET_SECONDS and now - self._last_line > LINE_SECONDS:
@@ -375,7 +375,7 @@ class View:
             self._console.print(self._line(), soft_wrap=True)
 
     def epoch(self, line: Epoch) -> None:
-        """Take note of what the validation set says."""
+        """Update the view after a validation."""
         self._epoch = line
 
     def _line(self) -> str:
@@ -389,7 +389,7 @@ class View:
         return ", ".join([*said, f"about {time_text(left)} left"])
 
     def _page(self) -> RenderableType:
-        width = min(BAR, self._console.width - 1)  # and one for the space after it
+        width = min(BAR, self._console.width - 1)  # one column for the space after the bar
         filled = bar(0.0 if self._moment is None else self._moment.step / self._most, width)
         page = Text(filled, style="cyan")
         page.append("░" * (width - len(filled)) + " ", style="dim")

@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """What the theorems say of a family, given by a member, by its K_0(N) or by members at several lengths."""
+    """Apply the theorems to a family given by a member, by its K_0(N) or by members at several lengths."""
     if sum(given is not None for given in (arguments.expression, arguments.zeros, arguments.family)) != 1:
         raise InputError("a family is given by a member EXPR, by --zeros or by --family: give one of these")
     if (arguments.family is None) != (arguments.lengths is None):
@@ -82,4 +82,4 @@ def _lengths(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
-        raise InputError(f"--lengths {text} is no list of whole numbers: write for example 11,21,41") from None
+        raise InputError(f"--lengths {text} is not a list of whole numbers: write for example 11,21,41") from None
