@@ -1,4 +1,4 @@
-"""What a study needs, in one place; how results are kept (`lab.store`) and trials run (`lab.run`), no study imports."""
+"""Everything a study imports; `lab.store` keeps results and `lab.run` runs trials, and no study imports these."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What there is to say of every study without loading it.
+"""Descriptions of all studies that are available without loading them.
 
-To load all studies takes half a minute, since they import PyTorch and compiled loops. The studies of flipscope come
-with an index beside them (`index.json` in each folder of `studies`, written by `python -m tests.studies.index`): an
-entry is used as long as the study's file is the one it was made from. Of studies of other packages, and of edited ones,
-entries are kept in the user's cache until a source file of flipscope or of their package has another time or size.
+Loading all studies takes half a minute, since they import PyTorch and compiled loops. flipscope's own studies come with
+an index (`index.json` in each folder of `studies`, written by `python -m tests.studies.index`); an entry is used as
+long as the study's file is the one it was made from. Entries of edited studies and of those of other packages are kept
+in the user's cache until the time or size of a source file of flipscope or of their package changes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CLAIM = ("name", "source", "statement", "criterion", "exploratory")
 
 @dataclass(frozen=True)
 class Entry:
-    """A study as a list shows it; all of it is plain JSON."""
+    """The description of a study for lists, as plain JSON."""
 
     name: str
     paper: str | None = None
@@ -43,16 +43,16 @@ class Entry:
     figures: tuple[str, ...] = ()
     scales: dict[str, dict[str, Any]] | None = None  # note and minutes of each
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)  # by name, the value at each scale that has it
-    sample_sizes: tuple[str, ...] = ()  # settings that only say how many are drawn, or with which seeds
+    sample_sizes: tuple[str, ...] = ()  # settings that only determine the number of draws or their seeds
     base_seed: str = ""  # the setting that --seed sets
     claims: tuple[dict[str, Any], ...] = ()
     deviations: tuple[dict[str, str], ...] = ()
-    code: str = ""  # the version of what it measures
+    code: str = ""  # version of the measuring code
     error: str = ""  # why it cannot be loaded
 
 
 def entries(report: Callable[[int, int], None] | None = None) -> list[Entry]:
-    """All installed studies; `report(done, total)` is called while the code of some is read."""
+    """All installed studies; `report(done, total)` is called while studies without an entry are loaded."""
     names = registry.names()
     indexed = {name: entry for name in names if (entry := _indexed(name)) is not None}
     stamp = _stamp() if len(indexed) < len(names) else ""
@@ -75,11 +75,11 @@ def find(text: str) -> Entry:
 
 
 def entry_of(study: Study) -> Entry:
-    """What the code of a study says."""
+    """The entry of a loaded study."""
     from flipscope.lab.keys import code_version
     from flipscope.lab.settings import leaves
 
-    # No trial is made for it: a study for a cluster has tens of thousands.
+    # This makes no trials: a study for a cluster has tens of thousands.
     scales = {scale: {"note": made.note, "minutes": made.minutes} for scale, made in study.scales.items()}
     settings: dict[str, dict[str, Any]] = {}
     samples: dict[str, None] = {}
@@ -110,7 +110,7 @@ def _from_json(document: dict[str, Any]) -> Entry:
 
 
 def _read(name: str) -> Entry:
-    """What the code of a study says; one that cannot be loaded does not hide the others."""
+    """The entry of a study by name; if it cannot be loaded, the entry contains the error."""
     try:
         return entry_of(registry.find(name))
     except InputError as error:
@@ -146,7 +146,7 @@ def _parsed(text: str) -> tuple[str, set[str]]:
 
 
 def write_index() -> list[Path]:
-    """Write the index of flipscope's own studies; returns the files."""
+    """Write the index of flipscope's own studies and return the files."""
     folders: dict[Path, dict[str, Any]] = {}
     for name in registry.names():
         if (source := _source(name)) is not None:
@@ -193,7 +193,7 @@ def _index(folder: Path) -> dict[str, Any]:
 
 
 def _stamp() -> str:
-    """Changes with every source that a study's entry could depend on."""
+    """A digest that changes with every source file that an entry could depend on."""
     offered = sorted((entry.name, entry.value) for entry in entry_points(group=registry.GROUP))
     packages = sorted({"flipscope", *(value.partition(":")[0].partition(".")[0] for _, value in offered)})
     files = [file for package in packages for file in _sources(package)]
@@ -218,18 +218,18 @@ def _file() -> Path:
 
 
 def _kept(stamp: str) -> dict[str, Entry]:
-    """What was kept of the same sources; nothing where there is none, or none that can be read."""
+    """The cached entries for the same sources; empty if there are none or they cannot be read."""
     try:
         document = json.loads(_file().read_text("utf-8"))
         if document["stamp"] != stamp:
             return {}
         return {entry["name"]: _from_json(entry) for entry in document["entries"]}
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError):  # the last: no home folder
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError):  # RuntimeError: there is no home folder
         return {}
 
 
 def _keep(stamp: str, found: list[Entry]) -> None:
-    """Write the entries down, whole or not at all; where that cannot be, they are read again next time."""
+    """Write the entries to the cache atomically; if that fails, the studies are loaded again next time."""
     try:
         target = _file()
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""What measures otherwise since which version of flipscope, for whoever has results of an older one.
+"""Changes of measurements between versions of flipscope, for users with results of an older one.
 
-A change that gives other numbers raises the revision of each study of flipscope that it concerns, so that its results
-are measured again. The revision of somebody else's study is not ours to raise: its stored results stay, and commands
-that show them say what changed. An entry here goes with an entry in CHANGELOG.md.
+A change that gives other numbers raises the revision of each affected study of flipscope, so that its results are
+measured again. The revision of other people's studies cannot be raised here: their stored results stay, and commands
+that show them say what changed. Every entry here has an entry in CHANGELOG.md.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from flipscope.lab.study import Study
 
 @dataclass(frozen=True)
 class Change:
-    """A measurement that gives other numbers from a version of flipscope on."""
+    """A measurement that gives other numbers since a version of flipscope."""
 
-    version: str  # the first that measures so
-    what: str  # in words, such as "sharpness counts the noise of biases too (all studies that use probes.sharpness)"
-    studies: tuple[str, ...] = ()  # the names of those it concerns; none: it may concern any
+    version: str  # the first version with the new numbers
+    what: str  # description, such as "sharpness counts the noise of biases too (all studies that use probes.sharpness)"
+    studies: tuple[str, ...] = ()  # names of the affected studies; empty: any study may be affected
 
 
 CHANGES: tuple[Change, ...] = ()
 
 
 def notes(store: Store, study: Study) -> list[str]:
-    """What a reader of a study's stored results must know: which are of an older revision, or measured otherwise."""
+    """Notes on a study's stored results that are of an older revision or were measured differently."""
     versions = store.versions(study.name, code_version(study)) if CHANGES else {}
     return [*older_revisions(study, store.codes(study.name)), *outdated(study, versions)]
 
 
 def outdated(study: Study, versions: Mapping[str, int]) -> list[str]:
-    """A sentence for each version of flipscope that measured results of the study and measures otherwise today.
+    """A sentence for each older version of flipscope whose results of the study would be different today.
 
-    `versions` says how many results each version has measured.
+    `versions` maps each version to its number of results.
     """
     said = []
     for version, count in sorted(versions.items(), key=lambda item: _order(item[0])):
@@ -53,7 +53,7 @@ def outdated(study: Study, versions: Mapping[str, int]) -> list[str]:
 
 
 def older_revisions(study: Study, codes: Mapping[str, int]) -> list[str]:
-    """A sentence for each older revision of the study of which there are results; `codes` counts them by their code."""
+    """A sentence for each older revision of the study with stored results; `codes` counts results by their code."""
     counts: dict[int, int] = {}
     for code, count in codes.items():
         revision = revision_of(code)
@@ -67,5 +67,5 @@ def older_revisions(study: Study, codes: Mapping[str, int]) -> list[str]:
 
 
 def _order(version: str) -> tuple[int, ...]:
-    """What versions are ordered by; one that is not known comes first."""
+    """The sort key of a version; unknown versions come first."""
     return tuple(map(int, re.findall(r"\d+", version)))

@@ -3,9 +3,9 @@
     chart(rows, "length", "sharpness", by="function")                 one panel, a line for each function
     charts(rows, "length", "sharpness", by="function", facet="width")     a panel for each width
 
-Lines show the centre of all rows at each place, with a band from the least to the largest, or with the interval of the
-mean. Rows that should be seen but not averaged, such as models that did not learn, are drawn `apart` as points.
-What is not a column against a column is made of series by hand (`flipscope.lab.series`).
+Lines show the centre of all rows at each x, with a band from the smallest to the largest value or with the interval of
+the mean. Rows that should be shown but not averaged, such as models that did not learn, are drawn `apart` as points.
+Other panels are composed of series (`flipscope.lab.series`).
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def chart(
 ) -> Panel:
     """A panel of column y against column x, with a series for each value of the column `by`.
 
-    `order` gives the values of `by` that are drawn, each with the same colour in every panel whether it has rows or
-    not; a mapping of `labels` is such an order too. The `centre` of the rows at each x is drawn as a line or as points,
-    by `kind`, with a `band`; the interval of a mean is Student's, or one for values between two `ends`. A row without
-    a number in y is left out, as is one that is not positive where the centre is "geometric". `apart` are rows that are
-    drawn as single points, of which `hover` speaks; `extra` are further series, and `look` goes to `Panel`.
+    `order` lists the values of `by` to draw; each has the same colour in every panel, with or without rows. A mapping
+    of `labels` defines such an order too. The `centre` of the rows at each x is drawn as a line or as points (`kind`)
+    with a `band`; the interval of a mean is Student's, or one for values between two `ends`. Rows without a number in y
+    are omitted, and so are rows that are not positive if the centre is "geometric". Rows in `apart` are drawn as single
+    points with the text of `hover`; `extra` are further series, and `look` is passed to `Panel`.
 
     >>> rows = Rows({"layers": layers, "n": n, "y": layers * n} for layers in (1, 2) for n in (10, 20))
     >>> [(each.label, each.y) for each in chart(rows, "n", "y", by="layers", labels="{} layers").series]
@@ -75,7 +75,7 @@ def chart(
 def charts(
     rows: Rows, x: str, y: str, by: str | None = None, *, facet: str, titles: Labels = "{}", **look: Any
 ) -> list[Panel]:
-    """A `chart` for each value of the column `facet`, or for those of a mapping of `titles`; `look` goes to `chart`.
+    """A `chart` for each value of the column `facet`, or for the keys of `titles`; `look` is passed to `chart`.
 
     >>> rows = Rows({"eps": eps, "n": n, "y": n + eps} for eps in (0.0, 1.0) for n in (10, 20))
     >>> [panel.title for panel in charts(rows, "n", "y", facet="eps", titles="eps = {:g}")]
@@ -105,7 +105,7 @@ def _series(
 
 
 def _drawable(value: Any, centre: Centre) -> bool:
-    """Whether a value can be drawn: a number, and a positive one where logarithms are averaged."""
+    """Whether a value can be drawn: a number, and positive if logarithms are averaged."""
     if value is None or math.isnan(value):
         return False
     return 0 < value < math.inf if centre == "geometric" else True

@@ -1,4 +1,4 @@
-"""Which results folder a trial is measured for: set by whoever runs it, asked by what the trial shares with others."""
+"""The results folder of the trial being measured: set by the runner, read by code that shares models between trials."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 from flipscope.lab.store.schema import DATABASE
 
-CHECKPOINT, LOCK = ".checkpoint", ".lock"  # end the names of what lies beside a model while it is trained
+CHECKPOINT, LOCK = ".checkpoint", ".lock"  # suffixes of the files beside a model that is being trained
 
 _folder: ContextVar[str | None] = ContextVar("folder", default=None)
 
 
 @contextmanager
 def kept_in(folder: str | None) -> Iterator[None]:
-    """Trials that are measured meanwhile, in this thread, are for this folder."""
+    """Within this context, trials measured in this thread belong to this folder."""
     token = _folder.set(folder)
     try:
         yield
@@ -25,6 +25,6 @@ def kept_in(folder: str | None) -> Iterator[None]:
 
 
 def results_folder() -> Path | None:
-    """The folder, if there is one and this machine sees it: a worker of a cluster need not."""
+    """The folder, if there is one and this machine can access it, which a worker of a cluster may not."""
     folder = _folder.get()
     return Path(folder) if folder is not None and Path(folder, DATABASE).is_file() else None

@@ -1,16 +1,16 @@
-"""The history of a claim: the looks that were kept, and whether a judgement is one of them, the next, or none.
+"""The history of a claim: its recorded looks, and whether a judgement is one of them, the next, or none.
 
-A look is recognised by its numbers, not by its wording or its code: a judgement of the same trials with the same
-outcomes that gives the same numbers against the same limits is the same look, however the study was refactored.
+A look is identified by its numbers, not by its wording or code: a judgement of the same trials with the same outcomes
+that compares the same numbers with the same limits is the same look, however the study was refactored.
 
-    same trials, same numbers           the look that was kept, at the error it had then
+    same trials, same numbers           the recorded look, at its original error
     trials that no look has used        the next look, whatever the criterion
     more trials, the same criterion     the next look; it must give the old numbers on the trials of every earlier one
     same trials, measured differently   the next look
     another criterion on old trials     exploratory: chosen after seeing them, it decides nothing
     trials of a look left out           exploratory, for the same reason
 
-Looks at trials that were withdrawn for a stated defect (`Study.withdrawn`) do not count, and are shown with the reason.
+Looks at trials withdrawn for a stated defect (`Study.withdrawn`) do not count and are shown with the reason.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from flipscope.lab.rows import Rows
 from flipscope.lab.study import Claim, digest
 from flipscope.lab.verdict import Judgement, Seen
 
-_ALIKE = 1e-6  # of numbers that were computed from the same outcomes, perhaps on another processor
+_ALIKE = 1e-6  # relative tolerance for numbers from the same outcomes, perhaps computed on another processor
 
 
 @dataclass(frozen=True)
 class Look:
-    """A judgement of a claim on every planned trial, as it is kept."""
+    """A recorded judgement of a claim on every planned trial."""
 
     claim: str
-    number: int  # from 1; of an exploratory one, the number that the next look will have
+    number: int  # from 1; for an exploratory look, the number of the next look
     exploratory: bool
     error: float
     trials: frozenset[str]  # hashes of their contents
@@ -45,14 +45,14 @@ class Look:
 
     @property
     def key(self) -> str:
-        """What it is stored under, beside study and scale: a number that is counted is taken once."""
+        """The storage key beside study and scale: each counted number is used once."""
         rest = [self.data, self.judgement] if self.exploratory else []
         return digest({"claim": self.claim, "number": self.number, "revision": self.revision, "rest": rest})
 
 
 @dataclass(frozen=True)
 class Data:
-    """All trials of a plan, by the hash of each the digest of its outcome, and the table of some of them."""
+    """All trials of a plan: digests of outcomes by the trial's hash, and a function that tabulates some of them."""
 
     outcomes: Mapping[str, str]
     table: Callable[[frozenset[str]], Rows]
@@ -77,10 +77,10 @@ def look_at(
     revision: int = 1,
     code: str = "",
 ) -> tuple[Judgement, Look | None]:
-    """The claim judged on every planned trial, and the look that this is, if it is a new one.
+    """Judge the claim on every planned trial; returns the judgement, and the look if it is a new one.
 
-    `earlier` are the looks that were kept of the claim, in any order; `declared` is how many looks the scale announced
-    in advance; `withdrawn` are revisions of the study whose trials were thrown away, each with the reason.
+    `earlier` are the recorded looks at the claim, in any order; `declared` is the number of looks that the scale
+    announced in advance; `withdrawn` maps revisions of the study whose trials were discarded to the reason.
     """
     whole, table = data.of(data.trials), data.table(data.trials)
     valid = [look for look in earlier if look.revision not in (withdrawn or {})]
@@ -108,17 +108,17 @@ def look_at(
 
 
 def _why_exploratory(counted: Sequence[Look], data: Data, judged: Callable[[float, Rows], Judgement]) -> str:
-    """Why a judgement of these trials decides nothing; "" where it is a proper look."""
+    """Why a judgement of these trials decides nothing; "" if it is a proper look."""
     for look in counted:
         if not look.trials & data.trials:
             continue
         if not look.trials <= data.trials:
             return f"some trials of look {look.number} were left out: new seeds would decide"
         if data.of(look.trials) != look.data:
-            continue  # measured again with other results, which is the next look
+            continue  # measured again with other results: the next look
         try:
             same = alike(judged(look.error, data.table(look.trials)).as_json(), look.judgement)
-        except Exception:  # a judge that cannot even judge what was judged before is another one
+        except Exception:  # a judge that fails on earlier trials is a different judge
             same = False
         if not same:
             return f"the criterion changed after look {look.number} at these trials: new seeds would decide"
@@ -126,7 +126,7 @@ def _why_exploratory(counted: Sequence[Look], data: Data, judged: Callable[[floa
 
 
 def _standing(found: Judgement, look: Look, reason: str) -> Judgement:
-    """The judgement with the look that it is; an exploratory one is undecided, and notes what it would be."""
+    """The judgement with its look; an exploratory one is undecided, with a note of what it would be."""
     if not look.exploratory:
         return replace(found, seen=Seen("look", look.number, look.error))
     seen = Seen("exploratory", look.number, look.error, reason)
@@ -134,7 +134,7 @@ def _standing(found: Judgement, look: Look, reason: str) -> Judgement:
 
 
 def _undecided(found: Judgement, seen: Seen, note: str) -> Judgement:
-    """The judgement and its parts, deciding nothing; the note comes before its own, and no remedy is offered."""
+    """The judgement and its parts as undecided, with this note before its own and without a remedy."""
     parts = tuple(replace(part, verdict="undecided") for part in found.parts)
     notes = "; ".join(text for text in (note, found.note) if text)
     return replace(found, verdict="undecided", note=notes, remedy="", parts=parts, seen=seen)
@@ -162,7 +162,7 @@ def _close(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
 
 
 def interim(judgement: Judgement, done: int, of: int) -> Judgement:
-    """The judgement of a part of the planned trials, which decides nothing: what it says so far is a note.
+    """The judgement of part of the planned trials: undecided, with the verdict so far as a note.
 
     >>> found = interim(Judgement("reproduced", "share", 0.9, 0.8, 1.0, limit="≥ 0.5"), 3, 10)
     >>> found.verdict, found.note

@@ -1,6 +1,6 @@
-"""Judges that several studies share: what a table says of a claim, all intervals valid together.
+"""Judges that several studies share; the intervals of one claim are valid simultaneously.
 
-Wherever a `confidence` can be given, None stands for that of the look under way (`lab.looks.confidence`).
+Wherever a `confidence` can be given, None stands for that of the current look (`lab.looks.confidence`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from flipscope.lab import looks
 from flipscope.lab.rows import Row, Rows
 from flipscope.lab.verdict import Judgement, all_of, at_least, never
 
-ROUNDING = 1e-9  # a bound is not broken by so small a part of itself
+ROUNDING = 1e-9  # relative excess over a bound that is attributed to rounding
 FEWEST_SLOPES, FEWEST_POINTS = 5, 3
-_SOME = 0.05  # a share of models below this is taken for none
+_SOME = 0.05  # a share of models below this counts as none
 Judge = Callable[[Rows], Judgement]
 GroupJudge = Callable[[Any, Rows, float], Judgement]  # of the rows of a group, at a confidence
 
@@ -40,9 +40,9 @@ def for_each(
 ) -> Judgement:
     """The claim must hold in every group of rows: `judge(group, rows, confidence)`, the error divided among them.
 
-    A judge that makes several `intervals` says so, and so does a claim that makes others `besides`. A group without
-    rows leaves the claim undecided, and so do fewer groups than `fewest`, though one of them can contradict. With
-    `sort` the weakest of equal verdicts is shown.
+    `intervals` is the number of intervals that the judge makes, `besides` that of the claim's other intervals. A group
+    without rows leaves the claim undecided, and so do fewer groups than `fewest`, though one of them can contradict.
+    With `sort` the weakest of equal verdicts is shown.
 
     >>> from flipscope.lab.verdict import at_least
     >>> rows = Rows({"n": n, "right": 95} for n in (4, 8))
@@ -69,7 +69,7 @@ def for_each(
 def for_every(
     rows: Rows, judge: Callable[[Row, float], Judgement], *, missing: str = "nothing was measured", **options: Any
 ) -> Judgement:
-    """The claim must hold in every single row, such as a model: `judge(row, confidence)`; `options` are of `for_each`.
+    """The claim must hold in every single row, such as a model: `judge(row, confidence)`; `options` as for `for_each`.
 
     >>> from flipscope.lab.verdict import at_least
     >>> rows = Rows({"right": right} for right in (99, 95))
@@ -83,7 +83,7 @@ def for_every(
 
 
 def weakest_first(parts: Iterable[Judgement]) -> list[Judgement]:
-    """Judgements against one limit, the one nearest to breaking it first; those without a number before all.
+    """Judgements against one limit, the closest to violating it first; those without a number come before all.
 
     >>> from flipscope.lab.verdict import at_least
     >>> found = [at_least(share(hits, 100), 0.5, f"{hits} %") for hits in (90, 70, 80)]
@@ -99,7 +99,7 @@ def weakest_first(parts: Iterable[Judgement]) -> list[Judgement]:
 
 
 def at(confidence: float | None) -> float:
-    """The confidence that is meant: None is that of the look under way.
+    """The given confidence; for None, that of the current look.
 
     >>> at(None), at(0.9)
     (0.95, 0.9)
@@ -108,7 +108,7 @@ def at(confidence: float | None) -> float:
 
 
 def exactly(value: float) -> Estimate:
-    """A number that is computed and not sampled: its interval is itself.
+    """An estimate for a computed, not sampled number: its interval is a point.
 
     >>> exactly(0.5).low == exactly(0.5).high
     True
@@ -117,7 +117,7 @@ def exactly(value: float) -> Estimate:
 
 
 def student_mean(samples: Sequence[float], confidence: float | None = None) -> Estimate:
-    """The mean with Student's interval: right for normal samples, and nearly so for means of a dozen others.
+    """The mean with Student's interval: exact for normal samples, approximate for a dozen samples of other kinds.
 
     >>> found = student_mean([1.0, 2.0, 3.0])
     >>> found.value, round(found.low, 2)
@@ -145,7 +145,7 @@ def tail_exponent(samples: Sequence[float], largest: int, confidence: float | No
 
 
 def share(hits: int, of: int, confidence: float | None = None, validity: estimates.Validity = "fixed") -> Estimate:
-    """So many of so many, with Clopper and Pearson's interval, or one that holds "anytime".
+    """The share of `hits` in `of` with Clopper and Pearson's interval, or one that is valid "anytime".
 
     >>> found = share(19, 20)
     >>> found.value, round(found.low, 3), round(found.high, 3)
@@ -175,8 +175,8 @@ def mean_of(
 ) -> GroupJudge:
     """A judge for `for_each`: the mean of a column over a group's rows, with `says` at least or at most a limit.
 
-    The values lie `within` these ends. Where it is undecided it says how many rows it takes at least. Values without
-    ends (None) have Student's interval, from so many rows as are the `fewest` on. NaN leaves the group undecided.
+    The values lie `within` these ends; an undecided judgement states the least number of rows needed. Values without
+    ends (None) have Student's interval and need at least `fewest` rows. NaN leaves the group undecided.
 
     >>> from flipscope.lab.verdict import at_least
     >>> rows = Rows({"init": init, "share": 1.0} for init in ("uniform", "gaussian") for _ in range(60))
@@ -233,7 +233,7 @@ def of_models(
 
     all     a single model that fails contradicts; the interval is that of the share that fails
     most    the share that passes is at least one half, by its interval: one stuck training does not contradict
-    some    a single model that passes reproduces; contradicted where even the interval of the share ends below 0.05
+    some    a single model that passes reproduces; contradicted if the interval of the share ends below 0.05
 
     >>> rows = Rows({"accuracy": accuracy} for accuracy in (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.5))
     >>> [of_models(rows, lambda row: row["accuracy"] > 0.9, how, "share that learn").verdict for how in ("all", "most")]
@@ -279,10 +279,10 @@ def mostly(
     unit: str = "models",
     confidence: float | None = None,
 ) -> Judgement:
-    """Whether the share of answers that are yes is at least the limit; None, an answer in doubt, may be either.
+    """Whether the share of True answers is at least the limit; None, an answer in doubt, may be either.
 
-    The interval begins where those in doubt are no, and ends where they are yes. `missing` is the reason if there are
-    no answers.
+    The interval's lower end counts those in doubt as False, its upper end as True. `missing` is the reason if there
+    are no answers.
 
     >>> judged = mostly([True] * 60 + [None] * 5, 0.5, "share that grow", missing="no model is done")
     >>> judged.verdict, judged.note
@@ -298,7 +298,7 @@ def mostly(
 
 @dataclass(frozen=True)
 class Quotient:
-    """Something measured over its bound, and where: what `bound_holds` judges.
+    """A measured quantity divided by its bound, and its place; judged by `bound_holds`.
 
     >>> Quotient("N = 10", share(3, 100).scaled(1 / 0.5)).found.value
     0.06
@@ -311,12 +311,12 @@ class Quotient:
 def bound_holds(
     quotients: Sequence[Quotient], quantity: str, *, fewest: int, missing: str, sharp: float = 0.0
 ) -> Judgement:
-    """Whether measured over bound is at most 1 at every place: every interval must end there for "reproduced".
+    """Whether the quotient of measurement and bound is at most 1 everywhere; "reproduced" if every interval is.
 
-    One interval above 1 contradicts. A *sharp* bound is one that is attained: the quotient is then 1 and its interval
-    reaches beyond, however many samples there are. Such a bound is reproduced where no interval lies above 1 and none
-    reaches beyond 1 + `sharp`; its criterion says so. Fewer places than `fewest` reproduce nothing, though one of them
-    can contradict. `missing` is the reason if there is none.
+    One interval above 1 contradicts. A *sharp* bound is one that is attained: the quotient is then 1, and its interval
+    extends beyond 1 for any number of samples. Such a bound is reproduced if no interval lies above 1 and none extends
+    beyond 1 + `sharp`; its criterion says so. Fewer places than `fewest` reproduce nothing, though one of them can
+    contradict. `missing` is the reason if there is none.
 
     >>> places = [Quotient(f"N = {n}", share(30, 100).scaled(n)) for n in (2, 10)]
     >>> judged = bound_holds(places, "probability over bound", fewest=2, missing="nothing was counted")
@@ -343,7 +343,7 @@ def bound_holds(
 
 
 def rates(table: Rows, hits: str, of: str, bound: str) -> Rows:
-    """The rows with a bound, and as `quotient` the estimate of `hits` in `of` over it; all intervals hold together.
+    """The rows with a bound, and as `quotient` the rate of `hits` in `of` over it; intervals hold simultaneously.
 
     >>> table = Rows([{"hits": 3, "of": 100, "bound": 0.5}, {"hits": 3, "of": 100, "bound": None}])
     >>> [row["quotient"].value for row in rates(table, "hits", "of", "bound")]
@@ -357,7 +357,7 @@ def rates(table: Rows, hits: str, of: str, bound: str) -> Rows:
 def rates_below(hits: str, of: str, bound: str, place: str, *, fewest: int, sharp: float = 0.0) -> Judge:
     """A judge: a probability is at most its bound in every row that has one; `place` names a row by its columns.
 
-    `sharp` is that of `bound_holds`.
+    `sharp` is as in `bound_holds`.
 
     >>> judge = rates_below("hits", "of", "bound", "N = {n}", fewest=1)
     >>> judge(Rows([{"n": 10, "hits": 3, "of": 100, "bound": 0.5}])).note
@@ -386,9 +386,9 @@ def unless_few(found: Judgement, count: int, fewest: int, what: str) -> Judgemen
 
 
 def with_fewest(judged: Judgement, found: Estimate, reach: float, unit: str) -> Judgement:
-    """Let an undecided judgement of samples in [0, 1] say how many it takes at least, if all of them lie at one end.
+    """Add to an undecided judgement of samples in [0, 1] the least number of samples that could decide it.
 
-    Even then n of them leave an interval of length 1 - (error/2)^(1/n); the limit is at the distance `reach`.
+    If all n samples lie at one end, the interval has length 1 - (error/2)^(1/n); the limit is at distance `reach`.
 
     >>> from flipscope.lab.verdict import at_least
     >>> found = share(5, 5)
@@ -411,9 +411,9 @@ def never_exceeds(
 ) -> Judge:
     """A judge: a column is never above the column of its bound; rows without a bound do not count.
 
-    Nor do rows, if the column of the largest value `possible` is given, whose bound is as large. NaN in any column is
-    evidence for nothing: it leaves the claim undecided, unless another case contradicts it. Fewer cases than `fewest`
-    reproduce nothing, though one of them can contradict.
+    If the column of the largest `possible` value is given, rows whose bound is at least that large do not count either.
+    NaN in any column leaves the claim undecided unless another case contradicts it. Fewer cases than `fewest` reproduce
+    nothing, though one of them can contradict.
 
     >>> judge = never_exceeds("y", "bound")
     >>> judge(Rows([{"y": 1.0, "bound": 2.0}, {"y": 3.0, "bound": 4.0}])).note
@@ -440,9 +440,9 @@ def never_exceeds(
 
 
 def slopes(rows: Rows, x: str, y: str, *, per: str = "seed", log: bool = False) -> list[float]:
-    """The slope of y against x of each `per` that has 3 points; with `log` of log y against log x, of positive ones.
+    """The slope of y against x of each `per` with 3 points; with `log`, of log y against log x at positive points.
 
-    A `per` with a point that is NaN has the slope NaN: it is not to be dropped in favour of the others.
+    A `per` with a NaN point has the slope NaN, so that it is not silently dropped.
 
     >>> rows = Rows({"seed": seed, "n": n, "y": seed * n} for seed in (1, 2) for n in (1, 2, 3))
     >>> [round(slope, 6) for slope in slopes(rows, "n", "y")]
@@ -500,7 +500,7 @@ def mean_slope(
 
 
 def _not_numbers(values: Sequence[float]) -> int:
-    """How many are NaN: what is not a number is no evidence, and the others do not speak for it."""
+    """The number of NaN values, which must not be ignored in favour of the others."""
     return sum(math.isnan(value) for value in values)
 
 
@@ -509,7 +509,7 @@ def compare_groups(
 ) -> Estimate:
     """How much larger the mean of the first group is than that of the second, with Student's or Welch's interval.
 
-    Student's is for `paired` groups, in which the numbers of one place belong together.
+    Student's interval is for `paired` groups, whose numbers correspond by position.
 
     >>> compare_groups([2.0, 3.0, 4.0], [1.0, 2.0, 3.1], paired=True).value > 0
     True

@@ -1,4 +1,4 @@
-"""What a result is stored under, and the digest of the code that measured it.
+"""The key of a stored result, and the digest of the code that measured it.
 
 A key is made of the study's name, the content of the trial, the study's `revision`, and its measuring code: `measure`,
 the methods of trials that it uses, and all that these reach by name inside the file of the study's class. The code is
@@ -7,9 +7,9 @@ parameters, locals and definitions of the file do not count, nor does what `meas
 figures. What is imported counts by the name that it has where it comes from: another function in its place makes
 another key, and moving its module does not.
 
-So an edit of a study is seen here, and no refactoring of what it imports loses a result. Imported code that gives other
-numbers is noticed by golden numbers (tests/studies/golden), and the study's `revision` is raised then. Data files, and
-names that are put together while a program runs, are not seen.
+So an edit of a study changes its keys, and no refactoring of imported code loses a result. If imported code gives other
+numbers, golden numbers detect this (tests/studies/golden), and the study's `revision` is raised. Data files and names
+composed at run time are not covered.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Any
 from flipscope.basics.errors import InputError
 from flipscope.lab.study import Study, Trial, digest
 
-# Functions, classes and modules of flipscope that were renamed, each with the name by which it goes on counting.
+# Renamed functions, classes and modules of flipscope, each with the name that still counts for keys.
 FORMER_NAMES: Mapping[str, str] = {}
 
 _PARSING = threading.Lock()  # Python 3.11 cannot parse in two threads of a worker at once
@@ -43,7 +43,7 @@ Shape = list[Any]  # a piece of code as nested lists of what counts
 
 
 def trial_key(study: Study, trial: Trial, code: str | None = None) -> str:
-    """What a result is stored under."""
+    """The key under which a result is stored."""
     return digest({"study": study.name, "trial": trial.hash, "code": code or code_version(study)})
 
 
@@ -53,7 +53,7 @@ def code_version(study: Study) -> str:
 
 
 def revision_of(code: str) -> int | None:
-    """The revision of the study in what `code_version` gave; None where the text is of another kind.
+    """The revision of the study in a result of `code_version`; None for other texts.
 
     >>> revision_of("2-3f9c"), revision_of("3f9c")
     (2, None)
@@ -94,11 +94,11 @@ def sources_digest(package: str) -> str:
 
 
 def _first_members(kind: type[Study], file: _File) -> list[str]:
-    """The members of a study that measuring begins with."""
+    """The members of a study from which measuring starts."""
     bases = [base for base in kind.__mro__ if issubclass(base, Study) and base is not Study]
     if all(base.__module__ == file.module for base in bases):
         return ["measure"]
-    # A base class in another file may use any member; what Study declares besides `measure` has no say in results.
+    # A base class in another file may use any member; other members declared by Study do not affect results.
     declared = {*vars(Study), *inspect.get_annotations(Study)} - {"measure"}
     return [name for name in file.members(kind) if name not in declared]
 
@@ -118,14 +118,14 @@ class _File:
             names = [] if imports else list(dict.fromkeys(_bound(statement)))
             for name in names:
                 self.top.setdefault(name, []).append(statement)
-            # A decorator of this file may enter what it decorates in a table, which no name shows.
+            # A decorator of this file may register its function in a table, which no name reveals.
             decorators = [_free(each, frozenset()) for each in getattr(statement, "decorator_list", ())]
             entered = any(name in self.top for each in decorators for name in each)
             if entered or not (names or imports or _is_inert(statement)):
                 self.effects.append(statement)
 
     def members(self, kind: type) -> dict[str, Statements]:
-        """What a class and its bases in this file bind, each name with all statements that do."""
+        """The names bound by a class and its bases in this file, each with all statements that bind it."""
         found: dict[str, Statements] = {}
         for base in kind.__mro__:
             node = self.top.get(base.__qualname__, [None])[-1] if base.__module__ == self.module else None
@@ -210,7 +210,7 @@ class _Reach:
         return shape
 
     def _name(self, name: str) -> Shape:
-        """What a name stands for."""
+        """The shape of what a name refers to."""
         if name in self._locals:
             if self._locals[name] < 0:
                 self._locals[name] = max(self._locals.values()) + 1
@@ -244,7 +244,7 @@ class _Reach:
         return {}
 
     def _shape(self, node: Any) -> Any:
-        """What counts of a part of a syntax tree."""
+        """The part of a syntax tree that counts for the key."""
         match node:
             case list():
                 return [self._shape(each) for each in node if not self._computes_nothing(each)]

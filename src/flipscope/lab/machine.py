@@ -1,4 +1,4 @@
-"""What a result was measured on, and which process is which."""
+"""Descriptions of this machine and identification of its processes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def machine() -> dict[str, Any]:
 
 
 def born(pid: int) -> str | None:
-    """When a process of this machine began, as far as the system tells ("" if not); None if there is none.
+    """The start time of a process of this machine ("" if unknown); None if there is no such process.
 
-    A number of a process is given again after its end; the two together are not.
+    Process ids are reused, but a pair of id and start time is not.
     """
     try:
         # The name in brackets may hold anything; the fields after it are state … and, 22nd of all, the start time.
@@ -53,7 +53,7 @@ def _fixed() -> dict[str, Any]:
 
 
 def _version(package: str) -> str | None:
-    """The version of an installed package, which is not imported for it."""
+    """The version of an installed package, read without importing it."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -61,7 +61,7 @@ def _version(package: str) -> str | None:
 
 
 def _processor() -> str:
-    """The processor's model, as far as the system tells."""
+    """The processor's model, if the system reports it."""
     try:
         for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
             name, _, value = line.partition(":")

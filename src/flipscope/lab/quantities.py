@@ -38,14 +38,14 @@ from flipscope.lab.study import Claim
 from flipscope.lab.verdict import Judgement, all_of, at_least, at_most, between
 
 Test = Callable[[Row], bool]
-Answer = Callable[[Row], bool | None]  # None where it may be either, such as an interval that holds the limit
+Answer = Callable[[Row], bool | None]  # None if it may be either, such as for an interval that contains the limit
 Groups = Sequence[tuple[Any, Rows]]
-Says = Callable[[Estimate, str, str, str], Judgement]  # of an estimate, its name, a note, and the unit of its samples
+Says = Callable[[Estimate, str, str, str], Judgement]  # arguments: estimate, its name, a note, the unit of its samples
 
 
 @dataclass(frozen=True)
 class Column:
-    """A number computed from each row, with the words for it: what a quantity takes in place of a column's name.
+    """A number computed from each row, with its description; accepted wherever the name of a column is.
 
     >>> Column("log10 of the blowup", lambda row: math.log10(row["blowup"])).of(Rows([{"blowup": 100.0}]))
     [2.0]
@@ -67,29 +67,29 @@ def _column(column: str | Column) -> Column:
 class Quantity:
     """A number estimated from the rows of each group; comparing it with a limit makes a `Criterion`.
 
-    `estimate` is given the rows of a group and a confidence, and returns an estimate, or a sentence that says why the
-    rows allow none. Without `where` and `each` there is one group, which is the whole table.
+    `estimate` is a function of the rows of a group and a confidence that returns an estimate, or a sentence that says
+    why the rows allow none. Without `where` and `each` there is one group, the whole table.
     """
 
     words: str
     estimate: Callable[[Rows, float], Estimate | str]
     unit: str = "models"  # what one sample is
-    rows: str = ""  # which rows, in words
+    rows: str = ""  # description of the selected rows
     chosen: Callable[[Rows], Rows] = lambda table: table
     groups: Callable[[Rows], Groups] | None = None
     group_words: str = ""
     what: str = "groups"  # what the groups are called
     fewest_groups: int = 1
     weakest_first: bool = True  # of groups with equal verdicts, show the one nearest to its limit, not the first
-    counted: Callable[[Rows], Rows] = lambda rows: rows  # of a group's rows, those that its number is made from
-    within: tuple[float, float] | None = None  # the ends of what a sample can be, where there are some
+    counted: Callable[[Rows], Rows] = lambda rows: rows  # selects the rows of a group from which its number is computed
+    within: tuple[float, float] | None = None  # the smallest and largest possible sample, if bounded
     remedy: str = ""  # what would allow an estimate where there is none
     note: Callable[[Rows], str] = lambda rows: ""
-    # The last word on a comparison, for rows that leave an interval no width, say.
+    # Corrects the judgement at the end, for example if the rows leave the interval without width.
     after: Callable[[Judgement, Estimate, Rows], Judgement] = lambda judged, found, rows: judged
 
     def where(self, words: str, test: Test | None = None, **equal: Any) -> Quantity:
-        """The same of the rows that pass the test and have these values; `words` say which rows these are."""
+        """The same quantity of the rows that pass the test and have these values; `words` describes these rows."""
 
         def chosen(table: Rows, before: Callable[[Rows], Rows] = self.chosen) -> Rows:
             return before(table).where(test, **equal)
@@ -97,10 +97,10 @@ class Quantity:
         return replace(self, rows=f"{self.rows}, {words}" if self.rows else words, chosen=chosen)
 
     def counting(self, words: str, counted: Callable[[Rows], Rows]) -> Quantity:
-        """The same of those rows of each group that `counted` chooses, or computes; `words` say which rows these are.
+        """The same quantity of the rows of each group that `counted` selects or computes; `words` describes them.
 
-        Unlike rows that `where` leaves out, the others still make up groups: a group of which none counts is a part of
-        the judgement, and leaves it undecided.
+        Unlike rows excluded by `where`, the other rows still form groups: a group without counted rows is part of the
+        judgement and leaves it undecided.
         """
         return replace(self, rows=f"{self.rows}, {words}" if self.rows else words, counted=counted)
 
@@ -114,7 +114,7 @@ class Quantity:
         fewest: int = 1,
         weakest_first: bool = True,
     ) -> Quantity:
-        """The same for each value of a column: for these, all of which must be there, or for those that there are.
+        """The same for each value of a column: for the given ones, all of which must occur, or for those that occur.
 
         Fewer groups than `fewest` reproduce nothing. Of groups with the decisive verdict the judgement shows the one
         nearest to its limit, or with `weakest_first=False` the first.
@@ -136,13 +136,13 @@ class Quantity:
         fewest: int = 1,
         weakest_first: bool = True,
     ) -> Quantity:
-        """The same for each group that a function makes of the chosen rows, with its name; the rest as in `each`."""
+        """The same for each named group that a function makes of the selected rows; other arguments as in `each`."""
         return replace(
             self, group_words=words, groups=groups, what=what, fewest_groups=fewest, weakest_first=weakest_first
         )
 
     def noting(self, note: Callable[[Rows], str]) -> Quantity:
-        """The same, with what the note says of a group's rows beside its number."""
+        """The same, with a note on the rows of each group beside its number."""
         return replace(self, note=note)
 
     def __ge__(self, limit: float) -> Criterion:
@@ -156,7 +156,7 @@ class Quantity:
         )
 
     def __gt__(self, limit: float) -> Criterion:
-        """At least the limit, and undecided where the interval merely touches it, as equal samples can make it do."""
+        """At least the limit; undecided if the interval merely touches it, which can happen with equal samples."""
 
         def says(found: Estimate, *said: str) -> Judgement:
             judged = at_least(found, limit, *said)
@@ -170,7 +170,7 @@ class Quantity:
         return self._compared(text, lambda found, *said: between(found, low, high, *said), None, upwards=True)
 
     def _compared(self, text: str, says: Says, limit: float | None, *, upwards: bool) -> Criterion:
-        """The criterion of a comparison; bounded samples let an undecided one say how many it takes at least."""
+        """The criterion of a comparison; for bounded samples an undecided one states the least number needed."""
 
         def fewest(judged: Judgement, found: Estimate) -> Judgement:
             if self.within is None or limit is None:
@@ -199,7 +199,7 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Criterion:
-    """A comparison that a claim makes: its text, and as a function of the table its judge."""
+    """The comparison of a claim: its text, and, called with the table, its judge."""
 
     text: str
     groups: Callable[[Rows], Groups]
@@ -208,7 +208,7 @@ class Criterion:
     what: str = "groups"
     fewest: int = 1
     weakest_first: bool = True
-    others: tuple[Criterion, ...] = ()  # that must hold as well
+    others: tuple[Criterion, ...] = ()  # further criteria that must hold
 
     def __call__(self, table: Rows) -> Judgement:
         everything = (self, *self.others)
@@ -218,7 +218,7 @@ class Criterion:
         )
 
     def _alone(self, table: Rows, besides: int) -> Judgement:
-        """This comparison only, at its share of the error."""
+        """The judgement of this comparison alone, at its share of the error."""
         return judges.for_each(
             self.groups(table), self.judge, missing=self.missing, besides=besides, sort=self.weakest_first,
             fewest=self.fewest, what=self.what,
@@ -228,12 +228,12 @@ class Criterion:
         return replace(self, text=f"{self.text}; {other.text}", others=(*self.others, other, *other.others))
 
     def saying(self, text: str) -> Criterion:
-        """The same comparison in other words, where the ones made from its parts read badly."""
+        """The same comparison with another text, if the generated one reads badly."""
         return replace(self, text=text)
 
 
 def claim(name: str, source: str, statement: str, criterion: Criterion | Judged, **options: Any) -> Claim:
-    """A claim whose judge and whose criterion in words are one object; `options` are further fields of `Claim`.
+    """A claim whose judge and criterion text come from one object; `options` are further fields of `Claim`.
 
     >>> made = claim("it is small", "Fig 1", "the mean is small", mean("y", within=(0, 1)) <= 0.5)
     >>> made.criterion
@@ -270,8 +270,8 @@ def mean(
 def share(words: str, test: Answer, *, fewest: int = 1, unit: str = "models") -> Quantity:
     """The share of the rows that pass a test; fewer rows than `fewest` leave it without an estimate.
 
-    Where the test answers None the row may be either: the interval begins where these rows fail, and ends where they
-    pass.
+    A row for which the test returns None may be either: the interval's lower end counts it as failing, its upper end
+    as passing.
 
     >>> criterion = share("share of models that learn", lambda row: row["accuracy"] > 0.9) >= 0.5
     >>> criterion(Rows({"accuracy": 1.0} for _ in range(20))).verdict
@@ -294,7 +294,7 @@ def share(words: str, test: Answer, *, fewest: int = 1, unit: str = "models") ->
 
 
 def computed(column: str | Column) -> Quantity:
-    """A number that is computed and not sampled, such as a bound, of the first of the chosen rows.
+    """A computed, not sampled number, such as a bound, from the first of the selected rows.
 
     Its interval is the number itself. NaN leaves it without an estimate.
 
@@ -324,9 +324,9 @@ def slope(
 ) -> Quantity:
     """How fast y rises with x; with `log`, of the logarithms of both.
 
-    One line of least squares through all rows, the `others` being equal, at so many different x as are `places`; or
-    with `per`, such as a seed, the mean over the lines of each, of which there must be `fewest`. NaN leaves it without
-    an estimate.
+    By default one least-squares line through all rows, with `others` as further regressors, at `places` or more values
+    of x; with `per`, such as a seed, the mean over the lines of each, of which there must be `fewest`. NaN leaves it
+    without an estimate.
 
     >>> found = slope("y", "n").estimate(Rows({"n": n, "y": 2.0 * n + n % 2} for n in range(8)), 0.95)
     >>> 1.7 < found.low < 2 < found.high < 2.3
@@ -338,7 +338,7 @@ def slope(
     def together(rows: Rows, confidence: float) -> Estimate | str:
         x_values, y_values, *further = (np.array(each.of(rows), np.float64) for each in (xs, ys, *rest))
         if log:
-            with np.errstate(divide="ignore", invalid="ignore"):  # what has no logarithm is refused below
+            with np.errstate(divide="ignore", invalid="ignore"):  # values without a logarithm are rejected below
                 x_values, y_values = np.log(x_values), np.log(y_values)
         if odd := int((~np.isfinite([x_values, y_values, *further])).any(axis=0).sum()):
             return f"{odd} of {len(rows)} {unit} have no number"
@@ -373,7 +373,7 @@ def difference(
     fewest: int = 2,
     unit: str = "models",
 ) -> Quantity:
-    """How much larger the mean of a column is in the first rows than in the second, each named and chosen by a test.
+    """How much larger the mean of a column is in the first rows than in the second, each given as (name, test).
 
     Rows that agree in the column `paired`, such as a seed, are compared with each other by Student's interval;
     otherwise Welch's is used. Where the rows of each group are all equal, which leaves that interval no width, the
@@ -410,7 +410,7 @@ def difference(
 def order(
     x: str | Column, y: str | Column, *, per: str = "seed", fewest: int = 3, points: int = 3, unit: str = "seeds"
 ) -> Quantity:
-    """Spearman's rank correlation of two columns within each `per` that has so many points, averaged.
+    """Spearman's rank correlation of two columns within each `per` with at least `points` points, averaged.
 
     >>> rows = Rows({"seed": seed, "a": a, "b": a**2 + seed} for seed in range(3) for a in range(4))
     >>> round(order("a", "b").estimate(rows, 0.95).value, 6)
@@ -432,7 +432,7 @@ def order(
 def more_often(
     words: str, first: str, second: str, *, rows: tuple[str, Test] | None = None, unit: str = "cases"
 ) -> Criterion:
-    """Of the cases that two columns count, in these rows if they are named, at least half are of the first column."""
+    """At least half of the cases counted by two columns (in `rows`, if given) belong to the first column."""
 
     def estimate(rows: Rows, confidence: float) -> Estimate | str:
         ours, theirs = rows.total(first), rows.total(second)
@@ -453,7 +453,7 @@ class Judged:
         return self.judge(table)
 
     def saying(self, text: str) -> Judged:
-        """The same judge with its criterion in other words."""
+        """The same judge with another text of its criterion."""
         return replace(self, text=text)
 
 

@@ -19,7 +19,7 @@ from flipscope.lab.study import Study
 GROUP = "flipscope.studies"
 
 
-_given: dict[str, str] = {}  # modules of files that were named by their paths, with what was given
+_given: dict[str, str] = {}  # modules of studies given by file, each with the path as given
 
 
 def names() -> list[str]:
@@ -34,7 +34,7 @@ def find(name: str) -> Study:
         return _in_file(Path(path), variable, name)
     if ":" in name:
         if EntryPoint.pattern.match(name) is None:
-            raise InputError(f"{name!r} does not name a study: say package.module:NAME")
+            raise InputError(f"{name!r} does not name a study: write package.module:NAME")
         _look_in(os.getcwd(), name.partition(":")[0].partition(".")[0])
         return _loaded(EntryPoint(name, name, GROUP), name)
     entries = [entry for entry in entry_points(group=GROUP) if entry.name == name]
@@ -55,7 +55,7 @@ def name_of(text: str) -> str:
 
 
 def address(study: Study) -> str:
-    """What `find` finds the study by: its name, or where it stands if it is not installed."""
+    """A text with which `find` finds the study: its name, or its location if it is not installed."""
     module = type(study).__module__
     if module in _given:  # perhaps a copy of an installed study
         return _given[module]
@@ -66,7 +66,7 @@ def address(study: Study) -> str:
 
 
 def folder_of(study: Study) -> str | None:
-    """The folder in which the study's module was looked for although no package is installed there, if it was."""
+    """The folder added to the search path for the study's module, if there is one."""
     top = sys.modules[type(study).__module__.partition(".")[0]]
     file = Path(getattr(top, "__file__", None) or "")
     folder = str((file.parent.parent if file.name == "__init__.py" else file.parent).resolve())
@@ -74,7 +74,7 @@ def folder_of(study: Study) -> str | None:
 
 
 def _nearest(name: str) -> str:
-    """Up to three names that are most like another: by their letters, or by the words that they share."""
+    """Up to three similar names, by their letters or by common words."""
     known = names()
     words = set(name.lower().replace("_", "-").split("-"))
     near = difflib.get_close_matches(name.lower().replace("_", "-"), known, 3, 0.4)
@@ -107,11 +107,11 @@ def _in_file(path: Path, variable: str, given: str) -> Study:
     raise InputError(f"there is no study in {path}: it needs an object of a subclass of flipscope.lab.Study")
 
 
-_folders: set[str] = set()  # where modules are looked for because a study was named by where it stands
+_folders: set[str] = set()  # folders searched for modules because a study was given by its location
 
 
 def _look_in(folder: str, module: str) -> None:
-    """Search for modules in a folder too, for this process and, with its path, for the workers."""
+    """Add a folder to the module search path of this process and, through its path, of the workers."""
     search_folder(folder, module)
     _folders.add(str(Path(folder).resolve()))
 
@@ -131,7 +131,7 @@ def _loaded(entry: EntryPoint, name: str) -> Study:
 
 @contextmanager
 def _said(name: str) -> Iterator[None]:
-    """Turn what the code of a study raises when it is loaded into one sentence."""
+    """Turn an exception raised while loading a study into an InputError of one sentence."""
     try:
         yield
     except InputError:

@@ -24,7 +24,7 @@ class Rows(list[Row]):
         return rows if isinstance(rows, cls) else cls(dict(row) for row in rows)
 
     def where(self, test: Callable[[Row], bool] | None = None, **equal: Any) -> Rows:
-        """The rows whose columns have these values, and that pass the test; a row without the column is left out."""
+        """The rows whose columns have these values and that pass the test; rows without such a column are omitted."""
         missing = object()
         return Rows(
             row
@@ -45,7 +45,7 @@ class Rows(list[Row]):
         yield from sorted(groups.items(), key=lambda group: group[0])
 
     def each(self, column: str, values: Iterable[Any]) -> list[tuple[Any, Rows]]:
-        """The rows of each of these values of a column, in this order, also of values that no row has."""
+        """The rows for each of these values of a column, in this order, including values without rows."""
         return [(value, self.where(**{column: value})) for value in values]
 
     def column(self, name: str) -> list[Any]:

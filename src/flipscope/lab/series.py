@@ -17,7 +17,7 @@ Centre = Literal["geometric", "mean", "median"]
 def line(
     rows: Rows, x: str, y: str, label: str, centre: Centre = "geometric", *, band: bool = True, **look: Any
 ) -> Series:
-    """One line: the centre of y at each x, with a band from the least to the largest; `look` goes to `Series`.
+    """One line: the centre of y at each x, with a band from smallest to largest; `look` is passed to `Series`.
 
     >>> found = line(Rows([{"n": 10, "y": 1.0}, {"n": 10, "y": 3.0}]), "n", "y", "mean of y", "mean")
     >>> found.y, found.low, found.high
@@ -33,7 +33,7 @@ def line(
 
 
 def means(rows: Rows, x: str, y: str, label: str, ends: tuple[float, float] = (0, 1), **look: Any) -> Series:
-    """The mean of y at each x with its interval; `ends` are those of what y can be.
+    """The mean of y at each x with its interval; `ends` are the smallest and largest possible y.
 
     >>> found = means(Rows({"n": 10, "y": y} for y in (0.4, 0.5, 0.6)), "n", "y", "share")
     >>> found.x, found.low[0] < 0.5 < found.high[0]
@@ -46,7 +46,7 @@ def means(rows: Rows, x: str, y: str, label: str, ends: tuple[float, float] = (0
 def points(
     rows: Rows, x: str, y: str, by: str, say: Callable[[Row], str], labels: Mapping[Any, str] | None = None
 ) -> list[Series]:
-    """A point per row, one colour for each value of a column, in the order of `labels` if given; `say` tells of a row.
+    """A point per row, one colour for each value of a column, in the order of `labels` if given; `say` describes a row.
 
     >>> rows = Rows({"n": n, "y": n / 2, "kind": kind} for kind in ("a", "b") for n in (10, 20))
     >>> [(each.label, each.y) for each in points(rows, "n", "y", "kind", lambda row: f"N = {row['n']}")]
@@ -78,7 +78,7 @@ def bars(label: str, heights: Iterable[float], **look: Any) -> Series:
 
 
 def survival(label: str, samples: Sequence[float], upper: float = 0.5, **look: Any) -> Series:
-    """The share of the samples from each of them on, of the `upper` part of them: the tail of their distribution.
+    """The tail of a distribution: for each of the `upper` part of the samples, the share that is at least as large.
 
     >>> tail = survival("blowup", [1.0, 4.0, 2.0, 3.0])
     >>> tail.x, tail.y

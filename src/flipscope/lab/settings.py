@@ -1,7 +1,7 @@
-"""Settings of a scale: listed by name, read from text, checked, and changed by whoever runs the study.
+"""Settings of a scale: listed by name, read from text, checked, and changed by the user.
 
-A scale with changed settings has a name that says everything about it: ``laptop+length=14+seeds=20`` is the scale
-``laptop`` with two other settings. So a store, a pack or a report needs nothing but the name to make the same trials.
+A scale with changed settings has a name that determines it: ``laptop+length=14+seeds=20`` is the scale ``laptop`` with
+two changed settings. So a store, a pack or a report needs only the name to make the same trials.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from urllib.parse import quote, unquote
 
 from flipscope.basics.errors import InputError
 
-LONGEST_RANGE = 100_000  # values of a range such as 0..9
+LONGEST_RANGE = 100_000  # most values in a range such as 0..9
 MISSING = object()  # stands for the value of a setting that a scale does not have
 
 _RANGE = re.compile(r"(?<![\w.])(-?\d+)\.\.(-?\d+)(?![\w.])")
 _LEADING_ZERO = re.compile(r"(?<![\w.])(?<!e[-+])0\d", re.IGNORECASE)
 _WORDS = {"none": None, "true": True, "false": False}
 
-# Settings that count as sample sizes by their names: how many were drawn, or with which seed the draws begin.
+# Settings that count as sample sizes by their names: the number of draws, or the first seed.
 _SAMPLE_SIZE = re.compile(r"(.+_)?(seeds|models|draws|strings|functions|networks|probes|instances)|first_.+")
 
 
@@ -38,7 +38,7 @@ def named(settings: Any) -> Mapping[str, Any]:
 
 
 def leaves(settings: Any) -> dict[str, Any]:
-    """The settings of a scale, those inside others by both names: "training.steps"."""
+    """The settings of a scale by name; nested ones have names such as "training.steps"."""
     found: dict[str, Any] = {}
     for name, value in named(settings).items():
         if _has_settings(value):
@@ -49,7 +49,7 @@ def leaves(settings: Any) -> dict[str, Any]:
 
 
 def changed(settings: Any, changes: Mapping[str, Any]) -> Any:
-    """The settings with other values of some `leaves`.
+    """The settings with new values for some `leaves`.
 
     >>> changed({"length": 100, "training": {"steps": 5, "lr": 0.1}}, {"training.steps": 9})
     {'length': 100, 'training': {'steps': 9, 'lr': 0.1}}
@@ -66,7 +66,7 @@ def changed(settings: Any, changes: Mapping[str, Any]) -> Any:
 
 
 def is_sample_size(name: str, value: Any) -> bool:
-    """Whether a setting says by its name and value how many were drawn, or where their seeds begin.
+    """Whether a setting, by its name and value, is a number of draws or a first seed.
 
     >>> is_sample_size("long_seeds", 5), is_sample_size("noise.draws", 100), is_sample_size("draws", (2, 5))
     (True, True, False)
@@ -91,7 +91,7 @@ def name_of(base: str, changes: Mapping[str, Any]) -> str:
 
 
 def split_name(name: str) -> tuple[str, list[str]]:
-    """The scale that a name begins with, and its changed settings, each as NAME=VALUE."""
+    """The base scale in a name, and its changed settings, each as NAME=VALUE."""
     base, *changes = name.split("+")
     return base, changes
 
@@ -148,7 +148,7 @@ def _runs(values: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def read(text: str, like: Sequence[Any]) -> Any:
-    """The value that a text says, for a setting that has the values `like` at some scales; the text where it is none.
+    """The value of a text, for a setting with the values `like` at some scales; the text itself if it is nothing else.
 
     >>> read("0..3, 7", [(1,)]), read("2.5", [1.0]), read("none", [None]), read("(3,1),(4,2)", [((3, 1),)])
     ((0, 1, 2, 3, 7), 2.5, None, ((3, 1), (4, 2)))
@@ -179,13 +179,13 @@ def _numbers(found: re.Match[str]) -> range:
 
 
 class Unfit(Exception):
-    """A value is not what a setting takes; the text says what it does take."""
+    """A value does not fit a setting; the text describes the values that do."""
 
 
 def fitted(value: Any, like: Sequence[Any], fixed: bool = False) -> Any:
-    """The value, if it is of a kind with one of the values `like` that the setting has at the scales; else `Unfit`.
+    """The value, if it has the type of one of the values `like` that the setting has at the scales; else `Unfit`.
 
-    Where all of these are positive it must be positive too. A `fixed` tuple has one value for each position.
+    If all of these are positive, it must be positive too. A `fixed` tuple has one value for each position.
     """
     reasons = []
     for kind in dict.fromkeys(type(each) for each in like):
@@ -198,7 +198,7 @@ def fitted(value: Any, like: Sequence[Any], fixed: bool = False) -> Any:
 
 
 def _of_kind(value: Any, like: Sequence[Any], fixed: bool) -> Any:
-    """The value as one of the same type as `like`, which are of one type."""
+    """The value converted to the common type of `like`."""
     first = like[0]
     if isinstance(first, tuple):
         return _as_tuple(value, like, fixed)
@@ -283,7 +283,7 @@ def checked(
             raise InputError(_unknown(study, base, name, list(known)))
         like = [own[name]] if own.get(name) is not None else []
         like += [each[name] for each in everywhere if name in each]
-        like += [0] if name == seed_setting else []  # which may be where no scale begins
+        like += [0] if name == seed_setting else []  # the first seed may be any number, even one that no scale uses
         wanted = read(value, like) if from_text else value
         if _counts_seeds(name, like) and not isinstance(wanted, str | numbers.Number | None):
             found |= _seed_range(study, name, wanted, seed_setting if seed_setting in known else "")
@@ -301,7 +301,7 @@ def _counts_seeds(name: str, like: Sequence[Any]) -> bool:
 
 
 def _seed_range(study: str, name: str, wanted: Any, first: str) -> dict[str, Any]:
-    """How many seeds a range such as 3..9 has, and with which it begins."""
+    """The number of seeds in a range such as 3..9, and the first seed."""
     seeds = list(wanted) if isinstance(wanted, tuple | list | range) else []
     whole = bool(seeds) and all(type(seed) is int and seed >= 0 for seed in seeds)
     if not whole or seeds != list(range(seeds[0], seeds[0] + len(seeds))):

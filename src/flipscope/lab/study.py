@@ -1,4 +1,4 @@
-"""What an experiment is: trials to measure, one table, claims that judge it, figures that show it.
+"""The parts of an experiment: trials to measure, one table, claims that judge it, figures that show it.
 
 A study is a class with a handful of attributes and three or four methods; docs/add-a-study.md builds one. Data
 flows one way: `trials` → `measure` (here, on a pool, on a cluster) → `rows` → claims and `draw`.
@@ -39,9 +39,9 @@ NEVER_CONTRADICTED = "a limit theorem, which no measured length can contradict"
 class Trial:
     """One setting to measure: a frozen dataclass of plain values, checked when made, and hashed by its content.
 
-    Fields are int, float, str, bool, None, Literal, tuples and unions of these: what can be written down exactly.
-    A field left at its default is part of the content too, so a changed default is a changed trial. Where a study has
-    trials of several classes, each class declares a `tag` of its own, which stays when the class is renamed.
+    Fields are int, float, str, bool, None, Literal, tuples and unions of these, which have an exact text form. A field
+    left at its default is part of the content too, so a changed default is a changed trial. If a study has trials of
+    several classes, each class declares its own `tag`, which stays when the class is renamed.
     """
 
     tag: ClassVar[str] = ""
@@ -56,7 +56,7 @@ class Trial:
         self.check()
 
     def check(self) -> None:
-        """Raise InputError where fields are of the right type but make no sense; a subclass says when."""
+        """Raise InputError if fields have the right type but make no sense; a subclass defines the conditions."""
 
     def content(self) -> dict[str, Any]:
         """The fields by name, as JSON holds them."""
@@ -64,17 +64,17 @@ class Trial:
 
     @property
     def hash(self) -> str:
-        """The same for equal trials on every machine, and for no others."""
+        """A hash that is the same for equal trials on every machine, and different for others."""
         return digest({"tag": self.tag, "content": self.content()})
 
     @property
     def memory(self) -> int:
-        """Bytes it needs at most; the runner starts no trial that does not fit beside those that run."""
+        """Upper bound on the memory in bytes; the runner starts no trial that does not fit beside the running ones."""
         return DEFAULT_MEMORY
 
     @property
     def cost(self) -> float:
-        """How long it takes, relative to the other trials of its study; the longest start first."""
+        """Duration relative to the other trials of the study; the longest start first."""
         return 1.0
 
 
@@ -88,7 +88,7 @@ class Result:
 
 
 class _Several(tuple[Any, ...]):
-    """Values that are listed without brackets, the middle ones of a long list left out."""
+    """Values that are listed without brackets; the middle of a long list is omitted."""
 
     __slots__ = ()
 
@@ -103,26 +103,26 @@ def _several(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of a study is run: about how many minutes that takes on two cores, its settings, and a description.
+    """How much of a study is run: the approximate minutes on two cores, the settings, and a description.
 
-    Names in braces stand for the settings, so that the description cannot be wrong:
+    Names in braces stand for the settings, so the description always matches them:
     ``Scale(2, Plan(models=24, lengths=(16, 256)), "{models} models, N up to {lengths[1]}")``.
     """
 
     minutes: float
     settings: Any  # a mapping, or a dataclass, that `trials` reads
     words: str
-    looks: int = 1  # how many times its claims will be judged, declared in advance; they share the error
+    looks: int = 1  # number of looks declared in advance; they share the error
 
     @property
     def note(self) -> str:
-        """What is run, in words."""
+        """The description with the values of the settings."""
         text = self.words.format(**{name: _several(value) for name, value in of_settings.named(self.settings).items()})
         return ONE.sub(r"1 \1\2", text)
 
 
 def scales(words: str, common: Mapping[str, Any] | None = None, **plans: tuple[float, Any]) -> dict[str, Scale]:
-    """Scales by name, each its minutes and settings, with the same words; `common` are settings that all have."""
+    """Scales by name from their minutes and settings, with a common description; `common` are shared settings."""
     return {
         name: Scale(minutes, {**settings, **common} if common else settings, words)
         for name, (minutes, settings) in plans.items()
@@ -131,7 +131,7 @@ def scales(words: str, common: Mapping[str, Any] | None = None, **plans: tuple[f
 
 @dataclass(frozen=True)
 class Deviation:
-    """Where a study departs from its paper, or where the paper contradicts itself or says nothing."""
+    """A deviation of a study from its paper, or a place where the paper contradicts itself or is silent."""
 
     what: str
     paper: str  # what the paper has there
@@ -140,23 +140,23 @@ class Deviation:
 
 
 def deviations(*each: tuple[str, str, str, str]) -> tuple[Deviation, ...]:
-    """Departures, each as what, the paper's, ours, and why."""
+    """Deviations from tuples of what, the paper's choice, ours, and why."""
     return tuple(Deviation(*one) for one in each)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper says, how it is judged, and the judge, who looks at the table only."""
+    """A statement of a paper, its criterion, and its judge, a function of the table only."""
 
-    name: str  # which says by itself what is claimed
-    source: str  # in the paper, such as "Fig 4"
+    name: str  # short and self-explanatory
+    source: str  # place in the paper, such as "Fig 4"
     statement: str  # what the paper says, in other words
-    criterion: str  # which number is compared with what
+    criterion: str  # the comparison that judges the claim, as text
     judge: Callable[[Rows], Judgement]
     exploratory: bool = False  # not a claim of the paper, but a question it leaves open
-    asymptotic: bool = False  # a limit theorem: what was measured at some lengths cannot contradict it
+    asymptotic: bool = False  # a limit theorem, which measurements at some lengths cannot contradict
     anytime: bool = False  # its intervals hold at every sample size at once, so that more seeds cost it nothing
-    formerly: tuple[str, ...] = ()  # names it had before, under which looks may be kept
+    formerly: tuple[str, ...] = ()  # former names, under which looks may be recorded
     decided_from: str | None = None  # the smallest scale that can decide it, "" if none does; None: any may
 
     def __post_init__(self) -> None:
@@ -164,13 +164,13 @@ class Claim:
             object.__setattr__(self, "criterion", f"{self.criterion}; {NEVER_CONTRADICTED}")
 
     def judged(self, table: Rows) -> Judgement:
-        """What the table says of it."""
+        """The judgement of the claim by the table."""
         found = self.judge(table)
         return asymptotic(found) if self.asymptotic else found
 
 
 class Study(ABC):
-    """An experiment: a subclass fills in what is declared here, and must be importable by its module and name."""
+    """An experiment: a subclass defines the members declared here, and must be importable by module and name."""
 
     name: ClassVar[str]  # as in `flipscope run NAME`
     paper: ClassVar[str]  # such as "000"
@@ -180,8 +180,8 @@ class Study(ABC):
     claims: ClassVar[tuple[Claim, ...]]
     deviations: ClassVar[tuple[Deviation, ...]] = ()
     revision: ClassVar[int] = 1  # raise it when results change for a reason that is not in the code
-    sample_sizes: ClassVar[tuple[str, ...]] = ()  # settings that say how many are drawn, beside those named so
-    base_seed: ClassVar[str] = "first_seed"  # the setting that says where seeds begin
+    sample_sizes: ClassVar[tuple[str, ...]] = ()  # sample sizes beside those recognised by their names
+    base_seed: ClassVar[str] = "first_seed"  # the setting that holds the first seed
     withdrawn: ClassVar[Mapping[int, str]] = {}  # revisions whose trials were wrong, with the defect: no look counts
 
     def __init_subclass__(cls) -> None:
@@ -192,16 +192,16 @@ class Study(ABC):
 
     @abstractmethod
     def trials(self, scale: str) -> Sequence[Trial]:
-        """What to measure at this scale."""
+        """The trials of this scale."""
 
     @abstractmethod
     def measure(self, trial: Any, progress: Progress) -> Outcome:
-        """What one trial gives; everything random comes from the trial. `progress(done, total)` may be called."""
+        """Measure one trial; all randomness must come from the trial. `progress(done, total)` may be called."""
 
     def summarise(self, results: Sequence[Result]) -> Rows:
         """One tidy table of all results, with None where a row lacks a column.
 
-        It has the `rows` of each trial; override this only where one row needs the outcomes of several trials.
+        It consists of the `rows` of each trial; override this only if a row needs the outcomes of several trials.
         """
         rows = [row for result in results for row in self.rows(result.trial, result.outcome)]
         names = dict.fromkeys(name for row in rows for name in row)
@@ -212,7 +212,7 @@ class Study(ABC):
         return [self.row(trial, outcome)]
 
     def row(self, trial: Any, outcome: Outcome) -> Row:
-        """What the table holds of one trial: its fields and what it measured, arrays as lists."""
+        """The table's row of one trial: its fields and its measurements, arrays as lists."""
         found = {name: value.tolist() if hasattr(value, "tolist") else value for name, value in outcome.items()}
         return {**trial.content(), **found}
 
@@ -221,16 +221,16 @@ class Study(ABC):
         return ()
 
     def provenance(self, table: Rows) -> Sequence[str]:
-        """How the numbers came about, such as what was screened or computed again: said once per study."""
+        """Sentences on how the numbers were computed, such as what was screened or computed again."""
         return ()
 
     def scale_name(
         self, scale: str, settings: Mapping[str, Any] | None = None, seed: int | None = None, *, from_text: bool = False
     ) -> str:
-        """The name of a scale with some settings changed, such as "laptop+length=14"; InputError where that cannot be.
+        """The name of a scale with some settings changed, such as "laptop+length=14"; InputError if invalid.
 
-        `scale` may have changed settings itself. `settings` are values by name, with `from_text` as texts, and `seed`
-        is where the seeds begin.
+        `scale` may have changed settings itself. `settings` are values by name, with `from_text` as texts; `seed` is
+        the first seed.
         """
         base, texts = of_settings.split_name(scale)
         if base not in self.scales:
@@ -251,7 +251,7 @@ class Study(ABC):
         return of_settings.checked(self.name, plans, base, given, seed_setting=self.base_seed, from_text=from_text)
 
     def changes(self, scale: str) -> dict[str, tuple[Any, Any]]:
-        """The settings that the name of a scale changes: the value that the study declares, and the changed one."""
+        """The settings changed in the name of a scale, each with the study's value and the changed one."""
         base, texts = of_settings.split_name(scale)
         own = of_settings.leaves(self.scales[base].settings)
         given = self._checked(base, dict(map(of_settings.split_change, texts)), from_text=True)
@@ -276,11 +276,11 @@ class Study(ABC):
         )
 
     def is_sample_size(self, name: str, value: Any) -> bool:
-        """Whether a setting says only how many are drawn or with which seeds, not what is measured."""
+        """Whether a setting only determines the number of draws or their seeds, not what is measured."""
         return name in (*self.sample_sizes, self.base_seed) or of_settings.is_sample_size(name, value)
 
     def checked_trials(self, scale: str) -> list[Trial]:
-        """The trials of a scale, after checks of the scale's name, of changed settings, and that no trial is twice."""
+        """The trials of a scale, after checking the scale's name, changed settings, and that no trial occurs twice."""
         name = self.scale_name(scale)
         trials = self._made(name)
         tagged: dict[str, type[Trial]] = {}
@@ -297,11 +297,11 @@ class Study(ABC):
         return trials
 
     def _made(self, scale: str) -> list[Trial]:
-        """The trials of a scale; what the study raises because of changed settings becomes an InputError."""
+        """The trials of a scale; exceptions caused by changed settings become an InputError."""
         base, changes = of_settings.split_name(scale)
         if not changes:
             return list(self.trials(base))
-        changed = copy.copy(self)  # which finds the changed settings under the name of the scale that it declares
+        changed = copy.copy(self)  # this copy has the changed settings under the name of the base scale
         vars(changed)["scales"] = {**self.scales, base: self.plan(scale)}
         said = f"the study {self.name} with {', '.join(changes)}"
         try:
@@ -321,7 +321,7 @@ class Study(ABC):
             without = "+".join([base, *(each for each in changes if each != change)])
             try:
                 same = {trial.hash for trial in self._made(without)} == hashes
-            except InputError:  # the others make sense with it only
+            except InputError:  # the other changes make sense only together with this one
                 continue
             if same:
                 raise InputError(f"the study {self.name} measures the same with and without {change}: leave it out")
@@ -335,14 +335,14 @@ class Study(ABC):
         return [(name, theirs.get(name), ours.get(name)) for name in names if theirs.get(name) != ours.get(name)]
 
     def judge(self, table: Rows) -> list[tuple[Claim, Judgement]]:
-        """Each claim with what the table says of it; a judge without data to judge by leaves it undecided."""
+        """Each claim with its judgement by the table; a judge without data leaves its claim undecided."""
         if not table:
             return [(claim, Judgement.without("no trial is done")) for claim in self.claims]
         return [(claim, claim.judged(table)) for claim in self.claims]
 
 
 def digest(content: Mapping[str, Any]) -> str:
-    """SHA-256 of a JSON document, whatever the order of its names."""
+    """SHA-256 of a JSON document, independent of the order of its names."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -352,14 +352,14 @@ _KNOWN: dict[type[Trial], dict[str, Any]] = {}
 
 def _fields(kind: type[Trial]) -> dict[str, Any]:
     """The fields of a kind of trial with their types."""
-    if kind not in _KNOWN:  # to find them takes longer than all else that is done when a trial is made
+    if kind not in _KNOWN:  # resolving the types takes longer than everything else when a trial is made
         hints = typing.get_type_hints(kind)
         _KNOWN[kind] = {field.name: hints[field.name] for field in dataclasses.fields(kind)}
     return _KNOWN[kind]
 
 
 def _fits(value: object, kind: Any) -> bool:
-    """Whether a value is of this type, and can be written down exactly."""
+    """Whether a value is of this type and has an exact text form."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin is Literal:
         return any(value == allowed and type(value) is type(allowed) for allowed in inner)

@@ -1,4 +1,4 @@
-"""Trials that measure a trained model: what they cost and how much memory they need follows from the recipe."""
+"""Trials that measure a trained model: their cost and memory follow from the recipe."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from flipscope.lab.study import DEFAULT_MEMORY, Trial
 if TYPE_CHECKING:
     from flipscope.training.recipe import Recipe
 
-STEP = 1e8  # multiply-adds that take as long as what every step costs whatever its size
-UNLIMITED = 10_000  # steps to reckon with where the protocol sets no limit
+STEP = 1e8  # the fixed cost of a step, in multiply-adds of the same duration
+UNLIMITED = 10_000  # assumed number of steps if the protocol sets no limit
 
 
 @dataclass(frozen=True)
 class TrainedTrial(Trial):
-    """A trial whose model is trained: a subclass says by which `recipe`, and measures `lab.trained(trial.recipe)`."""
+    """A trial of a trained model: a subclass defines its `recipe` and measures `lab.trained(trial.recipe)`."""
 
     @property
     def recipe(self) -> Recipe:
@@ -26,7 +26,7 @@ class TrainedTrial(Trial):
 
     @property
     def cost(self) -> float:
-        """Multiply-adds of the whole training, each step with what it costs whatever its size."""
+        """Multiply-adds of the whole training, including the fixed cost of each step."""
         recipe = self.recipe
         tokens = recipe.batch * (recipe.data.length + 1)
         steps = recipe.protocol.most_steps(recipe.data.train) or UNLIMITED
@@ -44,7 +44,7 @@ class TrainedTrial(Trial):
         return max(DEFAULT_MEMORY, (1 << 29) + 16 * math.ceil(self._weights()) + activations)
 
     def _weights(self) -> float:
-        """About how many weights the layers have."""
+        """The approximate number of weights of the layers."""
         model = self.recipe.model
         hidden = getattr(model, "hidden_width", None) or getattr(model, "ffn_width", None) or 4 * model.width
         return float(model.layers * model.width * (4 * model.width + 2 * hidden))

@@ -1,4 +1,4 @@
-"""Verdicts: what an interval says of a claim. Reproduced, contradicted, or undecided when it straddles the line."""
+"""Verdicts from intervals: reproduced, contradicted, or undecided if the interval contains the limit."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from flipscope.lab import looks
 
 Verdict = Literal["reproduced", "contradicted", "undecided"]
 VERDICTS: tuple[Verdict, ...] = ("reproduced", "contradicted", "undecided")
-MOST_SAMPLES = 10**7  # no one is advised to take more
+MOST_SAMPLES = 10**7  # no remedy suggests more
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a judgement counts for: which look it is and at what error, or why it decides nothing.
+    """The status of a judgement: which look it is and at what error, or why it decides nothing.
 
     >>> Seen("look", 3, 0.05 / 12).text
     'look 3, at 99.6 %'
@@ -33,14 +33,14 @@ class Seen:
 
     @property
     def text(self) -> str:
-        """The same in a few words; "" for the first look at the usual error."""
+        """The status as a short text; "" for the first look at the usual error."""
         if self.standing == "look":
             first = self.number == 1 and self.error == looks.ALPHA
             return "" if first else f"look {self.number}, at {100 * (1 - self.error):.3g} %"
         return "interim" if self.standing == "interim" else f"exploratory: {self.reason}"
 
     def as_json(self) -> dict[str, Any]:
-        """What a JSON document says of it."""
+        """The status as a JSON object."""
         told = {"standing": self.standing, "number": self.number or None, "confidence": 1 - self.error}
         return {**told, "reason": self.reason}
 
@@ -56,12 +56,12 @@ class Judgement:
     """
 
     verdict: Verdict
-    quantity: str  # what was measured, in words
+    quantity: str  # description of the measured quantity
     measured: float | None
     low: float | None
     high: float | None
-    note: str = ""  # one short reason, where the number does not speak for itself
-    limit: str = ""  # what it is compared with, such as "≥ 0.9"
+    note: str = ""  # one short reason, if the number needs one
+    limit: str = ""  # the limit it is compared with, such as "≥ 0.9"
     remedy: str = ""  # what would decide an undecided claim
     parts: tuple[Judgement, ...] = ()
     seen: Seen | None = None  # None for a judgement of no stored plan
@@ -75,16 +75,16 @@ class Judgement:
 
     @classmethod
     def without(cls, reason: str, remedy: str = "") -> Judgement:
-        """Undecided, for want of data."""
+        """An undecided judgement for lack of data."""
         return cls("undecided", reason, None, None, None, remedy=remedy)
 
     def left_open(self, note: str, remedy: str = "") -> Judgement:
-        """The same, undecided for this reason."""
+        """The same judgement as undecided, with this reason."""
         return replace(self, verdict="undecided", note=note, remedy=remedy)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Judgement:
-        """The judgement that `as_json` wrote, without its look; ValueError or KeyError if it is none.
+        """The judgement from the result of `as_json`, without its look; ValueError or KeyError if it is invalid.
 
         >>> found = Judgement("reproduced", "share of strings", 0.98, 0.97, 0.99, limit="≥ 0.9")
         >>> Judgement.from_json(found.as_json()) == found
@@ -100,7 +100,7 @@ class Judgement:
         return cls(**numbers, **words, parts=tuple(map(cls.from_json, parts)))
 
     def as_json(self) -> dict[str, Any]:
-        """The same for JSON, which has no infinity."""
+        """The judgement as a JSON object, without infinities, which JSON does not have."""
         numbers = {"measured": self.measured, "low": self.low, "high": self.high}
         finite = {name: value if value is None or math.isfinite(value) else None for name, value in numbers.items()}
         words = {name: getattr(self, name) for name in ("verdict", "quantity", "limit", "note", "remedy")}
@@ -109,7 +109,7 @@ class Judgement:
 
 
 def at_most(found: Estimate, limit: float, quantity: str, note: str = "", unit: str = "samples") -> Judgement:
-    """Whether the quantity is at most the limit; the unit is what one sample is.
+    """Whether the quantity is at most the limit; `unit` names one sample.
 
     >>> at_most(Estimate(0.5, 0.4, 0.6, 0.95, 100), 0.7, "share of strings").verdict
     'reproduced'
@@ -118,7 +118,7 @@ def at_most(found: Estimate, limit: float, quantity: str, note: str = "", unit: 
 
 
 def at_least(found: Estimate, limit: float, quantity: str, note: str = "", unit: str = "samples") -> Judgement:
-    """Whether the quantity is at least the limit; the unit is what one sample is.
+    """Whether the quantity is at least the limit; `unit` names one sample.
 
     >>> judged = at_least(Estimate(0.5, 0.4, 0.6, 0.95, 100), 0.45, "share of strings", unit="models")
     >>> judged.verdict, judged.remedy
@@ -153,10 +153,10 @@ def between(
 def consistent_with(
     found: Estimate, value: float, tolerance: float, quantity: str, note: str = "", unit: str = "samples"
 ) -> Judgement:
-    """Whether the quantity is a stated value: it must be in the interval, and the interval no wider than said.
+    """Whether the quantity equals a value: the interval must contain it and extend at most `tolerance` from it.
 
-    An interval without the value contradicts; one that holds it but reaches further than `tolerance` from it
-    says too little, and leaves the claim undecided.
+    An interval without the value contradicts; one that contains it but extends further than `tolerance` leaves the
+    claim undecided.
 
     >>> consistent_with(Estimate(0.5, 0.4, 0.6, 0.95, 100), 0.55, 0.2, "share of strings").verdict
     'reproduced'
@@ -183,8 +183,8 @@ def never(
 ) -> Judgement:
     """Whether something never happens: a single case contradicts; the interval is that of its share.
 
-    `unknown` are further cases that gave no number (NaN): they are evidence for nothing, and where no case
-    contradicts they leave it undecided.
+    `unknown` is the number of further cases that gave no number (NaN); if no case contradicts, they leave the claim
+    undecided.
 
     >>> judged = never(1, 100, "share of models above the bound")
     >>> judged.verdict, judged.measured, judged.note
@@ -204,10 +204,10 @@ def never(
 
 
 def all_of(parts: Sequence[Judgement]) -> Judgement:
-    """Of several judgements that a claim needs together, the one that decides, with all of them as its parts.
+    """The decisive one of several judgements that a claim requires, with all of them as its parts.
 
-    One contradiction contradicts the claim, one undecided part leaves it undecided. Of equal verdicts the first is
-    shown. Intervals that must hold together need a smaller error each: the caller divides it among them.
+    One contradiction contradicts the claim; one undecided part leaves it undecided. Of equal verdicts the first is
+    shown. Intervals that must hold simultaneously need a smaller error each: the caller divides it among them.
 
     >>> judged = all_of([never(0, 50, "first"), never(1, 50, "second")])
     >>> judged.verdict, judged.quantity, len(judged.parts)
@@ -222,7 +222,7 @@ def all_of(parts: Sequence[Judgement]) -> Judgement:
 
 
 def asymptotic(found: Judgement) -> Judgement:
-    """The same judgement, undecided if contradicted: lengths that were measured say nothing against a limit theorem.
+    """The same judgement, undecided if contradicted: measured lengths cannot contradict a limit theorem.
 
     >>> judged = asymptotic(never(1, 10, "violations"))
     >>> judged.verdict, judged.remedy
@@ -235,7 +235,7 @@ def asymptotic(found: Judgement) -> Judgement:
 
 
 def _more(found: Estimate, limits: Sequence[float], unit: str) -> str:
-    """How many more samples would move the next look's interval off the nearest limit, if the value stays as it is."""
+    """How many more samples would separate the next look's interval from the nearest limit at the same value."""
     inside = [limit for limit in limits if found.low <= limit <= found.high]
     if not inside:
         return ""
@@ -248,7 +248,7 @@ def _more(found: Estimate, limits: Sequence[float], unit: str) -> str:
 
 
 def _wider_next(found: Estimate) -> float:
-    """How much wider the interval would be at the next look, at which more samples would be judged."""
+    """The factor by which the interval would be wider at the next look, at which more samples would be judged."""
     error = 1 - found.confidence
     if error <= 0:  # computed, not sampled
         return 1.0
@@ -257,7 +257,7 @@ def _wider_next(found: Estimate) -> float:
 
 
 def _samples_text(samples: int, narrower: float, unit: str) -> str:
-    """About so many more for a narrower interval, with one digit that counts; nothing where no one would take them."""
+    """The additional samples for a narrower interval, to one significant digit; "" if there are too many."""
     more = samples * (min(narrower, MOST_SAMPLES) ** 2 - 1)
     if not 0 < more <= MOST_SAMPLES:
         return ""
