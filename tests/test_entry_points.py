@@ -22,7 +22,10 @@ from flipscope.constructions import fourier as constructed
 from flipscope.constructions import sparse_variables
 from flipscope.cube import estimate, fourier_sums, functions, sensitivity, spectrum, testers
 from flipscope.data.languages import draw
+from flipscope.data.modular import modular_addition
 from flipscope.models import initialise, presets, save
+from flipscope.models.addition_network import AdditionNetwork
+from flipscope.models.token_attention import TokenAttention
 from flipscope.probes import fourier, kernels, landscape, recognition, sampled_kernels
 from flipscope.training.fit import evaluate, fit
 
@@ -158,6 +161,9 @@ ENTRIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         fourier.degree_test,
         {"model": logit, "n": 4, "degree": 1, "output": "sign", "trials": 5, "epsilon": 0.1, "seed": 0},
     ),
+    "modular_addition": (modular_addition, {"modulus": 5, "share": 0.5, "seed": 0}),
+    "AdditionNetwork": (AdditionNetwork, {"modulus": 5, "width": 8, "heads": 2, "hidden": 8, "seed": 0}),
+    "TokenAttention": (TokenAttention, {"vocabulary": 5, "length": 4, "width": 3, "std": 0.1, "seed": 0}),
     "kernels.transformer_kernel": (
         kernels.transformer_kernel,
         {"bits": 3, "depth": 1, "kind": "ck", "attention": "linear", "readout": "flat"},

@@ -23,7 +23,9 @@ from flipscope.basics.estimates import Estimate
 from flipscope.bounds import noise_stability
 from flipscope.lab import registry
 from flipscope.models import init, transformer
+from flipscope.models.addition_network import AdditionNetwork
 from flipscope.models.marker import linear, noisy
+from flipscope.models.token_attention import TokenAttention
 from flipscope.models.transformer import Attention, Embedding, LayerNorm
 from flipscope.probes import kernels, sharpness
 from flipscope.training import fit, terms
@@ -153,7 +155,9 @@ MUTANTS = (
     Mutant("no weight decay", wrapped(fit, "_stepper", _undecayed), [], ["hardness, mean"]),
     Mutant("ReLU of kernels times 1.02", wrapped(kernels, "relu_moments", _larger_moment), ["kernel-spectrum"]),
     Mutant("noise bounds times 1.02", wrapped(noise_stability, "change_bound", times(1.02)), ["noise-stability"]),
-    Mutant("loss times 1.02", wrapped(Aim, "total", times(1.02)), ["sparse-parity"], ["scratchpad"]),
+    Mutant("attention of Eq 3 times 1.02", wrapped(TokenAttention, "attention", times(1.02)), ["sparse-or-frequent"]),
+    Mutant("answers of addition times 1.02", wrapped(AdditionNetwork, "_finish", times(1.02)), ["grokking"]),
+    Mutant("loss times 1.02", wrapped(Aim, "total", times(1.02)), ["sparse-parity", "parity-progress"], ["scratchpad"]),
 )
 
 

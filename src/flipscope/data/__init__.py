@@ -10,6 +10,8 @@ lengths         LengthsData: strings of many lengths, answered at the end, at ev
 sparse          SparseData: a gate of a few hidden bits among many
 fourier         FourierData: random sums of few parities
 steps           StepsData: parity with a chain of thought, or in one pass
+modular         addition modulo a number, some pairs to train on
+token_sets      sequences whose sparse and frequent tokens both tell the label
 kinds           the kinds that a recipe may name
 
 Only languages and real_functions do without torch.
