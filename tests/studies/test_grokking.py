@@ -25,15 +25,15 @@ def test_smoke() -> None:
 
 def test_noise_on_both_numbers_and_on_one() -> None:
     model = AdditionNetwork(5, width=8, heads=2, hidden=16, seed=1)
-    pairs = torch.tensor([[1, 2], [3, 4], [0, 0]])
-    still = torch.zeros(2, 3, 2, 8)
+    pairs = torch.cartesian_prod(torch.arange(5), torch.arange(5))
+    still = torch.zeros(2, 25, 2, 8)
     with torch.no_grad():
+        model.symbol *= 5  # so that answers differ
         assert sensitivities(model, pairs, still) == (0.0, 0.0)
-        # Turning the vectors of a into those of other numbers changes what other numbers change.
-        moved = still.clone()
-        moved[:, :, 0] = model.symbol[[4, 0, 2]] - model.symbol[[1, 3, 0]]
-        before, after = (model(each).argmax(dim=1) for each in (pairs, torch.tensor([[4, 2], [0, 4], [2, 0]])))
-        share = float((before != after).float().mean())
+        # Noise that turns each a into the next number changes the answers as the next number does.
+        moved, following = still.clone(), torch.stack([(pairs[:, 0] + 1) % 5, pairs[:, 1]], dim=1)
+        moved[:, :, 0] = model.symbol[following[:, 0]] - model.symbol[pairs[:, 0]]
+        share = float((model(pairs).argmax(dim=1) != model(following).argmax(dim=1)).float().mean())
         assert share > 0
         assert sensitivities(model, pairs, moved) == pytest.approx((share, share / 2))
 

@@ -510,7 +510,7 @@ def parity_run(
     leaves: float = 1_450,
     erratic: float = 0.0,
 ) -> Row:
-    """The curves of a run of at most 40 points that leaves chance at a step, its sensitivity rising by `rise` until then.
+    """The curves of a run of at most 40 points that leaves chance at a step; sensitivity rises by `rise` until then.
 
     It reaches its `end` so much `late` after that, in parts of the time.
     """
