@@ -10,6 +10,7 @@ targets      losses, and the scale of labels
 logs         what is measured while a model is trained
 named        measurements and loss terms by name, as a recipe has them
 measures     the measurements that have a name; terms has the further terms of the loss
+low_sensitivity  penalty, augmentation and watcher for the sensitivity to tokens
 artefact     a trained model as a file, with its recipe and history
 checkpoints  the state of a training in one file; memory is how the loop gives and takes it
 

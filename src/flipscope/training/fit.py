@@ -161,7 +161,8 @@ def fit(
     It is trained where its parameters are, or on the `device` that is given ("cpu", "cuda", "mps"), and is afterwards
     where it was before. Batches are moved there.
 
-    `terms` are added to the loss that is differentiated, and are no part of the one that is reported. `log` measures
+    `terms` are added to the loss that is differentiated, and are no part of the one that is reported; one that has a
+    `loss_factor` multiplies the loss by that, as in (1 - p) loss + p term. `log` measures
     the model every so many steps: see `flipscope.training.logs`.
 
     Training stops by the rules of the protocol, after max_seconds, when `until` returns True for an epoch, when
@@ -434,6 +435,9 @@ class _Run:
 
     def _with_terms(self, value: Tensor, batch: tuple[Tensor, Tensor], outputs: Tensor, share: float) -> Tensor:
         """The loss of a part of a batch, which is so large a share of it, with the further terms."""
+        for factor in (getattr(term, "loss_factor", 1.0) for term in self.task.terms):
+            if factor != 1.0:  # of a term that is mixed with the loss
+                value = factor * value
         for term in self.task.terms:
             found = term(self.model, batch, outputs)
             if not isinstance(found, Tensor) or found.numel() != 1:

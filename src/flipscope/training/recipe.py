@@ -255,5 +255,10 @@ class _Scaled:
     strength: float
     __name__: str
 
+    @property
+    def loss_factor(self) -> float:
+        """The factor on the loss itself, of a term that is mixed with it."""
+        return 1.0 - self.strength if getattr(self.term, "how", "add") == "mix" else 1.0
+
     def __call__(self, model: torch.nn.Module, batch: tuple[Tensor, Tensor], outputs: Tensor) -> Tensor:
         return self.strength * self.term(model, batch, outputs)

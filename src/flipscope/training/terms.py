@@ -16,9 +16,11 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.registry import Registry
 from flipscope.models.devices import twice_differentiable
+from flipscope.models.disturbing import patches
 from flipscope.models.fast_logits import logits_for
 from flipscope.models.parameters import usual
 from flipscope.training.fit import Term
+from flipscope.training.low_sensitivity import SensitivityPenalty
 from flipscope.training.named import Around
 
 
@@ -54,6 +56,17 @@ def trace(around: Around, of: str = "hessian", probes: int = 1, positions: bool 
     return term
 
 
+def sensitivity(
+    around: Around, variance: float = 1.0, how: str = "mix", patch: int | None = None, at: str | None = None
+) -> Term:
+    """The penalty on sensitivity to tokens (`flipscope.training.low_sensitivity`), mixed with the loss or added to it.
+
+    Tokens are patches of so many pixels a side, or positions of the input or of the output of the module `at`.
+    """
+    mask = None if patch is None else patches(patch)
+    return SensitivityPenalty(variance=variance, strength=1.0, how=how, feature_mask=mask, at=at)  # type: ignore[arg-type]
+
+
 def _hessian_form(loss: Tensor, outputs: Tensor, parameters: list[nn.Parameter]) -> Tensor:
     """v' H v for random signs v."""
     first = torch.autograd.grad(loss, parameters, create_graph=True, allow_unused=True, materialize_grads=True)
@@ -80,4 +93,6 @@ def _signs(like: Tensor) -> Tensor:
     return torch.randint_like(like, 2, device="cpu").mul_(2).sub_(1).detach().to(like.device)
 
 
-TERMS: Registry[Callable[..., Any]] = Registry("term of the loss", {"norm": norm, "trace": trace}, extensible=True)
+TERMS: Registry[Callable[..., Any]] = Registry(
+    "term of the loss", {"norm": norm, "trace": trace, "sensitivity": sensitivity}, extensible=True
+)
