@@ -28,6 +28,7 @@ from flipscope.models.addition_network import AdditionNetwork
 from flipscope.models.token_attention import TokenAttention
 from flipscope.probes import fourier, kernels, landscape, recognition, sampled_kernels
 from flipscope.training.fit import evaluate, fit
+from flipscope.training.low_sensitivity import NoiseAugmentation, SensitivityPenalty, SensitivityWatch
 
 BITS = np.array([[0, 1, 1, 0], [1, 1, 1, 0], [0, 0, 0, 1]], np.uint8)
 NUMBERS = BITS.astype(np.float32)
@@ -44,6 +45,7 @@ ASKING = {"encoding": "auto", "output": "auto", "device": None}
 ENGINE = {"path": "auto", "precision": "auto", **ASKING, "batch": 4, "memory_limit": 1 << 28}
 OPTIONS = {**ENGINE, "threshold": 0.0, "heuristic": False, "progress": None}
 MOVING = {"parameters": None, "seed": 0, "loss": "mse", "encoding": "auto", "device": None, "forward": None, "batch": 2}
+NOISE = {"variance": 1.0, "strength": 0.5, "how": "mix", "feature_mask": None, "at": None, "generator": None}
 TEST = {"oracle": MAJORITY, "n": 4, "epsilon": 0.1, "confidence": 0.9, "seed": 0}
 
 
@@ -215,6 +217,16 @@ ENTRIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "evaluate": (
         evaluate,
         {"model": MODEL, "data": SETS["train"], "loss": "bce", "inputs": "bits", "device": "cpu", "confidence": 0.9},
+    ),
+    "SensitivityPenalty": (SensitivityPenalty, NOISE),
+    "NoiseAugmentation": (NoiseAugmentation, {**NOISE, "criterion": None}),
+    "SensitivityPenalty.applied": (
+        SensitivityPenalty(variance=1.0).applied,
+        {"loss": torch.tensor(1.0), "model": LINEAR, "inputs": torch.ones(3, 4), "outputs": torch.ones(3, 1)},
+    ),
+    "SensitivityWatch": (
+        SensitivityWatch,
+        {"model": LINEAR, "inputs": NUMBERS, "every": 1, "variance": 1.0, "draws": 1, "feature_mask": None},
     ),
     "run": (
         flipscope.run,

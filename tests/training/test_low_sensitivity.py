@@ -193,6 +193,13 @@ def test_bad_inputs_are_one_sentence() -> None:
         SensitivityPenalty(variance=1.0, at="bert.embeddings").outputs(model, empty)
     with pytest.raises(InputError, match="does not fit 12 inputs"):
         SensitivityPenalty(variance=1.0, at="bert.pooler").outputs(model, given)
+    shaped = SensitivityPenalty(variance=1.0, feature_mask=patches(2))
+    with pytest.raises(InputError, match=r"a loss of shape \(30,\) must be one number"):
+        shaped.applied(torch.zeros(30), network(), images(), network()(images()))
+    with pytest.raises(InputError, match="give the model's own outputs"):
+        shaped.penalty(network(), images(), torch.zeros(30, 1))
+    with pytest.raises(InputError, match="must hold whole numbers"):
+        SensitivityPenalty(feature_mask=torch.zeros(4, 4))
     with pytest.raises(InputError, match="needs a criterion"):
         NoiseAugmentation().loss(network(), images(), torch.zeros(30))
 

@@ -25,14 +25,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from flipscope.basics.arguments import check_fields, checked_arguments
-from flipscope.basics.checks import check_not_negative
-from flipscope.basics.errors import InputError
+from flipscope.basics.checks import check_not_negative, shown
+from flipscope.basics.errors import InputError, blamed_on
 from flipscope.basics.estimates import Estimate
-from flipscope.models.disturbing import FeatureMask, Given, Layout, run_changed
+from flipscope.models.disturbing import FeatureMask, Given, Layout, main_input, run_changed
 from flipscope.models.outputs import numbers
 from flipscope.probes.tokens import token_sensitivity
 from flipscope.training.logs import Line, Log, Recorder, series
@@ -72,6 +73,9 @@ class _NoisyPart:
             raise InputError(f"how={self.how!r} is not one of mix, add")
         if self.how == "mix" and self.strength > 1:
             raise InputError(f"strength={self.strength} must be at most 1 with how='mix': it is a share of the loss")
+        mask = self.feature_mask
+        if isinstance(mask, np.ndarray | Tensor) and not _is_whole(mask):
+            raise InputError(f"feature_mask={shown(mask)} must hold whole numbers, the token of each place")
 
     @property
     def loss_factor(self) -> float:
@@ -79,6 +83,8 @@ class _NoisyPart:
         return 1.0 - self.strength if self.how == "mix" else 1.0
 
     def _together(self, loss: Tensor, part: Tensor) -> Tensor:
+        if loss.numel() != 1 or part.numel() != 1:
+            raise InputError(f"a loss of shape {tuple(loss.shape)} must be one number, the mean over the inputs")
         return self.loss_factor * loss + self.strength * part
 
     def _disturbed(self, values: Tensor, mask: Tensor | None) -> Tensor:
@@ -90,8 +96,10 @@ class _NoisyPart:
 
         Running averages, such as those of batch norm, are left as they were.
         """
+        if not isinstance(main_input(inputs), Tensor):
+            raise InputError(f"inputs={shown(main_input(inputs))} must be a tensor, or keywords with tensors")
         mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
-        with buffers_kept(model):
+        with buffers_kept(model), blamed_on("the model"):
             return run_changed(model, inputs, lambda values: self._disturbed(_floats(values, self.at), mask), self.at)
 
     def _noise(self, shape: tuple[int, ...], like: Tensor) -> Tensor:
@@ -122,13 +130,16 @@ class SensitivityPenalty(_NoisyPart):
 
     @checked_arguments
     def applied(self, loss: Tensor, model: nn.Module, inputs: Given, outputs: Any) -> Tensor:
-        """(1 - p) loss + p penalty, or loss + p penalty; `inputs` and `outputs` are those that the loss is of."""
+        """(1 - p) loss + p penalty, or loss + p penalty; `outputs` are what the model returned for the `inputs`."""
         return self._together(loss, self.penalty(model, inputs, outputs))
 
     @checked_arguments
     def penalty(self, model: nn.Module, inputs: Given, outputs: Any) -> Tensor:
         """The penalty itself."""
         before, after = numbers(outputs), numbers(self.outputs(model, inputs))
+        if before.shape != after.shape:
+            shapes = f"{tuple(before.shape)} and of the disturbed ones {tuple(after.shape)}"
+            raise InputError(f"the outputs are of shape {shapes}: give the model's own outputs for these inputs")
         return (before - after).square().mean()
 
     def __call__(self, model: nn.Module, batch: tuple[Tensor, Tensor], outputs: Tensor) -> Tensor:
@@ -203,6 +214,13 @@ class NoiseAugmentation(_NoisyPart):
 
     def _disturbed(self, values: Tensor, mask: Tensor | None) -> Tensor:
         return values + self._noise(tuple(values.shape), values)
+
+
+def _is_whole(mask: np.ndarray | Tensor) -> bool:
+    """Whether an array holds whole numbers."""
+    if isinstance(mask, Tensor):
+        return not (mask.is_floating_point() or mask.is_complex() or mask.is_meta)
+    return mask.dtype.kind in "iu"
 
 
 def _floats(values: Tensor, at: str | None) -> Tensor:
