@@ -429,7 +429,7 @@ if __name__ == "__main__":
                     process.kill()
 
         with Store(tmp_path / "results") as store:
-            lost = pytest.raises(InputError, match="the Dask scheduler was lost; what was measured is stored")
+            lost = pytest.raises(InputError, match="the Dask scheduler was lost; finished trials are stored")
             with Cluster(address) as runner, lost:
                 run_study(study, "smoke", store, runner, observer=Observer())
             assert store.runs("deeds")[0].state == "failed"

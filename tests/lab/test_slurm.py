@@ -261,7 +261,7 @@ def test_a_refused_job_ends_nothing_while_others_are_still_to_be_sent(
 
 def test_jobs_of_slurm_that_end_at_once(slurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REFUSED", "none begins")
-    ended = pytest.raises(InputError, match=r"ended before their workers called: .* \(slurm-0\.out here")
+    ended = pytest.raises(InputError, match=r"ended before a worker connected: .* \(slurm-0\.out here")
     with ended, open_runner(slurm={"jobs": 1}) as runner:
         list(runner.run(jobs_of(Deeds(Deed("nothing")))))
 

@@ -1,1 +1,1 @@
-"""Running trials: the driver, this process, a pool of workers, a cluster; what is measured is stored at once."""
+"""Running trials: the driver, this process, a pool of workers, a cluster; each result is stored at once."""

@@ -1,7 +1,7 @@
-"""Trials on a cluster, by Dask: a scheduler that runs already, or jobs that Slurm is asked for.
+"""Trials on a cluster, by Dask: on an existing scheduler, or in Slurm jobs.
 
-Dask places the trials, and gives those of a worker that dies to another. It is handed a few at a time, so that the
-longest start first, and a result is released the moment it is here: Dask would measure it again if it were lost.
+Dask distributes the trials and reassigns those of a dead worker. It gets a few at a time, so that the longest start
+first, and each result is released as soon as it has arrived: Dask would measure it again if it were lost.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Cluster:
         self.name = f"the cluster {address}" if slurm is None else f"{slurm.jobs} Slurm jobs"
 
     def __enter__(self) -> Cluster:
-        with contextlib.ExitStack() as opened:  # whatever goes wrong meanwhile, even Ctrl-C, no job and no key is left
+        with contextlib.ExitStack() as opened:  # on any error, even Ctrl-C, no job and no key is left behind
             client = self._connect_to_slurm(opened) if self._address is None else self._connect(self._address)
             self._client = opened.enter_context(client)
             self._open = opened.pop_all()
@@ -99,11 +99,11 @@ class Cluster:
 def _connected(target: Any, address: str, security: Any) -> Any:
     """A client of the scheduler.
 
-    Dask leaves a client that found no scheduler to the garbage collector. If that closes it while the next one is
-    being made, the two wait for each other's lock for ever: so it is collected now.
+    Dask leaves a client that found no scheduler to the garbage collector. If that closes it while the next client is
+    being created, the two deadlock, so it is collected now.
     """
     distributed = imported("distributed")
-    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what it says, we say in a sentence
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # the error below says the same in one sentence
     try:
         return distributed.Client(target, timeout=CONNECT_SECONDS, security=security, set_as_default=False)
     except (OSError, ValueError, MemoryError, concurrent.futures.TimeoutError) as error:
@@ -113,12 +113,12 @@ def _connected(target: Any, address: str, security: Any) -> Any:
 
 
 class _Flight:
-    """The trials of a run that wait here, and those that Dask has."""
+    """The waiting trials of a run, and those submitted to Dask."""
 
     def __init__(self, client: Any, jobs: Sequence[Job], least: int, check: Callable[[int], None]) -> None:
         self._client = client
         self._check = check  # whether workers will come
-        self._least = least  # trials to hand out while there are no workers yet
+        self._least = least  # trials to submit while there are no workers yet
         self._waiting = deque(sorted(jobs, key=lambda job: -job.trial.cost))
         self._flying: dict[str, tuple[Job, Any]] = {}
         self._starts: Counter[str] = Counter()
@@ -127,13 +127,13 @@ class _Flight:
         self._inbox: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._topic = f"flipscope-{uuid.uuid4()}"
         self._looked = -IDLE_SECONDS
-        self._memory: dict[str, int] = {}  # limits of the workers, where they have one
+        self._memory: dict[str, int] = {}  # memory limits of the workers that have one
         self._threads = 0
         self._folder = _folder(jobs[0].study) if jobs else None
         client.subscribe_topic(self._topic, lambda event: self._inbox.put(event[1]))
 
     def events(self) -> Iterator[Event]:
-        """What happens, until every trial has finished or failed."""
+        """The events until every trial has finished or failed."""
         start, told = time.monotonic(), False
         while self._waiting or self._flying:
             self._look()
@@ -149,14 +149,14 @@ class _Flight:
             yield from self._heard(message)
 
     def close(self) -> None:
-        """Take back what has not come to an end; a trial that runs is not heard of any more."""
+        """Cancel unfinished trials; later messages of running ones are ignored."""
         with contextlib.suppress(Exception):  # the scheduler may be gone
             self._client.unsubscribe_topic(self._topic)
             self._client.cancel([future for _, future in self._flying.values()], force=True)
         self._flying.clear()
 
     def _look(self) -> None:
-        """Look, now and then, which workers there are."""
+        """Update the list of workers from time to time."""
         if time.monotonic() - self._looked < IDLE_SECONDS:
             return
         if self._client.status != "running":
@@ -171,7 +171,7 @@ class _Flight:
         self._check(self._threads)
 
     def _submit(self) -> None:
-        """Hand out trials, as many as the workers will soon ask for."""
+        """Submit as many trials as the workers will soon need."""
         while self._waiting and len(self._flying) < max(AHEAD * self._threads, self._least):
             job = self._waiting.popleft()
             need = job.trial.memory
@@ -187,7 +187,7 @@ class _Flight:
                 key=f"{key}-{again}" if again else key,
                 pure=False,
                 priority=-self._submitted,
-                # If all the large ones die, Dask may take another, which says that it is too small.
+                # If all large workers die, Dask may choose another, which reports that it is too small.
                 workers=large if some else None,
                 allow_other_workers=some,
             )
@@ -199,7 +199,7 @@ class _Flight:
         future.add_done_callback(lambda _: self._inbox.put({"key": key, "landed": True}))
 
     def _heard(self, message: dict[str, Any]) -> Iterator[Event]:
-        """What a message means; one that comes late, of a trial that has come to an end, means nothing."""
+        """The events of a message; late messages of finished trials are ignored."""
         key = message["key"]
         if key not in self._flying:
             return
@@ -214,7 +214,7 @@ class _Flight:
             yield from self._landed(key)
 
     def _landed(self, key: str) -> Iterator[Event]:
-        """Fetch what came of a trial."""
+        """Fetch the result of a trial."""
         job, future = self._flying[key]
         try:
             reply = future.result(timeout=FETCH_SECONDS)
@@ -236,7 +236,7 @@ class _Flight:
         yield _event(job, reply, max(1, self._starts[key]))
 
     def _after_death(self, job: Job, error: BaseException) -> Event:
-        """Whether a trial whose workers died is tried again: those that only waited on them are not to blame."""
+        """Decide whether to retry a trial whose workers died; trials that only waited there are not counted."""
         _, future = self._flying.pop(job.key)
         future.release()
         self._killed[job.key] += 1
@@ -250,7 +250,7 @@ class _Flight:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a worker sends back: the pickled outcome, or in words why there is none."""
+    """A worker's reply: the pickled outcome, or the reason why there is none."""
 
     kind: Literal["done", "failed", "unloadable"]
     content: Any
@@ -270,7 +270,7 @@ def _event(job: Job, reply: Reply, attempts: int) -> Event:
 
 
 def _packed(job: Job) -> bytes:
-    """A job as it travels."""
+    """The pickled job."""
     try:
         if type(job.study).__module__ == "__main__":
             raise InputError("it is defined in the script that runs it")
@@ -283,26 +283,26 @@ def _packed(job: Job) -> bytes:
 
 
 def _code(study: Study) -> tuple[str, ...]:
-    """The study's code, and the sources of flipscope and of the study's package: a worker must have the same."""
+    """Digests of the study's code and of the sources of flipscope and the study's package, which workers must match."""
     own = type(study).__module__.partition(".")[0]
     return code_version(study), *map(sources_digest, sorted({"flipscope", own}))
 
 
 def _folder(study: Study) -> str | None:
-    """The folder of a study that is not installed, or the current one if modules are looked for there: workers that
-    share it find the study, too."""
+    """The folder of a study that is not installed, or the current one if it is on the search path; workers that
+    share it can import the study from it."""
     return registry.folder_of(study) or (os.getcwd() if os.getcwd() in sys.path else None)
 
 
 def _lost() -> InputError:
-    return InputError("the Dask scheduler was lost; what was measured is stored: run it again to go on")
+    return InputError("the Dask scheduler was lost; finished trials are stored: run it again to continue")
 
 
 # ---------------------------------------------------------------- on a worker
 
 
 class _Room:
-    """The memory of a worker, for the trials of its threads: who came first gets it first."""
+    """The memory of a worker, shared by the trials of its threads in the order of their requests."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -311,7 +311,7 @@ class _Room:
 
     @contextlib.contextmanager
     def taken(self, size: int, limit: int | None) -> Iterator[None]:
-        """Wait until so much is free, and hold it."""
+        """Wait until this amount is free, and reserve it."""
         me = object()
         with self._changed:
             self._line.append(me)
@@ -331,10 +331,10 @@ _room = _Room()
 
 
 def _measure(packed: bytes, code: tuple[str, ...], topic: str, folder: str | None) -> Reply:
-    """What one trial gives, or why it gives nothing."""
+    """Measure one trial; returns its outcome or the reason for failure."""
     worker = imported("distributed").get_worker()
     if folder is not None and folder not in sys.path:
-        sys.path.append(folder)  # the last: no file there stands in for a module of Python or of a package
+        sys.path.append(folder)  # last, so that no file there shadows a module of Python or of a package
     try:
         job: Job = pickle.loads(packed)
         ours = _code(job.study)
@@ -358,5 +358,5 @@ def _measure(packed: bytes, code: tuple[str, ...], topic: str, folder: str | Non
             outcome = measured(job, told)
             seconds = time.perf_counter() - start
             return Reply("done", pickle.dumps(outcome), seconds, machine())
-        except BaseException:  # SystemExit, too: it is the trial that wants to end, not the worker
+        except BaseException:  # SystemExit too: it should end the trial, not the worker
             return Reply("failed", traceback.format_exc(), time.perf_counter() - start, machine())

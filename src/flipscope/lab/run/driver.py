@@ -1,4 +1,4 @@
-"""Runs a study: measures what is not yet stored, stores each result the moment it comes, and judges the claims."""
+"""Runs a study: measures trials that are not stored, stores each result as it arrives, and judges the claims."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ Judgements = list[tuple[Claim, Judgement]]
 
 BEAT_SECONDS = 1.0
 NEWS = 0.02  # share of the trials that must be new before the claims are judged again
-JUDGING = 0.05  # share of the time that may go into judging on the way
-LEFT_OUT = "and left out: run it again to measure them anew"  # what becomes of stored trials that are damaged
+JUDGING = 0.05  # largest share of the time spent judging during a run
+LEFT_OUT = "and left out: run it again to measure them anew"  # end of the message about damaged trials
 
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """What is known of a study at a scale: how many trials are done or failed, the table, the claims judged."""
+    """The state of a study at a scale: numbers of finished and failed trials, the table, the judged claims."""
 
     study: Study
     scale: str
@@ -48,13 +48,13 @@ class Run:
     done: int
     failed: int
     reused: int  # done before this run
-    seconds: float  # this run took; of what is only stored, the time its trials took together
+    seconds: float  # duration of this run; for stored results, the total duration of the trials
     table: Rows
     judgements: Judgements
-    looks: Sequence[Look] = ()  # all that were kept of its claims at this scale, also earlier ones
+    looks: Sequence[Look] = ()  # all recorded looks at its claims at this scale
     planned: Sequence[Trial] = ()  # the trials of the scale
-    origins: Sequence[Origin] = ()  # the machines that the done ones were measured on
-    errors: Sequence[str] = ()  # what the study's own code raised when the trials were summarised or judged
+    origins: Sequence[Origin] = ()  # the machines that measured the finished trials
+    errors: Sequence[str] = ()  # exceptions of the study's own code when summarising or judging
     first_failure: str = ""  # the last line of what the first failed trial raised
 
     @property
@@ -64,22 +64,22 @@ class Run:
 
     @property
     def missing(self) -> int:
-        """Trials that were not tried."""
+        """The number of trials that were not attempted."""
         return self.trials - self.done - self.failed
 
     @property
     def changes(self) -> dict[str, tuple[Any, Any]]:
-        """The settings that whoever ran it has changed: the study's own value, and the one that was run."""
+        """The settings changed by the user: the study's value and the changed one."""
         return self.study.changes(self.scale)
 
     @property
     def decided_first(self) -> Judgements:
-        """The claims in the order of the study, but those that are undecided last."""
+        """The claims in the order of the study, undecided ones last."""
         return sorted(self.judgements, key=lambda judged: judged[1].verdict == "undecided")
 
     @property
     def notes(self) -> list[str]:
-        """Which results an older flipscope has measured that measured otherwise."""
+        """Notes on results of an older flipscope that measured differently."""
         versions: Counter[str] = Counter()
         for origin in self.origins:
             versions[str(origin.machine.get("flipscope", ""))] += origin.trials
@@ -87,7 +87,7 @@ class Run:
 
     @property
     def provenance(self) -> list[str]:
-        """How the numbers came about; a study need not make sense of a part of its trials."""
+        """How the numbers were computed; empty if the study cannot tell from part of its trials."""
         if not self.table:
             return []
         try:
@@ -99,7 +99,7 @@ class Run:
 
     @property
     def figures(self) -> list[Figure]:
-        """What the study draws of its table; none where a part of the trials is not enough to draw."""
+        """The study's figures; none if part of the trials is not enough to draw them."""
         if not self.table:
             return []
         try:
@@ -142,16 +142,16 @@ class Run:
 
 @runtime_checkable
 class Observer(Protocol):
-    """Whoever looks on while a study runs."""
+    """The interface of objects that observe a running study."""
 
     def begin(self, study: Study, scale: str, total: int, reused: int, costs: Mapping[str, float]) -> None:
-        """It begins; the costs are those of the trials to be measured, by key."""
+        """The run begins; `costs` are those of the trials to be measured, by key."""
 
     def event(self, event: Event) -> None:
-        """Something happened; what is measured is stored already."""
+        """An event occurred; a measured result is already stored."""
 
     def judged(self, judgements: Judgements) -> None:
-        """The claims, judged by what is there."""
+        """The claims were judged by the results so far."""
 
     def finished(self, run: Run) -> None:
         """The run has finished."""
@@ -174,9 +174,9 @@ def run_study(
 
     The scale is one that the study declares or, by its name (`Study.scale_name`), one with changed settings.
 
-    What is stored stays whatever happens: the next call goes on where this one was stopped. With `again` stored trials
-    are measured anew, the longest stored first, and an outcome is replaced when the new one is there. `trials` are the
-    study's `checked_trials` of the scale, where the caller has made them already.
+    Stored results are never lost: the next call continues where this one was stopped. With `again`, stored trials are
+    measured anew, the oldest first, and each outcome is replaced when the new one arrives. `trials` are the study's
+    `checked_trials` of the scale, if the caller has made them already.
     """
     planned = study.checked_trials(scale) if trials is None else trials
     with store.driving(study.name):
@@ -187,13 +187,13 @@ def run_study(
             drive.begin(number, jobs)
             drive.follow(runner, jobs)
             run = drive.run()
-            drive.tell_of_damage(LEFT_OUT)  # of what this run stored itself
+            drive.tell_of_damage(LEFT_OUT)  # of results stored by this run
         except BaseException as error:
             try:
                 drive.end("stopped" if isinstance(error, KeyboardInterrupt) else "failed")
-            except RunError as lost:  # which says where the results are, whatever else happened
+            except RunError as lost:  # its message says where the results are, which matters most
                 raise lost from error
-            except InputError:  # of a full disk, which is told already
+            except InputError:  # of a full disk, which has been reported
                 pass
             raise
         drive.end("done" if run.complete else "incomplete", run.judgements)
@@ -204,7 +204,7 @@ def run_study(
 
 
 def repeat_command(study: Study, scale: str) -> str:
-    """What to type to get the same results again."""
+    """The command that repeats the run."""
     base, changes = split_name(scale)
     changed = [part for change in changes for part in ("--set", change)]
     return shlex.join(["flipscope", "run", registry.address(study), "--scale", base, *changed])
@@ -223,13 +223,13 @@ def run(
     again: bool = False,
     observer: Observer | None = None,
 ) -> Run:
-    """Run a study, given itself or by name, as `flipscope run` does: what is stored already is measured ``again`` only
-    if that is asked for.
+    """Run a study, given as an object or by name, as `flipscope run` does; stored trials are measured only with
+    ``again``.
 
     ``settings`` changes settings of the scale by name, such as ``{"length": 14, "training.steps": 100}``, and ``seed``
-    is where the study's seeds begin; `flipscope studies NAME` lists the settings.
-    ``workers`` are processes (default: one per core; 0: this process), ``limit`` is how many trials to measure at
-    most. The result has the table, each claim with its judgement, and its `figures` are data that a notebook shows.
+    is the study's first seed; `flipscope studies NAME` lists the settings. ``workers`` is the number of processes
+    (default: one per core; 0: this process), ``limit`` the largest number of trials to measure. The result has the
+    table, each claim with its judgement, and `figures`, which a notebook shows.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -256,7 +256,7 @@ def run(
 def judged(
     study: Study, scale: str, store: Store, *, code: str | None = None, trials: Sequence[Trial] | None = None
 ) -> Run:
-    """What the store says of a study at a scale: of its present code and plan, unless others are given."""
+    """The state of a study at a scale from the store, for its present code and plan unless others are given."""
     plan = study.checked_trials(scale) if trials is None else trials
     drive = _Drive(study, scale, plan, store, None, code)
     drive.tell_of_damage(LEFT_OUT)
@@ -264,7 +264,7 @@ def judged(
 
 
 def judged_table(study: Study, scale: str, store: Store) -> Rows:
-    """The table that claims are judged by: what `summarise` makes of the trials of a scale that are done."""
+    """The table by which claims are judged: `summarise` of the finished trials of a scale."""
     drive = _Drive(study, scale, study.checked_trials(scale), store, None)
     drive.tell_of_damage(LEFT_OUT)
     try:
@@ -274,7 +274,7 @@ def judged_table(study: Study, scale: str, store: Store) -> Rows:
 
 
 class _Drive:
-    """A study on its way: which of its trials are done, failed, running."""
+    """A running study: its finished, failed and running trials."""
 
     def __init__(
         self,
@@ -289,24 +289,24 @@ class _Drive:
         self._look_scale = study.look_scale(scale)  # a larger sample is the next look at the same claim
         self.code = code_version(study) if code is None else code
         self.trials: dict[str, Trial] = {trial_key(study, trial, self.code): trial for trial in trials}
-        self._records: dict[str, Record]  # of the trials that are done, each read once
+        self._records: dict[str, Record]  # records of finished trials, each read once
         self._records, self.damaged = store.records(self.trials)
-        self._looks: list[Look] | None = None  # that are kept of its claims, once they were read
+        self._looks: list[Look] | None = None  # recorded looks at its claims, once read
         self.done = set(self._records)
         self.failed = {failure.key for failure in store.failures(study.name, self.trials)} - self.done
         self.reused = len(self.done)
-        self._anew: set[str] = set()  # trials that are stored and measured again
+        self._anew: set[str] = set()  # stored trials that are measured again
         self.number: int | None = None
         self.started = time.monotonic()
-        self._running: dict[str, tuple[float, float]] = {}  # since when, and the share that is done
+        self._running: dict[str, tuple[float, float]] = {}  # start time, and the finished share
         self._last_beat = self._last_judging = self.started
         self._news = 0
-        self._judging = 0.0  # seconds that judging took the last time
+        self._judging = 0.0  # duration of the last judging in seconds
         self._verdicts: list[dict[str, Any]] | None = None
-        self._errors: list[str] = []  # what the study's own code raised at the last judging
+        self._errors: list[str] = []  # exceptions of the study's own code at the last judging
 
     def _read(self) -> None:
-        """Read the trials that this run has stored since the last time; what is damaged is not done any more."""
+        """Read the trials stored by this run since the last time; damaged ones no longer count as finished."""
         new = [key for key in self.trials if key in self.done and key not in self._records]
         found, damaged = self.store.records(new)
         self._records |= found
@@ -314,7 +314,7 @@ class _Drive:
         self.done -= damaged
 
     def jobs(self, *, retry_failed: bool, limit: int | None, again: bool = False) -> list[Job]:
-        """What is to be measured, the longest stored first where stored trials are measured `again`."""
+        """The trials to measure; with `again`, stored ones too, the oldest first."""
         self.tell_of_damage("and are measured again")
         skipped = set() if again else self.done if retry_failed else self.done | self.failed
         keys = [key for key in self.trials if key not in skipped]
@@ -325,7 +325,7 @@ class _Drive:
         return jobs if limit is None else jobs[: check_count("limit", limit)]
 
     def tell_of_damage(self, so: str) -> None:
-        """Say how many stored trials cannot be used, if any, and what becomes of them; once of each."""
+        """Warn, once per trial, about stored trials that cannot be used, and say what happens to them."""
         if self.damaged:
             logging.getLogger("flipscope").warning(
                 "%d stored trials of %s are damaged or have lost their arrays, %s",
@@ -336,7 +336,7 @@ class _Drive:
             self.damaged.clear()
 
     def begin(self, number: int, jobs: Sequence[Job]) -> None:
-        """Tell everyone that it begins; what failed before and is tried again has not failed yet."""
+        """Announce the start to observers and the store; failed trials that are retried no longer count as failed."""
         self.number = number
         self.failed -= {job.key for job in jobs}
         self._anew = {job.key for job in jobs} & self.done
@@ -350,10 +350,10 @@ class _Drive:
         self._beat()
 
     def follow(self, runner: Runner, jobs: Sequence[Job]) -> None:
-        """Let the trials be measured, and store what comes."""
+        """Let the runner measure the trials, and store the results."""
         if not jobs:
             return
-        with contextlib.closing(runner.run(jobs)) as events:  # which ends the workers, whatever happens
+        with contextlib.closing(runner.run(jobs)) as events:  # closing it ends the workers
             for event in events:
                 self._handle(event)
                 if self.observer is not None and not isinstance(event, Idle):
@@ -361,7 +361,7 @@ class _Drive:
                 self._heartbeat()
 
     def _handle(self, event: Event) -> None:
-        """Store what happened."""
+        """Store the result of an event."""
         now = time.monotonic()
         match event:
             case Started(key):
@@ -385,7 +385,7 @@ class _Drive:
                 self.failed.add(key)
 
     def _heartbeat(self) -> None:
-        """Now and then: say that this process lives, and what the claims look like."""
+        """From time to time, record that this process is alive, and judge the claims."""
         now = time.monotonic()
         if now - self._last_beat >= BEAT_SECONDS:
             self._beat()
@@ -415,13 +415,13 @@ class _Drive:
         )
 
     def end(self, state: str, judgements: Judgements | None = None) -> None:
-        """Write down how it ended."""
+        """Record how the run ended."""
         assert self.number is not None
         verdicts = self._verdicts if judgements is None else _verdicts(judgements)
         self.store.end_run(self.number, state, done=len(self.done), failed=len(self.failed), verdicts=verdicts)
 
     def run(self) -> Run:
-        """What is known now."""
+        """The current state as a `Run`."""
         table, judgements, spent = self._summary(final=True)
         return Run(
             self.study,
@@ -446,14 +446,14 @@ class _Drive:
         return next((lines[-1] for each in failures if (lines := each.traceback.strip().splitlines())), "")
 
     def results(self) -> list[Result]:
-        """The trials that are done, in their order."""
+        """The finished trials in their order."""
         done = [(trial, self._records[key]) for key, trial in self.trials.items() if key in self._records]
         return [Result(trial, record.outcome, record.seconds) for trial, record in done]
 
     def _summary(self, *, final: bool) -> tuple[Rows, Judgements, float]:
-        """The table of what is done, the claims judged by it (on every trial: only if `final`), and the seconds spent.
+        """The table of finished trials, the claims judged by it (as looks only if `final`), and the seconds spent.
 
-        A study need not make sense of a part of its trials: what it raises then leaves its claims undecided.
+        A study may raise an exception for part of its trials; its claims are then undecided.
         """
         self._read()
         results = self.results()
@@ -474,7 +474,7 @@ class _Drive:
         return table, [(claim, self._so_far(claim, table, *part)) for claim in self.study.claims], spent
 
     def _so_far(self, claim: Claim, table: Rows, done: int, of: int) -> Judgement:
-        """The claim judged by a part of its trials, of which a judge need not make sense."""
+        """The claim judged by part of its trials; a judge that raises an exception leaves it undecided."""
         if not table:
             return interim(Judgement.without("no trial is done"), done, of)
         try:
@@ -483,7 +483,7 @@ class _Drive:
             return Judgement.without(f"{done} of {of} trials do not suffice ({type(error).__name__}: {error})")
 
     def _look(self, results: Sequence[Result], whole: Rows) -> Judgements:
-        """The claims, judged on every planned trial; each new look is kept."""
+        """The claims judged on every planned trial; each new look is recorded."""
         by_hash = {result.trial.hash: result for result in results}
         tables = {frozenset(by_hash): whole}
 
@@ -502,7 +502,7 @@ class _Drive:
         return self._looks
 
     def _look_at(self, claim: Claim, data: Data, kept: list[Look]) -> Judgement:
-        """The claim judged; where its judge raises it is undecided, which is no look and leaves the others alone."""
+        """The claim's judgement; if its judge raises an exception it is undecided, which is not a look."""
         try:
             judgement, new = look_at(
                 claim,
@@ -521,11 +521,11 @@ class _Drive:
         self._looks = None  # there is one more now
         if self.store.add_look(self.study.name, self._look_scale, new):
             return judgement
-        return self._look_at(claim, data, self._kept_looks())  # another process has just made a look
+        return self._look_at(claim, data, self._kept_looks())  # another process has just recorded a look
 
 
 def raised_by(error: BaseException) -> str:
-    """What was raised, and where, in one line."""
+    """An exception and its location, in one line."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}{where}"
@@ -539,7 +539,7 @@ def _verdicts(judgements: Judgements) -> list[dict[str, Any]]:
 
 
 def _look_json(look: Look, study: Study) -> dict[str, Any]:
-    """A look that was kept, with the numbers it rested on."""
+    """A recorded look with its numbers, as a JSON object."""
     told = {name: look.judgement[name] for name in ("verdict", "quantity", "measured", "low", "high", "limit")}
     about = {"claim": look.claim, "number": look.number, "exploratory": look.exploratory, "made": look.made}
     withdrawn = study.withdrawn.get(look.revision, "")
@@ -547,7 +547,7 @@ def _look_json(look: Look, study: Study) -> dict[str, Any]:
 
 
 def _claim_json(claim: Claim, judgement: Judgement) -> dict[str, Any]:
-    """A claim with its verdict, the names that every reader expects first."""
+    """A claim with its verdict as a JSON object, the most important names first."""
     told = judgement.as_json()
     first = {name: told.pop(name) for name in ("measured", "low", "high", "verdict")}
     names = ("source", "criterion", "exploratory", "asymptotic")

@@ -1,4 +1,4 @@
-"""What a runner tells while it runs."""
+"""The events that a runner reports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Advanced:
 
 @dataclass(frozen=True)
 class Finished:
-    """A trial was measured, in so many seconds, at this attempt, on this machine unless another is named."""
+    """A trial was measured: its duration, the attempt, and the machine if it is another one."""
 
     key: str
     outcome: Any
@@ -36,7 +36,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Failed:
-    """A trial raised, or cannot be run; the text is a traceback or a sentence."""
+    """A trial raised an exception or cannot be run; the text is a traceback or a sentence."""
 
     key: str
     traceback: str
@@ -46,7 +46,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Retried:
-    """A trial was lost with its worker, and waits for another."""
+    """A trial was lost with its worker and waits for another one."""
 
     key: str
     reason: str
@@ -54,7 +54,7 @@ class Retried:
 
 @dataclass(frozen=True)
 class Idle:
-    """Nothing happened for a while; the caller may see to other things."""
+    """Nothing happened for a while; the caller can do other work."""
 
 
 Event = Started | Advanced | Finished | Failed | Retried | Idle

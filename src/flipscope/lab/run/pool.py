@@ -1,7 +1,7 @@
-"""Tasks for several processes of one thread each: faster on a CPU than one process of several threads.
+"""Tasks in several processes of one thread each: faster on a CPU than one process of several threads.
 
-A pool of our own, because that of the standard library gives up when a worker dies. Here its task goes to a new
-worker. Each worker has a pipe of its own, so that one that is killed in the middle of a word garbles no other's.
+The pool of the standard library gives up when a worker dies; here the worker's task goes to a new one. Each worker has
+its own pipe, so that a worker killed in the middle of a message does not garble those of others.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from flipscope.lab.run.worker import SAFE_PATH, main
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 
-ATTEMPTS = 3  # how often a task whose worker dies is tried
-STARTS = 20  # how often in a row workers may be killed as they start
-PATIENCE = 8  # how many tasks a worker may overtake one that waits for memory
+ATTEMPTS = 3  # attempts for a task whose worker dies
+STARTS = 20  # consecutive workers that may be killed while starting
+PATIENCE = 8  # tasks that may overtake one that waits for memory
 IDLE_SECONDS = 1.0
 _CONTEXT = multiprocessing.get_context("spawn")  # a fork would inherit torch's threads in an unknown state
 
 
 class WorkerError(RuntimeError):
-    """A task came to no end: its worker died each time."""
+    """A task failed because its worker died at every attempt."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """function(argument, progress), to be called in a worker; the longest start first."""
+    """A call function(argument, progress) for a worker; the longest start first."""
 
     key: str
     function: Callable[[Any, Progress], Any]
@@ -58,11 +58,11 @@ class Task:
 
 
 class Queue:
-    """The tasks that wait. One that fits into the free memory may overtake a longer one, but not for ever."""
+    """The waiting tasks. One that fits into the free memory may overtake a longer one a limited number of times."""
 
     def __init__(self, tasks: Sequence[Task], patience: int) -> None:
         self._patience = patience
-        self._overtaken = 0  # how often the first in line was
+        self._overtaken = 0  # how often the first in line was overtaken
         # One heap for each size of memory: the next of a size is found at once, and the sizes are few.
         self._sizes: dict[int, list[tuple[float, int, Task]]] = {}
         self._count = itertools.count()
@@ -73,11 +73,11 @@ class Queue:
         return sum(map(len, self._sizes.values()))
 
     def put(self, task: Task) -> None:
-        """Let a task wait in its place."""
+        """Add a task at its place."""
         heapq.heappush(self._sizes.setdefault(task.memory, []), (-task.cost, next(self._count), task))
 
     def take(self, free: int) -> Task | None:
-        """The next task that fits into so much memory, or None if there is none or the first has waited enough."""
+        """The next task that fits into this memory, or None if there is none or the first has waited enough."""
         waiting = [heap for heap in self._sizes.values() if heap]
         fitting = [heap for heap in waiting if heap[0][2].memory <= free]
         if not fitting:
@@ -94,7 +94,7 @@ class Queue:
 
 @dataclass(eq=False)
 class Seat:
-    """A worker, and what it does."""
+    """A worker and its current task."""
 
     process: SpawnProcess
     pipe: Connection
@@ -104,7 +104,7 @@ class Seat:
 
     @property
     def name(self) -> str:
-        """The worker as events call it."""
+        """The name of the worker in events."""
         return f"process {self.process.pid}"
 
     def end(self) -> None:
@@ -117,7 +117,7 @@ class Seat:
 
 
 def work(tasks: Sequence[Task], workers: int, limit: int | None = None) -> Generator[Event, None, None]:
-    """Do the tasks in so many processes, and tell how it goes; whoever closes the generator ends the processes."""
+    """Run the tasks in several processes and yield events; closing the generator ends the processes."""
     limit = memory_limit() if limit is None else limit
     fitting = [task for task in tasks if task.memory <= limit]
     for task in tasks:
@@ -129,7 +129,7 @@ def work(tasks: Sequence[Task], workers: int, limit: int | None = None) -> Gener
 
 
 def too_large(memory: int, limit: int, where: str = "on this machine") -> str:
-    """What to say of a trial that no worker can hold."""
+    """The error message for a trial that fits no worker."""
     return (
         f"the trial needs {said_bytes(memory)} of memory, and {where} it may use {said_bytes(limit)}: "
         "run it where there is more, or make it smaller."
@@ -145,10 +145,10 @@ class _Pool:
         self._limit = limit
         self._workers = workers
         self._seats: list[Seat] = []
-        self._stillborn: Counter[bool] = Counter()  # workers since the last that was ready: ended, or were killed
+        self._stillborn: Counter[bool] = Counter()  # workers that ended or were killed before they were ready
 
     def events(self) -> Iterator[Event]:
-        """What happens, until every task has finished or failed."""
+        """The events until every task has finished or failed."""
         while self._left:
             self._fill()
             yield from self._hand_out()
@@ -161,7 +161,7 @@ class _Pool:
         self._seats.clear()
 
     def _fill(self) -> None:
-        """Start workers where there is work for them."""
+        """Start workers if there is work for them."""
         wanted = min(self._workers, self._left)
         while len(self._seats) < wanted:
             here, there = _CONTEXT.Pipe()
@@ -169,7 +169,7 @@ class _Pool:
             kept = os.environ.get(SAFE_PATH)
             process = _CONTEXT.Process(target=main, args=(there, os.getpid(), bound, kept), daemon=True)
             with there, environment({**ENVIRONMENT, SAFE_PATH: "1"}), _deaf():
-                self._seats.append(Seat(process, here))  # first of all: whatever happens now, it will be ended
+                self._seats.append(Seat(process, here))  # registered first, so that it is ended in any case
                 try:
                     process.start()
                 except OSError as error:
@@ -178,7 +178,7 @@ class _Pool:
                     ) from error
 
     def _hand_out(self) -> Iterator[Event]:
-        """Give the workers that wait their next tasks."""
+        """Give idle workers their next tasks."""
         for seat in self._seats:
             if not seat.ready or seat.task is not None:
                 continue
@@ -190,15 +190,15 @@ class _Pool:
             seat.since = time.perf_counter()
             packed = _packed(task)
             yield Started(task.key, seat.name)
-            with contextlib.suppress(OSError):  # it has died: its sentinel tells
+            with contextlib.suppress(OSError):  # it has died, which its sentinel reports
                 seat.pipe.send_bytes(packed)
 
     def _hear(self) -> Iterator[Event]:
-        """Wait for word from the workers, or for the end of one."""
+        """Wait for messages of workers, or for the end of one."""
         found = wait([seat.pipe for seat in self._seats], IDLE_SECONDS)
         if not found:
             yield Idle()
-        # The end of a pipe tells the end of a worker, unless a child of it has the pipe, too: so each is asked.
+        # The end of a pipe means the end of its worker, unless a child of it holds the pipe too: so check each one.
         ended = [seat for seat in self._seats if seat.process.exitcode is not None]
         for seat in [seat for seat in self._seats if seat.pipe in found or seat in ended]:
             try:
@@ -211,7 +211,7 @@ class _Pool:
             yield from self._bury(seat)
 
     def _answer(self, seat: Seat, kind: str, content: Any) -> Iterator[Event]:
-        """What a message of a worker means."""
+        """The events of a worker's message."""
         if kind == "ready":
             seat.ready = True
             self._stillborn.clear()
@@ -231,15 +231,15 @@ class _Pool:
             packed, seconds = content
             try:
                 event = Finished(task.key, ForkingPickler.loads(packed), seconds, task.attempts)
-            except Exception:  # whatever its class does when it is put together again
+            except Exception:  # unpickling may run arbitrary code of its class
                 event = Failed(task.key, traceback.format_exc(), seconds, task.attempts)
         seat.task = None
         self._left -= 1
         yield event
 
     def _bury(self, seat: Seat) -> Iterator[Event]:
-        """See what a worker that has died leaves undone."""
-        if seat.process.exitcode is None:  # it is about to end, or has only closed its pipe and is of no use
+        """Handle the task of a worker that has died."""
+        if seat.process.exitcode is None:  # it is about to end, or has only closed its pipe and is useless
             seat.process.join(IDLE_SECONDS)
             seat.process.kill()
             seat.process.join()
@@ -253,7 +253,7 @@ class _Pool:
         if task is None:
             return
         if task.attempts < ATTEMPTS:
-            # Perhaps there was too little memory for it and the others: next time it gets more room.
+            # Perhaps it ran out of memory beside the others: reserve more next time.
             self._queue.put(replace(task, memory=min(2 * task.memory, self._limit)))
             yield Retried(task.key, f"its worker died {how}")
             return
@@ -261,12 +261,12 @@ class _Pool:
         yield Failed(task.key, died(task.attempts, how), time.perf_counter() - seat.since, task.attempts)
 
     def _count_stillborn(self, killed: bool, how: str) -> None:
-        """Give up if no worker ever gets ready; who is killed may have had bad luck, and is tried more often."""
+        """Give up if no worker ever becomes ready; killed ones may have had bad luck and get more attempts."""
         self._stillborn[killed] += 1
         if self._stillborn[killed] < (STARTS if killed else ATTEMPTS):
             return
         if any(other.ready for other in self._seats):
-            self._workers = len(self._seats)  # go on with those that did
+            self._workers = len(self._seats)  # continue with those that did
         elif killed:
             raise InputError(
                 f"the worker processes are killed while they start, {STARTS} times in a row, the last {how}: "
@@ -280,12 +280,12 @@ class _Pool:
 
 
 def died(times: int, how: str) -> str:
-    """What to say of a task whose workers died."""
+    """The error message for a task whose workers died."""
     return f"the worker died {times} times, the last time {how}: perhaps for want of memory."
 
 
 def _packed(task: Task) -> Any:
-    """A task as it goes through the pipe."""
+    """The pickled task."""
     try:
         return ForkingPickler.dumps((task.function, task.argument))
     except Exception as error:
@@ -313,7 +313,7 @@ def run_tasks(
 ) -> list[Answer]:
     """The results of function(task, progress), in the order of the tasks; the most expensive ones start first.
 
-    What a task raises is raised; WorkerError, if its worker dies each time it is tried.
+    An exception of a task is raised here; WorkerError, if its worker dies at every attempt.
     """
     calls = [
         Task(str(number), _caught, (function, task), cost)
@@ -338,7 +338,7 @@ def run_tasks(
 
 
 def _caught(call: tuple[Callable[[Any, Progress], Any], Any], progress: Progress) -> tuple[Any, Exception | None]:
-    """What a function returns, or what it raises."""
+    """The result of a function, or its exception."""
     function, argument = call
     try:
         return function(argument, progress), None
@@ -348,12 +348,12 @@ def _caught(call: tuple[Callable[[Any, Progress], Any], Any], progress: Progress
 
 @contextlib.contextmanager
 def _deaf() -> Iterator[None]:
-    """Processes that are started meanwhile do not hear an interrupt: the parent ends them itself, and says why.
+    """Processes started within this context receive no interrupt: the parent ends them itself.
 
-    The signal is blocked, not ignored: children inherit the block, and the parent still gets what came meanwhile.
-    Another thread may hear it all the same, and the main one would leave a process half started, which nobody knows
-    and which complains: so it is only noted, and raised when the process is there to be ended. multiprocessing's own
-    helper is started first: with the first worker it would be started inside, and lift the block for that worker.
+    The signal is blocked, not ignored: children inherit the block, and the parent still receives pending signals
+    afterwards. Another thread may receive it anyway, and the main thread would then abandon a half-started process. So
+    the signal is only recorded, and raised once the process exists and can be ended. multiprocessing's own helper is
+    started first: started with the first worker inside this context, it would lift the block for that worker.
     """
     resource_tracker.ensure_running()
     noted: list[int] = []

@@ -1,7 +1,7 @@
-"""What a process may use of its machine: the memory there is, and one thread, so that numbers are the same anywhere.
+"""Resources of a process: the available memory, and one thread, so that numbers are the same everywhere.
 
-A sum that several threads share is added up in another order than by one, and differs in its last bits: whatever
-runs a trial computes with one thread.
+Several threads add up a sum in another order than one thread, so the last bits differ: trials always compute with one
+thread.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 
 from flipscope.basics.limits import allowed_memory, cores
 
-SPARE = 0.1  # of the memory, for the driver and for trials that need a little more than they say
+SPARE = 0.1  # share of memory reserved for the driver and for trials that exceed their estimate
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-# Memory that goes back to the system after each operation is fetched again for the next: a third of the time.
+# Returning memory to the system after each operation and fetching it again would take a third of the time.
 _KEEP = str(1 << 40)
 ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": _KEEP,
@@ -38,7 +38,7 @@ _BLAS_NAMES = (
 
 @contextlib.contextmanager
 def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """These environment variables, for what is started or loaded meanwhile."""
+    """Set these environment variables within the context, for processes and libraries started there."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -53,7 +53,7 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread for torch and BLAS, those loaded already and those that are loaded meanwhile."""
+    """Within this context, torch and BLAS use one thread, including libraries loaded there."""
     before = {name: library.count() for name, library in _libraries().items()}
     with environment(ONE_THREAD):
         _set_all_to_one()
@@ -65,23 +65,23 @@ def one_thread() -> Iterator[None]:
 
 
 def keep_one_thread() -> None:
-    """Once more one thread for torch, which a trial may have changed."""
+    """Reset torch to one thread, which a trial may have changed."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.get_num_threads() != 1:
         torch.set_num_threads(1)
 
 
 def stay_with_one_thread() -> None:
-    """One thread for the rest of this process, whoever started it; to be called before each trial."""
+    """Use one thread for the rest of this process; called before each trial."""
     global _modules
-    if len(sys.modules) != _modules:  # the libraries are looked for only when something was loaded
+    if len(sys.modules) != _modules:  # search for the libraries only if modules were loaded
         _modules = len(sys.modules)
         os.environ.update(ONE_THREAD)
         _set_all_to_one()
     keep_one_thread()
 
 
-_modules = 0  # that were loaded when the libraries were last looked for
+_modules = 0  # number of loaded modules at the last search
 
 
 def _set_all_to_one() -> None:
@@ -91,7 +91,7 @@ def _set_all_to_one() -> None:
 
 @dataclass(frozen=True)
 class _Library:
-    """A library with threads of its own."""
+    """A library with its own threads."""
 
     count: Callable[[], int]
     set: Callable[[int], object]
@@ -105,7 +105,7 @@ def _libraries() -> dict[str, _Library]:
         found["torch"] = _Library(torch.get_num_threads, torch.set_num_threads)
     for path in _blas_files():
         with contextlib.suppress(OSError):
-            library = ctypes.CDLL(path)  # loaded already: this finds it
+            library = ctypes.CDLL(path)  # it is loaded already: this only returns it
             for name in _BLAS_NAMES:
                 if hasattr(library, name.format("get")) and hasattr(library, name.format("set")):
                     found[path] = _Library(library[name.format("get")], library[name.format("set")])
@@ -124,12 +124,12 @@ def _blas_files() -> set[str]:
 
 
 def memory_limit() -> int:
-    """Bytes that the trials of this machine may use together: most of what is free and allowed."""
+    """Bytes that all trials on this machine may use together: most of the free and permitted memory."""
     return int((1 - SPARE) * min(allowed_memory(), _free()))
 
 
 def _free() -> float:
-    """Bytes that the machine can give."""
+    """Bytes of available memory."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):

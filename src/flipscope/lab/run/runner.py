@@ -1,4 +1,4 @@
-"""Who measures trials: this process, a pool of processes, or a cluster, behind one small interface."""
+"""Runners that measure trials: this process, a pool of processes, or a cluster, with one small interface."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from flipscope.lab.study import Outcome, Study, Trial
 
 @dataclass(frozen=True)
 class Job:
-    """A trial to measure, the key that its events carry, and the results folder, where trained models are kept."""
+    """A trial to measure, the key of its events, and the results folder, where trained models are stored."""
 
     key: str
     study: Study
@@ -40,19 +40,19 @@ class Runner(Protocol):
     name: str
 
     def run(self, jobs: Sequence[Job]) -> Generator[Event, None, None]:
-        """Measure the trials, in an order of its own, and tell how it goes; closing the generator stops it."""
+        """Measure the trials in any order and yield events; closing the generator stops the run."""
 
 
 def measured(job: Job, progress: Progress) -> Outcome:
-    """What the trial of a job gives."""
+    """The outcome of a job's trial."""
     with kept_in(job.folder), compile_always():  # trials share machine code, and outcomes do not depend on the cache
         outcome = job.study.measure(job.trial, progress)
-    split(outcome)  # what cannot be stored is an error of the trial, and said where it happens
+    split(outcome)  # raises here, as an error of the trial, if the outcome cannot be stored
     return outcome
 
 
 class InProcess:
-    """One trial after the other, here: for tests and for a debugger."""
+    """Measures one trial after the other in this process, for tests and debuggers."""
 
     name = "this process"
 
@@ -68,7 +68,7 @@ class InProcess:
 
 
 def _tried(job: Job) -> Event:
-    """How one trial ended."""
+    """Measure one trial and return the event of its end."""
     keep_one_thread()
     start = time.perf_counter()
     try:
@@ -79,7 +79,7 @@ def _tried(job: Job) -> Event:
 
 
 class Pool:
-    """Processes of this machine, one thread each: one per core, and as much memory as is free, unless given."""
+    """Processes of one thread on this machine; by default one per core, with the free memory."""
 
     def __init__(self, workers: int | None = None, memory_limit: int | None = None) -> None:
         self.workers = cores() if workers is None else check_count("workers", workers)
@@ -98,7 +98,7 @@ def open_runner(
     slurm: Mapping[str, Any] | None = None,
     tls: Mapping[str, str] | None = None,
 ) -> Iterator[Runner]:
-    """The runner that was asked for, until it is no longer needed.
+    """The requested runner, as a context manager.
 
     A cluster by its address (and certificates: `lab.run.tls`), jobs of Slurm (`lab.run.slurm` has the options), or
     this machine; 0 workers: this process.

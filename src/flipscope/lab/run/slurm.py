@@ -1,4 +1,4 @@
-"""Jobs of Slurm with Dask's workers in them, through dask-jobqueue."""
+"""Slurm jobs that run Dask workers, through dask-jobqueue."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from flipscope.lab.run.tls import credentials
 
 FETCH_SECONDS = 30
 LOOPBACK = "127.0.0.1"
-LOST_SECONDS = 60.0  # that workers are missing, until Slurm is asked for their jobs; Dask itself waits 15
+LOST_SECONDS = 60.0  # time without workers until Slurm is queried about their jobs; Dask itself waits 15
 
 
 @dataclass(frozen=True)
 class Slurm:
-    """What Slurm is asked for: so many jobs, each of some workers of one core; what is left out, Dask's files say."""
+    """Options of the Slurm jobs, whose workers have one core each; missing ones come from Dask's files."""
 
     jobs: int = 1
     queue: str | None = None
     account: str | None = None
     walltime: str | None = None
-    memory: str = "4GiB"  # of a job
-    cores: int = 1  # of a job: as many workers
+    memory: str = "4GiB"  # memory of a job
+    cores: int = 1  # cores and workers of a job
 
     def __post_init__(self) -> None:
         check_count("jobs", self.jobs)
@@ -44,7 +44,7 @@ class Slurm:
 
 @contextlib.contextmanager
 def slurm_cluster(options: Slurm) -> Iterator[Any]:
-    """Dask's cluster of Slurm jobs, which lets in only who has the credentials of this run; none is started yet."""
+    """Dask's cluster of Slurm jobs, which accepts only the credentials of this run; no job is started yet."""
     jobqueue = imported("dask_jobqueue")
     configured = imported("dask").config.get("jobqueue.slurm")
     given = {name: getattr(options, name) for name in ("queue", "account", "walltime")}
@@ -52,7 +52,7 @@ def slurm_cluster(options: Slurm) -> Iterator[Any]:
         imported("dask.utils").parse_bytes(options.memory)
     except ValueError:
         raise InputError(f"memory must be a size such as 4GiB, not {options.memory!r}") from None
-    # The folder where the jobs begin, too, unless Dask's files name another that all machines share.
+    # Also the folder in which jobs start, unless Dask's files name another shared folder.
     shared = Path(os.path.expandvars(configured.get("shared-temp-directory") or ".")).expanduser().absolute()
     chosen = configured.get("scheduler-options") or {}
     with (
@@ -63,20 +63,20 @@ def slurm_cluster(options: Slurm) -> Iterator[Any]:
             processes=options.cores,
             memory=options.memory,
             security=security,
-            # With -P, a file in the folder of the job is not taken for a module of Python, such as pickle.
+            # With -P, a file in the job's folder cannot shadow a standard module such as pickle.
             python=f"{configured.get('python') or shlex.quote(sys.executable)} -P",
-            # Dask's own default, to trim, doubles torch's time; what stands in the environment goes before it.
+            # Dask's default of trimming memory doubles torch's time; the environment takes precedence.
             job_script_prologue=[
                 *(f"export {name}={value}" for name, value in ENVIRONMENT.items()),
                 *(configured.get("job-script-prologue") or ()),
             ],
-            # Dask's pages ask nobody who he is: they are shown on the machine itself only.
+            # Dask's web pages have no authentication, so they are served on the machine itself only.
             worker_extra_args=[*(configured.get("worker-extra-args") or ()), "--dashboard-address", f"{LOOPBACK}:0"],
             scheduler_options={
                 **chosen,
                 "protocol": "tls://",
                 "security": security,
-                # Any port, if none is chosen: the usual one may be another's, on a machine that many share.
+                # Any port if none is chosen: on a shared machine the usual one may be taken.
                 "dashboard_address": f"{LOOPBACK}:{str(chosen.get('dashboard_address', 0)).rpartition(':')[2]}",
             },
             **{name: value for name, value in given.items() if value is not None},
@@ -86,7 +86,7 @@ def slurm_cluster(options: Slurm) -> Iterator[Any]:
 
 
 def _job_class() -> Any:
-    """Dask's job of Slurm, which keeps why sbatch refused it: Dask prints a traceback and waits for it for ever."""
+    """Dask's Slurm job that records why sbatch rejected it; Dask would print a traceback and wait forever."""
     base = imported("dask_jobqueue").slurm.SLURMJob
     status = imported("distributed").Status
 
@@ -103,13 +103,13 @@ def _job_class() -> Any:
 
     async def close(self: Any) -> None:
         await base.close(self)
-        self.status = status.closed  # Dask asserts it of every job that somebody still knows, and never says it
+        self.status = status.closed  # Dask asserts this status of every remaining job, but never sets it
 
     return type("SlurmJob", (base,), {"__init__": make, "start": start, "close": close, "refusal": None})
 
 
 def _quoted(security: Any) -> Any:
-    """The files of the worker as they stand in a script: Dask writes them there as they are, blanks and all."""
+    """The worker's files quoted for a shell script, since Dask inserts them unquoted."""
     made = copy.copy(security)
     for field in ("tls_ca_file", "tls_worker_cert", "tls_worker_key"):
         setattr(made, field, shlex.quote(getattr(security, field)))
@@ -117,25 +117,25 @@ def _quoted(security: Any) -> Any:
 
 
 class SlurmJobs:
-    """Looks after the jobs of a cluster: Dask replaces neither those of several workers, nor those that never began."""
+    """Replaces ended jobs of a cluster: Dask replaces neither jobs of several workers nor those that never started."""
 
     def __init__(self, cluster: Any, options: Slurm) -> None:
         self._cluster = cluster
-        self._jobs = options.jobs  # that are wanted: Dask may know of fewer, while it sends them
+        self._jobs = options.jobs  # requested jobs: Dask may know fewer while it submits them
         self._threads = options.jobs * options.cores
         self._looked = time.monotonic()
-        self._worked = False  # whether a worker has called since all jobs were replaced
+        self._worked = False  # whether a worker has connected since all jobs were replaced
         self._told = False
 
     def check(self, threads: int) -> None:
-        """Replace the jobs that have ended; raise if no worker works and none will come."""
+        """Replace ended jobs; raise if no worker is active and none will come."""
         jobs = dict(self._cluster.workers)
         refusals = [job.refusal for job in jobs.values() if job.refusal is not None]
         if not threads and len(refusals) >= self._jobs:
             raise InputError(f"Slurm refuses the jobs: {refusals[0]}")
         if refusals and not self._told:
             logging.getLogger("flipscope").warning(
-                "Slurm refused %d of %d jobs (%s); going on with the others", len(refusals), self._jobs, refusals[0]
+                "Slurm refused %d of %d jobs (%s); continuing with the others", len(refusals), self._jobs, refusals[0]
             )
             self._told = True
         self._worked |= threads > 0
@@ -154,7 +154,7 @@ class SlurmJobs:
             if not self._worked:
                 number = max(int(job.job_id) for job in jobs.values() if job.job_id is not None)
                 raise InputError(
-                    "the Slurm jobs ended before their workers called: they were cancelled, or their output says why "
+                    "the Slurm jobs ended before a worker connected: they were cancelled, or their output says why "
                     f"(slurm-{number}.out here, unless Dask's files name another folder)"
                 )
             self._worked = False
@@ -162,14 +162,14 @@ class SlurmJobs:
             self._cluster.loop.add_callback(self._forget, name, job)
 
     async def _forget(self, name: str, job: Any) -> None:
-        """Let Dask, in its own thread, miss a job: it sends another."""
+        """Remove a job from Dask's list, in Dask's thread, so that it submits another."""
         if self._cluster.workers.get(name) is job:
             del self._cluster.workers[name]
             await job.close()
 
 
 def _queued() -> set[str] | None:
-    """The numbers of our jobs that wait or run; None if Slurm does not answer."""
+    """The ids of our waiting and running jobs; None if Slurm does not answer."""
     command = ["squeue", "--noheader", "--format=%A", f"--user={os.getuid()}"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=FETCH_SECONDS)

@@ -1,7 +1,7 @@
-"""Who may speak with a cluster: TLS with the certificate that a scheduler wants, or with one made for a single run.
+"""Access to a cluster: TLS with the certificate that a scheduler requires, or with one made for a single run.
 
-Dask unpickles what it hears and runs what it is told, so whoever is let in can run code as the user. Both sides show a
-certificate, and each believes only those of its authority: who has no key of that authority learns and does nothing.
+Dask unpickles and executes what it receives, so anyone who can connect can run code as the user. Both sides present a
+certificate, and each accepts only those of its authority: without a key of that authority nobody can connect.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _FIELDS = {"ca": "tls_ca_file", "cert": "tls_client_cert", "key": "tls_client_ke
 
 @dataclass(frozen=True)
 class Tls:
-    """Files in PEM format: a scheduler's authority, our certificate, its key; what is left out, Dask's files say."""
+    """Files in PEM format: a scheduler's authority, our certificate, its key; missing ones come from Dask's files."""
 
     ca: str | None = None
     cert: str | None = None
     key: str | None = None
 
     def given(self) -> dict[str, str]:
-        """Those that are not left out."""
+        """The given files by option."""
         return {name: value for name in _FIELDS if (value := getattr(self, name)) is not None}
 
 
 def security_for(address: str, tls: Tls) -> Any:
-    """What Dask needs to speak with the scheduler of an address: None, or certificates that have been looked at."""
+    """Dask's security settings for the scheduler of an address: None, or checked certificates."""
     scheme = _scheme(address)
     if scheme not in ("tcp", "tls", "inproc"):
         raise InputError(f"--cluster {address} must begin with tls:// or tcp://, such as tls://node1:8786")
@@ -65,7 +65,7 @@ def _check_files(address: str, files: dict[str, str | None]) -> None:
     for name, path in files.items():
         if path is not None:
             _check_readable(name, path)
-        elif name != "key":  # which may stand in the file of the certificate
+        elif name != "key":  # the key may be in the file of the certificate
             raise InputError(f"--cluster {address} needs --tls-ca, --tls-cert and --tls-key: --tls-{name} is missing")
     ca, cert, key = files["ca"], files["cert"], files["key"] or files["cert"]
     assert cert is not None
@@ -98,29 +98,29 @@ def _check_readable(name: str, path: str) -> None:
 
 
 def why_refused(address: str, security: Any, error: Exception, seconds: float) -> str:
-    """In a sentence: why there is no connection to the scheduler of an address, where Dask met an error."""
+    """One sentence on why there is no connection to the scheduler of an address, after an error of Dask."""
     if security is not None:
         trouble = _handshake(address, security, seconds)
         if trouble is not None:
             return trouble
-    # What speaks another language closes the connection, or seems to announce an endless message.
+    # A server of another protocol closes the connection, or seems to announce an endless message.
     elif isinstance(error, MemoryError | imported("distributed.comm").CommClosedError):
         return f"what answers at {address} is no Dask scheduler, or one that wants tls://: correct --cluster"
     return f"no Dask scheduler answers at {address}: start one with dask scheduler, or correct --cluster"
 
 
 def _handshake(address: str, security: Any, seconds: float) -> str | None:
-    """Why there is no agreement on certificates, if that is the trouble: what Dask says of it is left to chance."""
+    """The reason if certificates are the problem; Dask's own messages about this are unreliable."""
     context: ssl.SSLContext = security.get_connection_args("client")["ssl_context"]
-    seen = False  # whether our certificate was looked at
+    seen = False  # whether our certificate was examined
     try:
         plain = socket.create_connection(imported("distributed.comm").get_address_host_port(address), seconds)
-    except (OSError, ValueError, OverflowError):  # nobody there, no port, or no port of this world
+    except (OSError, ValueError, OverflowError):  # no server, no port, or an impossible port
         return None
     try:
         with plain, context.wrap_socket(plain) as encrypted:
             seen = True
-            if encrypted.recv(1):  # a scheduler that trusts us greets, another closes
+            if encrypted.recv(1):  # a scheduler that trusts us sends a greeting, others close
                 return None
     except ssl.SSLCertVerificationError as error:
         return (
@@ -140,7 +140,7 @@ def _handshake(address: str, security: Any, seconds: float) -> str | None:
 
 
 def warn_of_strangers(address: str) -> None:
-    """Say that a scheduler which others can reach, too, runs what anybody sends."""
+    """Warn that a scheduler that others can reach executes whatever anybody sends."""
     if _scheme(address) != "tcp":  # inproc: it is in this process, and nobody else can reach it
         return
     host = address.rpartition("://")[2].rpartition(":")[0].strip("[]")
@@ -158,7 +158,7 @@ def warn_of_strangers(address: str) -> None:
 
 @contextlib.contextmanager
 def credentials(shared: Path) -> Iterator[Any]:
-    """A certificate and key for one run, in files of a shared folder that only this user can read, until it is over."""
+    """A certificate and key for one run, in files that only this user can read, removed at the end."""
     security = imported("distributed").Security
     try:
         made = security.temporary()

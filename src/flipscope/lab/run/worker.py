@@ -1,6 +1,6 @@
-"""The worker's side of the pool: a process that does one task after the other, and says how it goes.
+"""The worker's side of the pool: a process that runs one task after the other and reports progress.
 
-It loads little: torch only when the task does, so that a worker that died is soon replaced.
+It loads little, and torch only if the task does, so that a dead worker is quickly replaced.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from flipscope.basics.streams import Outlet, stand_in_for_closed
 from flipscope.lab.run.resources import keep_one_thread
 
 REPORT_SECONDS = 0.2  # least time between two reports of a task's progress
-# With it set, Python does not look for modules in the current folder, where a file may be called pickle.py.
+# If set, Python does not search the current folder for modules, where a file may be called pickle.py.
 SAFE_PATH = "PYTHONSAFEPATH"
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 
@@ -32,15 +32,15 @@ _PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
 def main(pipe: Connection, parent: int, bound: bool, safe_path: str | None) -> None:
-    """Do the tasks that come through the pipe, until it ends or the parent does."""
+    """Run the tasks from the pipe until it or the parent ends."""
     _die_with_parent(parent, bound)
     _keep_from_children(pipe)
-    if safe_path is None:  # it was for this process: programs that a task starts are its own affair
+    if safe_path is None:  # set for this process only, not for programs that a task starts
         os.environ.pop(SAFE_PATH, None)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers itself, and says why
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers itself
     stand_in_for_closed()
-    os.dup2(2, 1)  # what a trial prints must not get into the one document on standard output
-    sys.stdout = sys.stderr = cast(TextIO, Outlet(sys.stderr))  # and nobody to hear it is no error of the trial
+    os.dup2(2, 1)  # output of a trial must not mix with the JSON document on standard output
+    sys.stdout = sys.stderr = cast(TextIO, Outlet(sys.stderr))  # a missing reader is not an error of the trial
     try:
         pipe.send(("ready", None))
         while True:
@@ -59,7 +59,7 @@ def _keep_from_children(pipe: Connection) -> None:
 
 
 def _do(pipe: Connection, task: bytes) -> None:
-    """Do one task and send what came of it."""
+    """Run one task and send its result."""
     try:
         function, argument = ForkingPickler.loads(task)
     except BaseException:
@@ -71,14 +71,14 @@ def _do(pipe: Connection, task: bytes) -> None:
         result = function(argument, reporter(lambda share: pipe.send(("share", share))))
         seconds = time.perf_counter() - start
         packed = bytes(ForkingPickler.dumps(result))
-    except BaseException:  # SystemExit, too: it is the task that wants to end, not the worker
+    except BaseException:  # SystemExit too: it should end the task, not the worker
         pipe.send(("failed", (traceback.format_exc(), time.perf_counter() - start)))
         return
     pipe.send(("done", (packed, seconds)))
 
 
 def reporter(send: Callable[[float], object]) -> Progress:
-    """A callback (done, total) that sends the share that is done, though not more often than anyone looks."""
+    """A callback (done, total) that sends the finished share, at a limited rate."""
     last = time.monotonic()
 
     def report(done: int, total: int) -> None:
@@ -94,12 +94,12 @@ def reporter(send: Callable[[float], object]) -> Progress:
 def _die_with_parent(parent: int, bound: bool) -> None:
     """End this process when the parent ends, even if it is killed.
 
-    Linux does it at once, but when the thread that started this process ends, so only where that is the main one
-    (`bound`). Elsewhere, and besides, a thread waits for the end of the parent.
+    Linux does this at once, but already when the thread that started this process ends, so it is used only if that is
+    the main thread (`bound`). In all cases a thread waits for the end of the parent.
     """
     if bound and sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it ended before the line above
+        if os.getppid() != parent:  # the parent ended before the line above
             os._exit(1)
     alive = multiprocessing.parent_process()
     if alive is not None:

@@ -1,4 +1,4 @@
-"""Arrays as files named after their content: one safetensors file per outcome, whole or not there at all."""
+"""Arrays as files named after their content: one safetensors file per outcome, written atomically."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from flipscope.basics.errors import InputError
 from flipscope.lab.store.outcomes import Array
 
 SUFFIX = ".safetensors"
-PART = ".part"  # ends the name of a file that is being written
-YOUNG = 3600.0  # seconds during which such a file may still belong to somebody
+PART = ".part"  # suffix of a file that is being written
+YOUNG = 3600.0  # seconds during which such a file may still be in use
 _BLOCK = 1 << 20
 
 
 class LostArrays(InputError):
-    """The file of some arrays is missing, or not what was written: they have to be measured again."""
+    """The file of some arrays is missing or damaged: they have to be measured again."""
 
 
 class ArrayFiles:
-    """The files of one folder: ab/abcdef….safetensors has the SHA-256 of its bytes for a name."""
+    """The array files of one folder, named after the SHA-256 of their bytes: ab/abcdef….safetensors."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def path(self, name: str) -> Path:
-        """Where the file of this name is, or would be."""
+        """The path of the file of this name."""
         return self.folder / name[:2] / (name + SUFFIX)
 
     def write(self, arrays: Mapping[str, Array]) -> tuple[str, int]:
-        """The name and the bytes of the file with these arrays, which is on the disk when this returns.
+        """Write the file with these arrays to disk and return its name and size.
 
-        It is written again if it is there already: what is there may be damaged.
+        An existing file is written again, since it may be damaged.
         """
         content = save({name: arrays[name] for name in sorted(arrays)})
         name = hashlib.sha256(content).hexdigest()
@@ -53,13 +53,13 @@ class ArrayFiles:
         return name, len(content)
 
     def read(self, name: str) -> dict[str, Array]:
-        """The arrays of a file; LostArrays if they are not what was written, InputError if that cannot be told."""
+        """The arrays of a file; LostArrays if it is damaged, InputError if it cannot be read."""
         path = self.path(name)
         try:
             content = path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             raise LostArrays(f"the array file {path} is missing") from None
-        except OSError as error:  # who measures again what is only locked away has it twice
+        except OSError as error:  # an unreadable file is not lost, so it must not be measured again
             raise InputError(_unreadable(path, error)) from error
         if hashlib.sha256(content).hexdigest() != name:
             raise LostArrays(f"the array file {path} is damaged: its content has changed")
@@ -69,7 +69,7 @@ class ArrayFiles:
             raise LostArrays(f"the array file {path} is damaged: {error}") from error
 
     def intact(self, name: str) -> bool:
-        """Whether the file is there and holds what was written; InputError if that cannot be told."""
+        """Whether the file exists and is intact; InputError if it cannot be read."""
         found = hashlib.sha256()
         try:
             with self.path(name).open("rb") as file:
@@ -77,22 +77,22 @@ class ArrayFiles:
                     found.update(block)
         except (FileNotFoundError, NotADirectoryError):
             return False
-        except OSError as error:  # who measures again what is only locked away has it twice
+        except OSError as error:  # an unreadable file is not lost, so it must not be measured again
             raise InputError(_unreadable(self.path(name), error)) from error
         return found.hexdigest() == name
 
     def names(self) -> Iterator[str]:
-        """The names of all whole files."""
+        """The names of all complete files."""
         for path in self.folder.glob(f"??/*{SUFFIX}"):
             yield path.name.removesuffix(SUFFIX)
 
     def leftovers(self) -> Iterator[Path]:
-        """Files that were never finished, and are so old that nobody is writing them."""
+        """Unfinished files that are too old to be still in use."""
         return old_parts(self.folder, f"??/.*{PART}")
 
 
 def loaded(content: bytes) -> dict[str, Array]:
-    """The arrays in the bytes of a file; ValueError if there are none."""
+    """The arrays in the bytes of a file; ValueError if they cannot be parsed."""
     try:
         return {name: np.array(array) for name, array in load(content).items()}
     except (SafetensorError, KeyError) as error:
@@ -104,7 +104,7 @@ def _unreadable(path: Path, error: OSError) -> str:
 
 
 def old_parts(folder: Path, pattern: str) -> Iterator[Path]:
-    """The files of a pattern that nobody has written to for an hour."""
+    """The files of a pattern that have not been written for an hour."""
     for path in folder.glob(pattern):
         try:
             if time.time() - path.stat().st_mtime > YOUNG:
@@ -114,7 +114,7 @@ def old_parts(folder: Path, pattern: str) -> Iterator[Path]:
 
 
 def write_whole(target: Path, content: bytes) -> None:
-    """Write a file that is whole or not there."""
+    """Write a file atomically."""
     with whole_file(target) as file:
         view = memoryview(content)
         while view:
@@ -123,7 +123,7 @@ def write_whole(target: Path, content: bytes) -> None:
 
 @contextmanager
 def whole_file(target: Path) -> Iterator[BinaryIO]:
-    """A file to write by way of a temporary name: there is the old one or the whole new one, after a power cut too."""
+    """A file written under a temporary name and renamed, so that even a power cut leaves the old or the new one."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}{PART}")
     try:
         with open(temporary, "xb") as file:

@@ -1,10 +1,10 @@
-"""Trained models in the results folder: whoever asks for a model first trains it, and all others have it from then on.
+"""Trained models in the results folder: a model is trained at the first request and loaded at later ones.
 
-    results/models/3f9c….safetensors              the model, with its recipe and how its training went
-    results/models/3f9c….safetensors.checkpoint   of a training that is under way, or was interrupted
+    results/models/3f9c….safetensors              the model, with its recipe and training history
+    results/models/3f9c….safetensors.checkpoint   of a running or interrupted training
 
-A model's name is made of its recipe, of the revision of the training code, and of the code of what the recipe refers to
-by "module:name" outside flipscope. All of these are in the file too: one that was renamed is not taken for another.
+A model's name is derived from its recipe, the revision of the training code, and the code of definitions outside
+flipscope that the recipe names as "module:name". The file contains all of these, so a renamed file is recognised.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from flipscope.training import artefact, checkpoints
 from flipscope.training.checkpoints import Keeper, difference
 from flipscope.training.recipe import REVISION, Recipe, Trained
 
-LETTERS = 32  # of a name: 128 bits, and a path that fits on a line
+LETTERS = 32  # length of a name: 128 bits
 FOLDER, SUFFIX = "models", ".safetensors"
-CODE = ("revision", "named")  # notes in a file: the code that, with its recipe, makes its name
+CODE = ("revision", "named")  # notes in a file that, with its recipe, determine its name
 
 _log = logging.getLogger("flipscope")
 
 
 def trained(recipe: Recipe, progress: Progress | None = None) -> Trained:
-    """The model of a recipe: from the results folder of the trial that asks, or trained now and kept there.
+    """The model of a recipe: loaded from the results folder of the current trial, or trained now and stored there.
 
-    Of several processes that ask for the same model at once one trains it and the others wait; if that one is killed,
-    the next goes on from its checkpoint. Where there is no results folder the model is trained.
+    If several processes request the same model at once, one trains it and the others wait; if that one is killed, the
+    next continues from its checkpoint. Without a results folder the model is simply trained.
     """
     folder = results_folder()
     return recipe.train(progress=progress) if folder is None else Models(folder).get(recipe, progress)
@@ -52,16 +52,16 @@ class Models:
         self.folder = results / FOLDER
 
     def path(self, recipe: Recipe) -> Path:
-        """Where the model of a recipe is, or would be."""
+        """The path of the model of a recipe."""
         return self._path(recipe, _code(recipe))
 
     def _path(self, recipe: Recipe, code: Mapping[str, str]) -> Path:
         return self.folder / (digest({"recipe": recipe.digest, **code})[:LETTERS] + SUFFIX)
 
     def get(self, recipe: Recipe, progress: Progress | None = None) -> Trained:
-        """The stored model, or a new one, which is stored."""
+        """Load the stored model, or train and store it."""
         path = self.path(recipe)
-        with contextlib.suppress(FileNotFoundError, NotWhole):  # which is told of below, by one who alone is there
+        with contextlib.suppress(FileNotFoundError, NotWhole):  # reported below, under the lock
             return self._stored(path, recipe)
         try:
             self.folder.mkdir(exist_ok=True)
@@ -71,7 +71,7 @@ class Models:
             return self._repaired(path, recipe) or _trained(recipe, path, progress)
 
     def _stored(self, path: Path, recipe: Recipe) -> Trained:
-        """The model in a file; FileNotFoundError, NotWhole, or Misplaced if it is another's."""
+        """The model in a file; FileNotFoundError, NotWhole, or Misplaced if it is another model."""
         found, notes = artefact.read_with_notes(path)
         assert found.recipe is not None
         own = self._path(found.recipe, {name: notes[name] for name in CODE if name in notes})
@@ -82,7 +82,7 @@ class Models:
         return found
 
     def _repaired(self, path: Path, recipe: Recipe) -> Trained | None:
-        """The model in a file, after files with each other's names got their own; None, and told of, if it is lost."""
+        """The model in a file, after renaming misplaced files; None, with a warning, if it is lost."""
         lost = None
         while True:
             try:
@@ -103,16 +103,16 @@ class Models:
         return None
 
     def _renamed(self, path: Path, own: Path, recipe: Recipe) -> bool:
-        """Give a file its own name, and this one to the file that had it; False where that would lose or help nothing.
+        """Rename a misplaced file, exchanging names with the file that has its name; False if that is useless or lossy.
 
-        The caller has the lock of the path. Who waits here for the other could wait for someone who waits for this one.
+        The caller holds the lock of the path. Waiting for the other lock here could cause a deadlock.
         """
         with locks.alone(_lock(own), seconds=0) as free:
             if not free:
                 return False
             with contextlib.suppress(FileNotFoundError, NotWhole):
                 self._stored(own, recipe)
-                return False  # it is there already, and this is a copy
+                return False  # the model is already there, and this is a copy
             aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
             try:
                 path.rename(aside)
@@ -133,7 +133,7 @@ class Models:
 
 
 class Misplaced(NotWhole):
-    """A file under the name of another model; `own` is the path that it should have."""
+    """A file under the name of another model; `own` is its correct path."""
 
     def __init__(self, sentence: str, own: Path, recipe: Recipe) -> None:
         super().__init__(sentence)
@@ -141,7 +141,7 @@ class Misplaced(NotWhole):
 
 
 def _code(recipe: Recipe) -> dict[str, str]:
-    """The revision of the training code, and a digest of the definitions of one's own that the recipe names."""
+    """The revision of the training code, and a digest of the user's definitions that the recipe names."""
     found = {"revision": str(REVISION)}
     if own := sorted(_own_definitions(recipe)):
         found["named"] = digest({name: definition_code(*name.split(":")) for name in own})
@@ -149,7 +149,7 @@ def _code(recipe: Recipe) -> dict[str, str]:
 
 
 def _own_definitions(recipe: Recipe) -> set[str]:
-    """The names "module:definition" in a recipe that are not of flipscope, whose code no revision stands for."""
+    """The names "module:definition" in a recipe from outside flipscope, whose code has no revision."""
     document = recipe.as_json()
     parts = [document["data"], document["model"]]
     named = [*document["protocol"].get("terms", ()), *document.get("log", ())]
@@ -168,7 +168,7 @@ def _trained(recipe: Recipe, path: Path, progress: Progress | None) -> Trained:
     try:
         artefact.write(path, found, {**_code(recipe), "machine": machine()})
     except InputError as error:
-        # The trial that wanted the model has it; its own result meets the same disk, and says so.
+        # The trial still gets its model; storing the trial's own result will report the same problem.
         _log.warning("%s; the model is not kept", error)
         return found
     keeper.clear()
@@ -178,7 +178,7 @@ def _trained(recipe: Recipe, path: Path, progress: Progress | None) -> Trained:
 
 @dataclass(frozen=True)
 class Listed:
-    """A model as it is listed; `finished` and `accuracy` are None while its training is not over."""
+    """A listed model; `finished` and `accuracy` are None while its training is not finished."""
 
     path: Path
     recipe: Recipe
@@ -192,7 +192,7 @@ class Listed:
 
 
 def listed(results: Path) -> tuple[list[Listed], list[str]]:
-    """The models of a results folder, and a sentence for each file that is not what it should be."""
+    """The models of a results folder, and a sentence for each invalid file."""
     found, trouble = [], []
     models = Models(results)
     for path in models.paths():

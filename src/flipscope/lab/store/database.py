@@ -1,4 +1,4 @@
-"""The open database of a results folder: rows that are checked as they are read, and safe transactions."""
+"""The open database of a results folder: rows are checked when read, and transactions are safe."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flipscope.lab.store import place, schema, tables
 from flipscope.lab.store.arrays import ArrayFiles
 
 AMONG = "key IN (SELECT value FROM json_each(?))"  # one statement for any number of keys
-_BLOCK = 1000  # rows that are held in memory at a time
+_BLOCK = 1000  # rows held in memory at a time
 
 
 class Database:
@@ -31,8 +31,8 @@ class Database:
         with schema.said(self.path):
             self.arrays = ArrayFiles(Path(os.path.abspath(self.folder)) / schema.ARRAYS)
             self._files = place.OpenFiles(self.path)
-        self._lost: RunError | None = None  # why what is written now is somewhere else
-        self._left_out: set[tuple[str, Any]] = set()  # damaged rows that were told of
+        self._lost: RunError | None = None  # why results are now written elsewhere
+        self._left_out: set[tuple[str, Any]] = set()  # damaged rows already reported
 
     def __enter__(self) -> Self:
         return self
@@ -43,7 +43,7 @@ class Database:
         self.close()
 
     def close(self) -> None:
-        """Let go of the database; nothing is written here that was not safe before."""
+        """Close the database; everything committed is already safe."""
         self._database.close()
 
     def _read(self, question: str, *values: object) -> list[Any]:
@@ -51,9 +51,9 @@ class Database:
             return self._database.execute(question, values).fetchall()
 
     def checked(self, table: str) -> Iterator[tuple[Any, bool]]:
-        """All rows of a table in the order of their keys, and of each whether it is intact.
+        """All rows of a table in the order of their keys, each with whether it is intact.
 
-        A block at a time: whoever takes long over them keeps no writer waiting.
+        They are read in blocks, so that a slow reader does not block writers.
         """
         key = tables.COLUMNS[table][0]
         condition, last = "TRUE", list[object]()
@@ -61,13 +61,13 @@ class Database:
             for row in rows:
                 yield row[:-1], tables.intact(table, row)
             condition, last = f"{key} > ?", [rows[-1][0]]
-            if isinstance(last[0], str):  # by way of bytes: it may be damaged, and no Unicode any more
+            if isinstance(last[0], str):  # as bytes: a damaged key may not be valid Unicode
                 condition, last = f"{key} > CAST(? AS TEXT)", [last[0].encode(errors="surrogateescape")]
 
     def _scan(self, table: str, study: str | None = None) -> Iterator[Any]:
-        """All intact rows of a table, of one study if it is named; those that are damaged are left out, and told of.
+        """All intact rows of a table, or of one study; damaged rows are omitted with a warning.
 
-        All are read in any case: a damaged row may not even know its study.
+        All rows are read in any case, since the study's name in a damaged row may be wrong.
         """
         damaged = set()
         for row, whole in self.checked(table):
@@ -86,7 +86,7 @@ class Database:
             self._tell({(table, key) for key in damaged})
 
     def _tell(self, damaged: set[tuple[str, Any]]) -> None:
-        """Say how many rows are left out; once of each."""
+        """Warn about omitted rows, once per row."""
         new = damaged - self._left_out
         self._left_out |= new
         if new:
@@ -100,16 +100,16 @@ class Database:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that keeps other writers out from its start, in a database that will be found again.
+        """A transaction that excludes other writers from its start, in a database that is still in its place.
 
-        If it would not be, what is written goes to where it will, and then RunError says so.
+        If it is not, the results are written to a safe place, and RunError says where.
         """
         if not self.writable:
             raise InputError(f"{self.folder} cannot be written: use another --results")
         self._secure()
         with schema.said(self.path):
             try:
-                self._database.execute("BEGIN IMMEDIATE")  # in here: an interrupt may come as soon as it is done
+                self._database.execute("BEGIN IMMEDIATE")  # inside the try: an interrupt may come right after it
                 self._files.note_size()
                 yield self._database
                 self._database.execute("COMMIT")
@@ -117,7 +117,7 @@ class Database:
                 if self._database.in_transaction:
                     with suppress(sqlite3.Error):
                         self._database.execute("ROLLBACK")
-                if isinstance(error, (sqlite3.Error, InputError)):  # of a database that is not what it was, perhaps
+                if isinstance(error, (sqlite3.Error, InputError)):  # the database may have been replaced
                     self._secure()
                     if self._lost is not None:
                         raise self._lost from error
@@ -127,7 +127,7 @@ class Database:
             raise self._lost
 
     def _secure(self) -> None:
-        """Notice that the database was moved, deleted or emptied under this process, and change to a safe place."""
+        """Detect that the database was moved, deleted or emptied during use, and switch to a safe place."""
         with schema.said(self.path):
             loss = self._files.loss() if self.writable and self._lost is None else None
             if loss is None:
@@ -160,7 +160,7 @@ class Database:
 
 
 def blocks(keys: Iterable[str]) -> Iterator[list[str]]:
-    """The keys, as many at a time as are asked for together."""
+    """The keys in blocks of one query each."""
     left = iter(keys)
     while block := list(itertools.islice(left, _BLOCK)):
         yield block

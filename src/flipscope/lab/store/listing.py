@@ -1,4 +1,4 @@
-"""Flat rows of stored trials: conditions on their fields, and files of them for other programs."""
+"""Flat rows of stored trials: conditions on their fields, and export to files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
 }
 FORMATS = (".csv", ".parquet", ".json")
-_BLOCK = 2_000  # rows that are written together
+_BLOCK = 2_000  # rows written at once
 _CONDITION = re.compile(r"(?P<field>[^=<>!]+)(?P<how>!=|<=|>=|=|<|>)(?P<value>.*)", re.DOTALL)
 
 
@@ -52,7 +52,7 @@ def flat(trial: Mapping[str, Any], outcome: Mapping[str, Any]) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What is kept of a row while rows are chosen: its place among them, its names, and what conditions ask of it."""
+    """The parts of a row needed to select rows: its index, its names, and the fields in conditions."""
 
     order: tuple[str, ...]
     key: str
@@ -61,7 +61,7 @@ class Outline:
 
 
 class Rows:
-    """Rows that are read when they are gone through, each time anew: there may be more than memory has room for."""
+    """Rows that are read anew at each iteration, since they may not fit into memory."""
 
     def __init__(self, keys: Sequence[str], find: Callable[[Sequence[str]], Iterator[Row]]) -> None:
         self.keys = keys
@@ -74,12 +74,12 @@ class Rows:
         return self._find(self.keys)
 
     def first(self, count: int) -> Rows:
-        """As many rows from the beginning."""
+        """The first rows."""
         return Rows(self.keys[:count], self._find)
 
 
 def ordered(names: Iterable[str]) -> list[str]:
-    """Names of columns: those of trials, then of outcomes, then the rest, study and key before all."""
+    """Column names in order: study and key, those of trials, those of outcomes, the rest."""
     order = ("study", "key", "trial.", "outcome.", "")
     return sorted(
         dict.fromkeys(names), key=lambda name: next(at for at, start in enumerate(order) if name.startswith(start))
@@ -97,7 +97,7 @@ def candidates(field: str) -> tuple[str, str, str]:
 
 
 def select(outlines: list[Outline], where: Sequence[Condition]) -> list[Outline]:
-    """Those that fulfil all conditions; a row without the field fulfils none. InputError for a field of no row."""
+    """The rows that satisfy all conditions; a missing field satisfies none. InputError if no row has a field."""
     for field, how, value in where:
         if how not in COMPARISONS:
             raise InputError(f"{how!r} is not a comparison: use one of {' '.join(COMPARISONS)}")
@@ -169,7 +169,7 @@ def _read(text: str, like: Any) -> Any:
 
 
 def chosen(rows: Sequence[Row], where: Sequence[Condition]) -> list[Row]:
-    """The rows of a table that fulfil all conditions, with plain values: lists for tuples and arrays."""
+    """The rows of a table that satisfy all conditions, with plain values: lists for tuples and arrays."""
     plain = [{name: _plain(value) for name, value in row.items()} for row in rows]
     outlines = [Outline((), str(number), tuple(row), row) for number, row in enumerate(plain)]
     return [plain[int(outline.key)] for outline in select(outlines, where)]
@@ -187,7 +187,7 @@ def _plain(value: Any) -> Any:
 
 
 def export(rows: Iterable[Row], target: Path) -> None:
-    """Write the rows as a CSV, Parquet or JSON file, by the ending of its name; the file is whole or not there."""
+    """Write the rows atomically as a CSV, Parquet or JSON file, depending on the suffix of its name."""
     check_target(target)
     write = {".csv": write_csv, ".parquet": write_parquet, ".json": write_json}[target.suffix]
     try:
@@ -208,7 +208,7 @@ def check_target(target: Path) -> None:
 
 
 def write_csv(rows: Iterable[Row], file: BinaryIO) -> None:
-    """Write the rows as UTF-8 CSV with a line of names: nothing for None, true and false, JSON for lists."""
+    """Write the rows as UTF-8 CSV with a header: empty for None, true and false, JSON for lists."""
     _write_shaped(rows, file, _csv)
 
 
@@ -243,7 +243,7 @@ def write_json(rows: Iterable[Row], file: BinaryIO) -> None:
 
 
 def write_parquet(rows: Iterable[Row], file: BinaryIO) -> None:
-    """Write the rows as Parquet; a column of several kinds, of lists, or of integers beyond 64 bits is of texts."""
+    """Write the rows as Parquet; columns of mixed types, lists or integers beyond 64 bits become texts."""
     _write_shaped(rows, file, _parquet)
 
 
@@ -266,7 +266,7 @@ def _parquet(rows: Iterable[Row], file: BinaryIO, shape: Shape) -> bool:
 
 
 def _write_shaped(rows: Iterable[Row], file: BinaryIO, write: Callable[[Iterable[Row], BinaryIO, Shape], bool]) -> None:
-    """Write rows by the shape of the first; if others turn out to be unlike them, once more by that of all."""
+    """Write rows with the column types of the first ones; if later rows differ, start again with those of all."""
     if not write(rows, file, _shape(itertools.islice(rows, _BLOCK))):
         file.seek(0)
         file.truncate()
@@ -305,7 +305,7 @@ def _kind(value: Any) -> type:
 
 
 def _maker(kinds: set[type]) -> tuple[str, Callable[[Any], Any]]:
-    """The type of a column that holds values of these kinds, and what makes one of a value."""
+    """The type of a column with values of these types, and the function that converts a value to it."""
     kinds = kinds - {type(None)}
     if not kinds:
         return "null", lambda value: value

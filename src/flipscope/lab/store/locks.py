@@ -1,4 +1,4 @@
-"""One driver per study and folder, one trainer per model: lock files the kernel releases however a process ends."""
+"""One driver per study and folder, one trainer per model: lock files that the kernel releases when a process ends."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from typing import Any
 from flipscope.basics.errors import InputError
 from flipscope.lab.study import NAME
 
-# The kernel's lock is a process's own: forked workers do not prolong it, but it does not keep a process from itself.
+# A kernel lock belongs to a process: forked workers do not prolong it, but it does not exclude threads of the process.
 _held: dict[tuple[int, Path], dict[str, Any]] = {}
 _threads: dict[tuple[int, Path], threading.Lock] = {}
 _guard = threading.Lock()
 
-WAIT_SECONDS = 0.1  # between two looks at a lock that another has
+WAIT_SECONDS = 0.1  # between two attempts to get a lock
 
 
 @contextmanager
 def driving(folder: Path, study: str) -> Iterator[None]:
-    """Hold the right to run a study in a results folder; InputError, saying by whom, if it is being run."""
+    """Hold the lock to run a study in a results folder; if it is being run, InputError names the process."""
     if NAME.fullmatch(study) is None:
         raise InputError(f"{study!r} is not the name of a study")
     path = folder.resolve() / "locks" / f"{study}.lock"
@@ -51,10 +51,10 @@ def driving(folder: Path, study: str) -> Iterator[None]:
 
 @contextmanager
 def alone(path: Path, seconds: float | None = None) -> Iterator[bool]:
-    """Hold the lock of this name, for which others wait; False, without it, if others have it for `seconds`.
+    """Hold the lock of this name; yields False, without the lock, if others hold it for `seconds`.
 
-    True without a lock where the file system has none: then what is done must bear being done twice. The file is
-    removed afterwards, so whoever gets the lock makes sure that it is still the one of this name.
+    On a file system without locks it yields True: the protected work must then tolerate being done twice. The file is
+    removed afterwards, so after getting the lock it is checked that the file is still the one of this name.
     """
     path = path.parent.resolve() / path.name
     own, until = _thread_lock(path), None if seconds is None else time.monotonic() + seconds
@@ -79,13 +79,13 @@ def alone(path: Path, seconds: float | None = None) -> Iterator[bool]:
 
 
 def _thread_lock(path: Path) -> threading.Lock:
-    """The lock between the threads of this process, which the kernel's does not tell apart."""
+    """The lock between the threads of this process, which the kernel does not distinguish."""
     with _guard:
         return _threads.setdefault((os.getpid(), path), threading.Lock())
 
 
 def _tried(path: Path) -> int | None:
-    """The lock file, locked; None if another has it, -1 where there are no locks."""
+    """The locked lock file; None if another process holds it, -1 if the file system has no locks."""
     try:
         handle = _opened_here(path)
     except OSError as error:
@@ -105,7 +105,7 @@ def _tried(path: Path) -> int | None:
 
 
 def _opened(path: Path, study: str) -> int:
-    """The lock file, locked."""
+    """The locked lock file of a study."""
     try:
         path.parent.mkdir(exist_ok=True)
         handle = _opened_here(path)
@@ -128,7 +128,7 @@ def _opened(path: Path, study: str) -> int:
 
 
 def _opened_here(path: Path) -> int:
-    """A file where it seems to be: what is written to a link, of the file or its folder, would be lost elsewhere."""
+    """Open a file without following symbolic links of the file or its folder."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         return os.open(path.name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666, dir_fd=folder)
@@ -143,7 +143,7 @@ def _opened_here(path: Path) -> int:
 def _owner(text: bytes) -> dict[str, Any]:
     try:
         found = json.loads(text)
-    except ValueError:  # it has only just begun
+    except ValueError:  # the owner has not written its name yet
         return {}
     return found if isinstance(found, dict) else {}
 

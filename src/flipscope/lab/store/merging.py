@@ -1,9 +1,9 @@
-"""A pack merged into a store: what is new is added, and nothing that was there is lost or changed.
+"""Merging a pack into a store: new content is added, and nothing existing is lost or changed.
 
-A trial that both have with the same outcome stays as it is. Where the outcomes differ the store's own remains the
-result and the other is kept beside it as a *variant*, which `flipscope results` and the report name with the processor
-and the size of the difference. A look at a claim that both have is one look; another look with a number that is taken
-becomes the next one, at the error that it was made with.
+A trial with the same outcome in both stays as it is. If the outcomes differ, the store's own remains the result and the
+other is kept as a *variant*, which `flipscope results` and the report show with the processor and the size of the
+difference. A look at a claim that both have is one look; a different look whose number is taken becomes the next one,
+at its original error.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ MODELS = "models"  # the folder of trained models beside the database
 
 @dataclass(frozen=True)
 class Merged:
-    """What became of the content of a pack."""
+    """The counts of merged content of a pack."""
 
-    results: int  # trials that are new
-    known: int  # trials that were there with the same outcome
-    variants: int  # outcomes of trials that were there with another one, as far as they are new
-    looks: int  # that are new
-    models: int  # that are new
-    other_models: tuple[str, ...]  # names of models that are there with other weights, and stay
+    results: int  # new trials
+    known: int  # trials already stored with the same outcome
+    variants: int  # new outcomes of trials stored with a different one
+    looks: int  # new looks
+    models: int  # new models
+    other_models: tuple[str, ...]  # names of stored models with other weights, which stay
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,13 @@ class Variant:
 
     @property
     def processors(self) -> str:
-        """What the two were measured on."""
+        """The processors on which the two were measured."""
         ours, theirs = (str(machine.get("cpu", "unknown")) for machine in (self.our_machine, self.their_machine))
         return ours if ours == theirs else f"{ours}; {theirs}"
 
 
 def merge(store: Store, pack: Pack) -> Merged:
-    """Add what is in a pack to a store; all of its rows, or none where something fails."""
+    """Add the content of a pack to a store: all of its rows, or none if something fails."""
     models, others = _write_files(store, pack)
     with store.changing() as database:
         results, known, variants = _merge_trials(store, pack, database)
@@ -78,7 +78,7 @@ def merge(store: Store, pack: Pack) -> Merged:
 
 
 def _write_files(store: Store, pack: Pack) -> tuple[int, list[str]]:
-    """Write the files that are missing; how many models that are, and the names of models that differ."""
+    """Write missing files; returns the number of new models and the names of models that differ."""
     new, others = 0, []
     with schema.said(store.path):
         for kind, name, content in pack.files():
@@ -114,7 +114,7 @@ def _insert(database: sqlite3.Connection, table: str, row: Iterable[Any]) -> Non
 
 
 def _merge_trials(store: Store, pack: Pack, database: sqlite3.Connection) -> tuple[int, int, int]:
-    """Add results and variants; how many results are new, known, and how many variants are new."""
+    """Add results and variants; returns the numbers of new results, known results and new variants."""
     found = [_named("results", row) for row in pack.rows["results"]]
     others = [_named("variants", row) for row in pack.rows["variants"]]
     kept = {row[0]: _named("results", row) for row in store.whole({each["key"] for each in (*found, *others)})}
@@ -149,7 +149,7 @@ def _same_outcome(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
 def _add_variant(
     database: sqlite3.Connection, own: Mapping[str, Any], other: Mapping[str, Any], ids: set[str], pack: Pack
 ) -> int:
-    """Keep another outcome of a trial, unless it is kept already; how many were added."""
+    """Store a variant of a trial unless it is stored already; returns the number added."""
     if any(own[name] != other[name] for name in ("study", "trial", "code")):
         raise InputError(f"{pack.path} has trial {own['key'][:12]} as another one than the store: nothing was merged")
     id = digest({name: other[name] for name in ("key", "outcome", "arrays")})
@@ -161,7 +161,7 @@ def _add_variant(
 
 
 def _merge_looks(store: Store, pack: Pack, database: sqlite3.Connection) -> int:
-    """Add looks that the store has not; how many there are."""
+    """Add looks that the store does not have; returns their number."""
     studies = {row[1] for row in pack.rows["looks"]}
     withdrawn = {study: _withdrawn(study) for study in studies}
     kept = [_named("looks", row) for row in store.stored("looks") if row[1] in studies]
@@ -198,7 +198,7 @@ def _same_look(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
 
 
 def _withdrawn(study: str) -> set[int]:
-    """The revisions of a study of which no look counts, as far as it is installed."""
+    """The withdrawn revisions of a study, if it is installed."""
     try:
         return set(registry.find(study).withdrawn)
     except InputError:
@@ -206,7 +206,7 @@ def _withdrawn(study: str) -> set[int]:
 
 
 def _number(look: Mapping[str, Any], own: Sequence[Mapping[str, Any]], withdrawn: set[int]) -> int:
-    """The number of a look among those that count with it: its own, or the next one if that is taken."""
+    """The number of a look among the counted ones: its own, or the next free one."""
     defect = look["revision"] in withdrawn
     taken = {
         each["number"]
@@ -219,7 +219,7 @@ def _number(look: Mapping[str, Any], own: Sequence[Mapping[str, Any]], withdrawn
 
 
 def _merge_runs(store: Store, pack: Pack, database: sqlite3.Connection) -> None:
-    """Add the runs of studies at scales of which the store knows none: what `report` shows is the latest of its own."""
+    """Add runs of studies at scales without runs in the store, since `report` shows the store's latest run."""
     known = {(row[1], row[2]) for row in store.stored("runs")}
     ((number,),) = database.execute("SELECT coalesce(max(id), 0) + 1 FROM runs")
     for row in pack.rows["runs"]:
@@ -267,7 +267,7 @@ def _variant(
 
 
 def largest_difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[str, str, str, float]:
-    """The name under which two outcomes differ most, what each has there, and by how much, relative to the larger.
+    """The name of the value in which two outcomes differ most, both values, and their relative difference.
 
     >>> largest_difference({"a": 1.0, "b": [2.0, 4.0]}, {"a": 1.0, "b": [2.0, 5.0]})
     ('b', '4', '5', 0.2)
@@ -281,7 +281,7 @@ def largest_difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> t
 
 
 def _difference(first: Any, second: Any) -> tuple[str, str, float]:
-    """What two values are where they differ most, and by how much."""
+    """The entries at which two values differ most, and the difference."""
     ours, theirs = _numbers(first), _numbers(second)
     if ours is not None and theirs is not None and ours.shape == theirs.shape:
         if not ours.size:
@@ -300,7 +300,7 @@ def _difference(first: Any, second: Any) -> tuple[str, str, float]:
 
 
 def _numbers(value: Any) -> np.ndarray | None:
-    """A value as an array of numbers, or None if it is none."""
+    """A value as an array of numbers, or None if that is impossible."""
     try:
         found = np.asarray(value)
     except ValueError:  # lists of unequal lengths

@@ -1,4 +1,4 @@
-"""A results database of an older format, brought up to date."""
+"""Upgrading a results database of an older format."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _OF_FORMAT_1 = {
     "runs": f"SELECT {', '.join(tables.COLUMNS['runs'])} FROM before_runs",
 }
 
-_ADDED = {3: ("looks", "plans"), 4: ("variants",)}  # tables that a format is the first to have
+_ADDED = {3: ("looks", "plans"), 4: ("variants",)}  # tables introduced by each format
 
 
 def bring_up_to_date(database: sqlite3.Connection) -> None:
-    """Change an older format into the present one, all of it or nothing; rows that cannot be read are left out."""
+    """Upgrade an older format to the present one in one transaction; unreadable rows are omitted."""
     database.execute("BEGIN IMMEDIATE")
     try:
         ((version,),) = database.execute("PRAGMA user_version")
@@ -40,7 +40,7 @@ def bring_up_to_date(database: sqlite3.Connection) -> None:
 
 
 def _changed(database: sqlite3.Connection) -> int:
-    """Copy all tables; the number of rows that could not be."""
+    """Copy all tables; returns the number of rows that could not be copied."""
     lost = 0
     for table in _OF_FORMAT_1:
         database.execute(f"ALTER TABLE {table} RENAME TO before_{table}")
@@ -58,7 +58,7 @@ def _changed(database: sqlite3.Connection) -> int:
 
 
 def _values(table: str, row: Sequence[Any]) -> Sequence[Any] | None:
-    """A row of the present format, or None if what it says makes no sense."""
+    """The row in the present format, or None if it is invalid."""
     named = dict(zip(tables.COLUMNS[table], row, strict=True))
     try:
         for name in {"document", "trial", "outcome", "running", "verdicts"} & set(named):

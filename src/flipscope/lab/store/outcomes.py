@@ -1,4 +1,4 @@
-"""Outcomes as a JSON document and arrays, and back, exactly: what JSON lacks is written as a tagged object.
+"""Lossless conversion of outcomes to a JSON document and arrays: values that JSON lacks become tagged objects.
 
 NaN and infinities are {"!float": "nan"}, integers too long for decimal digits {"!int": "0x…"}, and an array is
 {"!array": [type, shape]} with its numbers elsewhere. A name that begins with "!" gets one more.
@@ -37,7 +37,7 @@ TYPES = frozenset(
         "complex64",
     ]
 )
-RESERVED = "__metadata__"  # a name that safetensors keeps for itself
+RESERVED = "__metadata__"  # a name reserved by safetensors
 LONG = 10_000  # bits; Python refuses to print integers of more than 4300 decimal digits
 
 
@@ -63,7 +63,7 @@ def join(text: str, arrays: Mapping[str, Array]) -> dict[str, Any]:
 
 
 def scalars(text: str) -> dict[str, Any]:
-    """The numbers and texts of an outcome that was split, without lists, dicts and arrays."""
+    """The numbers and texts of a split outcome, without lists, dicts and arrays."""
     found = {}
     for name, value in json.loads(text).items():
         plain = _untagged(value) if type(value) is dict else value
@@ -73,7 +73,7 @@ def scalars(text: str) -> dict[str, Any]:
 
 
 def array_names(text: str) -> frozenset[str]:
-    """The names of the arrays of an outcome that was split."""
+    """The names of the arrays of a split outcome."""
     document = json.loads(text)
     return frozenset(
         name.removeprefix("!") for name, value in document.items() if isinstance(_untagged(value), _Elsewhere)
@@ -81,7 +81,7 @@ def array_names(text: str) -> frozenset[str]:
 
 
 def encode(value: Any, where: str) -> str:
-    """A value without arrays as JSON text; `where` names it if it cannot be."""
+    """A value without arrays as JSON text; `where` names it in an error message."""
     return _dumped(_tagged(value, where))
 
 
@@ -121,7 +121,7 @@ def _plain(name: str, value: Array) -> Array:
 
 
 def _tagged(value: Any, where: str) -> Any:
-    """The value as JSON holds it."""
+    """The value as a JSON object."""
     try:
         return _tag(value, where)
     except RecursionError:

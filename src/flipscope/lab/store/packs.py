@@ -41,15 +41,15 @@ ENDING = ".flipscope"
 FORMAT = 1
 TABLES = ("machines", "plans", "results", "variants", "looks", "runs")
 FILES = ("arrays", "models")
-MOST_BYTES = 1 << 32  # of a pack when it is decompressed
-MOST_IN_ROWS = 1 << 29  # of that, in rows, which are held in memory together
+MOST_BYTES = 1 << 32  # largest size of a decompressed pack
+MOST_IN_ROWS = 1 << 29  # largest part of that in rows, which are held in memory together
 MOST_ROWS = 5_000_000
 LONGEST_FILE = 1 << 30
 
 _TITLE = "flipscope pack"
 _LONGEST_HEADER = 1 << 20
 _LONGEST_LINE = 1 << 27
-_MEMORY = 1 << 26  # of the decompressor
+_MEMORY = 1 << 26  # memory limit of the decompressor
 _PRESET = 6
 _BLOCK = 1 << 18
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -60,7 +60,7 @@ Row = tuple[Any, ...]  # the values of a row, without its checksum
 
 @dataclass(frozen=True)
 class Header:
-    """What a pack says of itself."""
+    """The header of a pack."""
 
     version: str  # of the flipscope that wrote it
     studies: tuple[str, ...]
@@ -74,7 +74,7 @@ class Header:
 
 @dataclass(frozen=True)
 class Pack:
-    """A pack that was found to be whole; its files are read again when they are asked for."""
+    """A checked pack; its files are read again when needed."""
 
     path: Path
     header: Header
@@ -99,10 +99,10 @@ def write(
     scales: Mapping[str, tuple[str, str]] | None = None,
     models: Iterable[Path] = (),
 ) -> Header:
-    """Write what is stored of some studies, and these files of models; what the pack holds.
+    """Write the stored results of studies, and these model files, as a pack; returns its header.
 
-    Results of which `chosen(study, key)` is false stay out. `scales` are the scale of each study and the one under
-    which looks at it are kept: runs and looks of others stay out, too.
+    Results for which `chosen(study, key)` is false are omitted. `scales` gives the scale of each study and the one
+    under which its looks are recorded: runs and looks of others are omitted too.
     """
     rows = _rows(store, set(studies), chosen, scales)
     names = {row[_place(table, "arrays")] for table in ("results", "variants") for row in rows[table]} - {None}
@@ -174,7 +174,7 @@ class _Compressed:
 
 
 def _content(path: Path, digest: str | None) -> bytes:
-    """What is in a file; InputError if it cannot be read or is not what its digest says."""
+    """The content of a file; InputError if it cannot be read or does not match its digest."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -190,7 +190,7 @@ def _rows(
     chosen: Callable[[str, str], bool] | None,
     scales: Mapping[str, tuple[str, str]] | None,
 ) -> dict[str, list[Row]]:
-    """The rows of each table, in the order of their keys, without what says nothing elsewhere."""
+    """The rows of each table in the order of their keys, without machine-specific data."""
     found: dict[str, list[Row]] = {table: [] for table in TABLES}
     known = dict(store.stored("machines"))
     machines: dict[str, str] = {}
@@ -225,7 +225,7 @@ def _nameless(machine: str) -> str:
 
 
 def _told(number: int, row: Row) -> Row:
-    """A run without what belongs to one machine; nobody drives it any more."""
+    """A run without machine-specific data, marked as not running."""
     named = dict(zip(tables.COLUMNS["runs"], row, strict=True))
     state = "stopped" if named["state"] == "running" else named["state"]
     return tuple((named | {"id": number, "state": state, "pid": 0, "born": "", "host": "", "running": "[]"}).values())
@@ -243,7 +243,7 @@ def _replaced(row: Sequence[Any], place: int, value: Any) -> Row:
 
 
 def read(path: Path) -> Pack:
-    """A pack, of which every row and file was checked; InputError, in one sentence, if it is not whole."""
+    """Read a pack and check every row and file; InputError if it is damaged."""
     header = _header(path)
     rows: dict[str, list[Row]] = {table: [] for table in TABLES}
     wanted: dict[str, list[frozenset[str]]] = {}  # the arrays that each file must have, by the rows that name it
@@ -270,7 +270,7 @@ def read(path: Path) -> Pack:
 
 
 def _header(path: Path) -> Header:
-    """What a pack says of itself, within the limits; InputError before anything is decompressed."""
+    """The header of a pack, checked against the limits before anything is decompressed."""
     check_source(path)
     try:
         with path.open("rb") as file:
@@ -307,7 +307,7 @@ def _check_header(header: Header) -> None:
 
 
 def _check_limits(path: Path, header: Header) -> None:
-    """Raise InputError for a pack that is larger than any may be."""
+    """Raise InputError for a pack that exceeds the limits."""
     for found, most, what in (
         (header.size, MOST_BYTES, "bytes"),
         (header.in_rows, MOST_IN_ROWS, "bytes of rows"),
@@ -321,7 +321,7 @@ def _check_limits(path: Path, header: Header) -> None:
 
 
 class _Decompressed:
-    """The stream of a pack, which never gives more than its header says."""
+    """The stream of a pack, which never returns more than its header announces."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file, self._left = file, size
@@ -379,7 +379,7 @@ class _Decompressed:
         return b"".join(parts)
 
     def end(self) -> str:
-        """The digest of all that was read; ValueError if that was not all."""
+        """The digest of everything read; ValueError if the stream has not ended."""
         if (
             self._at < len(self._ready)
             or self._next()
@@ -392,7 +392,7 @@ class _Decompressed:
 
 
 def _entries(path: Path, header: Header) -> Iterator[tuple[list[Any], bytes | None]]:
-    """The rows of a pack, and after them its files with their content."""
+    """The rows of a pack, followed by its files with their content."""
     with _said(path), path.open("rb") as file:
         for _ in range(3):
             file.readline(_LONGEST_HEADER)
@@ -432,7 +432,7 @@ def _no_number(name: str) -> None:
 
 
 def _check_row(table: str, sealed: Sequence[Any]) -> None:
-    """Raise ValueError for a row that no store would have written."""
+    """Raise ValueError for an invalid row."""
     values = sealed[:-1]
     if not tables.fits(table, values):
         raise ValueError(f"a row of {table} has values of a wrong kind")
@@ -524,7 +524,7 @@ def _check_file(kind: str, name: str, content: bytes, wanted: Mapping[str, list[
 def _check_references(
     rows: Mapping[str, Sequence[Row]], met: Mapping[str, set[str]], wanted: Mapping[str, object]
 ) -> None:
-    """Raise ValueError where a row refers to what is not there, or a key is there twice."""
+    """Raise ValueError if a row has a dangling reference or a key occurs twice."""
     for table, found in rows.items():
         if len({row[0] for row in found}) != len(found):
             raise ValueError(f"a row of {table} is there twice")
@@ -544,7 +544,7 @@ def _is_text(value: object) -> bool:
 
 @contextmanager
 def _said(path: Path) -> Iterator[None]:
-    """Turn what is wrong with a pack into one sentence."""
+    """Turn an error in a pack into an InputError of one sentence."""
     try:
         yield
     except InputError as error:

@@ -1,7 +1,7 @@
-"""Whether the path of an open database still leads to it, and what is done for the results if it does not.
+"""Detecting that an open database is no longer at its path, and rescuing its results.
 
-SQLite goes on writing into a file that was deleted, moved or emptied under it, and says nothing. What it has open is
-whole until it is closed, unless it was emptied, so that it can be copied to where it will be found.
+SQLite silently continues to write to a file that was deleted, moved or emptied. Unless it was emptied, the open file
+is intact until it is closed, so it can be copied to a safe place.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from secrets import token_hex
 
 from flipscope.lab.store.arrays import PART, flush_folder
 
-RESCUED = ".rescued"  # ends the name of a copy of what had lost its place
-JOURNALS = ("-wal", "-shm")  # which SQLite keeps open beside the database
+RESCUED = ".rescued"  # suffix of a rescued copy
+JOURNALS = ("-wal", "-shm")  # suffixes of the files that SQLite keeps open beside the database
 
 Identity = tuple[int, int]  # device and inode
 
 
 @dataclass(frozen=True)
 class Loss:
-    """What happened to an open database, in words, and the folder that it is in now if it was moved with it."""
+    """A description of what happened to an open database, and its new folder if that was moved."""
 
     what: str
     moved: Path | None
 
 
 def identity(path: Path) -> Identity | None:
-    """What tells a file from all others, or None if there is none of this name."""
+    """The identity of a file, or None if there is no file of this name."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -57,7 +57,7 @@ class OpenFiles:
         self._size = 0
 
     def loss(self) -> Loss | None:
-        """What happened to the files meanwhile, if anything did."""
+        """What happened to the files since they were opened, or None."""
         changed = [path for path, known in self._files.items() if identity(path) != known]
         if not changed:
             return self._shrunk()
@@ -73,7 +73,7 @@ class OpenFiles:
         return Loss(f"{first} was {'deleted' if known else 'deleted or moved'}", None)
 
     def note_size(self) -> None:
-        """Remember how long the database is, while no other process writes: it never gets shorter by itself."""
+        """Record the length of the database while no other process writes; it never shrinks by itself."""
         with suppress(OSError):  # `loss` says what is the matter
             self._size = max(self._size, self.path.stat().st_size)
 
@@ -82,20 +82,20 @@ class OpenFiles:
         return Loss(f"{self.path} was {'cut off' if size else 'emptied'}", None) if size < self._size else None
 
     def sweep(self) -> None:
-        """Remove journals that were left behind: they would be taken for those of the next file of this name."""
+        """Remove stale journals, which SQLite would attribute to the next file of this name."""
         for path, known in self._files.items():
             if path != self.path and identity(path) == known:
                 path.unlink(missing_ok=True)
 
     def _went_along(self, folder: Path) -> bool:
-        """Whether this is the folder of before, with all its files."""
+        """Whether this is the original folder with all its files."""
         return identity(folder) == self._folder and all(
             identity(folder / path.name) == known for path, known in self._files.items()
         )
 
 
 def _path_of_open(known: Identity) -> Path | None:
-    """Where a file that this process has open is now; None if it is nowhere, or the system does not tell."""
+    """The current path of a file that this process has open; None if it has none or it is unknown."""
     try:
         handles = os.listdir("/proc/self/fd")
     except OSError:
@@ -111,7 +111,7 @@ def _path_of_open(known: Identity) -> Path | None:
 
 
 def rescue(database: sqlite3.Connection, path: Path) -> Path:
-    """Copy what a connection sees to a new file beside the path, or where temporary files go; the name of it."""
+    """Copy the content of a connection to a new file beside the path or in the temporary folder; returns its path."""
     refusal: Exception | None = None
     for folder in (path.parent, Path(tempfile.gettempdir())):
         try:
@@ -136,7 +136,7 @@ def _copied(database: sqlite3.Connection, path: Path) -> Path:
 
 
 def named(temporary: Path, path: Path, ending: str) -> Path:
-    """Give a file a name made of another and an ending that no file has yet; the name."""
+    """Rename a file to a name with this suffix that no file has yet; returns the new path."""
     for name in _names(path, ending):
         try:
             os.link(temporary, name)
@@ -160,5 +160,5 @@ def _names(path: Path, ending: str) -> Iterator[Path]:
 
 
 def rescued(path: Path) -> list[Path]:
-    """The copies that were made of the database of this path when it had lost its place."""
+    """The rescued copies of the database of this path."""
     return sorted(path.parent.glob(f"{path.name}{RESCUED}*"))

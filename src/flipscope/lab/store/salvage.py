@@ -1,4 +1,4 @@
-"""Which rows and arrays of a store are damaged, and a new database of those that are whole."""
+"""Finding damaged rows and arrays of a store, and making a new database from the intact ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flipscope.lab.store.arrays import PART, flush_folder
 from flipscope.lab.store.database import Database
 from flipscope.lab.study import NAME
 
-DAMAGED = ".damaged"  # ends the name of a database that another has taken the place of
+DAMAGED = ".damaged"  # suffix of a database that was replaced by a repaired one
 _UNREADABLE = (sqlite3.Error, UnicodeDecodeError)  # the second where SQLite's complaint quotes the file
 _PAGE = 4096
 _DOCUMENTS = {"document", "trial", "outcome", "running", "verdicts", "judgement"}  # columns with JSON in them
@@ -36,7 +36,7 @@ _SHARED = ("machines", "plans")  # which belong to no study
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is damaged or cannot be read: a row of some kind, or the arrays of a result."""
+    """A row or array file that is damaged or cannot be read."""
 
     what: str
     study: str
@@ -46,9 +46,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verified:
-    """How many rows and array files were read, and what is wrong with some.
+    """The numbers of rows and array files read, and the problems found.
 
-    What cannot be read may be whole: a newer flipscope wrote it, or the disk does not give it out.
+    An unreadable one may be intact: a newer flipscope wrote it, or the disk cannot be read.
     """
 
     rows: int
@@ -59,7 +59,7 @@ class Verified:
 
 @dataclass(frozen=True)
 class Repaired:
-    """How many rows were kept and how many were read but damaged; where the database of before is now."""
+    """The numbers of kept and damaged rows, and the path of the old database."""
 
     kept: int
     damaged: int
@@ -67,12 +67,12 @@ class Repaired:
 
 
 def verify(database: Database, study: str | None = None) -> Verified:
-    """Read all rows and arrays, of one study if it is named; a damaged row may be of any."""
+    """Read all rows and arrays, or those of one study; damaged rows are always included."""
     rows = arrays = 0
     damaged: list[Finding] = []
     unreadable: list[Finding] = []
     of_study = tables.COLUMNS["results"].index("study")  # the same in all tables
-    seen: dict[str, tuple[str, str]] = {}  # what is wrong with array files that several rows share
+    seen: dict[str, tuple[str, str]] = {}  # problems of array files that several rows share
     for table, kind in _KINDS.items():
         for row, whole in database.checked(table):
             if not whole:
@@ -94,7 +94,7 @@ def verify(database: Database, study: str | None = None) -> Verified:
 
 
 def _unknown(table: str, row: Sequence[Any]) -> str:
-    """Why this flipscope cannot make sense of a row that is as it was written; nothing if it can."""
+    """Why this flipscope cannot interpret an intact row; "" if it can."""
     try:
         for name, value in zip(tables.COLUMNS[table], row, strict=True):
             if name in _DOCUMENTS:
@@ -111,7 +111,7 @@ def _array_file(table: str, row: Sequence[Any]) -> str | None:
 
 
 def _trouble(database: Database, name: str) -> tuple[str, str]:
-    """What is wrong with an array file, and why that cannot be told; nothing if it is as it was written."""
+    """The damage of an array file, and why it cannot be read; both empty if it is intact."""
     path = database.arrays.path(name)
     try:
         return ("" if database.arrays.intact(name) else f"{path} is {'changed' if path.exists() else 'missing'}"), ""
@@ -120,7 +120,7 @@ def _trouble(database: Database, name: str) -> tuple[str, str]:
 
 
 def _text(value: object) -> str:
-    """Whatever is in the place of a text."""
+    """A value as text, even if it is damaged."""
     text = value if isinstance(value, str) else repr(value)
     return text.encode(errors="backslashreplace").decode()
 
@@ -129,7 +129,7 @@ def _text(value: object) -> str:
 
 
 def repair(folder: Path) -> Repaired:
-    """Put a new database with all rows that are whole in the place of a damaged one, which is kept under another name.
+    """Replace a damaged database by a new one with all intact rows; the old one is kept under another name.
 
     InputError if a study is being run there, or nothing can be read.
     """
@@ -160,7 +160,7 @@ def repair(folder: Path) -> Repaired:
 
 
 def _with_new_head(path: Path, fresh: Path, target: Path) -> None:
-    """A copy of a database whose first page says which tables there are as that of a fresh one does.
+    """Copy a database, with the table definitions in its first page replaced by those of a fresh one.
 
     All databases of this format have their tables at the same pages.
     """
@@ -172,7 +172,7 @@ def _with_new_head(path: Path, fresh: Path, target: Path) -> None:
 
 
 def _copied(path: Path, fresh: sqlite3.Connection) -> tuple[int, int]:
-    """Copy all rows that are whole; how many there are, and how many are not."""
+    """Copy all intact rows; returns the numbers of intact and damaged rows."""
     damaged = set()
     fresh.execute("BEGIN")
     with suppress(*_UNREADABLE), closing(schema.connect_to_read(path)) as reader:
@@ -188,7 +188,7 @@ def _copied(path: Path, fresh: sqlite3.Connection) -> tuple[int, int]:
 
 
 def _readable(reader: sqlite3.Connection, table: str) -> Iterator[Sequence[Any]]:
-    """The rows that can be read, some more than once: around a damaged page a part after the other, from both ends."""
+    """The readable rows, some more than once: around a damaged page, read in parts from both ends."""
     question, key = tables.selected(table), tables.COLUMNS[table][0]
     try:
         yield from reader.execute(question)
@@ -204,7 +204,7 @@ def _readable(reader: sqlite3.Connection, table: str) -> Iterator[Sequence[Any]]
 
 
 def _parts(table: str) -> Iterator[tuple[object, object]]:
-    """All keys in some thousand parts: those of runs are numbers, all others hexadecimal digits as a rule."""
+    """A partition of all keys into some thousand ranges: runs have numbers, all others hexadecimal keys."""
     ends: list[object] = [*range(0, 1 << 16, 16), 1 << 62]
     if table != "runs":
         ends = ["", *(f"{number:03x}" for number in range(1 << 12)), "g", b""]  # SQLite has bytes after all texts
@@ -212,7 +212,7 @@ def _parts(table: str) -> Iterator[tuple[object, object]]:
 
 
 def _exchanged(fresh: Path, path: Path) -> Path:
-    """Give a file the name of another, which gets a new one; that name."""
+    """Rename a file to the name of another, which is renamed first; returns the other's new path."""
     before = place.named(path, path, DAMAGED)
     for ending in ("-wal", "-journal"):
         if place.beside(path, ending).exists():  # it would be taken for that of the new file

@@ -1,4 +1,4 @@
-"""The database file of a results folder: how it is made, opened, and what is said when it cannot be."""
+"""Creating and opening the database file of a results folder, with messages for all failures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAGIC = b"SQLite format 3\0"
 _WAL = b"\2\2"  # bytes 18 and 19 of a file with a write-ahead log
 _HEADER = 100
 
-# Where several machines cannot see each other's memory, a write-ahead log loses data: it is for these only.
+# Between machines without shared memory a write-ahead log loses data, so it is used on these file systems only.
 _LOCAL = frozenset(
     [
         "apfs",
@@ -57,11 +57,11 @@ _LOCAL = frozenset(
 
 
 class Damaged(InputError):
-    """The database cannot be trusted as a whole."""
+    """The database is damaged."""
 
 
 class _Connection(sqlite3.Connection):
-    """A connection that is known while it is open."""
+    """A connection that is registered while it is open."""
 
     file: Identity | None
     mode: str
@@ -75,7 +75,7 @@ _open: weakref.WeakSet[_Connection] = weakref.WeakSet()
 
 
 def connect(folder: Path, *, create: bool) -> tuple[sqlite3.Connection, bool]:
-    """A connection to the folder's database, made if there is none and `create`, and whether it can be written."""
+    """A connection to the folder's database (created if missing and `create`), and whether it is writable."""
     path = folder / DATABASE
     with said(path):
         if not path.exists():
@@ -84,7 +84,7 @@ def connect(folder: Path, *, create: bool) -> tuple[sqlite3.Connection, bool]:
             raise InputError(f"{path} is not a file: move it away, or use another --results")
         place = path.resolve()
         modes = [connection.mode for connection in _open if connection.file == identity(place)]
-        # Looking into a file that this process has open elsewhere would undo SQLite's locks on it, as POSIX has it.
+        # Opening and closing a file that this process has open elsewhere would release SQLite's POSIX locks on it.
         connection = _opened(place, modes[0]) if modes else _first(path, place)
         try:
             connection.execute("SELECT id FROM machines LIMIT 1").fetchall()  # from now on the log is open too
@@ -95,12 +95,12 @@ def connect(folder: Path, *, create: bool) -> tuple[sqlite3.Connection, bool]:
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """A connection to a database that may be damaged, and is left as it is."""
+    """A read-only connection to a database that may be damaged."""
     return _opened(path.resolve(), "ro")
 
 
 def connect_copy(path: Path) -> sqlite3.Connection:
-    """A connection to a copy of a database that this process has just made; one that is damaged is removed."""
+    """A connection to a copy that this process has just made; a damaged copy is removed."""
     connection = _opened(path, "rw")
     try:
         _check(connection, path)
@@ -112,12 +112,12 @@ def connect_copy(path: Path) -> sqlite3.Connection:
 
 
 def _first(path: Path, place: Path) -> _Connection:
-    """This process's first connection, after a look at the file."""
+    """This process's first connection, after checking the file."""
     header = _checked_header(path)
     logged, local = header[18:20] == _WAL, on_local_disk(path.parent)
     writable = os.access(path.parent, os.W_OK) and os.access(path, os.W_OK)
     if writable and local:
-        # Without the right to write: closing would merge the log into a damaged file.
+        # Read-only: closing a writable connection would merge the log into a damaged file.
         with closing(_opened(place, "ro")) as reader:
             _check(reader, path)
     unlogged = logged and not beside(path, "-wal").exists()
@@ -147,7 +147,7 @@ def _bring_up_to_date(connection: sqlite3.Connection, path: Path, writable: bool
 
 
 def _opened(place: Path, mode: str) -> _Connection:
-    """A connection without transactions of the module's own."""
+    """A connection without implicit transactions."""
     address = f"file:{quote(os.fsencode(place))}?mode={mode}"
     connection = sqlite3.connect(address, timeout=PATIENCE, isolation_level=None, uri=True, factory=_Connection)
     connection.mode, connection.file = mode, identity(place)
@@ -159,7 +159,7 @@ def _opened(place: Path, mode: str) -> _Connection:
 
 
 def _make(path: Path, create: bool) -> None:
-    """Make an empty database under another name, then give it this one, unless somebody else has been faster."""
+    """Create an empty database under another name, then rename it, unless another process was faster."""
     for rest in _unmerged(path):
         raise InputError(f"{path} is missing but {rest.name} is there: put it back, or move {rest.name} away too")
     for copy in rescued(path):
@@ -195,13 +195,13 @@ def make_empty(path: Path) -> sqlite3.Connection:
 
 
 def _unmerged(path: Path) -> list[Path]:
-    """The journals beside the database that hold what it lacks."""
+    """The journals beside the database that are not merged into it."""
     journals = (beside(path, "-wal"), beside(path, "-journal"))
     return [journal for journal in journals if journal.exists() and journal.stat().st_size]
 
 
 def _checked_header(path: Path) -> bytes:
-    """The first bytes of the file, which SQLite is not to see if they are wrong: it would start afresh."""
+    """The first bytes of the file; they are checked before SQLite sees them, since it would start afresh."""
     with path.open("rb") as file:
         header = file.read(_HEADER)
     if len(header) < _HEADER:
@@ -215,7 +215,7 @@ def _checked_header(path: Path) -> bytes:
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise InputError unless the database is whole, and a store that this flipscope understands."""
+    """Raise InputError unless the database is intact and has a format that this flipscope supports."""
     ((application,),) = connection.execute("PRAGMA application_id")
     ((version,),) = connection.execute("PRAGMA user_version")
     if application != tables.APPLICATION or version < 1:
@@ -279,7 +279,7 @@ def file_system(path: Path, mounts: bytes) -> str:
 
 @contextmanager
 def said(path: Path) -> Iterator[None]:
-    """Turn what the database or the disk complains of into one sentence."""
+    """Turn errors of the database or the disk into an InputError of one sentence."""
     try:
         yield
     except sqlite3.Error as error:
@@ -321,7 +321,7 @@ def _of_database(path: Path, error: sqlite3.Error) -> InputError:
 
 
 def _why_not_written(folder: Path) -> OSError | None:
-    """What the disk says to a small new file, if it is about the disk."""
+    """The error of writing a small new file, if the disk is the problem."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(1 << 16))

@@ -1,7 +1,7 @@
-"""The store of a results folder: what every trial gave, the moment it is known, and who is running what.
+"""The store of a results folder: the outcome of every trial as soon as it is known, and the state of runs.
 
 Rows are in one SQLite file, arrays in files beside it, named after their content (lab/store/arrays.py). A trial is done
-when its row is committed, which is after its arrays are on the disk: a process may die at any point between.
+when its row is committed, after its arrays are on the disk, so a process may die at any point.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from flipscope.lab.store.database import AMONG, Database, blocks
 from flipscope.lab.study import Outcome, Result, Study, Trial, digest
 
 DATABASE = schema.DATABASE  # the file that makes a folder a store
-SILENCE = 600.0  # seconds without a beat after which a driver on another machine is taken for dead
+SILENCE = 600.0  # seconds without a heartbeat after which a driver on another machine counts as dead
 _TRIALS = ("results", "failures")
 _ARRAYS = tables.COLUMNS["results"].index("arrays")
 _WITH_ARRAYS = ("results", "variants")
-_WITH_TRIALS = (*_TRIALS, "variants")  # which go when a trial is forgotten
+_WITH_TRIALS = (*_TRIALS, "variants")  # tables from which a forgotten trial is removed
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A trial that was run, however it ended."""
+    """A trial that was run, successfully or not."""
 
     key: str
     study: str
@@ -62,14 +62,14 @@ class Record(Tried):
 
 @dataclass(frozen=True)
 class Failure(Tried):
-    """A trial that raised, and where."""
+    """A failed trial with its traceback."""
 
     traceback: str
 
 
 @dataclass(frozen=True)
 class Origin:
-    """A machine that done trials were measured on."""
+    """A machine that measured finished trials."""
 
     machine: dict[str, Any]
     trials: int
@@ -78,7 +78,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class RunState:
-    """How far a run of a study is, or was when it ended."""
+    """The progress of a run of a study, or its state when it ended."""
 
     id: int
     study: str
@@ -99,7 +99,7 @@ class RunState:
 
 @dataclass(frozen=True)
 class Kept:
-    """What is stored of one study as measured by one version of its code."""
+    """Counts of the stored results of one study for one version of its code."""
 
     study: str
     code: str
@@ -111,7 +111,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Pruned:
-    """What prune removed, or would remove."""
+    """Counts of what prune removed or would remove."""
 
     results: int
     failures: int
@@ -122,15 +122,14 @@ class Pruned:
 class Store(Database):
     """The results of a folder, for one thread; a context manager.
 
-    A folder that cannot be written can be read. Everything that goes wrong on the disk is an InputError of one
-    sentence, and what was stored before stays. Rows that are damaged are left out, as if they were not there, and
-    told of.
+    A folder that is not writable can be read. Every disk error becomes an InputError of one sentence, and stored results
+    stay. Damaged rows are treated as missing, with a warning.
     """
 
     # ---------------------------------------------------------------- trials
 
     def done(self, keys: Iterable[str]) -> set[str]:
-        """Those of the keys whose trials are done."""
+        """The subset of keys whose trials are done."""
         return {row[0] for row in self._find("results", keys)}
 
     def records(self, keys: Iterable[str]) -> tuple[dict[str, Record], set[str]]:
@@ -151,7 +150,7 @@ class Store(Database):
                     found[row[0]] = self._record(row[:-1], machines)
                 except LostArrays:
                     damaged.add(row[0])
-        self._left_out |= {("results", key) for key in damaged}  # whoever asks for them tells of them
+        self._left_out |= {("results", key) for key in damaged}  # the caller reports them
         return found, damaged
 
     def _sound(self, row: Sequence[Any]) -> bool:
@@ -172,7 +171,7 @@ class Store(Database):
         machine: Mapping[str, Any] | None = None,
         again: bool = False,
     ) -> None:
-        """Store what a trial gave, measured on this machine unless another is given; the trial is done after this.
+        """Store the outcome of a trial, measured on this machine unless another is given; the trial is then done.
 
         A key is stored once: of a trial that is done already nothing changes, unless its arrays are damaged, or it was
         measured `again`: then this outcome takes the place of the earlier one.
@@ -199,7 +198,7 @@ class Store(Database):
             database.execute("DELETE FROM failures WHERE key = ?", (key,))
 
     def _kept(self, key: str) -> bool:
-        """Whether a trial is done, its row intact and its arrays as they were."""
+        """Whether a trial is done and its row and arrays are intact."""
         return any(self._sound(row) for row in self._read(f"{tables.selected('results')} WHERE key = ?", key))
 
     def fail(
@@ -212,7 +211,7 @@ class Store(Database):
         seconds: float,
         attempts: int = 1,
     ) -> None:
-        """Store that a trial raised, in place of an earlier failure; nothing if it is done."""
+        """Store the failure of a trial, replacing an earlier one; does nothing if the trial is done."""
         common = _common(key, study, trial, code, seconds, attempts)
         text = traceback.encode(errors="backslashreplace").decode()
         with self._writing() as database:
@@ -220,7 +219,7 @@ class Store(Database):
                 database.execute(tables.inserted("failures"), tables.sealed("failures", (*common, text)))
 
     def confirm(self, keys: Iterable[str]) -> None:
-        """Raise RunError unless whoever opens the folder now finds these trials done: no file is safe from its user."""
+        """Raise RunError unless a new connection finds these trials done: the user may have changed the files."""
         asked = set(keys)
         try:
             with Store(self._files.path.parent, create=False) as again:
@@ -240,7 +239,7 @@ class Store(Database):
         return None
 
     def _record(self, row: Sequence[Any], machines: Mapping[str, dict[str, Any]]) -> Record:
-        """A row that is intact, with its arrays."""
+        """The record of an intact row, with its arrays."""
         key, study, code, trial, seconds, finished, attempts, document, name, _, machine = row
         try:
             arrays = {} if name is None else self.arrays.read(name)
@@ -262,11 +261,11 @@ class Store(Database):
         )
 
     def _machines(self) -> dict[str, dict[str, Any]]:
-        """The descriptions of all machines by their ids; one that is damaged is left out."""
+        """The descriptions of all machines by id, without damaged ones."""
         return {id: outcomes.decode(document) for id, document in self._scan("machines")}
 
     def results(self, study: Study, trials: Sequence[Trial]) -> list[Result]:
-        """Those of the trials that are done with the study's present code, in their order."""
+        """The trials that are done with the study's present code, in their order."""
         code = code_version(study)
         by_key = {trial_key(study, trial, code): trial for trial in trials}
         machines = self._machines()
@@ -299,7 +298,7 @@ class Store(Database):
         return sorted(found, key=lambda each: each[1].made)
 
     def add_look(self, study: str, scale: str, look: Look) -> bool:
-        """Keep a look; False if another process has just made one of this number, so that this is the one after it."""
+        """Record a look; False if another process has just recorded one with this number."""
         plan = outcomes.encode(sorted(look.trials), "trials")
         key = look_key(study, scale, look)
         judgement = outcomes.encode(look.judgement, "judgement")
@@ -315,11 +314,11 @@ class Store(Database):
     # ---------------------------------------------------------------- tables
 
     def changing(self) -> AbstractContextManager[sqlite3.Connection]:
-        """A transaction for changes of several tables, all of which are made or none."""
+        """A transaction for changes of several tables: all are made or none."""
         return self._writing()
 
     def whole(self, keys: Iterable[str]) -> list[tuple[Any, ...]]:
-        """The rows of those of the trials that are done, and whose arrays are as they were."""
+        """The rows of finished trials with intact arrays."""
         return [row for row in self._find("results", keys) if row[_ARRAYS] is None or self.arrays.intact(row[_ARRAYS])]
 
     def stored(self, table: str) -> Iterator[tuple[Any, ...]]:
@@ -329,7 +328,7 @@ class Store(Database):
     def table(
         self, study: str | None = None, where: Sequence[listing.Condition] = (), *, failed: bool = False
     ) -> listing.Rows:
-        """One flat row per done trial, read as it is asked for; with `failed` one per trial that failed.
+        """One flat row per finished trial, read lazily; with `failed` one per failed trial.
 
         Names are study, key, trial.*, outcome.* (numbers and texts), seconds, finished; of failures error (the last
         line of the traceback), traceback and attempts.
@@ -363,7 +362,7 @@ class Store(Database):
         return pandas.DataFrame(rows, columns=listing.columns(rows))
 
     def kept(self) -> list[Kept]:
-        """What is stored of every study, for each version of its code."""
+        """Counts of the stored results of every study, for each version of its code."""
         found: dict[tuple[str, str], list[Any]] = {}
         for _, study, code, _, seconds, _, _, document, _, size, _ in self._scan("results"):
             entry = found.setdefault((study, code), [0, 0, 0.0, 0])
@@ -377,11 +376,11 @@ class Store(Database):
         return [Kept(*names, *counts) for names, counts in sorted(found.items())]
 
     def codes(self, study: str) -> dict[str, int]:
-        """How many results of a study there are of each version of its code."""
+        """The number of results of a study for each version of its code."""
         return dict(self._read("SELECT code, count(*) FROM results WHERE study = ? GROUP BY code", study))
 
     def versions(self, study: str, code: str) -> dict[str, int]:
-        """How many results of a study, of one version of its code, each version of flipscope has measured."""
+        """The number of results of a study, for one version of its code, by version of flipscope."""
         known, found = self._machines(), dict[str, int]()
         counted = "SELECT machine, count(*) FROM results WHERE study = ? AND code = ? GROUP BY machine"
         for machine, count in self._read(counted, study, code):
@@ -390,7 +389,7 @@ class Store(Database):
         return found
 
     def holds(self, study: str) -> bool:
-        """Whether there is anything of a study."""
+        """Whether anything is stored of a study."""
         try:
             study.encode()
         except UnicodeEncodeError:  # of a name that was no Unicode on the command line
@@ -402,13 +401,13 @@ class Store(Database):
         return sorted({row[1] for table in _TRIALS for row in self._scan(table)})
 
     def forget(self, keys: Iterable[str]) -> int:
-        """Remove what is stored under these keys, failures too; how many there were. Their arrays go with prune."""
+        """Remove results and failures with these keys and return their number; prune removes their arrays."""
         listed = json.dumps(list(keys))
         with self._writing() as database:
             return self._removed(database, AMONG, listed)
 
     def forget_study(self, study: str, *, dry_run: bool = False) -> int:
-        """Remove all that is stored of a study, damaged or not; how many trials that were."""
+        """Remove everything stored of a study, damaged or not; returns the number of trials."""
         if dry_run:
             counts = [self._read(f"SELECT count(*) FROM {table} WHERE study = ?", study)[0][0] for table in _TRIALS]
             return sum(counts)
@@ -417,7 +416,7 @@ class Store(Database):
 
     @staticmethod
     def _removed(database: sqlite3.Connection, condition: str, value: str) -> int:
-        """Remove the trials that fulfil a condition, with their variants; how many trials there were."""
+        """Remove the trials that satisfy a condition, with their variants; returns the number of trials."""
         counts = {
             table: database.execute(f"DELETE FROM {table} WHERE {condition}", (value,)).rowcount
             for table in _WITH_TRIALS
@@ -457,20 +456,20 @@ class Store(Database):
         return Pruned(sum(kept.done for kept in old), sum(kept.failed for kept in old), len(files), size)
 
     def _unnamed(self, named: set[str | None]) -> list[Path]:
-        """The files that belong to no trial and to nobody who is writing."""
+        """The files that belong to no trial and are not being written."""
         unnamed = [self.arrays.path(name) for name in self.arrays.names() if name not in named]
         return [*unnamed, *self.arrays.leftovers(), *old_parts(self.folder, f".{DATABASE}.*{PART}*")]
 
     # ---------------------------------------------------------------- runs
 
     def driving(self, study: str) -> AbstractContextManager[None]:
-        """Hold the right to run a study in this folder; InputError, saying by whom, if it is being run."""
+        """Hold the lock to run a study in this folder; if it is being run, InputError names the process."""
         if not self.writable:
             raise InputError(f"{self.folder} cannot be written: use another --results")
         return locks.driving(self.folder, study)
 
     def begin_run(self, study: str, scale: str, code: str, total: int, command: str) -> int:
-        """Say that this process runs a study; the number of the run."""
+        """Record that this process runs a study; returns the number of the run."""
         now, pid = _now(), os.getpid()
         text = command.encode(errors="backslashreplace").decode()
         rest = [study, scale, code, "running", total, 0, 0, now, now, pid, born(pid) or "", platform.node(), text]
@@ -490,7 +489,7 @@ class Store(Database):
         verdicts: Sequence[Mapping[str, Any]] | None = None,
         state: str = "running",
     ) -> None:
-        """Say how far a run is, and that its driver lives; verdicts stay as they were unless given."""
+        """Record the progress of a run and that its driver is alive; verdicts stay unless given."""
         changes: dict[str, object] = {"state": state, "done": done, "failed": failed, "updated": _now()}
         changes["running"] = outcomes.encode(list(running), "running")
         if verdicts is not None:
@@ -510,13 +509,13 @@ class Store(Database):
         failed: int,
         verdicts: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Say how a run ended, such as "done" or "stopped"."""
+        """Record how a run ended, such as "done" or "stopped"."""
         self.beat(run, done=done, failed=failed, verdicts=verdicts, state=state)
 
     def runs(self, study: str | None = None, latest: bool = True) -> list[RunState]:
         """The runs of a study or of all, oldest first; with `latest` only the last of each study.
 
-        A run whose driver died without a word is "interrupted".
+        A run whose driver died is "interrupted".
         """
         found = {row[0]: row for row in self._scan("runs", study)}
         last = {row[1]: id for id, row in sorted(found.items())}
@@ -524,12 +523,12 @@ class Store(Database):
 
 
 def look_key(study: str, scale: str, look: Look) -> str:
-    """What a look is stored under."""
+    """The key under which a look is stored."""
     return digest({"study": study, "scale": scale, "look": look.key})
 
 
 def origins(records: Iterable[Record]) -> list[Origin]:
-    """The machines that trials were measured on, the one of most of them first."""
+    """The machines that measured trials, the one with the most trials first."""
     finished: dict[str, list[str]] = {}
     machines: dict[str, dict[str, Any]] = {}
     for record in records:
@@ -575,7 +574,7 @@ def _failed_row(row: Sequence[Any]) -> listing.Row:
 
 
 def _when(row: Sequence[Any]) -> tuple[str, str]:
-    """When a row was stored."""
+    """The current time, as stored in rows."""
     return row[5], row[0]
 
 

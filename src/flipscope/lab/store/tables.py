@@ -1,7 +1,7 @@
 """The tables of a results database, and the checksum that every row of them carries.
 
-A row whose checksum does not fit is damaged: it is never shown or counted, only told of. Keys are the order in which
-rows lie, and there is no second index: whatever is stored is stored once, under its checksum.
+A row whose checksum does not match is damaged: it is reported, but never shown or counted. Rows are ordered by key, and
+there is no second index: every value is stored once, covered by its checksum.
 """
 
 from __future__ import annotations
@@ -95,12 +95,12 @@ SCHEMA = (
 
 
 def selected(table: str) -> str:
-    """The beginning of a question whose answers `intact` can judge."""
+    """The start of a query whose rows `intact` can check."""
     return f"SELECT {', '.join(COLUMNS[table])}, checksum FROM {table}"
 
 
 def inserted(table: str) -> str:
-    """The statement that stores a row that is `sealed`, in place of one with the same key."""
+    """The statement that stores a `sealed` row, replacing one with the same key."""
     return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * (len(COLUMNS[table]) + 1))})"
 
 
@@ -110,7 +110,7 @@ def sealed(table: str, values: Sequence[object]) -> tuple[object, ...]:
 
 
 def fits(table: str, values: Sequence[object]) -> bool:
-    """Whether values that come from elsewhere are of the types of a table's columns, and can be stored."""
+    """Whether values from outside have the types of a table's columns and can be stored."""
     kinds = _TABLES[table].values()
     return len(values) == len(kinds) and all(map(_fits, values, kinds))
 
@@ -134,22 +134,22 @@ def _is_unicode(text: str) -> bool:
 
 
 def intact(table: str, row: Sequence[object]) -> bool:
-    """Whether a row, its checksum last, is as it was stored."""
+    """Whether a row, with its checksum last, is unchanged."""
     return checksum(table, row[:-1]) == row[-1]
 
 
 def checksum(table: str, values: Sequence[object]) -> str:
-    """Of all that a row says; values may be of any type, since damage can change that too."""
+    """The checksum of a row; values may have any type, since damage can change types too."""
     text = ascii((table, *values))  # exact for texts, integers and floats, and the same on every machine
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-# Texts that are no Unicode any more must not end the reading of a table: their checksum tells.
+# Texts that are not valid Unicode must not abort the reading of a table: their checksum reports the damage.
 tolerant_text = functools.partial(str, encoding="utf-8", errors="surrogateescape")
 
 
 def document_id(document: str) -> str:
-    """What a document that many rows share, such as a machine's description, is stored under."""
+    """The key of a document that many rows share, such as a machine's description."""
     return hashlib.sha256(document.encode()).hexdigest()
 
 
