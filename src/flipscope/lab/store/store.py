@@ -122,8 +122,8 @@ class Pruned:
 class Store(Database):
     """The results of a folder, for one thread; a context manager.
 
-    A folder that is not writable can be read. Every disk error becomes an InputError of one sentence, and stored results
-    stay. Damaged rows are treated as missing, with a warning.
+    A folder that is not writable can be read. Every disk error becomes an InputError of one sentence, and stored
+    results stay. Damaged rows are treated as missing, with a warning.
     """
 
     # ---------------------------------------------------------------- trials
@@ -574,7 +574,7 @@ def _failed_row(row: Sequence[Any]) -> listing.Row:
 
 
 def _when(row: Sequence[Any]) -> tuple[str, str]:
-    """The current time, as stored in rows."""
+    """The sort key of rows by time, then by key."""
     return row[5], row[0]
 
 
