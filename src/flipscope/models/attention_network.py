@@ -1,11 +1,11 @@
-"""The network that the sparse-variables paper speaks of, and nothing else: Def 3.2 and § 4.3, App. B.1 for the MLP.
+"""The network of the sparse-variables paper, without additions: Def 3.2 and § 4.3, App. B.1 for the MLP.
 
     bits [string, position] -> input mapping -> X [string, position + 1, width], [CLS] last
     Z -> sum over heads of Pi(sigma(Pi(softmax(Z W_Q W_K' Z') Z W_V)) W_C), layer by layer
     [CLS] of the last layer -> w, or an MLP -> logits [string]
 
-No residual, no scale of logits, no bias before the MLP. Pi projects each row on the unit ball and is there if the
-configuration says so. With several heads the outer Pi stands outside the sum. Weights are readable by name:
+No residual, no scale of logits, no bias before the MLP. Pi projects each row onto the unit ball if the configuration
+says so. With several heads the outer Pi is applied to the sum. Weights are accessible by name:
 `model.heads(layer)[h].query`, `.key`, `.value` [width, k] and `.mix` [k, width] are W_Q, W_K, W_V and W_C.
 """
 
@@ -55,7 +55,7 @@ class InputVectors(nn.Module):
         return torch.cat([rows, self.marker.expand(len(bits), 1, -1)], dim=1)
 
     def project(self, bits: Tensor, directions: Float[Tensor, "head width"]) -> Float[Tensor, "string head token"]:
-        """The products of X with these directions, without X: it has two values per position."""
+        """The products of X with these directions, computed without X, which has two values per position."""
         own = directions @ self.positions[: bits.shape[1]].T  # [head, position]
         ones = bits[:, None].to(own)
         if self.is_bag:
@@ -67,7 +67,7 @@ class InputVectors(nn.Module):
         return torch.cat([rows, marker], dim=2)
 
     def mix(self, bits: Tensor, weights: Float[Tensor, "string head token"]) -> Float[Tensor, "string head width"]:
-        """Weighted sums of the rows of X, without X."""
+        """Weighted sums of the rows of X, computed without X."""
         own, last = weights[..., :-1], weights[..., -1:]
         positions = self.positions[: bits.shape[1]]
         at_one = own * bits[:, None].to(own)
@@ -95,7 +95,7 @@ class AttentionHead(nn.Module):
 
 
 class AttentionLayer(nn.Module):
-    """The sum of its heads, with sigma before W_C and projections on the unit ball where they are wanted."""
+    """The sum of its heads, with sigma before W_C and optional projections onto the unit ball."""
 
     def __init__(self, config: AttentionNetworkConfig) -> None:
         super().__init__()
@@ -113,17 +113,17 @@ class AttentionLayer(nn.Module):
         return self.finish(weights @ x[:, None])
 
     def directions(self, row: Float[Tensor, " width"]) -> Float[Tensor, "head width"]:
-        """For a row that asks, what its logits are the products of the others with, per head."""
+        """For query rows, the vectors whose products with the other rows are the logits, per head."""
         return torch.einsum("d,hdk,hek->he", row, self._all("query"), self._all("key"))
 
     def finish(self, mixed: Float[Tensor, "string head row width"]) -> Float[Tensor, "string row width"]:
-        """The layer's output where attention brought these weighted sums of its input's rows."""
+        """The layer's output for these attention-weighted sums of its input's rows."""
         inner = mixed @ self._all("value")[:, None].transpose(0, 1)  # [string, head, row, k]
         inner = _activated(self._projected(inner), self.activation)
         return self._projected(torch.einsum("bhrk,hkd->brd", inner, self._all("mix")))
 
     def _projected(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
-        """Pi: each vector that is longer than 1 brought to length 1."""
+        """Pi: scale each vector longer than 1 to length 1."""
         return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp(min=1) if self.normalise else x
 
     def _all(self, name: str) -> Float[Tensor, "head rows columns"]:
@@ -133,7 +133,7 @@ class AttentionLayer(nn.Module):
 class AttentionNetwork(nn.Module):
     """The network of a configuration, its parameters drawn by `initialise(self, scheme, seed)`.
 
-    With seed=None it has shapes but neither numbers nor memory (PyTorch's meta device).
+    With seed=None its tensors have shapes but no data (PyTorch's meta device).
 
     >>> model = AttentionNetwork(AttentionNetworkConfig(length=3, width=8, heads=2, head_size=4), seed=1)
     >>> model(torch.tensor([[0, 1, 1], [1, 0, 0]])).shape  # one logit per string
@@ -186,7 +186,7 @@ class AttentionNetwork(nn.Module):
         return out[:, 0]
 
     def read(self, x: Float[Tensor, "string width"]) -> Float[Tensor, " string"]:
-        """Logits from what [CLS] holds: w, or the MLP on the first coordinates."""
+        """Logits from the state of [CLS]: by w, or by the MLP on the first coordinates."""
         x = x[:, : self.config.read_width]
         for linear in self.mlp:
             x = linear(x).relu()
@@ -211,7 +211,7 @@ class AttentionNetwork(nn.Module):
         return layer
 
     def count_parameters(self, *, positions: bool = True) -> int:
-        """Number of trained numbers, with or without those of positions."""
+        """Number of parameters, with or without those of positions."""
         total = sum(parameter.numel() for parameter in self.parameters())
         return total if positions or not self.inputs.is_trained else total - self.inputs.positions.numel()
 
@@ -223,13 +223,13 @@ class AttentionNetwork(nn.Module):
             raise InputError(f"inputs of shape {tuple(bits.shape)} and type {bits.dtype} must be [string, position]")
         if bits.shape[1] > self.config.length:
             raise InputError(f"strings of length {bits.shape[1]} are longer than length={self.config.length}")
-        # As whole numbers or as others: probes give a module that has no table of symbols the latter.
+        # Integers or floats: probes pass floats to a module without an embedding.
         if not bool(((bits == 0) | (bits == 1)).all()):
             raise InputError(f"inputs run from {bits.min():g} to {bits.max():g}, but bits are 0 and 1")
 
 
 def _activated(x: Tensor, activation: Activation) -> Tensor:
-    """sigma, number by number."""
+    """sigma, applied elementwise."""
     if activation == "identity":
         return x
     return x.relu() if activation == "relu" else x.tanh()

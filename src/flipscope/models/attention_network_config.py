@@ -1,4 +1,4 @@
-"""What an attention network of the sparse-variables paper is made of, told without PyTorch."""
+"""The configuration of an attention network of the sparse-variables paper, without PyTorch."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from flipscope.models.attention_network import AttentionNetwork
     from flipscope.models.init import Scheme
 
-KIND = "attention-network"  # under which files have it
+KIND = "attention-network"  # its name in files
 
 InputMapping = Literal["deterministic", "trainable", "bag"]
-Activation = Literal["identity", "relu", "tanh"]  # Lipschitz with constant 1, and 0 at 0, as Def 3.2 wants them
+Activation = Literal["identity", "relu", "tanh"]  # Lipschitz with constant 1, and 0 at 0, as Def 3.2 requires
 Basis = Literal["orthonormal", "random", "given"]
 _CHOICES = {"mapping": get_args(InputMapping), "activation": get_args(Activation), "basis": get_args(Basis)}
 
@@ -37,7 +37,7 @@ class AttentionNetworkConfig:
     Bits become T + 1 vectors, [CLS] last. deterministic: x_t = v_t + E_b; trainable: the same with positions v_t that
     are parameters; bag: x_t = b v_t. The vectors that are no parameters are fixed by `basis`: "orthonormal" takes
     coordinates, "random" unit vectors from the `basis_seed` (orthogonal to E_0, E_1 and [CLS], but not to each other),
-    "given" zeros that whoever builds the model fills.
+    "given" zeros for the caller to fill.
 
     >>> AttentionNetworkConfig(length=8, width=16).key_width
     16
@@ -104,30 +104,30 @@ class AttentionNetworkConfig:
 
     @property
     def max_length(self) -> int:
-        """The longest string, under the name that transformers have for it."""
+        """The longest string, under the same name as for transformers."""
         return self.length
 
     def numbers(self) -> int:
-        """Numbers in its tensors."""
+        """The number of entries of its tensors."""
         heads = self.layers * self.heads * 4 * self.width * self.key_width
         widths = (self.read_width, *self.hidden, 1)
         read = sum(before * after for before, after in itertools.pairwise(widths)) + sum(self.hidden)
         return (self.length + 3) * self.width + heads + read
 
     def multiplications(self, length: int) -> int:
-        """Multiplications of one forward of a string of this length."""
+        """Multiplications of one forward pass for a string of this length."""
         tokens = length + 1
         head = self.width * self.key_width
         inner = self.heads * (tokens * 4 * head + 2 * tokens**2 * self.width)
         return (self.layers - 1) * inner + self.heads * (4 * head + 2 * tokens * self.width) + self.numbers()
 
     def check_size(self, number: int = 4) -> None:
-        """Raise InputError if the model does not fit into the memory, each of its numbers being so many bytes."""
+        """Raise InputError if the model does not fit into memory with this many bytes per number."""
         what = f"an attention network of width {self.width:,} for {self.length:,} bits"
         check_memory(number * self.numbers(), what, "make it smaller")
 
     def vectors(self) -> FixedVectors:
-        """The vectors that are fixed: those of 0 and 1, of the positions and of [CLS]."""
+        """The fixed vectors: those of 0 and 1, of the positions and of [CLS]."""
         own = self.width - self.special
         last = np.eye(self.width)[own:]
         symbols = last[:2] if self.special == 3 else np.zeros((2, self.width))
@@ -140,7 +140,7 @@ class AttentionNetworkConfig:
         return FixedVectors(symbols, positions, last[-1])
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields as a dictionary that JSON can hold, with the kind."""
+        """The fields as a JSON object, with the kind."""
         return {"kind": KIND, **dataclasses.asdict(self), "hidden": list(self.hidden)}
 
     @classmethod
@@ -159,7 +159,7 @@ class AttentionNetworkConfig:
         seed: int | np.random.Generator | None = 0,
         dtype: torch.dtype | None = None,
     ) -> AttentionNetwork:
-        """The model, in float32 unless told otherwise."""
+        """The model, in float32 by default."""
         import torch
 
         from flipscope.models.attention_network import AttentionNetwork
@@ -169,7 +169,7 @@ class AttentionNetworkConfig:
 
 @dataclass(frozen=True)
 class FixedVectors:
-    """The vectors of an input mapping: E_0 and E_1 (zeros for a bag), v_t (zeros where they are trained), [CLS]."""
+    """The vectors of an input mapping: E_0 and E_1 (zeros for a bag), v_t (zeros if they are trained), [CLS]."""
 
     symbols: Float64[np.ndarray, "2 width"]
     positions: Float64[np.ndarray, "position width"]

@@ -35,10 +35,10 @@ AnyModel: TypeAlias = StringModel | Seq2Seq
 
 @checked_arguments
 def save(model: AnyModel, path: str | os.PathLike[str], notes: Mapping[str, str] | None = None) -> None:
-    """Write the model to the path, where there is always either the old file or the whole new one.
+    """Write the model to the path atomically.
 
-    `notes` are further entries of the file's metadata, such as how the model was trained. `load` reads it again, and
-    notices by a checksum if it has changed.
+    `notes` are further entries of the file's metadata, such as the training history. `load` reads the file and detects
+    changes by a checksum.
 
     >>> import tempfile
     >>> from flipscope.models import encoder
@@ -55,27 +55,27 @@ def save(model: AnyModel, path: str | os.PathLike[str], notes: Mapping[str, str]
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """The model's tensors as a file holds them."""
+    """The model's tensors in the form stored in a file."""
     return {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
 
 
 def _sealed(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
-    """The checksum of a model's file, over all that is in it."""
+    """The checksum of a model's file over its whole content."""
     notes = {name: text for name, text in metadata.items() if name not in (KEY, SEAL)}
-    # As it stands in the file: a later version may know more fields.
+    # The text from the file: a later version may have more fields.
     config = json.dumps(json.loads(metadata[KEY])["config"], sort_keys=True)
     return seal(tensors, {**notes, "config": config})
 
 
 def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write a safetensors file by way of a temporary name: whatever happens, the old file or the whole new one."""
+    """Write a safetensors file under a temporary name and rename it, so that the path always has a complete file."""
     target = Path(path)
     check_target(target, "model")
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
     try:
         try:
             temporary.touch(exist_ok=False)
-            rights = stat.S_IMODE(temporary.stat().st_mode)  # that the umask leaves; safetensors takes less
+            rights = stat.S_IMODE(temporary.stat().st_mode)  # as the umask permits; safetensors would set fewer
             save_file(tensors, temporary, metadata=metadata)
             temporary.chmod(rights)
             _flush(temporary)
@@ -91,8 +91,8 @@ def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Tensor], meta
 def load(path: str | os.PathLike[str] | Header) -> StringModel:
     """The model in the file, in evaluation mode, with the number type it was saved in.
 
-    A file whose checksum does not fit its content is refused; one without a checksum is taken as it is. Whoever has
-    read the file's header already may give that instead of the path.
+    A file whose checksum does not match is rejected; one without a checksum is accepted. The file's header, if already
+    read, can be passed instead of the path.
 
     >>> import tempfile
     >>> from flipscope.models import encoder
@@ -110,7 +110,7 @@ def load(path: str | os.PathLike[str] | Header) -> StringModel:
 
 @checked_arguments
 def load_any(path: str | os.PathLike[str] | Header) -> AnyModel:
-    """The model in the file, of whatever kind, in evaluation mode."""
+    """The model in the file, of any kind, in evaluation mode."""
     header = path if isinstance(path, Header) else read_header(path)
     source, metadata = header.path, header.metadata
     try:
@@ -119,7 +119,7 @@ def load_any(path: str | os.PathLike[str] | Header) -> AnyModel:
             model = _blank(source, header.config, len(shapes))
             _check_shapes(source, model, shapes)
             check_memory(source.stat().st_size, str(source), "load it on a larger one")
-            # Copies, for the file may change under a memory map.
+            # Copies, since the file behind a memory map may change.
             tensors = {name: file.get_tensor(name).clone() for name in shapes}
     except (OSError, SafetensorError) as error:
         raise InputError(f"{source} cannot be read as safetensors: {_reason(error)}") from error
@@ -134,7 +134,7 @@ def load_any(path: str | os.PathLike[str] | Header) -> AnyModel:
 
 
 def _blank(source: Path, config: AnyConfig, tensors: int) -> AnyModel:
-    """The model without numbers; only if the file's tensors are enough for its layers, for each takes time to make."""
+    """The model without data; rejected if the file has too few tensors for its layers, which take time to create."""
     try:
         if not isinstance(config, TransformerConfig):
             heads = config.heads if isinstance(config, AttentionNetworkConfig) else 1
@@ -175,12 +175,12 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """The system's word for what went wrong, else the exception's."""
+    """The system's error message, else the exception's."""
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 def _flush(path: Path) -> None:
-    """Make sure that a file or folder is on the disk."""
+    """Flush a file or folder to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

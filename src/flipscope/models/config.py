@@ -1,4 +1,4 @@
-"""What a transformer is made of: one frozen record of choices, and the records of the five papers."""
+"""The configuration of a transformer: one frozen record of choices, and those of the five papers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal
 from flipscope.basics.checks import check_not_negative, check_positive, is_finite, shown
 from flipscope.basics.errors import InputError
 
-MAX_LAYERS = 10_000  # each is some twenty objects, and takes milliseconds to make
+MAX_LAYERS = 10_000  # each consists of some twenty objects and takes milliseconds to create
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "inputs": ("bits", "tokens", "patches"),
@@ -30,7 +30,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
-    """Every choice of a transformer; None is the usual value, which the property named beside it gives."""
+    """Every choice of a transformer; None stands for the default, given by the property named beside it."""
 
     # ---- what goes in
     inputs: Literal["bits", "tokens", "patches"] = "bits"
@@ -47,7 +47,7 @@ class TransformerConfig:
     positions: Literal["sinusoidal", "learned", "one_hot", "cyclic", "none"] = "sinusoidal"
     period: int | None = None  # cyclic: position i has the one-hot vector of i mod period
     join: Literal["add", "concatenate"] = "add"
-    position_width: int | None = None  # concatenate: so many of the width's coordinates are for the position
+    position_width: int | None = None  # concatenate: number of coordinates for the position
     embedding_norm: bool = False  # layer norm of symbol + position
 
     # ---- the layers
@@ -64,7 +64,7 @@ class TransformerConfig:
     mask_self: bool = False  # no position attends to itself
     block: Literal["standard", "sum"] = "standard"  # sum: the MLP acts on the attention sum alone (Eq 9)
     ffn_width: int | None = None  # hidden_width: 4 * width
-    mlp_layers: int | None = None  # mlp_count: all. Only the first so many layers have an MLP
+    mlp_layers: int | None = None  # mlp_count: all. Only this many first layers have an MLP
     activation: Literal["relu", "gelu", "gelu_tanh"] = "relu"
 
     # ---- layer norm (Eqs 11-13)
@@ -99,7 +99,7 @@ class TransformerConfig:
 
     @property
     def scale(self) -> float:
-        """What attention logits are multiplied by."""
+        """The factor of the attention logits."""
         return 1 / math.sqrt(self.key_width) if self.logit_scale is None else self.logit_scale
 
     @property
@@ -127,7 +127,7 @@ class TransformerConfig:
         return self.max_length
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields as a dictionary that JSON can hold."""
+        """The fields as a JSON object."""
         return dataclasses.asdict(self)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Copies of any module, to be converted or moved while the model itself stays as it is."""
+"""Copies of any module, to be converted or moved while the model itself stays unchanged."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def copied(module: M) -> M:
-    """A deep copy, also of modules that keep tensors with a gradient's history.
+    """A deep copy, even of modules that hold tensors with a gradient history.
 
-    Pruning and the hooks of weight and spectral norm leave such tensors behind, and compute them anew at every call.
+    Pruning and the hooks of weight and spectral norm leave such tensors, and recompute them at every call.
 
     >>> from torch.nn.utils import prune
     >>> copied(prune.random_unstructured(nn.Linear(4, 1), "weight", amount=2)).weight.count_nonzero().item()
@@ -49,7 +49,7 @@ def converted(module: M, dtype: torch.dtype) -> M:
 
 
 class _Detached(TorchFunctionMode):
-    """Tensors that were computed, which PyTorch refuses to copy, are copied without their history."""
+    """Within this context, computed tensors, which PyTorch refuses to copy, are copied without their history."""
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

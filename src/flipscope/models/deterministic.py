@@ -1,10 +1,10 @@
-"""Whether a model is a function of one string: it answers alike again, and whatever it is asked together with.
+"""Checks that a model is a function of one string: deterministic, and independent of the rest of the batch.
 
-Rounding makes that hard to see: a product of matrices rounds differently for another number of strings, and a chaotic
-model turns this into any difference. But with as many strings and at the same place in the batch, it matters nothing
-to a string's sums which strings the others are. So a string is asked among others and among copies of itself, and the
-two answers are compared. What is left is a model that looks at the place or at the number of strings. That shows
-against the string asked alone, and of a module it is judged in float64, by what a perturbation of every weight does.
+Rounding complicates the check: a matrix product rounds differently for another number of strings, and a chaotic model
+amplifies this to any size. But for the same number of strings, and at the same place in the batch, the sums of a string
+do not depend on the other strings. So each string is evaluated among others and among copies of itself, and the two
+outputs are compared. A model may still depend on the place or the number of strings. This shows in a comparison with
+the string evaluated alone, and for a module it is judged in float64, by the effect of perturbing every weight.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ Answers: TypeAlias = NDArray[np.floating]  # [string, number]
 Ask: TypeAlias = Callable[[Bits], Answers]
 
 ORDERS = 64.0  # roundings by which two orders of summation may differ
-FACTOR = 8.0  # a difference so many times larger than rounding makes is not rounding
-CREDIBLE = 0.01  # share of the answers up to which a difference may pass for rounding
-STRINGS = 8  # asked together
-PERTURBATION = 2.0**9  # roundings of every weight that stand for those of all sums
+FACTOR = 8.0  # a difference this many times larger than the effect of rounding is not rounding
+CREDIBLE = 0.01  # relative difference up to which rounding is plausible
+STRINGS = 8  # strings evaluated together
+PERTURBATION = 2.0**9  # perturbation of every weight, in roundings, that represents the rounding of all sums
 _SINGLE = float(np.finfo(np.float32).eps)
 
 
 def check_deterministic(
     model: object, asking: Callable[[Any], Ask], strings: Bits, batch: int, eps: float | None = None
 ) -> None:
-    """Raise InputError unless the model answers each string alike, again and together with any others.
+    """Raise InputError unless the model's output for a string is reproducible and independent of other strings.
 
-    ``asking(model)`` asks the model, or a copy of it in float64; ``batch`` is how many strings it can be asked at once,
-    and ``eps`` the rounding of its numbers, where that of the answers does not tell.
+    ``asking(model)`` returns a function that evaluates the model, or a copy of it in float64; ``batch`` is the largest
+    batch size, and ``eps`` the rounding unit of its numbers, if the outputs' type does not tell.
     """
     few = some_strings(strings, max(2, min(batch, STRINGS)))
     ask = asking(model)
@@ -49,11 +49,11 @@ def check_deterministic(
     except Exception:
         if batch > 1:
             raise
-        few = few[:1]  # it takes one string at a time, so that no other can matter
+        few = few[:1]  # the model takes one string at a time, so no other string can matter
         first = ask(few)
     size, eps = float(np.abs(first).max(initial=0.0)), float(np.finfo(first.dtype).eps) if eps is None else eps
     moved = largest_difference(first, ask(few))
-    # Accelerators may add up in another order each time; no more than that is excused.
+    # Accelerators may sum in another order each time; only such differences are allowed.
     if moved > ORDERS * eps * size:
         raise InputError(
             f"the model gave outputs that differ by {moved:.2g} for the same strings: switch off dropout and other "
@@ -68,14 +68,14 @@ def check_deterministic(
             _refuse(found.others)
         if max(found.others, found.place) <= room or _is_rounding(model, asking, few):
             return
-    # Of others it is not known what rounding does: that of a string alone is believed as far as it is small.
+    # For other callables the effect of rounding is unknown: only a small difference for a single string is accepted.
     room = ORDERS * max(eps, _SINGLE) * size
     if found.others > FACTOR * min(found.alone, CREDIBLE * size) + room:
         _refuse(found.others)
 
 
 def largest_difference(first: Answers, second: Answers) -> float:
-    """The largest distance of two answers; equal infinities have none."""
+    """The largest distance of two outputs; equal infinities have distance 0."""
     with np.errstate(invalid="ignore"):
         distance = np.abs(first.astype(np.float64) - second.astype(np.float64))
     return float(np.where(first == second, 0.0, distance).max(initial=0.0))
@@ -89,7 +89,7 @@ def perturbed(module: nn.Module, amount: float) -> nn.Module:
         for parameter in moved.parameters():
             if not (parameter.is_floating_point() or parameter.is_complex()):
                 continue
-            # A sign of each row, column and so on: as good as one of each number, and no work to draw.
+            # One sign per row, column and so on is as good as one per number, and cheap to draw.
             move = _signs((), stream).to(parameter)
             for size in parameter.shape:
                 move = move[..., None] * _signs((size,), stream).to(parameter)
@@ -102,13 +102,13 @@ def _signs(shape: tuple[int, ...], stream: torch.Generator) -> Tensor:
 
 
 def perturbation_of(dtype: torch.dtype) -> float:
-    """The perturbation that stands for the rounding of this type: at least a hundred times what that does."""
+    """The perturbation that represents the rounding of this type: at least a hundred times its effect."""
     return min(PERTURBATION * torch.finfo(dtype).eps / 2, 2.0**-6)
 
 
 @dataclass(frozen=True)
 class _Together:
-    """By how much the answer to a string moves: with the others, alone instead of first, alone instead of anywhere."""
+    """The changes of a string's output: with other strings, alone instead of first, alone instead of anywhere."""
 
     others: float
     alone: float
@@ -125,7 +125,7 @@ def _together(ask: Ask, few: Bits, first: Answers) -> _Together:
             others = max(others, largest_difference(answers[where], copies[where]))
         try:
             itself = ask(few[row : row + 1])
-        except Exception:  # some models take no string alone
+        except Exception:  # some models reject a single string
             continue
         alone = max(alone, largest_difference(itself, copies[:1]))
         place = max(place, largest_difference(np.broadcast_to(itself, copies.shape), copies))
@@ -133,7 +133,7 @@ def _together(ask: Ask, few: Bits, first: Answers) -> _Together:
 
 
 def _is_rounding(model: nn.Module, asking: Callable[[Any], Ask], few: Bits) -> bool:
-    """Whether rounding explains the differences, judged in float64; False if the module cannot be had in it.
+    """Whether rounding explains the differences, judged in float64; False if the module cannot be converted.
 
     InputError if it does not.
     """
@@ -161,7 +161,7 @@ def _refuse(moved: float) -> None:
 
 
 def some_strings(strings: Bits, most: int) -> Bits:
-    """Up to so many different strings from all over; if all are the same, one and its first flip."""
+    """Up to this many different strings, spread over all; if all are equal, one and its first flip."""
     spread = strings[np.unique(np.linspace(0, len(strings) - 1, STRINGS * most).astype(np.int64))]
     found = np.stack([*{string.tobytes(): string for string in spread}.values()])
     if len(found) == 1 and found.size:

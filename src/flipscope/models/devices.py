@@ -1,7 +1,7 @@
-"""Where a model computes: its device, the random generators of that device, and the number types it has.
+"""The device of a model: its random generators and its number types.
 
-Data are drawn on the CPU and moved to the device, so that they are the same everywhere; results come back to the CPU.
-Only dropout draws on the device itself, from the generator that PyTorch keeps for it.
+Data are drawn on the CPU and moved to the device, so they are the same everywhere; results return to the CPU. Only
+dropout draws on the device itself, from PyTorch's generator of that device.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 
 
 def device_of(model: object) -> torch.device:
-    """The device that the model's parameters are on, or its buffers where it has none; the CPU for other callables.
+    """The device of the model's parameters, or of its buffers if it has none; the CPU for other callables.
 
     InputError for a model that is split over several devices or has no numbers yet.
 
@@ -55,7 +55,7 @@ def usable_device(device: Device) -> torch.device:
         ) from error
     try:
         torch.empty(0, device=found)
-    except (RuntimeError, AssertionError) as error:  # a PyTorch without CUDA asserts, one without mps lists what it has
+    except (RuntimeError, AssertionError) as error:  # AssertionError: PyTorch without CUDA; RuntimeError: without mps
         reason = str(error).split("\n")[0].split(". ")[0].rstrip(".")
         raise InputError(f"device={str(found)!r} cannot be used on this machine: {reason}") from error
     if found.type == "meta":
@@ -65,9 +65,9 @@ def usable_device(device: Device) -> torch.device:
 
 @contextlib.contextmanager
 def on_device(model: object, device: Device | None) -> Iterator[torch.device]:
-    """The device that the model is on meanwhile: the one that is asked for, and afterwards the one it was on before.
+    """Move the model to the requested device within this context; it is moved back afterwards.
 
-    None leaves the model where it is. A callable that is no module decides for itself where it computes.
+    None leaves the model where it is. A callable that is not a module chooses its device itself.
     """
     own = device_of(model)
     wanted = own if device is None else usable_device(device)
@@ -95,7 +95,7 @@ def _tensors(model: nn.Module) -> Iterator[Tensor]:
 
 
 def random_states(device: torch.device) -> dict[str, Tensor]:
-    """The states of PyTorch's generators, of the CPU and of this device, by the kind of device."""
+    """The states of PyTorch's generators of the CPU and of this device, by kind of device."""
     found = {"cpu": torch.random.get_rng_state()}
     if device.type != "cpu":
         found[device.type] = torch.get_device_module(device).get_rng_state(device)
@@ -103,14 +103,14 @@ def random_states(device: torch.device) -> dict[str, Tensor]:
 
 
 def set_random_states(device: torch.device, states: Mapping[str, Tensor]) -> None:
-    """Put generators back to states that `random_states` gave; a kind of device without one stays as it is."""
+    """Restore generators to the states of `random_states`; devices without a state are left alone."""
     torch.random.set_rng_state(states["cpu"])
     if device.type != "cpu" and device.type in states:
         torch.get_device_module(device).set_rng_state(states[device.type], device)
 
 
 def seed_generators(device: torch.device, seed: int) -> None:
-    """Seed PyTorch's generators of the CPU and of devices of this kind, and no others as `torch.manual_seed` does."""
+    """Seed PyTorch's generators of the CPU and of this kind of device only, unlike `torch.manual_seed`."""
     torch.default_generator.manual_seed(seed)
     if device.type != "cpu":
         module: Any = torch.get_device_module(device)
@@ -120,7 +120,7 @@ def seed_generators(device: torch.device, seed: int) -> None:
 
 @contextlib.contextmanager
 def random_states_kept(device: torch.device) -> Iterator[None]:
-    """PyTorch's generators of the CPU and of all devices of this kind are afterwards as they were before."""
+    """Restore PyTorch's generators of the CPU and of this kind of device after the context."""
     accelerated = device.type != "cpu"
     devices = range(torch.get_device_module(device).device_count()) if accelerated else ()
     with torch.random.fork_rng(devices=devices, device_type=device.type):
@@ -146,23 +146,23 @@ def has_float64(device: torch.device) -> bool:
 
 
 def in_float64(tensor: Tensor) -> Tensor:
-    """The numbers in float64: on the tensor's own device, or on the CPU where that device has no float64."""
+    """The tensor in float64: on its own device, or on the CPU if that device has no float64."""
     return tensor.double() if has_float64(tensor.device) else tensor.cpu().double()
 
 
 def moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on this device; float64 becomes float32 where the device has no float64."""
+    """The tensor on this device; float64 becomes float32 if the device has no float64."""
     narrow = tensor.dtype == torch.float64 and not has_float64(device)
     return tensor.to(device, torch.float32) if narrow else tensor.to(device)
 
 
 @contextlib.contextmanager
 def twice_differentiable(model: object) -> Iterator[None]:
-    """Recurrent layers have second derivatives inside, on CUDA too: cuDNN, whose kernels have none, is switched off."""
+    """Within this context, cuDNN is disabled, since its recurrent kernels have no second derivatives."""
     recurrent = isinstance(model, nn.Module) and any(isinstance(each, nn.RNNBase) for each in model.modules())
     before = torch.backends.cudnn.enabled
     try:
-        # Not by cudnn.flags, which sets the other flags too, and fails for users of PyTorch's newer TF32 settings.
+        # cudnn.flags would set other flags too, and fails with PyTorch's newer TF32 settings.
         torch.backends.cudnn.enabled = before and not recurrent
         yield
     finally:

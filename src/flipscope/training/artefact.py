@@ -1,7 +1,7 @@
-"""A trained model as a file: an ordinary model file, with its recipe and how the training went in the metadata.
+"""A trained model as a file: an ordinary model file whose metadata hold its recipe and training history.
 
-`flipscope.models.load` reads it like any other; `read` here gives the whole `Trained`, and takes no file without a
-checksum.
+`flipscope.models.load` reads it like any other; `read` in this module returns the whole `Trained` and rejects a file
+without a checksum.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from flipscope.training.task import KEY, VERSION
 
 @dataclass(frozen=True)
 class Description:
-    """What a file says of the model in it."""
+    """The metadata of a trained model's file."""
 
     recipe: Recipe
     fitted: Fitted
     finished: str  # ISO 8601, UTC
-    notes: dict[str, Any]  # of whoever wrote it, such as the version of the code
+    notes: dict[str, Any]  # notes of the writer, such as the version of the code
 
 
 def write(path: str | os.PathLike[str], trained: Trained, notes: Mapping[str, Any] | None = None) -> None:
-    """Write a trained model, whole or not at all; InputError if that fails."""
+    """Write a trained model atomically; InputError if that fails."""
     if trained.recipe is None:
         raise InputError(
             "a model of a function without a name cannot be stored with its recipe: use flipscope.models.save"
@@ -56,16 +56,16 @@ def write(path: str | os.PathLike[str], trained: Trained, notes: Mapping[str, An
 
 
 def read(path: str | os.PathLike[str]) -> Trained:
-    """The trained model in a file; FileNotFoundError, or NotWhole if it is not what was written."""
+    """The trained model in a file; FileNotFoundError, or NotWhole if it is damaged."""
     return read_with_notes(path)[0]
 
 
 def read_with_notes(path: str | os.PathLike[str]) -> tuple[Trained, dict[str, Any]]:
-    """The same, and the notes of whoever wrote it."""
+    """The same, with the notes of the writer."""
     source = Path(path)
     text = _metadata(source)
     try:
-        model = load_any(source)  # which looks at the checksum first: what is read below is what was written
+        model = load_any(source)  # checks the checksum first, so the metadata read below are intact
     except NotWhole:
         raise
     except UnknownName as error:
@@ -79,13 +79,13 @@ def read_with_notes(path: str | os.PathLike[str]) -> tuple[Trained, dict[str, An
 
 
 def describe(path: str | os.PathLike[str]) -> Description:
-    """What a file says of itself, without its tensors and unchecked: for a list."""
+    """The metadata of a file for a list, without reading its tensors or checking its checksum."""
     source = Path(path)
     return _described(source, _metadata(source))
 
 
 def _metadata(path: Path) -> str:
-    """How a training went, as it stands in the file; NotWhole where no checksum stands beside it."""
+    """The training entry of a file's metadata; NotWhole if there is no checksum."""
     check_source(path)
     try:
         with safe_open(path, framework="pt") as file:

@@ -1,7 +1,7 @@
-"""The state of a training in one file, from which it goes on as if it had never been interrupted.
+"""The state of a training in one file, from which it resumes as if it had never been interrupted.
 
-A safetensors file: the tensors, and in its metadata what the training is, how far it is, and a checksum over all of it.
-It is written under another name and renamed, so that there is the last whole one whenever the process is killed.
+It is a safetensors file with the tensors; its metadata hold the settings of the training, its progress, and a checksum
+over everything. It is written under another name and renamed, so a complete one exists whenever the process is killed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from flipscope.models.seal import SEAL, NotWhole, seal
 VERSION = 1
 KEY = "flipscope.checkpoint"  # metadata entry: {"version", "about", "values"} as JSON
 SECONDS = 30.0  # between two checkpoints
-SHARE = 20  # and at least so many times as long as writing one takes
+SHARE = 20  # and at least this many times the duration of writing one
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,16 @@ class State:
     """A training between two steps."""
 
     tensors: dict[str, Tensor]
-    values: dict[str, Any]  # what JSON can hold
+    values: dict[str, Any]  # JSON values
 
 
 class Keeper:
-    """Keeps the state of one training in a file (`fit(keeper=...)`), at most every `seconds` (30), and at the end.
+    """Stores the state of one training in a file (`fit(keeper=...)`), at most every `seconds` (30), and at the end.
 
-    With 0 seconds it is kept after every step, however long that takes.
+    With 0 seconds it is stored after every step.
 
-    `about` says which training it is, in words that JSON can hold: the checkpoint of another is refused, and so is
-    a file that is none or is damaged. With `lenient` these are told of and written over instead. `advice` ends the
-    sentence.
+    `about` identifies the training by JSON values: the checkpoint of another training, an unrelated file or a damaged
+    one is rejected. With `lenient` these are overwritten with a warning instead. `advice` ends the error message.
     """
 
     @checked_arguments
@@ -63,11 +62,11 @@ class Keeper:
         seconds = SECONDS if seconds is None else check_not_negative("seconds between checkpoints", seconds)
         self.path = Path(path)
         self.about = dict(about or {})
-        self.resumed_at: int | None = None  # the step that a training went on from
+        self.resumed_at: int | None = None  # the step from which the training was resumed
         self._seconds, self._lenient, self._advice = seconds, lenient, advice
         self._next = time.monotonic() + seconds
         self._trouble = ""
-        self.kept_at: int | None = None  # the step that the file has the state of
+        self.kept_at: int | None = None  # the step of the stored state
 
     @property
     def due(self) -> bool:
@@ -75,7 +74,7 @@ class Keeper:
         return time.monotonic() >= self._next
 
     def load(self, about: Mapping[str, Any]) -> State | None:
-        """The state of the training that this is about, or None if it is at its start."""
+        """The stored state of this training, or None if there is none."""
         try:
             state, found = read(self.path)
             if (reason := difference(found, json.loads(json.dumps(about)))) is not None:
@@ -91,7 +90,7 @@ class Keeper:
         return state
 
     def save(self, state: State, about: Mapping[str, Any]) -> None:
-        """Write the state; where that cannot be done it is told, once, and the training goes on."""
+        """Write the state; if that fails, warn once and continue the training."""
         start = time.monotonic()
         try:
             write(self.path, state, about)
@@ -104,14 +103,14 @@ class Keeper:
             self._next = time.monotonic() + max(self._seconds, SHARE * (time.monotonic() - start))
 
     def clear(self) -> None:
-        """Remove the checkpoint, and what a killed process left half written: the outcome is safe elsewhere."""
+        """Remove the checkpoint and unfinished files of killed processes, once the outcome is stored."""
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
         sweep(self.path)
 
 
 def sweep(path: Path) -> None:
-    """Remove files that were to become this one and were never finished; for who alone writes it."""
+    """Remove unfinished temporary files of this path; only for its sole writer."""
     with contextlib.suppress(OSError):
         for entry in list(path.parent.iterdir()):
             if entry.name.startswith(f".{path.name}.") and entry.name.endswith(".part"):
@@ -119,14 +118,14 @@ def sweep(path: Path) -> None:
 
 
 def write(path: Path, state: State, about: Mapping[str, Any]) -> None:
-    """Write a checkpoint, whole or not at all; InputError if that fails."""
+    """Write a checkpoint atomically; InputError if that fails."""
     document = {"version": VERSION, "about": about, "values": state.values}
     metadata = {KEY: json.dumps(document, default=_plain)}
     write_tensors(path, state.tensors, {**metadata, SEAL: seal(state.tensors, metadata)})
 
 
 def read(path: Path) -> tuple[State, dict[str, Any]]:
-    """The state in a file, and what training it is of; FileNotFoundError, or NotWhole."""
+    """The state in a file, and the settings of its training; FileNotFoundError, or NotWhole."""
     metadata, tensors = _opened(path)
     text = metadata.get(KEY)
     if text is None:
@@ -140,7 +139,7 @@ def read(path: Path) -> tuple[State, dict[str, Any]]:
 
 
 def about(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What training a checkpoint is of and how far it is, without its tensors and unchecked: for a list."""
+    """The settings and progress of a checkpoint for a list, without reading tensors or checking the checksum."""
     check_source(path)
     try:
         with safe_open(path, framework="pt") as file:
@@ -156,7 +155,7 @@ def _opened(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     check_source(path)
     try:
         with safe_open(path, framework="pt") as file:
-            # Copies, for the file may change under a memory map.
+            # Copies, since the file behind a memory map may change.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
             return file.metadata() or {}, tensors
     except FileNotFoundError:
@@ -173,7 +172,7 @@ def _plain(value: Any) -> Any:
 
 
 def difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:
-    """The first setting in which two trainings differ, in words; None if there is none."""
+    """A text on the first setting in which two trainings differ; None if there is none."""
     first, second = dict(_flat(there)), dict(_flat(here))
     for name in [*second, *(name for name in first if name not in second)]:
         a, b = first.get(name), second.get(name)

@@ -1,4 +1,4 @@
-"""What is measured while a model is trained: named measurements every so many steps, in a log that figures can draw.
+"""Measurements during training: named measurements at intervals of steps, in a log that figures can plot.
 
 A measurement sees the model in evaluation mode and does not change the training: PyTorch's random generators are put
 back after it, and a measurement that changes a weight is an error. The log is part of the training's state, so that an
@@ -21,8 +21,8 @@ from flipscope.models.devices import device_of, random_states_kept
 from flipscope.models.modes import eval_mode
 from flipscope.models.seal import fingerprint
 
-Found: TypeAlias = float | Estimate | Mapping[str, float]  # what a measurement gives
-Line: TypeAlias = dict[str, float]  # of the log: "step", "loss" of that step's batch, and what was measured
+Found: TypeAlias = float | Estimate | Mapping[str, float]  # result of a measurement
+Line: TypeAlias = dict[str, float]  # line of the log: "step", "loss" of that step's batch, and measurements
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Recorder:
         self.lines: list[Line] = []
 
     def see(self, step: int, loss: float | None = None) -> None:
-        """Measure what is due after this step."""
+        """Take the measurements that are due after this step."""
         due = [log for log in self._logs if step % log.every == 0]
         if not due or (self.lines and self.lines[-1]["step"] == step):
             return
@@ -69,12 +69,12 @@ class Recorder:
 
 
 def _weights(model: nn.Module) -> str:
-    """What tells the model's weights from others."""
+    """A fingerprint of the model's weights."""
     return fingerprint(value for value in model.state_dict().values() if isinstance(value, Tensor))
 
 
 def _measured(log: Log, model: nn.Module) -> Line:
-    """What one measurement gives, by its names."""
+    """The result of one measurement, by name."""
     with random_states_kept(device_of(model)), eval_mode(model):
         found: Any = log.measure(model)
     if isinstance(found, Estimate):
@@ -92,7 +92,7 @@ def _number(log: Log, value: Any) -> float:
 
 
 def names_in(lines: Sequence[Line]) -> list[str]:
-    """What a log has a curve of, in the order in which it was met."""
+    """The logged names, in the order of their first appearance."""
     return list(dict.fromkeys(name for line in lines for name in line if name != "step"))
 
 

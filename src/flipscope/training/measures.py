@@ -1,8 +1,7 @@
 """Measurements for the log of a training (`flipscope.training.named`).
 
-Each is a function of the training that it is part of (`Around`) and of settings of its own, and returns the function
-that measures a model.
-Strings are drawn once, from a seed of the measurement's own: every step is measured on the same ones.
+Each is a function of the surrounding training (`Around`) and of its own settings, and returns the function that
+measures a model. Strings are drawn once, from the measurement's own seed: every step is measured on the same ones.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from flipscope.training.fit import answered
 from flipscope.training.named import Around
 from flipscope.training.sparse_measures import hidden_attention, training_set
 
-_STREAM = 0x6D656173  # sets these strings apart from all that come from the same seeds
+_STREAM = 0x6D656173  # separates these strings from others drawn with the same seeds
 
 
 def validation(around: Around) -> Callable[[nn.Module], dict[str, float]]:
-    """Loss and accuracy on the validation set, at this very step."""
+    """Loss and accuracy on the validation set at the current step."""
 
     def measure(model: nn.Module) -> dict[str, float]:
         loss, accuracy = answered(model, around.validation, around.aim)
@@ -42,7 +41,7 @@ def validation(around: Around) -> Callable[[nn.Module], dict[str, float]]:
 
 def norm(around: Around, positions: bool = False) -> Callable[[nn.Module], float]:
     """The Euclidean norm of all parameters, without those of learned positions unless asked for."""
-    return lambda model: length(usual(model, positions=positions).values())  # NaN of a model that diverges
+    return lambda model: length(usual(model, positions=positions).values())  # NaN if the model diverges
 
 
 def blowup(around: Around, strings: int = 256, seed: int = 0) -> Callable[[nn.Module], dict[str, float]]:
@@ -59,7 +58,7 @@ def blowup(around: Around, strings: int = 256, seed: int = 0) -> Callable[[nn.Mo
 
 
 def sensitivity(around: Around, strings: int = 200, seed: int = 0) -> Callable[[nn.Module], Estimate]:
-    """The average sensitivity of the model's answer, above the threshold that the training's labels have."""
+    """The average sensitivity of the model's answer, with the threshold of the training's labels."""
     if around.inputs != "bits":
         raise InputError(f"sensitivity counts flips of bits, and this model reads {around.inputs}")
     check_count("strings", strings)
@@ -68,7 +67,7 @@ def sensitivity(around: Around, strings: int = 200, seed: int = 0) -> Callable[[
         found = sensitivity_profile(
             model, around.length, strings=strings, seed=seed, threshold=around.aim.threshold
         ).average_sensitivity
-        assert isinstance(found, Estimate)  # it is a number only where all strings are asked
+        assert isinstance(found, Estimate)  # a plain number only if all strings are evaluated
         return found
 
     return measure

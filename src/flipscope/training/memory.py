@@ -1,4 +1,4 @@
-"""What the training loop and its keeper say to each other: which state is whole, and how it is put back."""
+"""The state that the training loop exchanges with its keeper: when it is consistent, and how it is restored."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ _MODEL, _BEST, _OPTIMISER, _DROPOUT = "model.", "best.", "optimiser.", "dropout"
 class Memory:
     """The part of a training's state that is in PyTorch and in the source of batches.
 
-    `mark` is where the random streams were when the state was last whole; None while a step or the end of an epoch is
-    under way. Between two marks the weights do not change, so that an interrupt in the middle of a gradient still
-    finds the state of the last mark.
+    `mark` holds the random streams at the last consistent state; None during a step or the end of an epoch. Between two
+    marks the weights do not change, so an interrupt in the middle of a gradient still finds the state of the last mark.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class Memory:
             "validation set": fingerprint(validation),
         }
         self.mark: tuple[dict[str, Tensor], dict[str, Any]] | None = None
-        self._noted: tuple[Any, int] | None = None  # a signal to stop that came at a bad moment, and who is to hear it
+        self._noted: tuple[Any, int] | None = None  # a postponed stop signal and its handler
 
     def _tensors(self, content: Mapping[str, Any]) -> dict[str, Tensor]:
         for name, value in content.items():
@@ -63,7 +62,7 @@ class Memory:
         return dict(content)
 
     def settle(self) -> None:
-        """Say that the state is whole now."""
+        """Mark the state as consistent."""
         self.mark = random_states(self.device), self.source.state()
         if self._noted is not None:
             (hearer, number), self._noted = self._noted, None
@@ -71,7 +70,7 @@ class Memory:
 
     @contextlib.contextmanager
     def patient(self) -> Iterator[None]:
-        """Ctrl-C and the like wait meanwhile until the state is whole: nothing is lost. A second one does not wait."""
+        """Within this context, Ctrl-C and SIGTERM wait until the state is consistent; a second one does not wait."""
         found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         if threading.current_thread() is not threading.main_thread():
             found = {}
@@ -93,7 +92,7 @@ class Memory:
                 signal.signal(number, found[number])
 
     def recall(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Put back what the keeper has; the best weights and the loop's own values, or None if there is nothing."""
+        """Restore the keeper's state; returns the best weights and the loop's values, or None if there is no state."""
         found = self.keeper.load(self.about)
         if found is None:
             return None
@@ -105,15 +104,15 @@ class Memory:
             moments.setdefault(int(index), {})[kind] = tensor
         groups = [{**group, "lr": values["learning_rate"]} for group in self.stepper.state_dict()["param_groups"]]
         self.stepper.load_state_dict({"state": moments, "param_groups": groups})
-        # Of another kind of device there is no state: its generator has been seeded, and no mask was drawn from it yet.
+        # There is no state for another kind of device: its generator has been seeded and not been used yet.
         kinds = {name.partition(".")[2] or "cpu": state for name, state in tensors.items() if _is_noise(name)}
         set_random_states(self.device, kinds)
         self.source.resume(values["source"])
         return _under(tensors, _BEST), values
 
     def keep(self, best: Mapping[str, Any], values: dict[str, Any], *, interrupted: bool) -> None:
-        """Give the keeper the state, if it is whole."""
-        # A gradient that was interrupted has changed what modules count as they compute, such as batch norms.
+        """Pass the state to the keeper if it is consistent."""
+        # An interrupted gradient has changed running statistics, such as those of batch norms.
         if self.mark is None or (interrupted and next(self.model.buffers(), None) is not None):
             return
         noise, source = self.mark

@@ -1,8 +1,8 @@
-"""Measurements and further terms of the loss as a recipe holds them: a name and settings.
+"""Measurements and additional loss terms in a recipe: a name and settings.
 
 A name is one of `flipscope.training.measures.MEASUREMENTS` or `flipscope.training.terms.TERMS`, or
-"package.module:definition" for one's own, so that it means the same in every process. What it stands for is a function
-of an `Around` and the settings, and is called when a training begins.
+"package.module:definition" for the user's own, so that it means the same in every process. It names a function of an
+`Around` and the settings, which is called when a training begins.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from flipscope.basics.registry import Registry
 from flipscope.data.batches import Inputs
 from flipscope.training.targets import Aim
 
-Setting = bool | int | float | str | None  # what a setting may be: what JSON holds as it is
+Setting = bool | int | float | str | None  # allowed types of a setting, as in JSON
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A measurement of the model every so many steps; made by `measurement`."""
+    """A measurement of the model at regular intervals of steps; made by `measurement`."""
 
     name: str
     every: int
@@ -41,18 +41,18 @@ class Measurement:
         return _called(_measurements(), self, around)
 
     def as_json(self) -> dict[str, Any]:
-        """The measurement as JSON holds it."""
+        """The measurement as a JSON object."""
         return {"name": self.name, "every": self.every, "settings": dict(self.settings)}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Measurement:
-        """The measurement of `as_json`."""
+        """The measurement from the result of `as_json`."""
         return measurement(document["name"], document["every"], **document["settings"])
 
 
 @dataclass(frozen=True)
 class LossTerm:
-    """A further term of the loss, times its strength; made by `loss_term`."""
+    """An additional loss term with its strength; made by `loss_term`."""
 
     name: str
     strength: float
@@ -62,28 +62,28 @@ class LossTerm:
         object.__setattr__(self, "name", _terms().canonical(self.name))
 
     def made(self, around: Around) -> Any:
-        """The term of a training's loss, not yet times its strength."""
+        """The term of a training's loss, before multiplication with its strength."""
         return _called(_terms(), self, around)
 
     def as_json(self) -> dict[str, Any]:
-        """The term as JSON holds it."""
+        """The term as a JSON object."""
         return {"name": self.name, "strength": self.strength, "settings": dict(self.settings)}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> LossTerm:
-        """The term of `as_json`."""
+        """The term from the result of `as_json`."""
         return loss_term(document["name"], document["strength"], **document["settings"])
 
 
 @dataclass(frozen=True, eq=False)
 class Around:
-    """What a measurement or a term may know of the training that it is part of."""
+    """The training around a measurement or a term, as far as these may use it."""
 
     aim: Aim
     inputs: Inputs
-    length: int  # of the longest strings
+    length: int  # length of the longest strings
     validation: Sequence[tuple[Tensor, Tensor]]  # inputs and targets
-    draw: Callable[[int, np.random.Generator], Any]  # so many random inputs of that length, like those of the training
+    draw: Callable[[int, np.random.Generator], Any]  # draws random inputs of that length, like those of the training
 
 
 @checked_arguments
@@ -116,7 +116,7 @@ def _settings(settings: Mapping[str, Setting]) -> tuple[tuple[str, Setting], ...
     return tuple(sorted(settings.items()))
 
 
-# Measurements and terms are made of the training loop, which knows the records above: hence these imports come late.
+# Measurements and terms import the training loop, which imports the records above, so these imports come late.
 
 
 def _measurements() -> Registry[Callable[..., Any]]:
@@ -132,7 +132,7 @@ def _terms() -> Registry[Callable[..., Any]]:
 
 
 def _called(registry: Registry[Callable[..., Any]], named: Measurement | LossTerm, around: Around) -> Any:
-    """What the named function makes of its settings; InputError if it does not take them."""
+    """The result of the named function for its settings; InputError if it does not accept them."""
     factory = registry.get(named.name)
     try:
         inspect.signature(factory).bind(around, **dict(named.settings))

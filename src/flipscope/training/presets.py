@@ -1,4 +1,4 @@
-"""Which model is trained, and how, where the caller does not say: told without PyTorch."""
+"""Default models and training settings, available without PyTorch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SMALLER = {"encoder": {"width": 32, "layers": 2, "heads": 2}}  # than the paper
 
 
 def configured(model: str | TransformerConfig, length: int, sizes: Mapping[str, int | float]) -> TransformerConfig:
-    """The configuration of a preset for strings of this length, with these sizes; or the one that was given."""
+    """The configuration of a preset for strings of this length, with these sizes; or the given configuration."""
     if isinstance(model, TransformerConfig):
         if sizes:
             raise InputError(f"{next(iter(sizes))} is for a preset: the configuration that was given has its own")

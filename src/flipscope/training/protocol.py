@@ -1,4 +1,4 @@
-"""How a model is trained: the loss, the optimiser and its learning rate, and when a training ends."""
+"""The training protocol: the loss, the optimiser and its learning rate, and the stopping rule."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ DecayOn = Literal["all", "matrices"]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingProtocol:
-    """How a model is trained: what `flipscope.training.fit.fit` does and what a `Recipe` holds.
+    """How a model is trained: the settings of `flipscope.training.fit.fit`, and a part of a `Recipe`.
 
     learning_rate  at the start; multiplied by `decay_factor` after `decay_after` epochs without a smaller validation
                    loss, and constant with decay_after=None
-    batch          strings per step; None where the source of batches has its own
+    batch          strings per step; None if the source of batches defines it
     optimiser      "adam", "adamw" or "sgd"
-    weight_decay   L2 for adam and sgd, decoupled for adamw; decay_on="matrices" spares biases, norms and embeddings
+    weight_decay   L2 for adam and sgd, decoupled for adamw; decay_on="matrices" exempts biases, norms, embeddings
     clip           the largest norm of the gradient
     loss           "bce": binary cross entropy; "ce": that of classes; "mse": the squared distance to +1 for label 1 and
-                   -1 for label 0, with labels="bits" to 1 and 0, or to the labels where they are floating-point numbers
-    terms          further terms of the loss, made by `flipscope.training.named.loss_term`
+                   -1 for label 0, with labels="bits" to 1 and 0, or to the labels if they are floating-point numbers
+    terms          additional loss terms, made by `flipscope.training.named.loss_term`
     stop_after     epochs without a smaller validation loss after which training ends
     max_epochs     and `max_steps` end it at the latest; a limit in seconds would depend on the machine
     goal           a validation accuracy, and `goal_loss` a mean loss on the strings of an epoch, that end it
-    epoch_steps    batches of an epoch where the data of a recipe are drawn fresh
-    restore        the weights that the model ends with: of the smallest validation loss ("best"), or the "last"
+    epoch_steps    batches of an epoch if the data of a recipe are drawn fresh
+    restore        the final weights of the model: those of the smallest validation loss ("best"), or the "last"
 
     >>> TrainingProtocol(learning_rate=0.01, batch=32).optimiser
     'adam'
@@ -80,7 +80,7 @@ class TrainingProtocol:
         return Aim(self.loss, self.labels)
 
     def most_steps(self, strings: int | None) -> int | None:
-        """The steps after which training ends at the latest, with a set of so many strings or fresh ones."""
+        """The largest number of steps, for a training set of this size or for fresh strings."""
         epoch = self.epoch_steps if strings is None or self.batch is None else math.ceil(strings / self.batch)
         limits = (self.max_steps, None if self.max_epochs is None else self.max_epochs * epoch)
         return min((limit for limit in limits if limit is not None), default=None)
@@ -96,5 +96,5 @@ class TrainingProtocol:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> TrainingProtocol:
-        """The protocol of `as_json`."""
+        """The protocol from the result of `as_json`."""
         return cls(**{**document, "terms": tuple(LossTerm.from_json(term) for term in document.get("terms", ()))})

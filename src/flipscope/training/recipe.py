@@ -1,6 +1,6 @@
-"""A training written down: data, model, protocol and seed. The same recipe gives the same model anywhere.
+"""Recipes of trainings: data, model, protocol and seed. The same recipe gives the same model anywhere.
 
-A recipe is frozen and can be hashed; its `digest` is the same in every process, and names the model that it makes.
+A recipe is frozen and hashable; its `digest` is the same in every process and names the resulting model.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from flipscope.training.protocol import TrainingProtocol
 from flipscope.training.targets import Loss
 
 Progress = Callable[[int, int], object]  # (steps done, steps at most)
-# Of the training code, and part of the name of every stored model. Raise it when the same recipe gives another model,
+# Revision of the training code, part of the name of every stored model. Raise it if a recipe gives another model,
 # which tests/training/test_golden.py notices: all stored models are then trained anew. It stays when a faster loop
 # gives the same weights up to rounding.
 REVISION = 1
-_FORMAT = 2  # of what a digest is made of
+_FORMAT = 2  # version of the digest's input
 
 Config: TypeAlias = TransformerConfig | Seq2SeqConfig
 Network: TypeAlias = Transformer | Seq2Seq
@@ -50,8 +50,8 @@ Network: TypeAlias = Transformer | Seq2Seq
 class Recipe:
     """A training: strings, model, its initialisation, protocol; the seed gives the weights and the order of strings.
 
-    `init`, `init_scope`, `init_scale` and `equal_layers` are what `flipscope.models.initialise` takes. `log` are
-    measurements on the way, made by `named.measurement`; they have no say in what the weights become.
+    `init`, `init_scope`, `init_scale` and `equal_layers` are arguments of `flipscope.models.initialise`. `log` lists
+    measurements during training, made by `named.measurement`; they do not influence the weights.
     """
 
     data: Data
@@ -81,7 +81,7 @@ class Recipe:
     @property
     def batch(self) -> int:
         """Strings per step."""
-        assert self.protocol.batch is not None  # as __post_init__ has made sure
+        assert self.protocol.batch is not None  # checked by __post_init__
         return self.protocol.batch
 
     def as_json(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class Recipe:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Recipe:
-        """The recipe of `as_json`; UnknownName where it names what this flipscope does not know."""
+        """The recipe from the result of `as_json`; UnknownName if it contains a name unknown to this flipscope."""
         try:
             return cls(
                 **{
@@ -125,7 +125,7 @@ class Recipe:
         step: Callable[[Moment], object] | None = None,
         epoch: Callable[[Epoch], object] | None = None,
     ) -> Trained:
-        """The trained model; `progress`, `step` and `epoch` are called on the way and do not change it.
+        """Train the model; `progress`, `step` and `epoch` are called during training and do not change it.
 
         It is drawn on the CPU, trained on the `device` if one is given, and returned on the CPU.
         """
@@ -134,7 +134,7 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained model, in evaluation mode, and how its training went; `recipe` is None of a function without a name."""
+    """A trained model in evaluation mode with its training history; `recipe` is None for an unnamed function."""
 
     model: Network
     fitted: Fitted
@@ -142,7 +142,7 @@ class Trained:
 
     @property
     def transformer(self) -> Transformer:
-        """The model, where it is a transformer and no encoder-decoder."""
+        """The model if it is a transformer; InputError for an encoder-decoder."""
         if not isinstance(self.model, Transformer):
             raise InputError(f"the model is a {type(self.model).__name__}, and a transformer is wanted here")
         return self.model
@@ -154,13 +154,13 @@ class Trained:
 
     @property
     def accuracy(self) -> float | None:
-        """On the validation set, of the weights that were kept; None if no epoch came to an end."""
+        """The validation accuracy of the kept weights; None if no epoch was completed."""
         kept = [line.validation_accuracy for line in self.history if line.number == self.fitted.kept_epoch]
         return kept[0] if kept else None
 
 
 def check_fits(config: Config, length: int, data: Data | None = None, loss: Loss = "bce") -> None:
-    """Raise InputError unless the model takes strings of so many bits and answers what is asked."""
+    """Raise InputError unless the model accepts strings of this length and has the required outputs."""
     if not isinstance(config, TransformerConfig):
         config.check_fits(length, data)
         return
@@ -191,7 +191,7 @@ def train_on(
     step: Callable[[Moment], object] | None = None,
     epoch: Callable[[Epoch], object] | None = None,
 ) -> Trained:
-    """The model of a recipe, trained on this data in place of the recipe's."""
+    """Train the model of a recipe on the given data in place of the recipe's."""
     protocol = recipe.protocol
     source = data.source(recipe.batch, protocol.epoch_steps, recipe.seed)
     validation = data.validation_sets()
@@ -223,7 +223,7 @@ def train_on(
 
 
 def _network(recipe: Recipe) -> Network:
-    """The model of a recipe at its start."""
+    """The untrained model of a recipe."""
     model: Network
     if isinstance(recipe.model, TransformerConfig):
         model = Transformer(recipe.model, scheme=recipe.init, seed=recipe.seed)
@@ -236,7 +236,7 @@ def _network(recipe: Recipe) -> Network:
 
 
 def _named(recipe: Recipe, data: Data, validation: Sequence[Labelled]) -> tuple[list[Term], list[Log]]:
-    """The further terms of the loss, and what is logged."""
+    """The additional loss terms and the logged measurements."""
     if not recipe.protocol.terms and not recipe.log:
         return [], []
     aim = recipe.protocol.aim

@@ -18,11 +18,11 @@ from flipscope.models.transformer import Block, Transformer
 from flipscope.training.fit import evaluate
 from flipscope.training.named import Around
 
-_STREAM = 0x61747465  # sets these strings apart from all that come from the same seeds
+_STREAM = 0x61747465  # separates these strings from others drawn with the same seeds
 
 
 def training_set(around: Around, **data: Any) -> Callable[[nn.Module], dict[str, float]]:
-    """Loss and accuracy on the strings that are trained on, in evaluation mode; `data` are the fields of SparseData."""
+    """Loss and accuracy on the training strings in evaluation mode; `data` are the fields of SparseData."""
     known = SparseData(**data).strings()
 
     def measure(model: nn.Module) -> dict[str, float]:
@@ -35,7 +35,8 @@ def training_set(around: Around, **data: Any) -> Callable[[nn.Module], dict[str,
 def hidden_attention(around: Around, strings: int = 256, **data: Any) -> Callable[[nn.Module], dict[str, float]]:
     """The attention from the marker to the hidden positions, averaged over strings.
 
-    "mean" is averaged over the heads too, "most" is that of the head that pays most. Spread evenly it is s / (T + 1).
+    "mean" is averaged over the heads too, "most" is that of the head with the most attention. A uniform distribution
+    would give s / (T + 1).
     """
     known = SparseData(**data)
     bits = torch.from_numpy(known.draw_inputs(strings, np.random.default_rng([known.seed, _STREAM])))
@@ -55,7 +56,7 @@ def hidden_attention(around: Around, strings: int = 256, **data: Any) -> Callabl
 
 @torch.no_grad()
 def marker_attention(model: Transformer, bits: Tensor) -> Float[Tensor, "string head position"]:
-    """Attention weights of the marker in the first layer, its own place included, on the CPU.
+    """Attention weights of the marker in the first layer, including its own position, on the CPU.
 
     >>> from flipscope.models import mingpt
     >>> weights = marker_attention(Transformer(mingpt(4, width=8, heads=2)), torch.zeros(1, 4, dtype=torch.uint8))

@@ -1,12 +1,12 @@
-"""What a model's answers are compared with: one bit, one number or one class, of a string or of each of its positions.
+"""Targets of a model's outputs: one bit, one number or one class, for a string or for each of its positions.
 
-The scale of labels is said here, once. With "mse" a label 0 or 1 stands for
+The scale of labels is defined here. With "mse" a label 0 or 1 stands for
 
     labels="signs"   -1 and +1; an answer above 0 counts as 1
     labels="bits"     0 and  1; an answer above 1/2 counts as 1
 
-and labels that are floating-point numbers are compared as they are. The hardness paper trains with bits: its squared
-errors are a quarter of those with signs (`SIGN_SCALE`), and so is every sharpness before it is drawn.
+and floating-point labels are compared unchanged. The hardness paper trains with bits: its squared errors are a quarter
+of those with signs (`SIGN_SCALE`), and so is every sharpness before it is plotted.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Loss = Literal["bce", "mse", "ce"]  # binary cross entropy, squared error, cross
 Labels = Literal["signs", "bits"]
 LOSSES: tuple[Loss, ...] = get_args(Loss)
 LABELS: tuple[Labels, ...] = get_args(Labels)
-SIGN_SCALE = 4.0  # a squared difference of answers to 0 and 1, told on the scale of -1 and +1
+SIGN_SCALE = 4.0  # converts squared differences for labels 0 and 1 to the scale of -1 and +1
 
 
 @dataclass(frozen=True)
 class Aim:
-    """A loss and the scale of labels that it is for."""
+    """A loss and the scale of its labels."""
 
     loss: Loss = "bce"
     labels: Labels = "signs"
@@ -47,11 +47,11 @@ class Aim:
 
     @property
     def threshold(self) -> float:
-        """An answer above it counts as 1."""
+        """Outputs above this count as 1."""
         return 0.5 if self.labels == "bits" else 0.0
 
     def targets(self, labels: Tensor, name: str) -> Tensor:
-        """What answers are compared with; `name` says whose labels they are."""
+        """The targets for labels; `name` describes the labels in error messages."""
         if self.loss == "ce":
             if labels.is_floating_point() or bool((labels < 0).any()):
                 raise InputError(f"labels in {name} must be classes, 0, 1, 2 and so on, with loss='ce'")
@@ -64,7 +64,7 @@ class Aim:
         return 2 * targets - 1 if self.loss == "mse" and self.labels == "signs" else targets
 
     def total(self, outputs: Tensor, targets: Tensor) -> Float[Tensor, ""]:
-        """The loss summed over the strings, of several positions the mean; in float32 at least, also with autocast."""
+        """The loss summed over strings and averaged over positions; at least in float32, even with autocast."""
         answers = self._answers(outputs, targets)
         answers = answers.float() if answers.dtype in (torch.float16, torch.bfloat16) else answers
         if self.loss == "ce":
@@ -79,7 +79,7 @@ class Aim:
         return value if targets.ndim == 1 else value / targets.shape[1]
 
     def right(self, outputs: Tensor, targets: Tensor) -> Bool[Tensor, " string"]:
-        """Which strings are answered rightly: at every position, where there are several. NaN never is."""
+        """Which strings are answered correctly, at every position if there are several; NaN never is."""
         answers = self._answers(outputs, targets)
         if self.loss == "ce":
             found = (answers.argmax(dim=-1) == targets) & ~answers.isnan().any(dim=-1)

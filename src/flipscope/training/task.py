@@ -1,7 +1,7 @@
-"""The task of a trained model, as its file states it: the function, the length of its strings, the loss, the labels.
+"""The task of a trained model from its file: the function, the length of its strings, the loss, the labels.
 
-A measurement of a trained model takes these as its defaults. They are read from the file's header without PyTorch;
-only computing the function's values loads it.
+Measurements of a trained model use these as defaults. They are read from the file's header without PyTorch, which is
+loaded only to compute the function's values.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ class NoFunction(InputError):
 
 @dataclass(frozen=True)
 class Task:
-    """What a model was trained to do."""
+    """The training task of a model."""
 
     data_document: Mapping[str, Any]  # the data of the recipe, as JSON
-    length: int  # of the longest string
+    length: int  # length of the longest string
     loss: Literal["mse", "bce"]
     labels: Literal["signs", "bits"]  # what 0 and 1 stand for with mse
-    train: int | None  # strings of a training set that was drawn once
+    train: int | None  # size of a fixed training set
 
     @property
     def threshold(self) -> float:
-        """The model decides 1 where its output is above this."""
+        """The output above which the model decides 1."""
         return 0.5 if self.labels == "bits" and self.loss == "mse" else 0.0
 
     @functools.cached_property
     def data(self) -> Data:
-        """The data of the recipe; UnknownName where they are of a kind that is not installed."""
+        """The data of the recipe; UnknownName if their kind is not installed."""
         from flipscope.data.kinds import data_from_json
 
         return data_from_json(self.data_document)
@@ -58,7 +58,7 @@ class Task:
         return self.data.function
 
     def function_at(self, length: int) -> Function:
-        """The function on strings of this length; NoFunction where the file does not determine it."""
+        """The function on strings of this length; NoFunction if the file does not determine it."""
         from flipscope.cube.functions import BooleanFunction
         from flipscope.data.fourier import FourierData
         from flipscope.data.lengths import LengthsData, prefix_values
@@ -80,7 +80,7 @@ class Task:
             raise NoFunction(f"the function in the file, {data.function}, has {data.length:,} bits, not {length:,}")
         if isinstance(data, StringData):
             language = data.language()
-            assert language is not None  # a random language was refused above
+            assert language is not None  # a random language was rejected above
             return language
         if isinstance(data, TableData):
             return BooleanFunction.from_table(data.values())
@@ -91,7 +91,7 @@ class Task:
 
 
 def read_task(path: object, metadata: Mapping[str, str]) -> Task | None:
-    """The task in the metadata of a model's file; None where the file does not say how its model was trained."""
+    """The task in the metadata of a model's file; None if the file has no record of its training."""
     if KEY not in metadata:
         return None
     try:
@@ -99,7 +99,7 @@ def read_task(path: object, metadata: Mapping[str, str]) -> Task | None:
         if (version := document["version"]) != VERSION:
             raise InputError(f"{path} was trained by format {version}, but this flipscope reads {VERSION}: update it")
         data, protocol = document["recipe"]["data"], document["recipe"]["protocol"]
-        # Of two outputs the cross entropy of classes is the binary cross entropy of their difference.
+        # For two outputs, the cross entropy is the binary cross entropy of their difference.
         loss: Literal["mse", "bce"] = "mse" if protocol.get("loss") == "mse" else "bce"
         labels: Literal["signs", "bits"] = "bits" if protocol.get("labels") == "bits" else "signs"
         return Task(data, int(data["length"]), loss, labels, data.get("train"))

@@ -1,4 +1,4 @@
-"""`flipscope.train`: a transformer for a function, with choices that work for small ones; the command uses the same."""
+"""`flipscope.train`: train a transformer on a function, with defaults that work for small ones; used by the command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from flipscope.training.recipe import Recipe, Trained, train_on
 from flipscope.training.targets import Labels, Loss
 
 VALIDATION = 1_000
-_EPOCH = 100  # steps between two looks at the validation set, where strings are fresh
+_EPOCH = 100  # steps between two validations if strings are fresh
 
 
 @checked_arguments
@@ -57,19 +57,19 @@ def train(
     progress: Callable[[Epoch], object] | None = None,
     **sizes: int | float,
 ) -> Trained:
-    """A transformer trained on a function: the model, and how the training went.
+    """Train a transformer on a function; returns the model and its training history.
 
     `function` is an expression, a BooleanFunction, or a real-valued one such as "mean"
-    (`flipscope.data.real_functions`), of `length` bits where that is more than it uses; `model` is the name of a
-    preset, whose `sizes` (width, layers, heads, ffn_width, dropout) may be given, or a configuration. Strings are fresh
-    in every batch, or `train_strings` that are drawn once. It takes `steps` steps, or fewer if the validation accuracy
-    reaches the `goal`, and keeps the weights of the smallest validation loss, or the last ones (keep="last"). The loss
-    is the binary cross entropy unless given, for real values the squared error. The learning rate is halved where the
-    loss stays, unless constant_rate. `log` are measurements on the way (`flipscope.training.named.measurement`), found
-    in `trained.fitted.log`.
+    (`flipscope.data.real_functions`), on `length` bits if that is more than it uses; `model` is a configuration or the
+    name of a preset, whose `sizes` (width, layers, heads, ffn_width, dropout) may be given. Strings are fresh in every
+    batch, or `train_strings` of them are drawn once. Training takes `steps` steps, or fewer if the validation accuracy
+    reaches the `goal`, and keeps the weights of the smallest validation loss, or the last ones (keep="last"). The
+    default loss is the binary cross entropy, for real values the squared error. The learning rate is halved when the
+    loss stops falling, unless constant_rate. `log` lists measurements during training
+    (`flipscope.training.named.measurement`), whose results are in `trained.fitted.log`.
 
-    It is trained on the `device` ("cpu", "cuda", "mps"; default the CPU), and comes back to the CPU.
-    With a `checkpoint`, the name of a file, an interrupted training goes on when it is called again in the same way.
+    The model is trained on the `device` ("cpu", "cuda", "mps"; default the CPU) and returned on the CPU. With a
+    `checkpoint`, the name of a file, calling the function again in the same way resumes an interrupted training.
 
     >>> import flipscope
     >>> trained = flipscope.train("majority(9)", steps=100, width=16, layers=1)

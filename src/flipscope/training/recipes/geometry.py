@@ -18,7 +18,7 @@ from flipscope.models.presets import encoder, recognizer
 from flipscope.training.protocol import TrainingProtocol
 from flipscope.training.recipe import Recipe
 
-VALIDATION = 1_000  # strings that tell when to stop (App. F.2)
+VALIDATION = 1_000  # validation strings for early stopping (App. F.2)
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ def language_recipe(
     init: Scheme = "uniform",
     strings_seed: int = 0,
 ) -> Recipe:
-    """The training of App. F.2: a language from `train` strings, until the validation loss stays where it is.
+    """The training of App. F.2: a language from `train` strings, until the validation loss stops falling.
 
-    Without a function the language is random. `strings_seed` gives the strings, `seed` the weights and the order.
+    Without a function the language is random. `strings_seed` determines the strings, `seed` the weights and the order.
 
     >>> setting = {"layers": 2, "heads": 1, "head_size": 16, "ffn_multiple": 2, "batch": 64, "learning_rate": 3e-3}
     >>> language_recipe("majority(40)", 40, 0, **setting).model.hidden_width
@@ -70,7 +70,7 @@ def language_recipe(
 
 
 def recognizer_recipe(function: str, length: int, seed: int, *, eps: float, epochs: int) -> Recipe:
-    """A recogniser of width 16 and 2 layers, on at most so many epochs of 50 batches of 64 fresh strings.
+    """A recogniser of width 16 and 2 layers, trained for limited epochs of 50 batches of 64 fresh strings.
 
     >>> recognizer_recipe("first(10)", 10, 0, eps=0.0, epochs=20).protocol.most_steps(None)
     1000

@@ -7,11 +7,11 @@ the last weights are kept.
     hardness_recipe      one function at one length
     table_recipe         a truth table, from all of its rows or from a random subset
     scratchpad_recipe    parity by an encoder-decoder that writes the parity of every prefix
-    lengths_recipe       strings of many lengths, to be asked on longer ones
+    lengths_recipe       strings of many lengths, to be tested on longer ones
 
 The rule: a model is kept if its squared error on fresh strings is below 0.001. The mean of n bits has variance 1 / 4n,
-and a balanced function 1/4: for the mean the limit is 0.001 / n, the same share of what there is to be learned. A model
-with a scratchpad is kept if more than 0.999 of the bits that it writes by itself are right.
+and a balanced function 1/4: for the mean the limit is 0.001 / n, the same share of the variance. A model with a
+scratchpad is kept if more than 0.999 of the bits that it generates are correct.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from flipscope.training.protocol import TrainingProtocol
 from flipscope.training.recipe import Recipe
 
 KEPT_BELOW = 0.001  # squared error of 0 and 1
-KEPT_ABOVE = 0.999  # share of the bits that a scratchpad has right
-STRINGS = 100_000  # of a final evaluation, or the whole cube where that is smaller; the paper asks 1,024,000
-_EVALUATION = 0x6576616C  # sets its strings apart from all that come from the same seeds
+KEPT_ABOVE = 0.999  # share of correct bits in a scratchpad
+STRINGS = 100_000  # strings of a final evaluation, or all strings if fewer; the paper uses 1,024,000
+_EVALUATION = 0x6576616C  # separates its strings from others drawn with the same seeds
 _BATCH = 1_024
 
 Positions = Literal["sinusoidal", "learned"]
@@ -66,7 +66,7 @@ def hardness_protocol(
     epoch_steps: int = 500,
     **others: Any,
 ) -> TrainingProtocol:
-    """The paper's protocol; `others` are further fields of it. The validation set is asked every `epoch_steps`.
+    """The paper's protocol; `others` are further fields of it. Validation takes place every `epoch_steps`.
 
     >>> hardness_protocol(steps=100).restore
     'last'
@@ -107,8 +107,8 @@ def hardness_recipe(
 
     `function` is "parity", "majority", "first", "mean", any expression, or a weighted sum
     (`flipscope.data.real_functions`). The model is `hardness(n, width)` unless another is given, such as one with
-    norm="pre". With `equal_layers` its layers start as copies of one, as the authors' `nn.TransformerEncoder` has
-    them; otherwise each is drawn by itself.
+    norm="pre". With `equal_layers` its layers start as copies of one, as the authors' `nn.TransformerEncoder`
+    creates them; otherwise each is drawn separately.
 
     >>> hardness_recipe("parity", 10, 0).data.function
     'parity(10)'
@@ -147,7 +147,7 @@ def table_recipe(
 ) -> Recipe:
     """The training of E4: step 1 with a `subset` of the rows, step 2 with all rows of a function that was learned.
 
-    `equal_layers` is that of `hardness_recipe`.
+    `equal_layers` is as in `hardness_recipe`.
 
     >>> from flipscope.data.tables import random_table
     >>> table_recipe(TableData(table=random_table(10, 0), length=10, subset=128, seed=0), 0).data.subset
@@ -178,7 +178,7 @@ def scratchpad_recipe(
     log: Sequence[Measurement] = (),
     **others: Any,
 ) -> Recipe:
-    """The training of E5: parity at length n with a scratchpad, taught by what was to be written.
+    """The training of E5: parity at length n with a scratchpad, with teacher forcing.
 
     With `shortest` lengths are mixed; the model has positions for strings of `longest` bits, or n.
 
@@ -210,7 +210,7 @@ def lengths_recipe(
     log: Sequence[Measurement] = (),
     **others: Any,
 ) -> Recipe:
-    """Length generalisation: trained on lengths from `shortest` to n, to be asked at `longer_lengths(n, factors)`.
+    """Length generalisation: trained on lengths from `shortest` to n, tested at `longer_lengths(n, factors)`.
 
     One length per batch, as the authors' code draws them. The model is that of `hardness_recipe`, read at the last
     symbol; learned positions exist up to the longest tested length, and those beyond n are never trained.
@@ -248,11 +248,11 @@ def longer_lengths(n: int, factors: Sequence[float]) -> list[int]:
 
 @dataclass(frozen=True)
 class Final:
-    """How a trained model does on fresh strings, or on all strings (`exact`)."""
+    """The performance of a trained model on fresh strings, or on all strings (`exact`)."""
 
     length: int
     error: Estimate  # mean squared error to labels 0 and 1, or to the real values
-    accuracy: Estimate | None  # share of strings on the right side of 1/2; None for the mean, where it says nothing
+    accuracy: Estimate | None  # share of strings on the correct side of 1/2; None for the mean, where it is meaningless
     exact: bool
     limit: float  # of the error
     kept: bool  # whether the error is below it
@@ -276,10 +276,10 @@ def final(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> Final:
-    """The final evaluation of a model on strings of its recipe's function: of its own length, or of another.
+    """The final evaluation of a model on strings of its recipe's function, of its own length or another.
 
-    Strings are fresh, from a stream that no training has; where there are no more than `strings` in all, each is asked
-    once and the answer is exact. The interval of the error is Student's.
+    Strings are fresh, from a stream that no training uses; if there are at most `strings` in total, each is evaluated
+    once and the result is exact. The interval of the error is Student's.
     """
     data = recipe.data
     n = data.length if length is None else check_count("length", length)
@@ -291,7 +291,7 @@ def final(
     real = wanted.dtype == np.float32
     accuracy = None if real else _share(int(((answers > 0.5) == (wanted > 0.5)).sum()), len(bits), exact, confidence)
     mean = float(errors.mean())
-    mean = mean if np.isfinite(mean) else np.inf  # of a model that answers no number
+    mean = mean if np.isfinite(mean) else np.inf  # if the model's outputs are not finite
     whole = exact or mean == np.inf
     error = Estimate(mean, mean, mean, confidence, len(bits)) if whole else student_mean(errors.tolist(), confidence)
     limit = kept_below(data.function, n)
@@ -299,7 +299,7 @@ def final(
 
 
 def _values(data: Data, bits: Bits, n: int) -> np.ndarray:
-    """The function's values on these strings, of whatever length where it has a value there."""
+    """The function's values on these strings, of any length for which it is defined."""
     if isinstance(data, LengthsData):
         return prefix_values(data.function, bits)[:, -1]
     if isinstance(data, RealData) and data.function == "mean":
@@ -337,12 +337,12 @@ def _share(right: int, total: int, exact: bool, confidence: float) -> Estimate:
 
 @dataclass(frozen=True)
 class Written:
-    """How well a model writes its scratchpad by itself."""
+    """The accuracy of a model that generates its scratchpad."""
 
     length: int
-    tokens: Estimate  # share of right bits; its interval takes each string as one
-    answers: Estimate  # share of strings whose last bit is right
-    kept: bool  # whether more than 0.999 of the bits are right
+    tokens: Estimate  # share of correct bits; its interval treats each string as one sample
+    answers: Estimate  # share of strings whose last bit is correct
+    kept: bool  # whether more than 0.999 of the bits are correct
 
 
 def written(
@@ -354,7 +354,7 @@ def written(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> Written:
-    """What a scratchpad model writes for fresh strings, each bit from those that it wrote before (the rule of E5)."""
+    """Evaluate a scratchpad model on fresh strings, each bit generated from its earlier ones (the rule of E5)."""
     if not isinstance(model, Seq2Seq) or not isinstance(recipe.data, LengthsData):
         raise InputError(f"a {type(model).__name__} writes no scratchpad: give the model of scratchpad_recipe")
     n = recipe.data.length if length is None else check_count("length", length)

@@ -1,13 +1,13 @@
-"""The trainings of the sharper-picture paper as recipes, and the gap that they leave.
+"""The trainings of the sharper-picture paper as recipes, and their generalisation gap.
 
 For sums of parities (App. A) the model has two attention layers of one head with an MLP between them, and no norm
 (`models.presets.fourier`). The optimiser is AdamW with weight decay 1e-4 at a constant rate, batches have at most 256
 strings, and a training ends after the first epoch whose mean loss, of each batch before its step, is below 0.02. The
-learning rate is lost from the paper: 2e-3 is that of the released log.
+learning rate is missing in the paper: 2e-3 is that of the released log.
 
     fourier_recipe    one random sum of parities, learned from m strings
-    parity_recipe     PARITY with a chain of thought or in one pass (§ 3), of which the paper trains no model
-    gap               loss on all strings, or many fresh ones, beside that on the strings of the training
+    parity_recipe     PARITY with a chain of thought or in one pass (§ 3), which the paper does not train
+    gap               loss on all strings, or many fresh ones, compared with that on the training strings
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from flipscope.training.recipe import Recipe, Trained
 from flipscope.training.recipes.hardness import hardness_protocol
 
 GOAL = 0.02  # mean loss of an epoch below which a function counts as learned
-STRINGS = 100_000  # of an evaluation, or all strings where these are fewer; the paper asks 1,000
-_EVALUATION, _START = 0x6576616C, 0x73746172  # set strings and weights apart from all that come from the same seeds
+STRINGS = 100_000  # strings of an evaluation, or all strings if fewer; the paper uses 1,000
+_EVALUATION, _START = 0x6576616C, 0x73746172  # separate strings and weights from others drawn with the same seeds
 _BATCH = 1_024
 
 Norm = Literal["none", "post", "pre"]
@@ -64,13 +64,13 @@ def fourier_recipe(
 ) -> Recipe:
     """The training of one random function of a class; the seed numbers the functions.
 
-    Each function has initial weights and an order of strings of its own, also those of one number in two classes, so
-    that what is measured of them is independent; they are the same whatever else is changed of the training.
+    Each function has its own initial weights and order of strings, even for the same number in two classes, so that
+    measurements of them are independent; they do not depend on other settings of the training.
 
-    With samples=None strings are fresh, and an epoch is 100 batches. The validation set is asked after every epoch and
-    decides nothing; `gap` asks more strings. `steps` is a limit, after which the function counts as not learned. `norm`
-    adds layer norms; `heads` are of full width each and add up; `penalty` is beta of Def 1, the strength of the
-    Hessian's trace in the loss.
+    With samples=None strings are fresh, and an epoch is 100 batches. The validation set is evaluated after every epoch
+    without consequences; `gap` uses more strings. After `steps` steps the function counts as not learned. `norm` adds
+    layer norms; `heads` have full width each and are summed; `penalty` is beta of Def 1, the strength of the Hessian's
+    trace in the loss.
 
     >>> recipe = fourier_recipe(7, 3, 0)
     >>> recipe.model.width, recipe.protocol.goal_loss, recipe.data.train
@@ -101,7 +101,7 @@ def fourier_recipe(
 def parity_recipe(way: Way, length: int, seed: int, *, steps: int, batch: int, lr: float, width: int = 64) -> Recipe:
     """PARITY learned with a chain of thought or in one pass: both ways have the same parameters, start and strings.
 
-    The model is that of the hardness paper, which learns PARITY where one does, causal and with positions of period T
+    The model is that of the hardness paper, which can learn PARITY, with causal attention and positions of period T
     (App. G). It is read at every token, or at START only.
 
     >>> chain, single = (parity_recipe(way, 20, 0, steps=100, batch=64, lr=1e-3) for way in ("steps", "one-pass"))
@@ -127,27 +127,27 @@ def parity_recipe(way: Way, length: int, seed: int, *, steps: int, batch: int, l
 
 
 def converged(trained: Trained) -> bool:
-    """Whether a training came below the goal: one that did not ended at its limit of steps, or diverged."""
+    """Whether a training reached the goal, instead of ending at its limit of steps or diverging."""
     return trained.fitted.stopped == "goal"
 
 
 @dataclass(frozen=True, eq=False)
 class Gap:
-    """Squared errors of a trained model, in evaluation mode; the gap is that of all strings minus that of its own."""
+    """Squared errors of a trained model in evaluation mode; the gap is that of all minus that of training strings."""
 
-    train: float  # mean over the strings of the training
+    train: float  # mean over the training strings
     everywhere: Estimate  # mean over all strings (`exact`), or over fresh ones with Student's interval
     exact: bool
-    errors: Float64[np.ndarray, " string"]  # those of `everywhere`, string by string
+    errors: Float64[np.ndarray, " string"]  # the errors behind `everywhere`, by string
 
     @property
     def value(self) -> Estimate:
-        """The gap, with the interval that comes from fresh strings."""
+        """The gap, with the interval due to fresh strings."""
         return self.everywhere.scaled(1.0, -self.train)
 
 
 def gap(recipe: Recipe, model: nn.Module, *, strings: int = STRINGS, confidence: float = 0.95) -> Gap:
-    """The loss of a model on the cube and on the strings that it was trained on."""
+    """The loss of a model on all strings and on its training strings."""
     data = recipe.data
     if not isinstance(data, FourierData) or data.train is None:
         raise InputError("a gap is that of a sum of parities learned from a fixed set: give a recipe with samples")

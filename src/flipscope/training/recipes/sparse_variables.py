@@ -1,11 +1,11 @@
-"""The trainings of the sparse-variable paper as recipes (App. C), and what can be logged on the way.
+"""The trainings of the sparse-variable paper as recipes (App. C), and measurements during training.
 
 The model is minGPT with one layer, width 64, 16 heads and dropout 0.1, from Gaussian weights of standard deviation
-0.02. The optimiser is Adam at a constant rate of 1e-3 with weight decay 1e-4; what the paper leaves to minGPT is
-minGPT's: the decay is decoupled and spares biases, norms and embeddings, and gradients have norm 1 at most.
+0.02. The optimiser is Adam at a constant rate of 1e-3 with weight decay 1e-4. The rest follows minGPT: the decay is
+decoupled and exempts biases, norms and embeddings, and gradients are clipped to norm 1.
 
     sparse_recipe    a gate of few hidden bits: all of m strings in every step, or fresh ones
-    sparse_data      the strings of it
+    sparse_data      its strings
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from flipscope.training.named import Measurement, measurement
 from flipscope.training.protocol import TrainingProtocol
 from flipscope.training.recipe import Recipe
 
-SUCCESS = 0.99  # of the validation strings: a training succeeds above it
-CHECKED = 10  # steps between two looks at the validation set
+SUCCESS = 0.99  # validation accuracy above which a training succeeds
+CHECKED = 10  # steps between two validations
 
 
 def just_above(share: float, strings: int) -> float:
-    """The smallest accuracy on so many strings that is above the share, for `goal`, which is reached at its value.
+    """The smallest accuracy on this many strings that exceeds the share, for `goal`, which includes its value.
 
     >>> just_above(0.99, 10_000)
     0.9901
@@ -46,7 +46,7 @@ def sparse_data(
     noise: float = 0.0,
     balanced: bool = False,
 ) -> SparseData:
-    """Strings of a gate; `balanced` inputs have as many ones as make the gate 1 on half of them.
+    """Strings of a gate; the share of ones in `balanced` inputs makes the gate 1 on half of them.
 
     >>> round(sparse_data("and", 50, 0, balanced=True).ones, 6)
     0.793701
@@ -82,10 +82,10 @@ def sparse_recipe(
 ) -> Recipe:
     """The training of C.1 with `samples` strings, all of them in every step, or of C.2 with fresh batches.
 
-    `gate` is "and", "or", "majority", "parity" or an expression of `relevant` bits. The validation set is asked every
-    10 steps; with `stop` the training ends at the first accuracy above 0.99, which decides the paper's question:
-    whether the largest accuracy within all steps is above it. The seed gives hidden
-    positions, strings, weights and masks.
+    `gate` is "and", "or", "majority", "parity" or an expression of `relevant` bits. Validation takes place
+    every 10 steps; with `stop` the training ends at the first accuracy above 0.99, which decides the paper's question
+    whether the largest accuracy within all steps is above it. The seed determines hidden positions, strings, weights
+    and masks.
 
     >>> recipe = sparse_recipe("and", 100, 0, samples=70)
     >>> recipe.protocol.batch, recipe.protocol.goal, recipe.model.dropout
@@ -128,16 +128,16 @@ def sparse_recipe(
     )
 
 
-# ---------------------------------------------------------------- on the way
+# ---------------------------------------------------------------- measurements during training
 
 
 def on_training_set(recipe: Recipe, every: int = CHECKED) -> Measurement:
-    """For `log`: "training_set.loss" and ".accuracy" on the strings that are trained on, without dropout."""
+    """For `log`: "training_set.loss" and ".accuracy" on the training strings, without dropout."""
     return measurement("training_set", every, **_settings(recipe))
 
 
 def on_hidden_bits(recipe: Recipe, every: int = CHECKED, strings: int = 256) -> Measurement:
-    """For `log`: "hidden_attention.mean" and ".most", what the marker pays to the hidden positions."""
+    """For `log`: "hidden_attention.mean" and ".most", the marker's attention to the hidden positions."""
     return measurement("hidden_attention", every, strings=strings, **_settings(recipe))
 
 
