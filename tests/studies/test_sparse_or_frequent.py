@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
-import torch
 from studies.harness import smoke_run
 
 from flipscope.data.token_sets import TokenSets
-from flipscope.models.token_attention import TokenAttention
 from flipscope.studies.low_sensitivity.sparse_or_frequent import (
     DECISIVE,
     FREQUENT_FIRST,
@@ -14,7 +11,6 @@ from flipscope.studies.low_sensitivity.sparse_or_frequent import (
     STUDY,
     Learned,
     strongest,
-    token_sensitivity,
 )
 
 
@@ -53,23 +49,6 @@ def test_the_further_settings_are_decisive() -> None:
     assert [found[setting] for setting in SPARSE_FIRST] == ["sparse"] * 3
     assert [found[setting] for setting in FREQUENT_FIRST] == ["frequent", "frequent", None]
     assert [found[setting] for setting in DECISIVE] == ["sparse"] * 2
-
-
-def test_sensitivity_of_a_model_that_counts_one_feature() -> None:
-    """A model with even attention whose head is v_sp is the predictor by sparse tokens, but that a tie is no change
-    for one of the labels."""
-    sets = TokenSets(1, 3, 1, 2, 9, length=8)
-    model = TokenAttention(vocabulary=9, length=8, width=9, seed=0)
-    with torch.no_grad():
-        model.query.zero_()
-        model.value.copy_(torch.eye(9))
-        model.head.copy_(torch.from_numpy(sets.directions()[0]).float().expand(8, 9))
-    stream = np.random.default_rng(0)
-    tokens = torch.from_numpy(sets.draw(4_000, stream).bits)
-    # Of both labels 1/8 * 1/9 of the replaced sparse tokens and 7/8 * 1/9 of the others tie or turn over.
-    turned, tied = 1 / 72, 7 / 72 + 7 / 72
-    found = token_sensitivity(model, tokens, 9, stream)
-    assert found == pytest.approx(turned + tied / 2, abs=0.005)
 
 
 def test_laptop_trials() -> None:

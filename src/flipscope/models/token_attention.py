@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count, check_positive
-from flipscope.models.init import initialise
+from flipscope.models.init import Lookup, initialise
 
 
 class TokenAttention(nn.Module):
@@ -25,29 +25,24 @@ class TokenAttention(nn.Module):
     @checked_arguments
     def __init__(self, *, vocabulary: int, length: int, width: int, std: float = 0.1, seed: int = 0) -> None:
         super().__init__()
-        self.std = check_positive("std", std)
         shape = check_count("vocabulary", vocabulary), check_count("width", width)
-        self.query, self.key, self.value = (nn.Parameter(torch.empty(*shape)) for _ in range(3))
+        self.query, self.key, self.value = (Lookup(*shape) for _ in range(3))
         self.head = nn.Parameter(torch.empty(check_count("length", length), width))  # U
-        initialise(self, "pytorch", seed)
-
-    def reset_parameters(self) -> None:
-        """Small normal numbers."""
-        for parameter in self.parameters():
-            nn.init.normal_(parameter, std=self.std)
+        initialise(self, "gaussian", seed, scale=check_positive("std", std))
 
     def attention(self, tokens: Tensor) -> Float[Tensor, "string row position"]:
         """Attention weights of each row."""
-        query, key = self.query[tokens.long()], self.key[tokens.long()]  # [string, position, width]
-        return (query @ key.transpose(1, 2)).softmax(dim=-1)
+        query, key = self.query(tokens.long()), self.key(tokens.long())  # [string, position, width]
+        weights: Tensor = (query @ key.transpose(1, 2)).softmax(dim=-1)
+        return weights
 
     def forward(self, tokens: Tensor) -> Float[Tensor, " string"]:
         """Logits, positive for label 1."""
         # U W_V' has for each row what a token adds to the logit: [row, token].
-        gains = (self.head @ self.value.T)[:, tokens.long()].transpose(0, 1)  # [string, row, position]
+        gains = (self.head @ self.value.weight.T)[:, tokens.long()].transpose(0, 1)  # [string, row, position]
         return (self.attention(tokens) * gains).sum(dim=(1, 2))
 
     def alignment(self, directions: Float[Tensor, "group token"]) -> Float[Tensor, " group"]:
         """Mean cosine of the rows of U W_V' with each direction of the vocabulary."""
-        rows = self.head @ self.value.T  # [row, token]
+        rows = self.head @ self.value.weight.T  # [row, token]
         return nn.functional.cosine_similarity(rows[:, None], directions.to(rows)[None], dim=-1).mean(dim=0)

@@ -22,6 +22,7 @@ from flipscope.data.batches import Examples
 from flipscope.data.token_sets import FEATURES, GROUPS, Feature, TokenSets
 from flipscope.lab import quantities
 from flipscope.models.token_attention import TokenAttention
+from flipscope.probes.tokens import token_sensitivity
 from flipscope.training.fit import answered, fit
 from flipscope.training.logs import Log, series
 from flipscope.training.targets import Aim
@@ -134,7 +135,8 @@ def of_training(trial: Learned, progress: lab.Progress) -> lab.Outcome:
     )
     found = {name: np.array(series(fitted.log, f"curves.{name}")[1]) for name in names}
     tokens = torch.from_numpy(test.bits[: trial.asked])
-    return {"step": np.array(steps), **found, "sensitivity": token_sensitivity(model, tokens, trial.vocabulary, stream)}
+    changed = token_sensitivity(model, tokens, how="replace", vocabulary=trial.vocabulary, seed=trial.seed)
+    return {"step": np.array(steps), **found, "sensitivity": changed.definition.value}
 
 
 def curves(
@@ -160,21 +162,6 @@ def curves(
         return found
 
     return measure
-
-
-@torch.no_grad()
-def token_sensitivity(
-    model: TokenAttention, tokens: torch.Tensor, vocabulary: int, stream: np.random.Generator
-) -> float:
-    """Def 4.1: the share of decisions that change when a token is replaced by a random one, each position once."""
-    before = model(tokens) > 0
-    new = torch.from_numpy(stream.integers(0, vocabulary, tokens.shape))
-    changed = 0.0
-    for position in range(tokens.shape[1]):
-        other = tokens.clone()
-        other[:, position] = new[:, position]
-        changed += float(((model(other) > 0) != before).float().mean())
-    return changed / tokens.shape[1]
 
 
 # ---------------------------------------------------------------- claims
