@@ -277,7 +277,7 @@ class KernelSpectrum(lab.Study):
         smoke=(0.1, {"bits": (4,), "depths": (1, 2), "cut": ((6, 3), (4, 0)), "softmax_bits": 3, "softmax_seeds": 2}
                | {"draws": 200, "finite_bits": 2, "widths": (8, 16), "seeds": 2}),
         # Seeds from 1000 on: smaller ones were used while the study was written.
-        laptop=(4, {"bits": (6, 10, 20), "depths": (1, 2, 4, 6), "cut": ((6, 2), (6, 3), (8, 2), (6, 0), (7, 0))}
+        laptop=(1, {"bits": (6, 10, 20), "depths": (1, 2, 4, 6), "cut": ((6, 2), (6, 3), (8, 2), (6, 0), (7, 0))}
                 | {"softmax_bits": 5, "softmax_seeds": 16, "draws": 2_000, "finite_bits": 3}
                 | {"widths": (16, 32, 64, 128), "seeds": 12, "first_seed": 1_000}),
         paper=(240, {"bits": (6, 10, 20, 40), "depths": (1, 2, 4, 6, 12), "softmax_bits": 5, "softmax_seeds": 100}
