@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import flipscope
 from flipscope.basics.errors import InputError
+from flipscope.figures import ImagePanel, TextPanel
 from flipscope.models.disturbing import RowStreams, noise_tensor, patches
 from flipscope.probes.tokens import token_sensitivity
 
@@ -73,6 +74,34 @@ def test_a_linear_model_has_the_sensitivity_of_the_closed_form() -> None:
     assert found.disturbance.rms == pytest.approx(float(TOKENS.square().mean().sqrt()))
     assert found.disturbance.relative_std == pytest.approx(2 / found.disturbance.rms)
     assert found.rows == 400 * 4 * 8
+
+
+def test_the_first_order_estimate_is_the_closed_form_of_a_linear_model() -> None:
+    found = token_sensitivity(linear(WEIGHTS), TOKENS.expand(200, -1, -1), variance=4.0, draws=5, first_order=True)
+    assert found.first_order is not None
+    assert found.first_order.changed[0] == pytest.approx(EXACT, abs=1e-6)
+    assert found.first_order.definition == pytest.approx(0.146563, abs=1e-6)
+    assert found.first_order.error.low <= 0 <= found.first_order.error.high
+    assert found.first_order.error.value == pytest.approx(found.definition.value - 0.146563, abs=1e-6)
+    assert "first-order" in repr(found)
+    classes = linear(WEIGHTS)
+    classes[1] = nn.Linear(8, 3, bias=False)
+    texts = torch.randn(20, 4, 2, generator=torch.Generator().manual_seed(0))
+    guess = token_sensitivity(classes, texts, variance=0.01, first_order=True).first_order
+    assert guess is not None
+    logits, rows = texts.flatten(1) @ classes[1].weight.T, classes[1].weight.detach()
+    for number, own in enumerate(logits):
+        best, second = own.topk(2).indices
+        slopes = (rows[best] - rows[second]).reshape(4, 2).norm(dim=1)
+        expected = torch.special.ndtr(-(own[best] - own[second]) / (0.1 * slopes))
+        assert guess.changed[number] == pytest.approx(expected.detach().numpy(), abs=1e-5)
+    scaled = token_sensitivity(linear(WEIGHTS), 2 * TOKENS[None], variance=4.0, normalise=True, first_order=True)
+    rms = (2 * TOKENS).square().mean(dim=1).sqrt()
+    expected = torch.special.ndtr(-2 * 2.9 / (2 * rms * WEIGHTS.norm(dim=1)))
+    assert scaled.first_order is not None
+    assert scaled.first_order.changed[0] == pytest.approx(expected.numpy(), abs=1e-5)
+    with pytest.raises(InputError, match=r"an nn\.Module, and the model is a function"):
+        token_sensitivity(lambda x: x[:, 0, 0], texts, first_order=True)
 
 
 def test_flips_replacements_and_noise_differ_on_sparse_parity() -> None:
@@ -245,6 +274,58 @@ def test_two_models_are_compared_on_the_same_noise() -> None:
         one.minus(token_sensitivity(second, texts, variance=3.0))
 
 
+# ---------------------------------------------------------------- transformers
+
+
+def test_a_classifier_of_transformers_before_and_after_the_norm() -> None:
+    transformers = pytest.importorskip("transformers", reason="needs the extra 'language'")
+    torch.manual_seed(0)
+    config = transformers.RobertaConfig(
+        vocab_size=50, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, num_labels=3
+    )
+    model = transformers.RobertaForSequenceClassification(config)
+    with torch.no_grad():
+        for name, each in model.named_parameters():
+            if "LayerNorm" not in name:
+                each.mul_(8)  # so that it reacts to words
+    ids = torch.randint(5, 50, (12, 10), generator=torch.Generator().manual_seed(1))
+    ids[:, 0], mask = 0, torch.ones(12, 10, dtype=torch.int64)
+    ids[:6, 7:], mask[:6, 7:] = config.pad_token_id, 0
+    texts = {"input_ids": ids, "attention_mask": mask}
+    after = token_sensitivity(model, texts, at="roberta.embeddings", variance=15.0, draws=2)
+    assert after.disturbance.norm_before == "roberta.embeddings.LayerNorm"
+    assert after.disturbance.norm_after is None
+    assert after.disturbance.rms == pytest.approx(1, abs=0.01)
+    assert after.disturbance.rms_disturbed == pytest.approx(4, abs=0.01)
+    assert "after the norm roberta.embeddings.LayerNorm; tokens of RMS 1 have 4 with noise" in repr(after)
+    before = token_sensitivity(model, texts, at="roberta.embeddings.word_embeddings", variance=15.0, draws=2)
+    assert before.disturbance.norm_before is None
+    assert before.disturbance.norm_after == "roberta.embeddings.LayerNorm"
+    assert "before the norm" in repr(before)
+    assert np.array_equal(np.isnan(after.changed), mask.numpy() == 0)
+    assert after.definition.value != before.definition.value
+    replaced = token_sensitivity(model, texts, how="replace", special=[0, 1, 2], draws=3)
+    assert replaced.disturbance.vocabulary == 47
+    assert np.isnan(replaced.changed[:, 0]).all()
+    with pytest.raises(InputError, match=r"at='roberta\.embeddings'"):
+        token_sensitivity(model, texts)
+
+
+def test_an_onnx_session_on_floats(tmp_path: Any) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra 'onnx'")
+    helper = pytest.importorskip("onnx", reason="needs onnx").helper
+    kinds = [helper.make_tensor_value_info(name, 1, ["n", size]) for name, size in (("x", 8), ("y", 1))]
+    weights = helper.make_tensor("w", 1, [8, 1], WEIGHTS.flatten().tolist())
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", kinds[:1], kinds[1:], [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    texts = TOKENS.reshape(1, 8).expand(50, -1)
+    tokens = torch.arange(8) // 2
+    found = token_sensitivity(session, texts.numpy(), feature_mask=tokens, variance=4.0, draws=3)
+    same = token_sensitivity(linear(WEIGHTS), texts, feature_mask=tokens, variance=4.0, draws=3)
+    assert np.array_equal(found.changed, same.changed)
+
+
 # ---------------------------------------------------------------- how much is measured
 
 
@@ -273,8 +354,16 @@ def test_the_result_shows_itself(reader: Reader) -> None:
     found = token_sensitivity(reader, ids, at="embed", variance=3.0, words=words)
     assert "noise of variance 3 on the output of embed, sigma/RMS" in repr(found)
     figure = found.plot()
-    assert len(figure.panels) == 3
-    assert "'word" in figure.panels[2].series[0].hover[0]  # type: ignore[index]
+    strips = figure.panels[2:]
+    assert [panel.words for panel in strips if isinstance(panel, TextPanel)] == words
+    assert strips[0].values == found.changed[0].tolist()
+    assert "word" in found.plot().svg()
+    cells = token_sensitivity(reader, ids, at="embed", variance=3.0).plot().panels[2]
+    assert cells.series[0].values == found.changed.ravel().tolist()
+    images = torch.rand(8, 3, 4, 6)
+    pictures = token_sensitivity(linear(torch.ones(3, 4, 6)), images, feature_mask=patches(2)).plot().panels[2:]
+    assert len(pictures) == 6
+    assert all(isinstance(panel, ImagePanel) and len(panel.values) == 6 for panel in pictures)
     document = found.as_json()
     assert document["changed"] == found.changed.tolist()
     assert document["disturbance"]["at"] == "embed"

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_confidence
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, Validity, mean_from_samples
 from flipscope.basics.wording import count_text
-from flipscope.figures import Figure, Panel, Series
+from flipscope.figures import AnyPanel, Figure, ImagePanel, Panel, Series, TextPanel
 from flipscope.figures.panels import histogram_panel, influences_panel
 from flipscope.figures.results import Result, as_json
 
@@ -23,6 +24,7 @@ How: TypeAlias = Literal["noise", "replace", "flip"]
 Side: TypeAlias = Literal["left", "right"]
 
 _SHOWN_INPUTS, _SHOWN_TOKENS = 40, 400  # of a heat map
+_PICTURES = 6  # inputs that are drawn themselves, as images or words
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -34,6 +36,8 @@ class Disturbance:
     variance: float | None = None  # of the noise on each number
     std: float | None = None
     rms: float | None = None  # root mean square of the numbers of the tokens that were counted
+    norm_before: str | None = None  # the norm whose output was disturbed
+    norm_after: str | None = None  # the norm that reads what was disturbed
     normalised: bool = False  # whether the noise was multiplied by the root mean square of each token
     vocabulary: int | None = None  # number of tokens to replace from
     whole_variance: float | None = None  # of the noise on all tokens at once
@@ -45,6 +49,13 @@ class Disturbance:
             return self.std if self.normalised else None
         return self.std / self.rms if self.rms else None
 
+    @property
+    def rms_disturbed(self) -> float | None:
+        """The root mean square of a disturbed token, on average over the noise."""
+        if self.std is None or self.rms is None:
+            return None
+        return math.hypot(self.rms, self.std * (self.rms if self.normalised else 1))
+
     def __str__(self) -> str:
         place = "the input" if self.at is None else f"the output of {self.at}"
         if self.how == "flip":
@@ -55,10 +66,34 @@ class Disturbance:
         relative = "" if self.relative_std is None else f", sigma/RMS {self.relative_std:.3g}"
         return f"noise of variance {self.variance:.4g}{units} on {place}{relative}"
 
+    @property
+    def norms(self) -> str:
+        """Where the noise enters, seen from the norms around it, and what it does to the size of tokens."""
+        if self.norm_before is None and self.norm_after is None:
+            where = "no norm next to it"
+        else:
+            sides = {"after": self.norm_before, "before": self.norm_after}
+            where = " and ".join(f"{side} the norm {name}" for side, name in sides.items() if name is not None)
+        sizes = "" if self.rms is None else f"; tokens of RMS {self.rms:.3g} have {self.rms_disturbed:.3g} with noise"
+        return where + sizes
+
     def as_json(self) -> dict[str, Any]:
         """All fields, and the relative size of the noise."""
-        names = ("how", "at", "variance", "std", "rms", "relative_std", "normalised", "vocabulary", "whole_variance")
+        names = [each.name for each in dataclasses.fields(self)] + ["relative_std", "rms_disturbed"]
         return {name: as_json(getattr(self, name)) for name in names}
+
+
+@dataclass(frozen=True, eq=False)
+class FirstOrder:
+    """A first-order estimate of the same, from one gradient per input, and its error on the rows that were sampled."""
+
+    changed: Float64[np.ndarray, "input token"]  # probability that the answer changes; NaN where there is no token
+    definition: float  # the mean over inputs of their means, all tokens counted
+    error: Estimate  # of sampled minus first-order, on the tokens that were drawn; clustered by input
+
+    def __str__(self) -> str:
+        side = "above" if self.error.value >= 0 else "below"
+        return f"{self.definition:.4g}; sampled is {abs(self.error.value):.2g} {side} it, +-{self.error.half_width:.2g}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -81,7 +116,10 @@ class TokenSensitivity(Result):
     reached: bool | None  # whether the interval of `definition` is as narrow as `precision` demands
     aligned: Side  # how positions of inputs of different length are compared
     seed: int
-    words: Sequence[Sequence[str]] | None = field(default=None)  # of each input, where it is a text
+    words: Sequence[Sequence[str]] | None = None  # of each input, where it is a text
+    images: Float32[np.ndarray, "image ..."] | None = None  # the first inputs, where they are images
+    first_order: FirstOrder | None = None  # what the gradient says, beside what was sampled
+    cells: Int64[np.ndarray, "row column"] | None = None  # the token that each pixel of them belongs to
 
     @property
     def per_input(self) -> Float64[np.ndarray, " input"]:
@@ -137,28 +175,50 @@ class TokenSensitivity(Result):
         }
         if self.whole is not None:
             found["all tokens at once"] = self.whole
+        if self.first_order is not None:
+            found["first-order estimate"] = str(self.first_order)
         found["disturbance"] = str(self.disturbance)
+        if self.disturbance.how == "noise" and self.disturbance.at is not None:
+            found["norms"] = self.disturbance.norms
         found["inputs"] = f"{len(self.answers):,} with {tokens}, {count_text(self.rows, 'disturbed row')}"
         if self.reached is False:
             found["precision"] = "not reached with these inputs: give more"
         return found
 
     def plot(self) -> Figure:
-        """Which tokens of which inputs, how the inputs differ, and the sensitivity to each position."""
+        """How the inputs differ, the sensitivity to each position, and which tokens of the first inputs matter."""
         known = self.per_input[self.drawn.sum(axis=1) > 0]
         histogram = histogram_panel(known, "token sensitivity of an input", self.definition.value)
-        panels = [
+        panels: list[AnyPanel] = [
             dataclasses.replace(histogram, y_label="share of inputs"),
             dataclasses.replace(influences_panel(self.by_position()), y_label="token sensitivity"),
         ]
-        if 1 < self.valid.shape[1] <= _SHOWN_TOKENS:
-            panels.append(self._cells())
+        pictures = self._pictures()
+        if not pictures and 1 < self.valid.shape[1] <= _SHOWN_TOKENS:
+            pictures.append(self._cells())
         ends = " (inputs end at the same position)" if self.aligned == "right" else ""
         caption = (
             "Share of disturbances of one token that change the answer: of each input, by position"
             f"{ends}, and for each token of the first inputs."
         )
-        return Figure("tokens", "Token sensitivity", caption, panels)
+        return Figure("tokens", "Token sensitivity", caption, [*panels, *pictures])
+
+    def _pictures(self) -> list[AnyPanel]:
+        """The first inputs themselves, as images or words, coloured by what their tokens change."""
+        found: list[AnyPanel] = []
+        for number in range(min(_PICTURES, len(self.answers))):
+            title, shares = f"input {number}, answer {self.answers[number]}", self.changed[number]
+            if self.images is not None and self.cells is not None:
+                image = self.images[number]
+                panel: AnyPanel = ImagePanel(title, image, shares, "changed", self.cells, value_range=(0, 1))
+            elif self.words is not None:
+                own = self.words[number]
+                values = [*shares.tolist(), *[None] * len(own)][: len(own)]
+                panel = TextPanel(title, own, values, "changed", value_range=(0, 1))
+            else:
+                return []
+            found.append(panel)
+        return found
 
     def _cells(self) -> Panel:
         """A heat map of the first inputs and their tokens."""
@@ -166,7 +226,7 @@ class TokenSensitivity(Result):
         inputs, tokens = np.nonzero(~np.isnan(shown))
         values = shown[inputs, tokens]
         hover = [
-            f"input {i}, {'token' if self.words is None else repr(self.words[i][t])} {t}: {value:.3g}"
+            f"input {i}, token {t}: {value:.3g}"
             for i, t, value in zip(inputs.tolist(), tokens.tolist(), values.tolist(), strict=True)
         ]
         cells = Series("", tokens.tolist(), inputs.tolist(), "cells", values=values.tolist(), hover=hover)
@@ -175,7 +235,8 @@ class TokenSensitivity(Result):
     def as_json(self) -> dict[str, Any]:
         """The JSON document of ``flipscope tokens``."""
         found = super().as_json()
-        del found["valid"]
+        for name in ("valid", "images", "cells"):
+            del found[name]
         return found | {"per_input": as_json(self.per_input), "by_position": as_json(self.by_position())}
 
 
@@ -188,6 +249,22 @@ def per_input(
     # Rounding may make a share of 1 a little more.
     found: Float64[np.ndarray, " input"] = np.where(total > 0, np.minimum(hits / np.maximum(total, 1), 1.0), np.nan)
     return found
+
+
+def audited(
+    guess: Float64[np.ndarray, "input token"],
+    changed: Float64[np.ndarray, "input token"],
+    drawn: Int64[np.ndarray, "input token"],
+    valid: Bool[np.ndarray, "input token"],
+    confidence: float,
+    validity: Validity,
+) -> FirstOrder:
+    """The first-order estimate with its error, from the same tokens as were drawn."""
+    counted = np.where(valid, guess, np.nan)
+    known = drawn.sum(axis=1) > 0
+    gaps = per_input(changed, drawn)[known] - per_input(guess, drawn)[known]
+    error = mean_from_samples(gaps, -1, 1, confidence, validity)
+    return FirstOrder(counted, float(np.nanmean(counted, axis=1).mean()), error)
 
 
 def aligned(

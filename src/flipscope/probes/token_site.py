@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int64
-from torch import Tensor
+from jaxtyping import Bool, Float32, Int64
+from torch import Tensor, nn
 
 from flipscope.basics.bits import as_array
 from flipscope.basics.errors import InputError, blamed_on
 from flipscope.models.batches import fast_batch
 from flipscope.models.devices import in_float64
 from flipscope.models.disturbing import Change, FeatureMask, Given, Layout, main_input, named_module, run_changed
+from flipscope.models.hooks import watching
 from flipscope.models.subject import Subject
 from flipscope.probes.asking import Inputs, given_for
 from flipscope.probes.token_results import How
 
 _ASKED_TWICE = 4
+_PICTURES = 6  # inputs that a picture shows
 
 
 class TokenSite:
@@ -53,7 +55,7 @@ class TokenSite:
         one = np.zeros(1, np.int64)
         self.batch = fast_batch(
             subject,
-            lambda count: subject.watched(lambda: self._raw(one.repeat(count), lambda x: x), count),
+            lambda count: subject.watched(lambda: self.raw(one.repeat(count), lambda x: x), count),
             2 * width,
             memory,
         )
@@ -67,7 +69,7 @@ class TokenSite:
 
     def values(self, index: Int64[np.ndarray, " row"], change: Change) -> np.ndarray:
         """The logits of these inputs, one row for each, with their tokens changed."""
-        found = self.subject.decided(self._raw(index, change), len(index), 0)
+        found = self.subject.decided(self.raw(index, change), len(index), 0)
         if np.isnan(found).any():
             raise InputError(
                 f"the model gave NaN for {int(np.isnan(found).sum())} disturbed inputs: it is broken there"
@@ -93,6 +95,34 @@ class TokenSite:
             self.rms = math.sqrt(total / numbers)
         self.subject.warn_of_probabilities()
 
+    def pictures(self) -> tuple[Float32[np.ndarray, "image ..."] | None, Int64[np.ndarray, "row column"] | None]:
+        """The first inputs and the token of each pixel, where they are images whose channels have the same tokens."""
+        shape = self.layout.shape
+        if self.at is not None or not self.floats or len(shape) != 3 or shape[0] not in (1, 3):
+            return None, None
+        cells = self.layout.token_of.reshape(shape)
+        if not bool((cells == cells[:1]).all()):
+            return None, None
+        return self.main[:_PICTURES].float().cpu().numpy(), cells[0].numpy()
+
+    def norms(self) -> tuple[str | None, str | None]:
+        """The norm whose output is disturbed, and the first one that reads what is disturbed, by name.
+
+        Only embeddings, dropout and the like lie between. At one variance noise counts for much more behind a norm than
+        in front of one, which scales tokens down again.
+        """
+        if self.subject.module is None:
+            return None, None
+        order: list[tuple[str, nn.Module]] = []
+        leaves = {name: each for name, each in self.subject.module.named_modules() if not [*each.children()]}
+        parts = leaves if self.at is None else leaves | {self.at: named_module(self.subject.model, self.at)}
+        with watching(parts, outputs=lambda name, part, output: order.append((name, part))):
+            self.raw(np.zeros(1, np.int64), lambda x: x)
+        names = [name for name, _ in order]
+        place = -1 if self.at is None else names.index(self.at)
+        earlier = order[: place + 1] if self.at in leaves else order[: max(place, 0)]
+        return _first_norm(reversed(earlier)), _first_norm(order[place + 1 :])
+
     def _squares(self, seen: Tensor, valid: Bool[np.ndarray, "input token"]) -> float:
         """The sum of the squares of all numbers of the tokens that count."""
         counts = torch.from_numpy(valid)[:, self.layout.token_of].to(seen.device)
@@ -103,8 +133,8 @@ class TokenSite:
         if self.at is None:
             return self.main[:1]
         one, two = _Seen(), _Seen()
-        self._raw(np.zeros(1, np.int64), one)
-        self._raw(np.zeros(2, np.int64), two)
+        self.raw(np.zeros(1, np.int64), one)
+        self.raw(np.zeros(2, np.int64), two)
         if one.tensor.ndim == 0 or len(one.tensor) != 1 or len(two.tensor) != 2:
             raise InputError(
                 f"the module {self.at!r} returns numbers of shape {tuple(two.tensor.shape)} for 2 inputs: its first "
@@ -112,7 +142,8 @@ class TokenSite:
             )
         return one.tensor
 
-    def _raw(self, index: Int64[np.ndarray, " row"], change: Change) -> Any:
+    def raw(self, index: Int64[np.ndarray, " row"], change: Change) -> Any:
+        """The model's output for these inputs, with their tokens changed."""
         chosen = torch.from_numpy(index).to(self.subject.device)
         rows: Given = (
             {name: each[chosen] for name, each in self.given.items()}
@@ -121,6 +152,16 @@ class TokenSite:
         )
         with blamed_on("the model"):
             return run_changed(self.subject.model, rows, change, self.at)
+
+
+def _first_norm(modules: Iterable[tuple[str, nn.Module]]) -> str | None:
+    """The name of the first module if it is a norm, not counting those that do not mix the numbers of a token."""
+    for name, module in modules:
+        if "norm" in type(module).__name__.lower():
+            return name
+        if not isinstance(module, nn.Dropout | nn.Identity | nn.Embedding):
+            return None
+    return None
 
 
 class _Seen:

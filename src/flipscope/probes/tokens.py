@@ -46,7 +46,8 @@ from flipscope.models.outputs import Output
 from flipscope.models.subject import Model, as_subject
 from flipscope.probes.asking import Inputs
 from flipscope.probes.token_actions import Action, Rows, Vocabulary, token_action, whole_change, whole_std
-from flipscope.probes.token_results import Disturbance, How, TokenSensitivity, per_input
+from flipscope.probes.token_first_order import first_order_changes
+from flipscope.probes.token_results import Disturbance, How, TokenSensitivity, audited, per_input
 from flipscope.probes.token_site import CountedTokens, TokenSite, checked_words
 
 HOW: tuple[How, ...] = ("noise", "replace", "flip")
@@ -79,6 +80,7 @@ def token_sensitivity(
     memory: int = MEMORY_LIMIT,
     seed: Seed = 0,
     words: Sequence[Sequence[str]] | None = None,
+    first_order: bool = False,
     encoding: Encoding = "auto",
     output: Output = "auto",
     device: Device | None = None,
@@ -101,6 +103,9 @@ def token_sensitivity(
     ``draws=5`` with all ``tokens`` is how the paper measures. Many inputs with few random tokens each and one draw tell
     more for the same effort: tokens=1. With a ``precision`` the measurement does that by itself and stops when the
     interval of the definition reaches so far to either side, or when all tokens of all inputs were drawn.
+
+    With ``first_order`` the result has an estimate from one gradient per input too, and its error on the sampled rows;
+    ``words`` are shown in pictures and hover texts.
 
     The noise of a row depends on the seed and the numbers of its input, token and draw only. Batches are as large as is
     fast within ``memory`` bytes; the results do not depend on them. The model is left as it was.
@@ -135,6 +140,14 @@ def token_sensitivity(
         error, reached = meter.run(confidence)
         definition, pooled = meter.estimates(error, confidence, validity)
         all_at_once = None if whole is None else meter.whole_estimate(whole, normalise, confidence, validity)
+        images, cells = site.pictures()
+        norms = site.norms() if how == "noise" else (None, None)
+        linear = None
+        if first_order:
+            if how != "noise":
+                raise InputError("first_order is for how='noise': leave it out")
+            guess = first_order_changes(site, math.sqrt(variance), normalise)
+            linear = audited(guess, meter.changed, meter.drawn, counted.valid, confidence, validity)
     is_text = mask is not None or not site.floats or counted.has_mask
     return TokenSensitivity(
         changed=meter.changed,
@@ -149,6 +162,8 @@ def token_sensitivity(
             at=at,
             rms=site.rms,
             normalised=normalise,
+            norm_before=norms[0],
+            norm_after=norms[1],
             whole_variance=None if whole is None else whole**2,
             **action.said(),
         ),
@@ -157,6 +172,9 @@ def token_sensitivity(
         aligned="right" if is_text else "left",
         seed=number,
         words=own_words,
+        first_order=linear,
+        images=images,
+        cells=cells,
     )
 
 
