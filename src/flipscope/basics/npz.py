@@ -50,6 +50,11 @@ class Arrays:
     def __init__(self, path: Path, opened: np.lib.npyio.NpzFile) -> None:
         self._path, self._opened = path, opened
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all arrays."""
+        return list(self._opened.files)
+
     def header(self, name: str) -> Header:
         """Shape and type of an array, read without unpacking its numbers."""
         assert self._opened.zip is not None

@@ -29,6 +29,7 @@ EXAMPLES = """examples:
   flipscope random-model --width 32 --layers 2 --heads 2 draw transformers and measure their sensitivity
   flipscope train "majority(15)" -o m.safetensors train a transformer; the same command resumes it
   flipscope sensitivity m.safetensors             its sensitivity profile
+  flipscope tokens bert --texts reviews.txt --at bert.embeddings which words a classifier hangs on
   flipscope sharpness m.safetensors               its outputs and loss under noise on the weights
   flipscope bounds m.safetensors                  what the theorems say about it, and where they are vacuous
   flipscope bound covering m.safetensors          a bound on its loss on new strings
@@ -49,6 +50,7 @@ COMMANDS = {
     "test-sparsity": ("sparsity", "test by queries alone whether a function has few Fourier coefficients"),
     "verdict": ("verdict", "what the theorems say about a family of functions for transformers of a shape"),
     "sensitivity": ("sensitivity", "measure the sensitivity profile of a model"),
+    "tokens": ("tokens", "measure how often disturbing one word, patch or embedding changes a model's answer"),
     "random-model": ("random_model", "draw transformers at random, measure the sensitivity of each, summarise"),
     "blowup": ("blowup", "measure how much the layer norms of a model amplify a change"),
     "sharpness": ("sharpness", "measure how a model's outputs and loss change under random noise on its weights"),

@@ -33,6 +33,11 @@ def subject_options(parser: argparse.ArgumentParser) -> None:
         help="how bits become the input: auto, bits, floats, signs, two token ids such as 5,6, or a function "
         "package.module:name of the bits (default auto)",
     )
+    decision_options(parser)
+
+
+def decision_options(parser: argparse.ArgumentParser) -> None:
+    """Add how the model's outputs become a decision, and the device."""
     parser.add_argument(
         "--decision",
         default="auto",

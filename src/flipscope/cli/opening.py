@@ -384,7 +384,7 @@ def _own_config(model: object) -> StringConfig | None:
 def _subject(arguments: argparse.Namespace, model: Any, *, is_ours: bool) -> Any:
     """The model in the form that probes accept, with a fixed encoding, so that all probes evaluate it alike."""
     encoding = _encoding(getattr(arguments, "encoding", "auto"))
-    output = _output(getattr(arguments, "decision", "auto"))
+    output = output_of(getattr(arguments, "decision", "auto"))
     device = getattr(arguments, "device", None)
     if is_ours and (encoding, output, device) == ("auto", "auto", None):
         return model
@@ -406,7 +406,8 @@ def _encoding(text: str) -> Any:
     return zero, one
 
 
-def _output(text: str) -> Any:
+def output_of(text: str) -> Any:
+    """What --decision means for `Subject`: a word, or the function that it names."""
     return imported(text, "decision") if ":" in text else text
 
 

@@ -17,6 +17,7 @@ from flipscope.models.batches import fast_batch
 from flipscope.models.devices import in_float64
 from flipscope.models.disturbing import Change, FeatureMask, Given, Layout, main_input, named_module, run_changed
 from flipscope.models.hooks import watching
+from flipscope.models.outputs import numbers
 from flipscope.models.subject import Subject
 from flipscope.probes.asking import Inputs, given_for
 from flipscope.probes.token_results import How
@@ -69,7 +70,10 @@ class TokenSite:
 
     def values(self, index: Int64[np.ndarray, " row"], change: Change) -> np.ndarray:
         """The logits of these inputs, one row for each, with their tokens changed."""
-        found = self.subject.decided(self.raw(index, change), len(index), 0)
+        return self._decided(self.raw(index, change), len(index))
+
+    def _decided(self, raw: Any, count: int) -> np.ndarray:
+        found = self.subject.decided(raw, count, 0)
         if np.isnan(found).any():
             raise InputError(
                 f"the model gave NaN for {int(np.isnan(found).sum())} disturbed inputs: it is broken there"
@@ -85,14 +89,15 @@ class TokenSite:
         total = 0.0
         for index in np.array_split(np.arange(self.count), -(-self.count // self.batch)):
             seen = _Seen()
-            found = self.values(index, seen)
-            self.subject.notice(found)
+            raw = self.raw(index, seen)
+            found = self._decided(raw, len(index))
+            if numbers(raw if not callable(self.subject.output) else found).numel() == len(index):
+                self.subject.notice(found)  # one number for each input, which may be a probability
             self.answers[index] = self.subject.chosen(found)
             if self.floats:
                 total += self._squares(seen.tensor, valid[index])
         if self.floats:
-            numbers = float((valid.sum(axis=0) * self.layout.sizes.numpy()).sum())
-            self.rms = math.sqrt(total / numbers)
+            self.rms = math.sqrt(total / float((valid.sum(axis=0) * self.layout.sizes.numpy()).sum()))
         self.subject.warn_of_probabilities()
 
     def pictures(self) -> tuple[Float32[np.ndarray, "image ..."] | None, Int64[np.ndarray, "row column"] | None]:
