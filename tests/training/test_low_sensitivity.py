@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -388,6 +389,59 @@ def test_the_callback_changes_the_loss_in_training_only() -> None:
     assert model.eval()(**given, labels=labels).loss == plain.loss
     callback.on_train_end(None, None, None, model=model)
     assert model.train()(**given, labels=labels).loss == plain.loss
+
+
+def test_the_callback_augments_in_training_only() -> None:
+    model, given = bert(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0), texts()
+    given["labels"] = torch.arange(12) % 3
+    model.train()
+    plain = model(**given).loss
+    callback = trainer_callback(NoiseAugmentation(variance=0.5, at="bert.embeddings", generator=seeded()))
+    callback.on_train_begin(None, None, None, model=model)
+    callback.on_train_begin(None, None, None, model=model)  # again, after an interrupted training
+    changed = model(**given).loss
+    again = NoiseAugmentation(variance=0.5, at="bert.embeddings", generator=seeded())
+    assert changed == again.outputs(_without_hooks(model), given).loss != plain
+    callback.on_train_end(None, None, None, model=model)
+    assert model(**given).loss == plain
+    assert not model._forward_hooks
+
+
+class Counting(nn.Module):
+    """A classifier of `transformers` that divides its loss by the number of labels of a whole step, or does not."""
+
+    def __init__(self, listens: bool) -> None:
+        super().__init__()
+        self.embedding, self.head, self.listens = nn.Embedding(9, 4), nn.Linear(4, 2), listens
+
+    def forward(self, input_ids: Tensor, labels: Tensor | None = None, num_items_in_batch: Any = None) -> Any:
+        logits = self.head(self.embedding(input_ids).mean(dim=1))
+        loss = None
+        if labels is not None:
+            total = F.cross_entropy(logits, labels, reduction="sum")
+            loss = total / (num_items_in_batch if self.listens and num_items_in_batch is not None else len(labels))
+        return SimpleNamespace(loss=loss, logits=logits)
+
+
+@pytest.mark.parametrize("listens", [False, True])
+def test_the_penalty_of_accumulated_gradients_has_the_weight_of_the_loss(listens: bool) -> None:
+    pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    model = Counting(listens).train()
+    given = {"input_ids": torch.randint(0, 9, (6, 5)), "labels": torch.arange(6) % 2}
+    plain = model(**given)
+
+    def changed(count: Any) -> Tensor:
+        penalty = SensitivityPenalty(variance=1.0, at="embedding", generator=seeded())
+        callback = trainer_callback(penalty)
+        callback.on_train_begin(None, None, None, model=model)
+        found: Tensor = model(**given, num_items_in_batch=count).loss
+        callback.on_train_end(None, None, None, model=model)
+        return found
+
+    whole = changed(6)
+    assert whole != plain.loss
+    assert changed(torch.tensor(24)).item() == pytest.approx(whole.item() / (4 if listens else 1), rel=1e-6)
 
 
 def _without_hooks(model: nn.Module) -> nn.Module:

@@ -26,6 +26,7 @@ from flipscope.basics.services import service
 Kind = Literal["line", "points", "bars", "steps", "cells"]
 KINDS: tuple[Kind, ...] = ("line", "points", "bars", "steps", "cells")
 Values = Sequence[float | None]  # None leaves a gap
+MOST_SAID = 8  # panels that a description names
 _CHANNELS = ((), (1,), (3,), (4,))  # the fourth, opacity, is not drawn
 _LUMINANCE = np.array([0.2126, 0.7152, 0.0722])  # of red, green and blue
 
@@ -287,7 +288,8 @@ class Figure:
             named = ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
             title = f"{each.title}: " if each.title else ""
             said.append(f"{title}{each.y_label} against {each.x_label}" + (f" for {named}" if named else ""))
-        return f"{self.title}. " + "; ".join(said) + "."
+        more = f"; and {len(said) - MOST_SAID} more panels" if len(said) > MOST_SAID else ""
+        return f"{self.title}. " + "; ".join(said[:MOST_SAID]) + more + "."
 
     def _repr_mimebundle_(
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None

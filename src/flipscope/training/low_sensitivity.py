@@ -33,6 +33,7 @@ from flipscope.basics.arguments import check_fields, checked_arguments
 from flipscope.basics.checks import check_not_negative, shown
 from flipscope.basics.errors import InputError, blamed_on
 from flipscope.basics.estimates import Estimate
+from flipscope.models.devices import device_of, random_states_kept
 from flipscope.models.disturbing import FeatureMask, Given, Layout, main_input, run_changed
 from flipscope.models.outputs import numbers
 from flipscope.probes.tokens import token_sensitivity
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from transformers import TrainerCallback
 
 How: TypeAlias = Literal["mix", "add"]
+_COUNT = "num_items_in_batch"  # labels of a step of the optimiser, in keywords of `transformers` models
 Criterion: TypeAlias = Callable[[Tensor, Tensor], Tensor]  # of outputs and labels
 
 
@@ -82,7 +84,8 @@ class _NoisyPart:
         """The factor on the loss itself."""
         return 1.0 - self.strength if self.how == "mix" else 1.0
 
-    def _together(self, loss: Tensor, part: Tensor) -> Tensor:
+    def together(self, loss: Tensor, part: Tensor) -> Tensor:
+        """(1 - p) loss + p part, or loss + p part."""
         if loss.numel() != 1 or part.numel() != 1:
             raise InputError(f"a loss of shape {tuple(loss.shape)} must be one number, the mean over the inputs")
         return self.loss_factor * loss + self.strength * part
@@ -131,7 +134,7 @@ class SensitivityPenalty(_NoisyPart):
     @checked_arguments
     def applied(self, loss: Tensor, model: nn.Module, inputs: Given, outputs: Any) -> Tensor:
         """(1 - p) loss + p penalty, or loss + p penalty; `outputs` are what the model returned for the `inputs`."""
-        return self._together(loss, self.penalty(model, inputs, outputs))
+        return self.together(loss, self.penalty(model, inputs, outputs))
 
     @checked_arguments
     def penalty(self, model: nn.Module, inputs: Given, outputs: Any) -> Tensor:
@@ -194,7 +197,7 @@ class NoiseAugmentation(_NoisyPart):
     @checked_arguments
     def applied(self, loss: Tensor, model: nn.Module, inputs: Given, labels: Tensor) -> Tensor:
         """(1 - p) loss + p noisy loss, or loss + p noisy loss."""
-        return self._together(loss, self.loss(model, inputs, labels))
+        return self.together(loss, self.loss(model, inputs, labels))
 
     @checked_arguments
     def loss(self, model: nn.Module, inputs: Given, labels: Tensor) -> Tensor:
@@ -333,14 +336,15 @@ def trainer_callback(
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             """Change the loss from now on."""
+            self.on_train_end(args, state, control)  # of a training that was broken off
             if part is not None:
-                model = kwargs["model"]
-                self._hook = model.register_forward_hook(_WithPart(part), with_kwargs=True)
+                self._hook = kwargs["model"].register_forward_hook(_WithPart(part), with_kwargs=True)
 
         def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             """Leave the loss as it was."""
             if self._hook is not None:
                 self._hook.remove()
+                self._hook = None
 
         def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             """Measure, and add the sensitivity to the metrics and to the line of the log that has them."""
@@ -361,6 +365,7 @@ class _WithPart:
 
     def __init__(self, part: SensitivityPenalty | NoiseAugmentation) -> None:
         self._part, self._inside = part, False
+        self._counts: bool | None = None  # whether the model divides its loss by the count that the Trainer gives
 
     def __call__(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         if self._inside or not model.training:
@@ -370,12 +375,29 @@ class _WithPart:
         self._inside = True  # the disturbed pass calls the model, too
         try:
             if isinstance(self._part, SensitivityPenalty):
-                given = {name: value for name, value in kwargs.items() if name != "labels"}
-                loss = self._part.applied(output.loss, model, given, output)
+                given = {name: value for name, value in kwargs.items() if name not in ("labels", _COUNT)}
+                part = self._share(model, kwargs) * self._part.penalty(model, given, output)
             else:
-                noisy = self._part.outputs(model, kwargs).loss
-                loss = self._part._together(output.loss, noisy)
+                part = self._part.outputs(model, kwargs).loss
         finally:
             self._inside = False
-        output.loss = loss
+        output.loss = self._part.together(output.loss, part)
         return output
+
+    def _share(self, model: nn.Module, kwargs: dict[str, Any]) -> float:
+        """The share of these inputs in a step of the optimiser, where the model's loss has that factor as well.
+
+        With accumulated gradients, or on several devices, the Trainer tells the model how many labels a step has. Not
+        every model listens: two runs that differ in nothing else show it.
+        """
+        count, labels = kwargs.get(_COUNT), kwargs.get("labels")
+        if count is None or labels is None:
+            return 1.0
+        share = float((labels != -100).sum()) / float(count)
+        if share != 1.0 and self._counts is None:
+            losses = []
+            for factor in (1, 2):
+                with torch.no_grad(), buffers_kept(model), random_states_kept(device_of(model)):
+                    losses.append(float(model(**{**kwargs, _COUNT: factor * count}).loss))
+            self._counts = losses[0] != losses[1]
+        return share if self._counts else 1.0
