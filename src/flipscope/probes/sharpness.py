@@ -4,7 +4,7 @@ With theta the parameters, Delta uniform on the sphere of radius rho and the mea
 
     prediction   L_rho = E_Delta  mean_x (T_theta(x) - T_theta+Delta(x))^2              (hardness paper, Thm 6)
     loss         E_Delta  loss(theta + Delta) - loss(theta)                             what the paper's code computes
-    ShOp         E_Delta  mean_x |T_theta(x) - T_theta+Delta(x)|                        (low-sensitivity paper, Sec 7.2)
+    ShOp         E_Delta  mean_x |T_theta(x) - T_theta+Delta(x)|                        (low-sensitivity paper, § 7.2)
     ShPred       E_Delta  share of strings whose answer is another                      (the same)
 
 Of a model with several outputs, such as classes, prediction and ShOp are the mean over the outputs or their sum

@@ -1,6 +1,6 @@
 """Train for low sensitivity to tokens, and watch the sensitivity of a model while it is trained.
 
-Two further parts of the loss (low-sensitivity paper, Sec 7), each from a forward pass on disturbed inputs x~:
+Two further parts of the loss (low-sensitivity paper, § 7.1), each from a forward pass on disturbed inputs x~:
 
     SensitivityPenalty    mean (f(x) - f(x~))^2 over inputs and outputs, where one random token of each x has noise
     NoiseAugmentation     the loss of f(x~) against the same labels, where all of x has noise
