@@ -1,10 +1,10 @@
-"""The logits of our transformer for training: the same numbers up to rounding, with less work in both end layers.
+"""Fast logits of flipscope's transformer for training: the same numbers up to rounding, with less work.
 
-First layer: its input at a position takes only two vectors, one per bit, so that queries, keys and values are computed
-for those two and then looked up; for short strings, without gradients, the logits of all pairs of them too. Last layer:
-one position is read, so that keys and values need not be computed at all, since q . (W_K x_j) = (W_K' q) . x_j and
-sum_j a_j W_V x_j = W_V sum_j a_j x_j. Between them attention is PyTorch's fused kernel, which has no second derivatives
-on the CPU: what differentiates twice calls the model itself.
+First layer: its input at a position is one of two vectors, one per bit, so queries, keys and values are computed for
+these two and then looked up; for short strings, without gradients, the logits of all pairs of them too. Last layer: one
+position is read, so keys and values need not be computed at all, since q . (W_K x_j) = (W_K' q) . x_j and
+sum_j a_j W_V x_j = W_V sum_j a_j x_j. Between them attention uses PyTorch's fused kernel, which has no second
+derivatives on the CPU: code that differentiates twice calls the model itself.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from flipscope.models.unmodified import difference
 
 
 def logits_for(model: nn.Module) -> Callable[[Tensor], Tensor]:
-    """A function from bits to the model's logits, once differentiable: the quick one where it applies, else the model.
+    """A function from bits to the model's logits, once differentiable: the fast one if it applies, else the model.
 
-    It applies to a `Transformer` on bits, just as its configuration says, that is read at its first or last position,
-    without padding or trained logit scales. Where dropout is at work the model itself is called, but for one layer read
-    at the marker (`flipscope.models.marker`), which has a way of its own.
+    It applies to an unmodified `Transformer` on bits that is read at its first or last position, without padding or
+    trained logit scales. With dropout the model itself is called, except for one layer read at the marker
+    (`flipscope.models.marker`), which has its own implementation.
     """
     if not isinstance(model, Transformer) or difference(model) is not None:
         return model
@@ -42,7 +42,7 @@ def logits_for(model: nn.Module) -> Callable[[Tensor], Tensor]:
 
 
 def _quick_logits(model: Transformer, bits: UInt8[Tensor, "string position"]) -> Float[Tensor, "string ..."]:
-    """What `model(bits)` gives."""
+    """The same as `model(bits)`."""
     model.check(bits)
     both = torch.arange(2, dtype=torch.uint8, device=bits.device)[:, None].expand(2, bits.shape[1])
     table = model.embed(both)  # [2, position, width]: all bits 0, all bits 1; the marker is in both
@@ -68,12 +68,12 @@ def _block(model: Transformer, number: int) -> Block:
 
 
 def _seen(block: Block, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
-    """What attention sees of the layer's input."""
+    """The input of attention: the layer's input, normalised if the norm comes first."""
     return block.norm1(x) if block.config.norm == "pre" and block.norm1 is not None else x
 
 
 def _places(model: Transformer, bits: Tensor, count: int) -> Int64[Tensor, "string position"]:
-    """For each string and position, the marker's included, the row of the table that holds its vector."""
+    """For each string and position, including the marker's, the table's row with its vector."""
     before = int(model.config.marker == "cls")
     rows = F.pad(bits.long(), (before, count - bits.shape[1] - before))
     return rows * count + torch.arange(count, device=bits.device)
@@ -82,7 +82,7 @@ def _places(model: Transformer, bits: Tensor, count: int) -> Int64[Tensor, "stri
 def _first_block(
     block: Block, table: Float[Tensor, "row width"], places: Int64[Tensor, "string position"]
 ) -> Float[Tensor, "string position width"]:
-    """The first layer's output, from the vectors that its input can take."""
+    """The first layer's output, from the possible vectors of its input."""
     if _is_table_small(block, places.shape[1]):
         return block.finish(F.embedding(places, table), _attend_by_table(block.attention, _seen(block, table), places))
     parts = (table, *_project(block.attention, _seen(block, table)))
@@ -91,7 +91,7 @@ def _first_block(
 
 
 def _is_table_small(block: Block, count: int) -> bool:
-    """Whether strings are so short that attention is quicker from a table of all its logits; without gradients only."""
+    """Whether strings are short enough to use a table of all attention logits; only without gradients."""
     config = block.config
     plain = config.attention == "softmax" and not config.causal and not config.mask_self
     return plain and not torch.is_grad_enabled() and config.heads * count <= config.width
@@ -100,9 +100,9 @@ def _is_table_small(block: Block, count: int) -> bool:
 def _attend_by_table(
     attention: Attention, seen: Float[Tensor, "row width"], places: Int64[Tensor, "string position"]
 ) -> Float[Tensor, "string position width"]:
-    """What the heads bring to every position of the first layer, from the logits of all pairs of vectors.
+    """The heads' contribution to every position of the first layer, from the logits of all pairs of vectors.
 
-    These and the projected values are computed once; of each string only the softmax is left, and one product for all.
+    These and the projected values are computed once; each string only needs the softmax, and all together one product.
     """
     heads, count = attention.config.heads, places.shape[1]
     query, key, value = (part.unflatten(-1, (heads, -1)).transpose(0, 1) for part in _project(attention, seen))
@@ -135,7 +135,7 @@ def _attend(
     key: Float[Tensor, "string position inner"],
     value: Float[Tensor, "string position inner"],
 ) -> Float[Tensor, "string position width"]:
-    """What the heads bring to every position."""
+    """The heads' contribution to every position."""
     visible, config = attention.visible(query), attention.config
     query, key, value = attention.split(query), attention.split(key), attention.split(value)
     if config.attention != "softmax":
@@ -150,7 +150,7 @@ def _attend(
 def _attend_once(
     attention: Attention, x: Float[Tensor, "string position width"], row: int
 ) -> Float[Tensor, "string width"]:
-    """What the heads bring to one position, without keys and values of the others."""
+    """The heads' contribution to one position, without keys and values of the others."""
     heads, size = attention.config.heads, attention.config.key_width
     query = attention.query(x[:, row]).unflatten(-1, (heads, size)) * attention.config.scale
     key, value = (part.weight.unflatten(0, (heads, size)) for part in (attention.key, attention.value))

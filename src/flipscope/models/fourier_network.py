@@ -1,11 +1,11 @@
-"""The network that the sharper-picture paper writes weights down for (App. B), and nothing else.
+"""The network for which the sharper-picture paper constructs weights (App. B), without additions.
 
     bits [string, position] -> X [string, token, width]: a position's code, then its bit; the token that is read, last
     a_t = sum over heads of V softmax_j(x_t' W x_j) X              no residual: a_t has forgotten its position
     M_t = (code of t, 0) + F ReLU(U a_t + b)                       the residual carries positions only
     f = sum over read heads of sum_j softmax_j(M_last' W_2 M_j) v' M_j                or sum_j C_j' M_j, linear
 
-The query-key product is one matrix. Plain sums and softmaxes: everything can be differentiated as often as is wanted.
+The query-key product is one matrix. With plain sums and softmaxes, everything can be differentiated arbitrarily often.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from flipscope.models.init import Scheme, initialise
 class FourierNetwork(nn.Module):
     """The network of a configuration, its parameters drawn by `initialise(self, scheme, seed)`.
 
-    With seed=None it has shapes but neither numbers nor memory (PyTorch's meta device). The weights of a function are
-    written by `flipscope.constructions.fourier.fourier_network`.
+    With seed=None its tensors have shapes but no data (PyTorch's meta device). The weights for a function are set by
+    `flipscope.constructions.fourier.fourier_network`.
 
     >>> model = FourierNetwork(FourierNetworkConfig(length=4, neurons=8))
     >>> model(torch.tensor([[0, 1, 1, 0]])).shape
@@ -65,7 +65,7 @@ class FourierNetwork(nn.Module):
         if config.code_width is None:
             self.codes.copy_(torch.eye(config.positions, dtype=dtype, device="cpu"))
         else:
-            self.codes.zero_()  # whoever builds the model fills them
+            self.codes.zero_()  # the caller fills them
         initialise(self, scheme, seed)
 
     def reset_parameters(self) -> None:
@@ -80,7 +80,7 @@ class FourierNetwork(nn.Module):
                 nn.init.xavier_uniform_(parameter)
 
     def forward(self, bits: Tensor) -> Float[Tensor, " string"]:
-        """One number per string; with cyclic=True what was written may follow the string's bits."""
+        """One number per string; with cyclic=True, generated bits may follow the string's bits."""
         self.check(bits)
         mlp = self.mlp_outputs(bits)
         if self.config.readout == "linear":
@@ -89,7 +89,7 @@ class FourierNetwork(nn.Module):
         return torch.einsum("bhj,bjd,hd->b", logits.softmax(dim=-1), mlp, self.read_value)
 
     def attention_outputs(self, bits: Tensor) -> Float[Tensor, "string token width"]:
-        """a_t: what the first layer's attention brings to each token."""
+        """a_t: the output of the first layer's attention at each token."""
         x = self.tokens(bits)
         logits = torch.einsum("btd,hde,bje->bhtj", x, self.query_key, x)
         return torch.einsum("bhtj,bje,hde->btd", logits.softmax(dim=-1), x, self.value)
@@ -101,7 +101,7 @@ class FourierNetwork(nn.Module):
         return hidden @ self.down.T + nn.functional.pad(codes, (0, self.config.values))
 
     def tokens(self, bits: Tensor) -> Float[Tensor, "string token width"]:
-        """X: the bits, the token that is read or begins to write (bit 0), and what was written."""
+        """X: the bits, the token that is read or starts the generation (bit 0), and the generated bits."""
         length = self.config.length
         marker = bits.new_zeros(len(bits), 1)
         symbols = torch.cat([bits[:, :length], marker, bits[:, length:]], dim=1).to(self.codes)[..., None]
@@ -110,7 +110,7 @@ class FourierNetwork(nn.Module):
         return torch.cat([codes, symbols, rest], dim=2)
 
     def token_codes(self, tokens: int) -> Float[Tensor, "token code"]:
-        """The codes of the first so many tokens."""
+        """The codes of the first `count` tokens."""
         return self.codes[torch.arange(tokens, device=self.codes.device) % self.config.positions]
 
     def squared_norm(self) -> float:

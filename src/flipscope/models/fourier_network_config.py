@@ -1,4 +1,4 @@
-"""What the network of the sharper-picture paper is made of, told without PyTorch."""
+"""The configuration of the sharper-picture paper's network, without PyTorch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flipscope.models.fourier_network import FourierNetwork
     from flipscope.models.init import Scheme
 
-KIND = "fourier-network"  # under which files have it
+KIND = "fourier-network"  # its name in files
 
 Readout = Literal["attention", "linear"]
 
@@ -34,12 +34,12 @@ class FourierNetworkConfig:
 
     length: int  # T: bits of a string
     neurons: int  # of the MLP
-    code_width: int | None = None  # coordinates of positions; None: one-hot, and codes of fewer are the model's own
+    code_width: int | None = None  # coordinates of positions; None: one-hot, while shorter codes belong to the model
     values: int = 1  # coordinates after those of positions, the first being the bit: one per degree
     heads: int = 1  # of the first layer
     read_heads: int = 1  # of the second
     readout: Readout = "attention"  # or "linear": a weight for each coordinate of each position (App. F.1)
-    cyclic: bool = False  # positions have period T, and what was written may follow the string (App. G)
+    cyclic: bool = False  # positions have period T, and generated bits may follow the string (App. G)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -76,28 +76,28 @@ class FourierNetworkConfig:
 
     @property
     def max_length(self) -> int:
-        """The longest string, under the name that transformers have for it."""
+        """The longest string, under the same name as for transformers."""
         return self.length
 
     def numbers(self) -> int:
-        """Numbers in its tensors."""
+        """The number of entries of its tensors."""
         d = self.width
         read = self.read_heads * (d * d + d) if self.readout == "attention" else self.positions * d
         return self.positions * self.codes + 2 * self.heads * d * d + self.neurons * (2 * d + 1) + read
 
     def multiplications(self, length: int) -> int:
-        """Multiplications of one forward of a string of this length."""
+        """Multiplications of one forward pass for a string of this length."""
         tokens, d = length + 1, self.width
         first = self.heads * (2 * tokens * d * d + 2 * tokens**2 * d)
         return first + 2 * tokens * d * self.neurons + self.read_heads * (d * d + 2 * tokens * d)
 
     def check_size(self, number: int = 4) -> None:
-        """Raise InputError if the model does not fit into the memory, each of its numbers being so many bytes."""
+        """Raise InputError if the model does not fit into memory with this many bytes per number."""
         what = f"a Fourier network of width {self.width:,} for {self.length:,} bits"
         check_memory(number * self.numbers(), what, "make it smaller")
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields as a dictionary that JSON can hold, with the kind."""
+        """The fields as a JSON object, with the kind."""
         return {"kind": KIND, **dataclasses.asdict(self)}
 
     @classmethod
@@ -115,7 +115,7 @@ class FourierNetworkConfig:
         seed: int | np.random.Generator | None = 0,
         dtype: torch.dtype | None = None,
     ) -> FourierNetwork:
-        """The model, in float32 unless told otherwise."""
+        """The model, in float32 by default."""
         import torch
 
         from flipscope.models.fourier_network import FourierNetwork

@@ -1,4 +1,4 @@
-"""What a model's file says of itself, read without PyTorch: a model that no machine holds is refused at once."""
+"""The header of a model's file, read without PyTorch, so that a model that is too large is rejected at once."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from flipscope.models.size import check_model
 
 VERSION = 1
 KEY = "flipscope.transformer"  # metadata entry: {"version": ..., "config": ...} as JSON
-LARGEST = 100_000_000  # bytes of a header, as safetensors has it
+LARGEST = 100_000_000  # largest header in bytes, as in safetensors
 
 
 @dataclass(frozen=True)
 class Header:
-    """What stands in a model's file before its numbers."""
+    """The part of a model's file before its tensors."""
 
     path: Path
     config: AnyConfig
-    metadata: Mapping[str, str]  # all entries, also that of the configuration
-    tensors: int  # how many there are
+    metadata: Mapping[str, str]  # all entries, including the configuration
+    tensors: int  # number of tensors
 
 
 def read_header(path: str | os.PathLike[str]) -> Header:
-    """The header of a model's file, of whatever kind; InputError where it has none that can be read."""
+    """The header of a model's file of any kind; InputError if it cannot be read."""
     source = Path(path)
     try:
         check_source(source)
@@ -56,7 +56,7 @@ def read_header(path: str | os.PathLike[str]) -> Header:
 
 
 def string_config(header: Header) -> StringConfig:
-    """The configuration of a model that answers each string once.
+    """The configuration of a model with one answer per string.
 
     InputError if it is another model, or too large for its file or for this machine.
     """

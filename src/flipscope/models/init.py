@@ -1,4 +1,4 @@
-"""How a model starts: every parameter drawn from its own named stream, the same on any machine."""
+"""Initialisation: every parameter is drawn from its own named stream, the same on any machine."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class Linear(nn.Linear):
-    """PyTorch's linear map, without numbers until `initialise` draws them."""
+    """PyTorch's linear map, uninitialised until `initialise` draws its parameters."""
 
     def reset_parameters(self) -> None:
-        """Leave PyTorch's global generator alone."""
+        """Do nothing, so that PyTorch's global generator is not used."""
 
 
 class Lookup(nn.Embedding):
-    """PyTorch's table of vectors, without numbers until `initialise` draws them."""
+    """PyTorch's embedding, uninitialised until `initialise` draws its parameters."""
 
     def reset_parameters(self) -> None:
-        """Leave PyTorch's global generator alone."""
+        """Do nothing, so that PyTorch's global generator is not used."""
 
 
 class Projection(Linear):
-    """A linear map of attention: PyTorch starts it in its own way, and it may hold several heads' matrices.
+    """A linear map of attention, which PyTorch initialises differently and which may hold several heads' matrices.
 
-    `packed`: PyTorch keeps it in one matrix with its two siblings (queries, keys, values). `matrices`: so
-    many are stacked in it, each with its own Xavier fans (the full-rank heads of Eq 8).
+    `packed`: PyTorch stores it in one matrix with its two siblings (queries, keys, values). `matrices`: the number of
+    stacked matrices, each with its own Xavier fans (the full-rank heads of Eq 8).
     """
 
     def __init__(self, inputs: int, outputs: int, *, bias: bool, packed: bool, matrices: int = 1) -> None:
@@ -53,19 +53,19 @@ class Projection(Linear):
         self.matrices = matrices
 
 
-# Modules whose parameters have a law here: those above, and PyTorch's linear map, which then starts like ours.
+# Modules whose distributions are defined here: those above, and PyTorch's linear map, which is treated alike.
 _BY_LAW = (Linear.reset_parameters, Lookup.reset_parameters, nn.Linear.reset_parameters)
 
 
 @dataclass(frozen=True)
 class _Law:
-    """A law of independent numbers: `spread` is a half-width, a standard deviation or the constant."""
+    """A distribution of independent numbers: `spread` is a half-width, a standard deviation or the constant."""
 
     kind: Literal["uniform", "normal", "constant"]
     spread: float
 
     def draw(self, count: int, stream: np.random.Generator, scale: float) -> Float64[np.ndarray, " count"]:
-        """So many numbers, those that are random multiplied by the scale."""
+        """Draw `count` numbers; random ones are multiplied by the scale."""
         if self.kind == "constant":
             return np.full(count, self.spread)
         spread = self.spread * scale
@@ -82,15 +82,15 @@ def initialise(
     scale: float = 1.0,
     equal_layers: bool = False,
 ) -> M:
-    """The same model, its parameters drawn anew.
+    """Draw the parameters of a model anew and return the model.
 
     uniform: [-1, 1]; gaussian: N(0, 1); xavier_uniform and xavier_normal: Glorot's with gain 1; pytorch: what
     PyTorch does, that is `reset_parameters` of every module, which also resets the running statistics of norms.
-    Under it a parameter is refused that no such method fills. `scale` multiplies every number drawn.
+    It rejects a parameter that no such method fills. `scale` multiplies every drawn number.
 
-    scope "all" draws every parameter, "weights" the matrices only; what is not drawn is 0, or 1 for the gains
-    of layer norms. A vector has no Xavier fans: under these schemes "all" gives the biases of linear maps
-    PyTorch's law, and leaves other vectors at 0 or 1.
+    scope "all" draws every parameter, "weights" only the matrices; the others are 0, or 1 for the gains of layer norms.
+    A vector has no Xavier fans: under these schemes "all" draws the biases of linear maps as PyTorch does and leaves
+    other vectors at 0 or 1.
 
     Each parameter has a PCG64 stream keyed by the seed and its name, and is drawn in float64, then rounded:
     the result depends neither on the order of the parameters nor on the machine.
@@ -152,10 +152,10 @@ def _draw(law: _Law, name: str, parameter: nn.Parameter, seed: int, scale: float
 
 
 def _reset(model: nn.Module, seed: int, scale: float) -> None:
-    """Fill every parameter as PyTorch does: each module its own, then those around it what they want otherwise."""
+    """Fill every parameter as PyTorch does: each module first, then the modules around it."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     drawing = SeededReset(model, lambda name: _stream(seed, name))
-    # From the last to the first, so that parts come before their whole, and tied parameters start as the first owner's.
+    # From last to first, so that submodules come before their parents, and tied parameters follow their first owner.
     for path, module in reversed(list(model.named_modules())):
         if getattr(type(module), "reset_parameters", None) in _BY_LAW:
             for short, parameter in module.named_parameters(recurse=False):
@@ -177,7 +177,7 @@ def _reset(model: nn.Module, seed: int, scale: float) -> None:
 
 def _rest(module: nn.Module, short: str) -> _Law:
     """The constant of a parameter that is not drawn."""
-    # A layer norm is told by its eps, so that PyTorch's own norms in other models are met as well.
+    # A layer norm is recognised by its eps, so that PyTorch's own norms in other models are included.
     return _Law("constant", 1.0 if short == "weight" and hasattr(module, "eps") else 0.0)
 
 
@@ -199,7 +199,7 @@ def _law(module: nn.Module, short: str, parameter: nn.Parameter, scheme: Scheme,
 
 
 def _pytorch_law(module: nn.Module, parameter: nn.Parameter) -> _Law | None:
-    """What PyTorch draws this parameter of a linear map or a table from, or None where it draws nothing."""
+    """PyTorch's distribution of this parameter of a linear map or an embedding, or None if it draws nothing."""
     if isinstance(module, Projection):
         if parameter is module.bias:
             return None

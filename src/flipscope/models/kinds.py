@@ -1,4 +1,4 @@
-"""The kinds of models by the names that files and recipes hold; needs no PyTorch."""
+"""The kinds of models by their names in files and recipes; needs no PyTorch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KINDS: Registry[type[AnyConfig]] = Registry(
 
 
 def configuration(fields: Mapping[str, Any]) -> AnyConfig:
-    """The configuration with these fields, of the kind that one of them names; a transformer's need not name it."""
+    """The configuration with these fields, one of which names the kind; without it, a transformer."""
     kind = KINDS.canonical(fields.get("kind", TRANSFORMER))
     rest = {name: value for name, value in fields.items() if name != "kind"}
     return KINDS.definitions[kind].from_dict(rest if kind == TRANSFORMER else {**rest, "kind": kind})

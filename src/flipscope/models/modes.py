@@ -1,6 +1,6 @@
-"""Modules in evaluation mode for a while, each left as it was: some may be frozen in a mode of their own.
+"""Temporary evaluation mode, which restores each module's own mode, since some may be frozen in another mode.
 
-And forwards that are differentiated once only, which may take shorter ways.
+Also contexts for forward passes that are differentiated only once and may use faster kernels.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _first_only: ContextVar[bool] = ContextVar("first_only", default=False)
 
 @contextlib.contextmanager
 def first_derivatives() -> Iterator[None]:
-    """Forwards inside are differentiated at most once, as a training does."""
+    """Forward passes within this context are differentiated at most once, as in training."""
     before = _first_only.set(True)
     try:
         yield
@@ -27,18 +27,18 @@ def first_derivatives() -> Iterator[None]:
 
 
 def differentiated_once() -> bool:
-    """Whether no second derivatives will be asked for."""
+    """Whether no second derivatives are needed."""
     return _first_only.get()
 
 
 def only_numbers() -> bool:
-    """Whether tensors are their numbers and no more: no other precision is asked for, nor forward derivatives."""
+    """Whether neither autocast nor forward derivatives are active."""
     return not torch.is_autocast_enabled("cpu") and getattr(forward_ad, "_current_level", -1) < 0
 
 
 @contextlib.contextmanager
 def dense_gradients(model: nn.Module) -> Iterator[None]:
-    """Embeddings with sparse=True have dense gradients inside: the same numbers, which can be differentiated again."""
+    """Within this context, embeddings with sparse=True have dense gradients, which can be differentiated again."""
     sparse = [module for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag)]
     flags = [module.sparse for module in sparse]
     try:
@@ -52,7 +52,7 @@ def dense_gradients(model: nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def modes_kept(model: object) -> Iterator[None]:
-    """Whatever happens inside, each module of the model has the mode of before afterwards."""
+    """Restore the mode of each module of the model after the context."""
     modes = [(module, module.training) for module in _with_modes(model)]
     try:
         yield
@@ -63,10 +63,10 @@ def modes_kept(model: object) -> Iterator[None]:
 
 @contextlib.contextmanager
 def eval_mode(model: object, *, own: bool = False) -> Iterator[None]:
-    """The model in evaluation mode, each of its modules as before afterwards.
+    """Set the model to evaluation mode within this context, and restore each module's mode afterwards.
 
-    Only the flags are set, for a train() of the model's own may do more than can be undone, and a probe asks often.
-    With own=True the model's eval() and train() are called, once each, as around any validation.
+    Only the flags are set, since a model's own train() may have irreversible effects, and probes use this often. With
+    own=True the model's eval() and train() are called once each, as for a validation.
     """
     if not isinstance(model, nn.Module):
         yield
@@ -86,6 +86,6 @@ def eval_mode(model: object, *, own: bool = False) -> Iterator[None]:
 
 
 def _with_modes(model: object) -> list[nn.Module]:
-    """The modules that have a mode: `torch.jit.freeze` leaves none."""
+    """The modules that have a mode; `torch.jit.freeze` removes it."""
     modules = model.modules() if isinstance(model, nn.Module) else ()
     return [module for module in modules if hasattr(module, "training")]

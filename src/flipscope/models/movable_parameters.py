@@ -1,4 +1,4 @@
-"""Parameters moved for a while: the model computes with other numbers, and its own are never written."""
+"""Temporarily moved parameters: the model computes with other numbers, and its own tensors are never written."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from flipscope.basics.errors import InputError
 
 @dataclass(frozen=True)
 class _Group:
-    """Parameters of one device and number type, one after the other."""
+    """Concatenated parameters of one device and number type."""
 
-    part: slice  # of the vector of all
-    base: Float[Tensor, " number"]  # where they are, at least in float32
-    moved: Float[Tensor, " number"]  # where they are taken, in their own type
+    part: slice  # position in the vector of all parameters
+    base: Float[Tensor, " number"]  # their values, at least in float32
+    moved: Float[Tensor, " number"]  # the moved values, in their own type
 
 
 class MovableParameters:
-    """A context in which parameters stand at ``base + delta``, delta being one vector for all of them.
+    """A context in which parameters have the values ``base + delta``, where delta is one vector for all of them.
 
-    Each parameter is given a piece of one flat tensor, which costs two passes over the numbers for a move, and gets its
-    own tensor back at the end whatever happens, so that not a bit of it has changed. The vector's order is that of
-    `names`: parameters of one type and device stand together.
+    Each parameter becomes a piece of one flat tensor, so a move takes two passes over the numbers. At the end it always
+    gets its own tensor back, of which no bit has changed. The vector's order is that of `names`: parameters of one type
+    and device are adjacent.
     """
 
     def __init__(self, parameters: Mapping[str, nn.Parameter]) -> None:
@@ -37,7 +37,7 @@ class MovableParameters:
         ]
         self.names = tuple(name for group in grouped for name, _ in group)
         self.parameters = [each for group in grouped for _, each in group]
-        self.count = 0  # of numbers
+        self.count = 0  # total number of entries
         self._own = [each.data for each in self.parameters]
         self._pieces: list[Tensor] = []
         self._groups: list[_Group] = []
@@ -62,7 +62,7 @@ class MovableParameters:
             parameter.data = own
 
     def to(self, delta: Float[Tensor, " number"] | None, scale: float = 1.0) -> None:
-        """Move the parameters to ``base + scale * delta``; None is back to where they were."""
+        """Move the parameters to ``base + scale * delta``; None restores their values."""
         for group in self._groups:
             if delta is None:
                 group.moved.copy_(group.base)
@@ -74,14 +74,14 @@ class MovableParameters:
                 group.moved.copy_(torch.add(group.base, step, alpha=scale))
 
     def check_size(self, name: str, value: float) -> None:
-        """Raise InputError if the size of a move is no number of the parameters' types."""
+        """Raise InputError if the size of a move is not representable in the parameters' types."""
         for group in self._groups:
             if value > torch.finfo(group.base.dtype).max:
                 kind = str(group.base.dtype).removeprefix("torch.")
                 raise InputError(f"{name}={value:g} is beyond {kind}, the parameters' type: take a smaller one")
 
     def check_moved(self, name: str, value: float) -> None:
-        """Raise InputError if all parameters are where they were, for a move of a size that rounding swallows."""
+        """Raise InputError if no parameter has changed because the move is lost in rounding."""
         if all(torch.equal(group.moved, group.base.to(group.moved)) for group in self._groups):
             raise InputError(f"{name}={value:g} is lost in rounding and moves no parameter: take a larger one")
 

@@ -1,6 +1,6 @@
 """Models of other libraries as functions of tensors: scikit-learn estimators and sessions of ONNX Runtime.
 
-Both are recognised by their methods, so that neither library is imported here, and look-alikes work too.
+Both are recognised by their methods, so neither library is imported here, and compatible objects work too.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _TYPES: dict[str, type] = {
 
 @runtime_checkable
 class Estimator(Protocol):
-    """What is needed of a scikit-learn estimator; ``predict_proba`` and ``decision_function`` come first if there."""
+    """The required interface of a scikit-learn estimator; ``predict_proba`` or ``decision_function`` is preferred."""
 
     def predict(self, X: Any) -> Any: ...
 
 
 @runtime_checkable
 class Session(Protocol):
-    """What is needed of a session of ONNX Runtime."""
+    """The required interface of an ONNX Runtime session."""
 
     def run(self, output_names: Any, input_feed: Any) -> Any: ...
     def get_inputs(self) -> Any: ...
@@ -49,15 +49,15 @@ class Session(Protocol):
 
 @runtime_checkable
 class ForeignModel(Protocol):
-    """A model of another library, to be called with tensors on the CPU."""
+    """A model of another library that is called with tensors on the CPU."""
 
     kind: str
-    declared: Declared | None  # what the outputs are, where the library says so
+    declared: Declared | None  # the kind of outputs, if the library declares it
 
     def __call__(self, *arguments: Tensor, **keywords: Tensor) -> Tensor: ...
 
     def usual_encoding(self) -> Encoding:
-        """The encoding that the model itself asks for."""
+        """The encoding that the model declares."""
 
     def reads(self, name: str) -> bool:
         """Whether it has an input of this name."""
@@ -79,7 +79,7 @@ class EstimatorModel:
     METHODS = ("predict_proba", "decision_function", "predict")
 
     def __init__(self, estimator: Any) -> None:
-        # hasattr, for scikit-learn hides methods that an estimator has in some settings only.
+        # hasattr, since scikit-learn hides methods that an estimator has only in some settings.
         self.estimator = estimator
         self._method = next(name for name in self.METHODS if hasattr(estimator, name))
         self.declared: Declared | None = "probabilities" if self._method == "predict_proba" else None
@@ -121,7 +121,7 @@ class EstimatorModel:
 
 
 class SessionModel:
-    """A session of ONNX Runtime: called with its inputs in order or by name, it answers with its first real output."""
+    """An ONNX Runtime session: called with its inputs in order or by name, it returns its first real output."""
 
     kind = "an ONNX session"
 
@@ -137,7 +137,7 @@ class SessionModel:
         if not real:
             self.declared = "labels"
         rows = next(iter(self._inputs.values())).shape[:1]
-        self._rows = rows[0] if rows and isinstance(rows[0], int) else None  # exported for so many strings only
+        self._rows = rows[0] if rows and isinstance(rows[0], int) else None  # fixed batch size of the export
 
     def usual_encoding(self) -> Encoding:
         if len(self._inputs) > 1:
@@ -164,7 +164,7 @@ class SessionModel:
         return torch.from_numpy(np.array(found))
 
     def _run(self, feed: dict[str, Array], rows: int) -> Array:
-        """The output for these strings, the last one repeated where the model takes a fixed number of them."""
+        """The output for these strings; if the batch size is fixed, the last string is repeated to fill it."""
         filled = {
             name: np.concatenate([each, np.repeat(each[-1:], rows - len(each), axis=0)]) for name, each in feed.items()
         }
@@ -176,5 +176,5 @@ class SessionModel:
 
 
 def as_numpy(value: Any) -> Array:
-    """A tensor, or what is like one, as an array."""
+    """A tensor or array-like object as an array."""
     return value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)

@@ -38,7 +38,7 @@ class ProbabilityWarning(UserWarning):
 
 @checked_arguments
 def binary_logit(logits: Tensor) -> Float[Tensor, " string"]:
-    """One number per string, positive for 1: the logit itself, or of two outputs that of 1 less that of 0."""
+    """One number per string, positive for 1: the logit itself, or the second of two outputs minus the first."""
     if logits.ndim == 2 and logits.shape[1] == 2:
         return logits[:, 1] - logits[:, 0]
     if logits.ndim == 2 and logits.shape[1] == 1:
@@ -50,7 +50,7 @@ def binary_logit(logits: Tensor) -> Float[Tensor, " string"]:
 
 
 def check_output(output: Any) -> Output:
-    """The output as it is; InputError if it is none of those above."""
+    """Check an `output` argument; InputError if it is none of those above."""
     if callable(output) or (isinstance(output, str) and output in NAMES):
         found: Output = output
         return found
@@ -58,7 +58,7 @@ def check_output(output: Any) -> Output:
 
 
 def numbers(output: Any) -> Tensor:
-    """A model's output as a tensor of floating-point numbers, of an object with ``logits`` these."""
+    """A model's output as a floating-point tensor; for an object with ``logits``, these."""
     found = getattr(output, "logits", output)
     if isinstance(found, np.ndarray) and found.dtype.kind in "biuf":
         found = torch.from_numpy(np.ascontiguousarray(found))
@@ -73,7 +73,7 @@ def numbers(output: Any) -> Tensor:
 
 
 def output_rows(output: Any, strings: int, source: str) -> Float[Tensor, "string ..."]:
-    """The numbers of an output, of each string at least one; of a tuple its first tensor."""
+    """The tensor of an output with at least one number per string; for a tuple, its first tensor."""
     if isinstance(output, tuple | list):
         output = next((part for part in output if isinstance(part, Tensor)), output)
     values = numbers(output)
@@ -85,9 +85,9 @@ def output_rows(output: Any, strings: int, source: str) -> Float[Tensor, "string
 
 
 def decision_values(found: Tensor, output: Output, strings: int, length: int | None) -> Tensor:
-    """One number per string, [string], or one per class where there are three classes or more, [string, class].
+    """One number per string, [string], or one per class if there are three or more classes, [string, class].
 
-    ``length`` is that of the strings, where the numbers might also be one per position.
+    ``length`` is the length of the strings, if the numbers might also be one per position.
     """
     shape = tuple(found.shape)
     if found.ndim == 0 or found.ndim > 2 or 0 in shape[1:]:
@@ -113,18 +113,18 @@ def decision_values(found: Tensor, output: Output, strings: int, length: int | N
 
 
 class OutputWatch(TorchFunctionMode):
-    """Notes during a trial call the size in bytes of every tensor that PyTorch's functions return, and probabilities.
+    """Records, during a trial call, the bytes of every tensor that PyTorch's functions return, and probabilities.
 
-    A tensor holds probabilities if a sigmoid or a softmax made it; views of it and copies in another type do too.
+    A tensor holds probabilities if it was computed by a sigmoid or a softmax; so do its views and converted copies.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.sizes: list[int] = []
-        self._probabilities: dict[int | None, Tensor] = {}  # by storage; kept alive, for a storage may be used again
+        self._probabilities: dict[int | None, Tensor] = {}  # by storage; kept alive, as freed storage may be reused
 
     def is_probability(self, output: Any) -> bool:
-        """Whether the tensor in a model's output is one of probabilities."""
+        """Whether the tensor in a model's output holds probabilities."""
         found = getattr(output, "logits", output)
         return isinstance(found, Tensor) and _storage(found) in self._probabilities
 
@@ -145,7 +145,7 @@ class OutputWatch(TorchFunctionMode):
 
 
 def _storage(tensor: Tensor) -> int | None:
-    """Where the tensor's numbers are, None where that cannot be known."""
+    """The address of the tensor's storage; None if it is unknown."""
     try:
         return tensor.untyped_storage().data_ptr() or None
     except (RuntimeError, NotImplementedError):

@@ -1,4 +1,4 @@
-"""Which parameters of a model are meant: by name, and for our transformers without their positions unless asked for."""
+"""Selection of a model's parameters by name; for flipscope's transformers, without positions by default."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from flipscope.models.devices import in_float64
 from flipscope.models.fourier_network import FourierNetwork
 from flipscope.models.transformer import Embedding
 
-# Patterns such as "blocks.*" (as in a shell), a function of the name, or None for the usual ones.
+# Patterns such as "blocks.*" (as in a shell), a function of the name, or None for the default.
 Choice: TypeAlias = str | Sequence[str] | Callable[[str], bool] | None
 
-# Buffers that hold the vectors of positions and bits: set when a network is made, and never by its training.
+# Buffers that hold the vectors of positions and bits: set when a network is created, never by training.
 _CONSTANTS: dict[type[nn.Module], tuple[str, ...]] = {
     FourierNetwork: ("codes",),
     InputVectors: ("symbols", "marker", "positions"),
@@ -28,7 +28,7 @@ _CONSTANTS: dict[type[nn.Module], tuple[str, ...]] = {
 
 
 def positional(model: nn.Module) -> frozenset[str]:
-    """The names of the parameters of learned positions, wherever the model has an embedding of ours.
+    """The names of the parameters of learned positions in flipscope's embeddings.
 
     >>> from flipscope.models import Transformer, hardness
     >>> sorted(positional(Transformer(hardness(8, width=16))))
@@ -44,7 +44,7 @@ def positional(model: nn.Module) -> frozenset[str]:
 
 
 def usual(model: nn.Module, *, positions: bool = False) -> dict[str, nn.Parameter]:
-    """All parameters by name, without those of learned positions unless asked for; of their numbers nothing is asked.
+    """All parameters by name, by default without learned positions; their values are not checked.
 
     >>> list(usual(nn.Linear(2, 1)))
     ['weight', 'bias']
@@ -54,7 +54,7 @@ def usual(model: nn.Module, *, positions: bool = False) -> dict[str, nn.Paramete
 
 
 def constants(model: nn.Module) -> frozenset[str]:
-    """The names of the buffers of our networks that training does not change; nothing is known of other modules'.
+    """The names of the buffers of flipscope's networks that training does not change.
 
     >>> from flipscope.models import FourierNetworkConfig
     >>> sorted(constants(FourierNetwork(FourierNetworkConfig(length=4, neurons=8))))
@@ -70,9 +70,9 @@ def constants(model: nn.Module) -> frozenset[str]:
 
 
 def chosen(model: nn.Module, parameters: Choice = None) -> dict[str, nn.Parameter]:
-    """The parameters that are meant, by name; InputError where there are none, or where they have no finite numbers.
+    """The selected parameters by name; InputError if there are none, or if they are not finite.
 
-    By default all but learned positions of ours; "*" is everything. Of several patterns each must match something.
+    By default all but learned positions of flipscope's models; "*" selects all. Each pattern must match something.
 
     >>> list(chosen(nn.Linear(2, 1), "b*"))
     ['bias']
@@ -100,7 +100,7 @@ def chosen(model: nn.Module, parameters: Choice = None) -> dict[str, nn.Paramete
 
 
 def check_differentiable(model: nn.Module) -> None:
-    """Raise InputError if the model has numbers that were made in inference mode: no gradient goes through them."""
+    """Raise InputError if the model has tensors made in inference mode, which have no gradients."""
     for name, each in (*model.named_parameters(), *model.named_buffers()):
         if each.is_inference():
             raise InputError(
@@ -111,7 +111,7 @@ def check_differentiable(model: nn.Module) -> None:
 
 @contextmanager
 def differentiable(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
-    """Gradients with respect to these parameters, frozen or not; afterwards they are as before."""
+    """Enable gradients of these parameters within this context, even if frozen, and restore them afterwards."""
     before = [parameter.requires_grad for parameter in parameters]
     try:
         for parameter in parameters:
@@ -123,9 +123,9 @@ def differentiable(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
 
 
 def weight_norm(model: nn.Module, parameters: Choice = None, *, positions: bool = False) -> float:
-    """The Euclidean norm of the parameters: of ours without learned positions, as the hardness paper has it.
+    """The Euclidean norm of the parameters, without flipscope's learned positions, as in the hardness paper.
 
-    positions=True counts them too; of other modules all parameters count unless `parameters` chooses some.
+    positions=True includes them; for other modules all parameters count unless `parameters` selects some.
 
     >>> model = nn.Linear(2, 1)
     >>> model.weight.data[:], model.bias.data[:] = 3 / 2**0.5, 4.0
@@ -138,7 +138,7 @@ def weight_norm(model: nn.Module, parameters: Choice = None, *, positions: bool 
 
 
 def length(parameters: Iterable[nn.Parameter]) -> float:
-    """The Euclidean norm of all these numbers as one vector; NaN where one of them is."""
+    """The Euclidean norm of all these numbers as one vector; NaN if one of them is NaN."""
     return math.sqrt(sum(float(in_float64(each.detach()).square().sum()) for each in parameters))
 
 

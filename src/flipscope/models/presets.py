@@ -46,7 +46,7 @@ def encoder(
 ) -> TransformerConfig:
     """The encoder of the geometry paper's experiments (App. F): PyTorch's, sinusoidal positions, read at EOS.
 
-    Of the norm the paper says only that eps is a small constant; 1e-5, after each sub-layer, is PyTorch's.
+    The paper only says that eps of the norm is a small constant; 1e-5 after each sub-layer is PyTorch's default.
 
     >>> encoder(width=16, layers=1).norm
     'post'

@@ -4,8 +4,8 @@
     z_t = v' sum_j softmax_j(s x_t' W_Q' W_K x_j) x_j              one number per position: nothing else is left
     f = sum_t c_t (F ReLU(U z_t + b) + a) + d                      an MLP 1 -> hidden -> 1, then a weight per position
 
-No residual, no norm, no second attention. Where attention pays the members of a set alike and no others, z_t counts
-the ones among them, and the MLP can make a parity of the count: a function of one variable that can be drawn.
+No residual, no norm, no second attention. If attention is uniform on the members of a set and zero elsewhere, z_t
+counts the ones among them, and the MLP can compute the parity of the count: a function of one variable, easy to plot.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ReadableNetworkConfig:
 
     @property
     def scale(self) -> float:
-        """2 log T / sqrt(d), by which attention logits are multiplied."""
+        """The factor of attention logits, 2 log T / sqrt(d)."""
         return 2 * math.log(self.length) / math.sqrt(self.width)
 
 
@@ -83,7 +83,7 @@ class ReadableNetwork(nn.Module):
         return out.squeeze(-1)
 
     def attended(self, bits: Tensor) -> Float[Tensor, "string position"]:
-        """z_t: the one number that attention brings to each position, what the MLP is given."""
+        """z_t: the output of attention at each position, one number, which is the input of the MLP."""
         weights, length = self.attention(bits), self.config.length
         value = self.value.weight[0]
         values = value[:length] + value[length:][bits.long()]  # [string, position]
@@ -91,7 +91,7 @@ class ReadableNetwork(nn.Module):
         return out
 
     def attention(self, bits: Tensor) -> Float[Tensor, "string position other"]:
-        """The weights that each position pays to each other."""
+        """The attention weights of each position for each other."""
         self.check(bits)
         length = self.config.length
         product = self.config.scale * self.query.weight.T @ self.key.weight  # [width, width], row: who asks
@@ -99,15 +99,15 @@ class ReadableNetwork(nn.Module):
         return (rows[..., :length] + _at_bits(rows[..., length:], bits)).softmax(dim=-1)
 
     def curve(self, z: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-        """The MLP, number by number."""
+        """The MLP, applied elementwise."""
         out: Tensor = self.down(self.up(z[..., None]).relu())
         return out.squeeze(-1)
 
     @torch.no_grad()
     def query_key(self) -> Float[Tensor, "position other"]:
-        """Attention logits of each position for each other, averaged over the bits of both; a row is who asks.
+        """Attention logits of each position for each other, averaged over the bits of both; rows are queries.
 
-        Of W_Q' W_K this is the block of positions, and what the bit of the one that asks adds to a column.
+        This is the block of positions of W_Q' W_K, plus the contribution of the querying position's bit to each column.
         """
         length = self.config.length
         product = self.config.scale * self.query.weight.T @ self.key.weight
@@ -122,6 +122,6 @@ class ReadableNetwork(nn.Module):
 
 
 def _at_bits(both: Float[Tensor, "string position symbol"], bits: Tensor) -> Float[Tensor, "string position other"]:
-    """Of what each position pays to a 0 and to a 1, that for the bit of each other position."""
+    """From the logits of each position for a 0 and for a 1, those for the bits of the other positions."""
     zero, one = both[..., :1], both[..., 1:]
     return zero + (one - zero) * bits.to(both)[:, None, :]

@@ -1,9 +1,9 @@
-"""In what number type a module really computes: something inside may be coarser than its weights.
+"""Detecting the number type in which a module really computes, which may be coarser than that of its weights.
 
-A module converted to float64 is not in float64 if its forward says `.float()`, builds numbers in PyTorch's usual type,
-or calls what was not converted with it. So its operations are watched as they run. One whose result is coarser than
-float64 is computed once more from the same numbers in float64, and has lost something if that gives another result. It
-counts where the result is not the same for other strings: a table of constants has the numbers that it has.
+A module converted to float64 does not compute in float64 if its forward pass calls `.float()`, creates tensors of
+PyTorch's default type, or calls code that was not converted. So its operations are watched as they run. An operation
+whose result is coarser than float64 is computed once more from the same numbers in float64, and has lost precision if
+the result differs. It counts only if the result depends on the strings: a table of constants is what it is.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _Lost = tuple[torch.dtype, int]  # the type of a result that was rounded, and a 
 
 
 def coarsest_type(first: Callable[[], object], second: Callable[[], object]) -> torch.dtype | None:
-    """The coarsest type that rounds what two runs on different strings compute; None if it is float64 throughout.
+    """The coarsest type to which two runs on different strings round; None if they compute in float64 throughout.
 
-    The runs must be of as many strings, so that they do the same operations.
+    Both runs must have the same number of strings, so that they perform the same operations.
     """
     one, two = (_rounded(run) for run in (first, second))
     if len(one) == len(two):
@@ -46,11 +46,11 @@ def _coarse(tensor: object) -> bool:
 
 
 class _RoundingMode(TorchDispatchMode):
-    """Notes every result that is coarser than float64 and would be another one in it."""
+    """Records every result that is coarser than float64 and would differ in float64."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # else PyTorch loads its compiler, for seconds, to keep away from it
+        return False  # otherwise PyTorch loads its compiler, which takes seconds
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -60,7 +60,7 @@ class _RoundingMode(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         given = (args, kwargs or {})
-        before = _wide(given) if func._schema.is_mutable else None  # it will write to what it is given
+        before = _wide(given) if func._schema.is_mutable else None  # the operation will overwrite its input
         out = func(*args, **(kwargs or {}))
         results = tree_leaves(out)
         has_inputs = any(isinstance(part, Tensor) for part in tree_leaves(given))
@@ -86,14 +86,14 @@ def _wide(given: Any, whole: bool = False) -> Any:
 
 
 def _again(func: Any, given: Any) -> list[Any]:
-    """What the operation gives on wide numbers; nothing where it cannot take them."""
+    """The result of the operation in float64; None if it does not accept that type."""
     floats = any(isinstance(part, Tensor) and part.is_floating_point() for part in tree_leaves(given))
-    # The quotient of whole numbers is in PyTorch's usual type, whatever the module's; but an index must stay whole.
+    # A quotient of integers has PyTorch's default type, whatever the module's; but an index must stay an integer.
     for wide in (given,) if floats else (_wide(given, whole=True), given):
         try:
             args, kwargs = wide
             return tree_leaves(func(*args, **kwargs))
-        except Exception:  # one of many ways to refuse a type
+        except Exception:  # operations reject a type in many ways
             continue
     return []
 

@@ -1,4 +1,4 @@
-"""Checksums of tensors and of the files that hold them: what has changed since it was written is not taken for it."""
+"""Checksums of tensors and of files that contain them, to detect changes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SEAL = "flipscope.sha256"  # metadata entry: checksum over the tensors and the o
 
 
 class NotWhole(InputError):
-    """A file that is not what was written, or not of the kind that was expected."""
+    """A file is damaged, or not of the expected kind."""
 
 
 def seal(tensors: Mapping[str, Tensor], texts: Mapping[str, str]) -> str:
-    """SHA-256 of tensors and texts with their names, whatever their order."""
+    """SHA-256 of tensors and texts with their names, independent of their order."""
     names = sorted(tensors)
     found = hashlib.sha256(json.dumps([names, sorted(texts.items())]).encode())
     found.update(fingerprint(tensors[name] for name in names).encode())
@@ -27,7 +27,7 @@ def seal(tensors: Mapping[str, Tensor], texts: Mapping[str, str]) -> str:
 
 
 def fingerprint(tensors: Iterable[Tensor]) -> str:
-    """SHA-256 of the tensors: their types, their shapes and every bit of them."""
+    """SHA-256 of the tensors: their types, shapes and every bit."""
     found = hashlib.sha256()
     for tensor in tensors:
         flat = tensor.detach().cpu().contiguous().reshape(-1)

@@ -1,4 +1,4 @@
-"""What `reset_parameters` of a module does, its random numbers taken from streams named after the parameters."""
+"""Runs a module's `reset_parameters` with random numbers from streams named after the parameters."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _CONSTANTS = (_ATEN.zero_.default, _ATEN.fill_.Scalar, _ATEN.fill_.Tensor)
 
 
 def reset_method(module: nn.Module) -> Callable[[], object] | None:
-    """The method that draws the module's parameters, if it has one; those of attention are called privately."""
+    """The method that initialises the module's parameters, if it has one; that of attention is private."""
     method = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
     if not callable(method):
         return None
     needed = [p for p in inspect.signature(method).parameters.values() if p.default is p.empty and p.kind not in _ANY]
-    return None if needed else method  # what it asks for, nobody here can know
+    return None if needed else method  # required arguments are unknown here
 
 
 class SeededReset(TorchDispatchMode):
-    """Runs methods that fill a model's parameters, and draws the numbers they ask PyTorch for.
+    """Runs methods that fill a model's parameters, and supplies the random numbers that they request from PyTorch.
 
-    It works below PyTorch's functions, at the two operations that all its modules draw by: uniform and normal
-    numbers, in place. Any other random operation is refused, so that PyTorch's global generator is never touched.
+    It intercepts the two operations that PyTorch's modules use: in-place uniform and normal numbers. Any other random
+    operation is rejected, so PyTorch's global generator is never used.
     """
 
     def __init__(self, model: nn.Module, stream: Callable[[str], np.random.Generator]) -> None:
@@ -40,8 +40,8 @@ class SeededReset(TorchDispatchMode):
         self._stream = stream
         self._streams: dict[str, np.random.Generator] = {}
         self._path = ""
-        self.filled: set[str] = set()  # names of what was written to
-        self.drawn: set[str] = set()  # and of what has random numbers in it
+        self.filled: set[str] = set()  # names of tensors that were written
+        self.drawn: set[str] = set()  # names of tensors that contain random numbers
 
     def run(self, path: str, reset: Callable[[], object]) -> None:
         """Run this method of the module at this path."""
@@ -51,13 +51,13 @@ class SeededReset(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # else PyTorch loads its compiler, for seconds, to keep away from it
+        return False  # otherwise PyTorch loads its compiler, which takes seconds
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         if func in (_ATEN.uniform_.default, _ATEN.normal_.default):
-            numbers = [*args[1:], *(0.0, 1.0)[len(args) - 1 :]]  # PyTorch leaves out what is as usual
+            numbers = [*args[1:], *(0.0, 1.0)[len(args) - 1 :]]  # PyTorch omits default arguments
             return self._draw(args[0], "uniform" if func is _ATEN.uniform_.default else "normal", *numbers)
         if torch.Tag.nondeterministic_seeded in func.tags:
             self._refuse()

@@ -1,7 +1,7 @@
-"""An encoder-decoder that writes its steps down before it answers: the scratchpad model of the hardness paper.
+"""An encoder-decoder that writes intermediate steps before its answer: the scratchpad model of the hardness paper.
 
     bits [string, position] -> embedding -> encoder -> memory
-    START and what was written [string, position] -> embedding -> decoder, which sees the memory -> one number each
+    START and the written bits [string, position] -> embedding -> decoder, which sees the memory -> one number each
 
 It computes what PyTorch's `nn.Transformer` does, norms after each sub-layer and one more at the end of either side:
 a decoder layer has three, of its own positions, of the memory and of the MLP. One table holds the symbols 0, 1 and
@@ -29,7 +29,7 @@ from flipscope.models.seq2seq_config import Seq2SeqConfig
 from flipscope.models.size import check_model
 from flipscope.models.transformer import MLP, Attention, Block, Embedding, LayerNorm
 
-START = 2  # the symbol that a scratchpad begins with
+START = 2  # the first symbol of a scratchpad
 Heads = Float[Tensor, "string head position size"]
 
 
@@ -47,7 +47,7 @@ class DecoderBlock(nn.Module):
     def forward(
         self, x: Float[Tensor, "string position width"], memory: Float[Tensor, "string source width"]
     ) -> Float[Tensor, "string position width"]:
-        """The layer's output at every position of what is written."""
+        """The layer's output at every position of the scratchpad."""
         mixed = _attend(self.attention, x, *keys_values(self.attention, x), causal=True)
         return self.finish(x, mixed, keys_values(self.cross, memory))
 
@@ -57,7 +57,7 @@ class DecoderBlock(nn.Module):
         mixed: Float[Tensor, "string position width"],
         memory: tuple[Heads, Heads],
     ) -> Float[Tensor, "string position width"]:
-        """The layer's output where its own positions brought `mixed`, from keys and values of the memory."""
+        """The layer's output from the result `mixed` of self-attention and the keys and values of the memory."""
         y: Tensor = self.norm1(x + mixed)
         y = self.norm2(y + _attend(self.cross, y, *memory))
         out: Tensor = self.norm3(y + self.mlp(y))
@@ -67,9 +67,9 @@ class DecoderBlock(nn.Module):
 class Seq2Seq(nn.Module):
     """The encoder-decoder of a configuration, its parameters drawn by `initialise(self, scheme, seed)`.
 
-    It is called with bits and what was written side by side, [string, 2 * position], as training and probes have it
-    (`flipscope.data.lengths.scratchpad_inputs`): of the right half the first is START, and the answer at each position
-    is the bit to be written there, as a number near 0 or 1. `write` writes by itself.
+    It is called with bits and scratchpad side by side, [string, 2 * position], as in training and probes
+    (`flipscope.data.lengths.scratchpad_inputs`): the right half begins with START, and the output at each position is
+    the bit to be written there, as a number near 0 or 1. `write` generates the scratchpad.
 
     >>> model = Seq2Seq(Seq2SeqConfig(length=3, width=8, ffn_width=8))
     >>> model(torch.tensor([[1, 0, 1, 2, 1, 1]])).shape  # the bits 101; START, 1, 1
@@ -98,7 +98,7 @@ class Seq2Seq(nn.Module):
             initialise(self, scheme, seed)
 
     def reset_parameters(self) -> None:
-        """As `nn.Transformer` does, after its parts: Xavier's law for every matrix of the layers.
+        """Initialise every matrix of the layers with Xavier's distribution, like `nn.Transformer`, after its parts.
 
         Queries, keys and values have it already, as three parts of one matrix.
         """
@@ -112,7 +112,7 @@ class Seq2Seq(nn.Module):
                 nn.init.xavier_uniform_(matrix)
 
     def forward(self, inputs: Int64[Tensor, "string both"]) -> Float[Tensor, "string position"]:
-        """What it would write at each position, given what was written before."""
+        """The output at each position, given the scratchpad before it."""
         self.check(inputs)
         bits, written = inputs.chunk(2, dim=1)
         memory = self.encode(bits)
@@ -122,7 +122,7 @@ class Seq2Seq(nn.Module):
         return self._read(x)
 
     def encode(self, bits: Int64[Tensor, "string position"]) -> Float[Tensor, "string position width"]:
-        """The memory: what the encoder makes of the bits."""
+        """The memory: the encoder's output for the bits."""
         x: Tensor = self.embedding(bits)
         for block in self.encoder:
             assert isinstance(block, Block)
@@ -136,9 +136,9 @@ class Seq2Seq(nn.Module):
 
     @torch.no_grad()
     def write(self, bits: Tensor, threshold: float = 0.5) -> Int64[Tensor, "string position"]:
-        """The scratchpad that it writes by itself, a bit at a time: 1 where its answer is above the threshold.
+        """Generate the scratchpad, one bit at a time: 1 where the output is above the threshold.
 
-        Keys and values of what is written are kept, so that a position costs one row of each layer.
+        Keys and values of written positions are cached, so a position costs one row of each layer.
         """
         self._check_symbols(bits, START)
         if bits.shape[1] > self.config.length:
@@ -164,13 +164,13 @@ class Seq2Seq(nn.Module):
         return torch.cat(written, dim=1)
 
     def count_parameters(self, *, positions: bool = True) -> int:
-        """Number of trained numbers, with or without those of positions."""
+        """Number of parameters, with or without those of positions."""
         total = sum(parameter.numel() for parameter in self.parameters())
         assert self.embedding.position is not None
         return total if positions else total - self.embedding.position.weight.numel()
 
     def check(self, inputs: Tensor) -> None:
-        """Raise InputError unless these are bits and what was written, side by side."""
+        """Raise InputError unless these are bits and a scratchpad side by side."""
         self._check_symbols(inputs, START + 1)
         count = inputs.shape[1]
         if count % 2 or count > 2 * self.config.length or count == 0:
@@ -198,7 +198,7 @@ def _joined(before: Tensor, fresh: Tensor) -> Tensor:
 def _attend(
     attention: Attention, x: Float[Tensor, "string row width"], key: Heads, value: Heads, *, causal: bool = False
 ) -> Float[Tensor, "string row width"]:
-    """What the heads bring to each row, from these keys and values."""
+    """The heads' contribution to each row, from these keys and values."""
     query = attention.split(attention.query(x))
     mixed = F.scaled_dot_product_attention(query, key, value, is_causal=causal, scale=attention.config.scale)
     assert attention.output is not None

@@ -1,4 +1,4 @@
-"""What an encoder-decoder with a scratchpad is made of, told without PyTorch."""
+"""The configuration of an encoder-decoder with a scratchpad, without PyTorch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flipscope.models.init import Scheme
     from flipscope.models.seq2seq import Seq2Seq
 
-KIND = "seq2seq"  # under which files and recipes have it
+KIND = "seq2seq"  # its name in files and recipes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Seq2SeqConfig:
             raise InputError(f"width={self.width} must be an even number: half of it is for the position")
         if not isinstance(self.length, int) or isinstance(self.length, bool) or self.length < 1:
             raise InputError(f"length={self.length!r} must be an integer of at least 1")
-        _ = self.side  # every other choice is checked where it is made
+        _ = self.side  # creating it checks all other choices
 
     @property
     def side(self) -> TransformerConfig:
@@ -63,7 +63,7 @@ class Seq2SeqConfig:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields as a dictionary that JSON can hold, with the kind."""
+        """The fields as a JSON object, with the kind."""
         return {"kind": KIND, **dataclasses.asdict(self)}
 
     @classmethod
@@ -86,7 +86,7 @@ class Seq2SeqConfig:
         return Seq2Seq(self, scheme=scheme, seed=seed)
 
     def check_fits(self, length: int, data: Any) -> None:
-        """Raise InputError unless it can be trained on this data, of strings of so many bits."""
+        """Raise InputError unless it can be trained on this data with strings of this length."""
         if length > self.length:
             raise InputError(
                 f"the strings have {length:,} bits, and the model positions for {self.length:,}: raise length"

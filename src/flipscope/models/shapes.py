@@ -1,4 +1,4 @@
-"""Shapes of transformers drawn at random; told without PyTorch, like all that is known of a model before it is made."""
+"""Random shapes of transformers, drawn without PyTorch."""
 
 from __future__ import annotations
 

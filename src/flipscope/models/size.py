@@ -1,4 +1,4 @@
-"""How large a transformer is, told by its configuration alone: one that no machine holds is never begun."""
+"""The size of a transformer from its configuration alone, so that one that is too large is never created."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from flipscope.models.config import TransformerConfig
 
 
 def weights(config: TransformerConfig) -> int:
-    """Numbers in its matrices, which are nearly all its parameters."""
+    """The number of entries of its matrices, which are nearly all its parameters."""
     symbols = config.patch_width if config.inputs == "patches" else config.vocabulary
     total = symbols * config.symbol_width + config.width * config.outputs
     if config.positions == "learned" and config.longest is not None:
@@ -17,7 +17,7 @@ def weights(config: TransformerConfig) -> int:
 
 
 def multiplications(config: TransformerConfig, length: int) -> int:
-    """Multiplications of one forward of a string of this length, at every position of every layer."""
+    """Multiplications of one forward pass for a string of this length, at every position of every layer."""
     tokens = length + (config.marker != "none")
     inner = config.heads * config.key_width
     attention = 4 * tokens * config.width * inner + 2 * tokens**2 * inner
@@ -25,12 +25,12 @@ def multiplications(config: TransformerConfig, length: int) -> int:
 
 
 def check_model(config: TransformerConfig, number: int = 4) -> None:
-    """Raise InputError if the model does not fit into the memory, each of its numbers being so many bytes."""
+    """Raise InputError if the model does not fit into memory with this many bytes per number."""
     what = f"a transformer of width {config.width:,} and {config.layers:,} layers"
     check_memory(number * weights(config), what, "make it smaller")
 
 
 def check_attention(config: TransformerConfig, rows: int, tokens: int, *, strings: int = 1, number: int = 4) -> None:
-    """Raise InputError if the attention logits of one layer, of so many rows with all tokens, do not fit."""
+    """Raise InputError if the attention logits of one layer, `rows` times all tokens, do not fit into memory."""
     need = number * strings * config.heads * rows * tokens
     check_memory(need, f"attention between {tokens:,} tokens", "give shorter strings")

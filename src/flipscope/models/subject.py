@@ -1,4 +1,4 @@
-"""The one way in for anybody's model: how bits become its input, and how its outputs become a decision.
+"""The adapter for any model: how bits become its input, and how its outputs become a decision.
 
     >>> import numpy as np
     >>> model = nn.Sequential(nn.Linear(3, 1, bias=False), nn.Sigmoid())
@@ -9,9 +9,9 @@
     >>> subject.threshold
     0.5
 
-A model is an `nn.Module`, a function of bits, a model of `transformers`, a scikit-learn estimator or a session of ONNX
-Runtime. Everything that measures models takes any of these, and makes a `Subject` of it; one that is given as a
-`Subject` is used as that says. See `models.encoding` and `models.outputs` for what may be said.
+A model is an `nn.Module`, a function of bits, a model of `transformers`, a scikit-learn estimator or an ONNX Runtime
+session. All measurements accept any of these and wrap it in a `Subject`, or use a given `Subject`. The possible
+encodings and outputs are described in `models.encoding` and `models.outputs`.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ Bits: TypeAlias = NDArray[np.uint8]
 
 
 class Subject:
-    """A model with what is needed to ask it about strings of bits.
+    """A model together with the conventions for evaluating it on strings of bits.
 
     ``encoding`` says how bits [string, position] become the model's input: "bits", "floats", "signs", two token ids, or
     a function of the bits. ``output`` says how the model's output becomes a decision: "logit", "logits", "probability",
-    "probabilities", or a function of the output. "auto" finds out what it can, by the model's parts and by one trial
-    call, and an `InputError` says what to pass where it cannot. ``device`` is where the model is asked, by default
-    where its parameters are; a module is copied there and itself stays where it is. A module with NaN or infinity among
-    its numbers is refused unless ``diverged`` says that it may have them, as after a training that diverged.
+    "probabilities", or a function of the output. "auto" is determined from the model's parts and a trial call; if that
+    fails, an `InputError` says what to pass. ``device`` is the device of the evaluation, by default that of the
+    parameters; a module is copied there while the original stays where it is. A module with NaN or infinity among its
+    parameters is rejected unless ``diverged`` allows them, as after a training that diverged.
 
-    While a module is asked it is in evaluation mode; afterwards it is as it was, and so are its gradients and the
-    global random generators.
+    A module is evaluated in evaluation mode; afterwards its mode, its gradients and the global random generators are
+    restored.
     """
 
     @checked_arguments
@@ -86,7 +86,7 @@ class Subject:
             output = model.output if isinstance(output, str) and output == "auto" else output
             device = model.device if device is None else device
             model = model.original
-        self.original: Any = model  # as it was given
+        self.original: Any = model  # the given model
         self.output: Output = check_output(output)
         self._encoding: Encoding = check_encoding(encoding)
         self.foreign: ForeignModel | None = None if isinstance(model, nn.Module) else foreign_model(model)
@@ -97,10 +97,10 @@ class Subject:
         if isinstance(model, nn.Module) and device_of(model) != self.device:
             self.model = _on_device(model, self.device)
         self.dtype = number_type(self.model)
-        self.is_probability: bool | None = None  # not known before the trial call
+        self.is_probability: bool | None = None  # None before the trial call
         self._is_converted = False
         self._is_doubtful = self.takes_data_as_they_are and isinstance(model, nn.Module)
-        self.classes: int | None = None  # three or more, once the model has answered with so many numbers per string
+        self.classes: int | None = None  # three or more, known after the first evaluation
         self._lowest, self._highest, self._whole = np.inf, -np.inf, True
 
     def __repr__(self) -> str:
@@ -110,30 +110,30 @@ class Subject:
 
     @cached_property
     def encoding(self) -> Encoding:
-        """How bits become the model's input, "auto" settled; InputError where the model does not tell."""
+        """How bits become the model's input, with "auto" resolved; InputError if that is impossible."""
         return self._settled_encoding()
 
     @property
     def takes_data_as_they_are(self) -> bool:
-        """Whether no encoding was given, so that other data than bits can be meant."""
+        """Whether no encoding was given, so that inputs may be other data than bits."""
         return isinstance(self._encoding, str) and self._encoding == "auto"
 
     @property
     def module(self) -> nn.Module | None:
-        """The model where it is an nn.Module, on the device on which it is asked."""
+        """The model on the device of its evaluation if it is an nn.Module, else None."""
         return self.model if isinstance(self.model, nn.Module) else None
 
     def needed_module(self, what: str) -> nn.Module:
-        """The same; InputError for other models, which lack what the caller needs."""
+        """The same; InputError for models that are not modules."""
         if self.module is None:
             kind = "a function" if self.foreign is None else self.foreign.kind
             raise InputError(f"{what} an nn.Module, and the model is {kind}")
         return self.module
 
-    # ------------------------------------------------------------ answers
+    # ------------------------------------------------------------ evaluation
 
     def values(self, strings: object) -> NDArray[np.floating]:
-        """The logit or probability of each string; of three classes or more, one number each, [string, class]."""
+        """The logit or probability of each string; for three or more classes one number each, [string, class]."""
         bits = check_strings(strings)
         with self.kept():
             return self.asked_values(bits)
@@ -143,7 +143,7 @@ class Subject:
         return self.chosen(self.values(strings))
 
     def chosen(self, values: NDArray[np.floating]) -> NDArray[np.int64]:
-        """The decisions that values say: [string], or the class with the largest number of [string, class]."""
+        """The decisions for values [string], or the class with the largest value for [string, class]."""
         found: NDArray[np.int64] = (
             values.argmax(axis=1) if values.ndim == 2 else (values > self.threshold).astype(np.int64)
         )
@@ -151,15 +151,15 @@ class Subject:
 
     @property
     def threshold(self) -> float:
-        """The number that is exceeded where the answer is 1: 0.5 for probabilities, else 0.
+        """The threshold above which the answer is 1: 0.5 for probabilities, else 0.
 
-        Known after the model has been asked once, by the way it computes and not by the numbers it gives.
+        Known after the first evaluation, from the way the model computes and not from its outputs.
         """
         return 0.5 if self.output == "probability" or (self.output == "auto" and self.is_probability) else 0.0
 
     @property
     def output_name(self) -> str:
-        """What the outputs were taken for, in a word or two."""
+        """The interpretation of the outputs, in a word or two."""
         if callable(self.output):
             return "a function of the output"
         if self.output != "auto":
@@ -173,12 +173,12 @@ class Subject:
     # ------------------------------------------------------------ the steps of a call
 
     def asked_values(self, bits: Bits) -> NDArray[np.floating]:
-        """The same as `values` for bits that have been checked, inside a measurement."""
+        """The same as `values` for checked bits, inside a measurement."""
         if self.is_probability is None:
             if self._is_known():
                 self.is_probability = False
             else:
-                with contextlib.suppress(InputError):  # a model that is broken says so again below
+                with contextlib.suppress(InputError):  # a broken model fails again below
                     self.try_out(np.zeros_like(bits[:1]))
         found = self.decided(self.run(bits), len(bits), bits.shape[1])
         self.notice(found)
@@ -191,11 +191,11 @@ class Subject:
 
     def encode(self, bits: Bits) -> Any:
         """The model's input for these strings."""
-        # A copy, for the model may write to it; int64, since arithmetic on uint8 wraps around and indexing masks.
+        # A copy, since the model may write to it; int64, since uint8 arithmetic wraps around and uint8 indexing masks.
         return self._encoded(torch.from_numpy(bits.astype(np.int64)).to(self.device))
 
     def outputs(self, bits: Tensor) -> Tensor:
-        """The model's outputs for a tensor of bits, with a graph where gradients are on: for training."""
+        """The model's outputs for a tensor of bits, with a graph if gradients are enabled, for training."""
         with blamed_on("the model"):
             raw = self.call(self._encoded(bits.long()))
         found = self.output(raw) if callable(self.output) else getattr(raw, "logits", raw)
@@ -214,7 +214,7 @@ class Subject:
         return self._as_keywords(given) if isinstance(self.encoding, tuple) else given
 
     def runs(self, *arguments: Any, **keywords: Any) -> bool:
-        """Whether the model can be called with this; a trial call, for models that do not tell what they read."""
+        """Whether a trial call with this input succeeds, for models that do not declare their input."""
         try:
             with eval_mode(self.model), torch.no_grad():
                 self.model(*arguments, **keywords)
@@ -231,18 +231,18 @@ class Subject:
         return self.model(self.cast(given))
 
     def cast(self, value: Any) -> Any:
-        """Numbers in the model's type and on its device, where the function that made them could not know these."""
+        """The output of an encoding function, converted to the model's type and device."""
         if not isinstance(value, Tensor):
             return value
         return value.to(self.device, self.dtype if value.is_floating_point() else None)
 
     def decided(self, raw: Any, count: int, length: int) -> NDArray[np.floating]:
-        """What a raw output for so many strings of this length says: [string], or [string, class]."""
+        """The values of a raw output for strings of this length: [string], or [string, class]."""
         with _blamed_on_output(self.output):
             found = numbers(self.output(raw) if callable(self.output) else raw)
         values = decision_values(found, self.output, count, length if self.foreign is None else None)
         self.classes = values.shape[1] if values.ndim == 2 else None
-        # Even without gradients, what a module returns of a parameter as it is has one.
+        # Even without gradients, a parameter that a module returns unchanged requires one.
         out: NDArray[np.floating] = values.detach().cpu().numpy()
         return out
 
@@ -252,11 +252,11 @@ class Subject:
             return output_rows(self.output(raw) if callable(self.output) else raw, count, source)
 
     def try_out(self, bits: Bits) -> list[int]:
-        """Ask for these strings, and note whether the output is a probability; bytes of every tensor on the way."""
+        """A trial call that detects probabilities; returns the bytes of every intermediate tensor."""
         return self.watched(lambda: self.run(bits), len(bits), bits.shape[1])
 
     def watched(self, run: Callable[[], Any], count: int, length: int = 0) -> list[int]:
-        """The same of any call of the model, for so many inputs."""
+        """The same for any call of the model with this number of inputs."""
         self.is_probability = False
         with OutputWatch() as watch:
             raw = run()
@@ -284,14 +284,14 @@ class Subject:
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
-        """Around a measurement: modes, gradients and the global random generators are as before afterwards."""
+        """Restore modes, gradients and the global random generators after a measurement."""
         with left_as_it_was(self.model):
             yield
 
     # ------------------------------------------------------------ the same model in other numbers
 
     def like(self, model: Callable[..., Any]) -> Subject:
-        """Another model, such as a changed copy, asked in the same way."""
+        """Another model, such as a changed copy, with the same conventions."""
         other = copy.copy(self)
         other.model, other.dtype = model, number_type(model) or self.dtype
         other._lowest, other._highest, other._whole = np.inf, -np.inf, True
@@ -318,7 +318,7 @@ class Subject:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether a module's floating-point numbers are of several types."""
+        """Whether a module's floating-point tensors have several types."""
         tensors = () if self.module is None else (*self.module.parameters(), *self.module.buffers())
         return len({tensor.dtype for tensor in tensors if tensor.is_floating_point()}) > 1
 
@@ -333,7 +333,7 @@ class Subject:
             self._whole = self._whole and bool((values == np.floor(values)).all())
 
     def warn_of_probabilities(self) -> None:
-        """Warn, once, if one number per string has been between 0 and 1 throughout and nothing says what it is."""
+        """Warn once if all outputs were between 0 and 1, one per string, and their meaning is unknown."""
         if self._lowest >= 0 and self._highest <= 1 and not (self._whole or self.is_probability or self._is_known()):
             self._whole = True  # not again
             warnings.warn(
@@ -353,7 +353,7 @@ class Subject:
         return own or self.output != "auto"
 
     def _wanted_device(self, device: Device | None) -> torch.device:
-        """Where the model is to be asked."""
+        """The device on which to evaluate the model."""
         if self.foreign is not None and str(device) not in ("None", "cpu"):
             raise InputError(f"device={str(device)!r} is for PyTorch models, and the model is {self.foreign.kind}")
         own = device_of(self.original)
@@ -380,7 +380,7 @@ class Subject:
         return "bits" if looks_up(self.module) else "floats"
 
     def _as_keywords(self, tokens: Tensor) -> Any:
-        """Tokens under the names that models of language give them; as they are for other models."""
+        """Tokens under the input names of language models; unchanged for other models."""
         ones = {"attention_mask": torch.ones_like(tokens), "token_type_ids": torch.zeros_like(tokens)}
         if self.foreign is not None:
             if not self.foreign.reads("input_ids"):
@@ -407,7 +407,7 @@ Model: TypeAlias = nn.Module | Callable[..., Any] | Subject | Estimator | Sessio
 def as_subject(
     model: Model, encoding: Encoding = "auto", output: Output = "auto", device: Device | None = None
 ) -> Subject:
-    """The model as a subject; a subject itself where nothing else is said."""
+    """The model as a `Subject`; a given `Subject` is returned unless arguments change it."""
     plain = isinstance(encoding, str) and encoding == "auto" and isinstance(output, str) and output == "auto"
     if isinstance(model, Subject) and plain and device is None:
         return model
@@ -415,7 +415,7 @@ def as_subject(
 
 
 def check_model(model: object, *, finite: bool = True) -> None:
-    """Raise InputError unless the model can be called, has numbers, and, if they must be, these are ``finite``."""
+    """Raise InputError unless the model is callable, has data, and, if required, these are ``finite``."""
     if not callable(model):
         raise InputError(
             "the model must be an nn.Module, a function of bits, a scikit-learn estimator or an ONNX session, not "
@@ -437,7 +437,7 @@ def check_model(model: object, *, finite: bool = True) -> None:
 
 
 def number_type(model: object) -> torch.dtype | None:
-    """The number type of a module's first parameter, None where there is none."""
+    """The number type of a module's first parameter, None if there is none."""
     if not isinstance(model, nn.Module):
         return None
     return next((tensor.dtype for tensor in model.parameters() if tensor.is_floating_point()), None)
@@ -445,7 +445,7 @@ def number_type(model: object) -> torch.dtype | None:
 
 @contextlib.contextmanager
 def left_as_it_was(model: object) -> Iterator[None]:
-    """Whatever happens inside, a module's modes and gradients and the global random generators are as before."""
+    """Restore a module's modes and gradients and the global random generators after the context."""
     parameters = list(model.parameters()) if isinstance(model, nn.Module) else []
     before = [(each, each.requires_grad, each.grad) for each in parameters]
     states = random.getstate(), np.random.get_state()  # noqa: NPY002  # which a model may use
@@ -475,7 +475,7 @@ def _blamed_on_output(output: Output) -> Iterator[None]:
 
 
 def _reads_tokens(module: nn.Module) -> bool:
-    """Whether the module is one of `transformers` that is called with token ids; wrappers hand the name on."""
+    """Whether the module is a model of `transformers` that is called with token ids; wrappers forward the name."""
     return getattr(module, "main_input_name", None) == "input_ids"
 
 
@@ -488,7 +488,7 @@ def _on_device(module: nn.Module, device: torch.device) -> nn.Module:
 
 
 def _depth_of_caller() -> int:
-    """How far up the first frame outside this package is, as `warnings.warn` counts."""
+    """The stack level of the first frame outside this package, for `warnings.warn`."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("flipscope.", "contextlib")):
         depth, frame = depth + 1, frame.f_back

@@ -1,4 +1,4 @@
-"""Compiled loops on several threads, where PyTorch may use several."""
+"""Compiled loops on several threads, if PyTorch may use several."""
 
 from __future__ import annotations
 

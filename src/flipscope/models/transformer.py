@@ -70,7 +70,7 @@ class LayerNorm(nn.Module):
         if self.eps == 0:
             y = _normalise_exactly(x)
         elif torch.is_grad_enabled() and not differentiated_once():
-            # Step by step: torch.func gets second derivatives of F.layer_norm wrong without a word.
+            # Step by step: torch.func silently computes wrong second derivatives of F.layer_norm.
             centred = x - x.mean(dim=-1, keepdim=True)
             y = centred * torch.rsqrt(centred.square().mean(dim=-1, keepdim=True) + self.eps)
         else:
@@ -80,7 +80,7 @@ class LayerNorm(nn.Module):
 
 def _normalise_exactly(x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
     """Layer norm with eps = 0: zero for vectors of equal numbers, else of mean 0 and variance 1."""
-    # The result does not depend on shift and size, so that they are constants to the gradient as well.
+    # The result does not depend on shift and scale, so they are constants for the gradient too.
     centred = x - x[..., :1].detach()
     size = centred.detach().abs().amax(dim=-1, keepdim=True)
     flat = size == 0
@@ -109,7 +109,7 @@ class Attention(nn.Module):
         self.dropout = _dropout(config)
 
     def reset_parameters(self) -> None:
-        """The trained factor of the logit scale starts at exp(0); the projections have their own laws."""
+        """Reset the trained factor of the logit scale to exp(0); the projections reset themselves."""
         if self.log_gain is not None:
             nn.init.zeros_(self.log_gain)
 
@@ -119,7 +119,7 @@ class Attention(nn.Module):
         rows: Rows = None,
         keep: Bool[Tensor, "string position"] | None = None,
     ) -> Float[Tensor, "string row width"]:
-        """What the heads bring to each of the rows, from all positions that `keep` does not leave out."""
+        """The heads' contribution to each of the rows, from all positions that `keep` includes."""
         query = self.split(self.query(x if rows is None else x[:, rows]))
         key, value = self.split(self.key(x)), self.split(self.value(x))
         weights = self.weights(self.scores(query, key), self.visible(x, rows, keep))
@@ -168,7 +168,7 @@ class Attention(nn.Module):
         """Attention weights: softmax of the logits (Eq 8b), their positive part, or the logits themselves."""
         if self.config.attention == "softmax":
             if visible is not None:
-                # Not -inf: a padded position may see nothing at all, and must not become NaN.
+                # Not -inf: a padded position may see no position at all, and must not become NaN.
                 scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
             return scores.softmax(dim=-1)
         weights = scores.relu() if self.config.attention == "relu" else scores
@@ -245,7 +245,7 @@ class Block(nn.Module):
     def finish(
         self, x: Float[Tensor, "*batch width"], mixed: Float[Tensor, "*batch width"]
     ) -> Float[Tensor, "*batch width"]:
-        """The layer's output where its input was x and attention brought `mixed`: position by position."""
+        """The layer's output for the input x and the result `mixed` of attention, position by position."""
         before, after = self.config.norm == "pre", self.config.norm in ("post", "once")
         if self.config.block == "sum":
             y = x
@@ -344,7 +344,7 @@ class Embedding(nn.Module):
 class Transformer(nn.Module):
     """The transformer of a configuration, its parameters drawn by `initialise(self, scheme, seed)`.
 
-    With seed=None it has shapes but neither numbers nor memory (PyTorch's meta device).
+    With seed=None its tensors have shapes but no data (PyTorch's meta device).
 
     >>> from flipscope.models import encoder
     >>> model = Transformer(encoder(width=16, layers=1), scheme="uniform", seed=1)
@@ -452,7 +452,7 @@ class Transformer(nn.Module):
         return F.pad(keep, (1, 0), value=True) if keep is not None and self.config.marker == "cls" else keep
 
     def count_parameters(self, *, positions: bool = True) -> int:
-        """Number of trained numbers, with or without those of learned positions."""
+        """Number of parameters, with or without those of learned positions."""
         total = sum(parameter.numel() for parameter in self.parameters())
         if not positions and self.embedding.position is not None:
             total -= self.embedding.position.weight.numel()
@@ -506,5 +506,5 @@ class Transformer(nn.Module):
 
 
 def _dropout(config: TransformerConfig) -> nn.Module:
-    """Dropout at the configured rate, or nothing at all."""
+    """Dropout at the configured rate, or the identity."""
     return nn.Dropout(config.dropout) if config.dropout else nn.Identity()

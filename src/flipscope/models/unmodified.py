@@ -1,8 +1,8 @@
-"""Whether a transformer computes what our code knows: exactly what its configuration says, and nothing else.
+"""Checks that a transformer computes exactly what its configuration says.
 
-The fast path, the bounds and the quick logits of training read weights instead of calling the model.
-What they say holds for the module that `Transformer(config)` builds. A hook, a subclass, a parametrisation or a module
-put in another's place would pass unseen, so that everything which reads weights asks here first.
+The fast path, the bounds and the fast logits of training read weights instead of calling the model. Their results are
+valid for the module that `Transformer(config)` builds. They would not notice a hook, a subclass, a parametrisation or a
+replaced module, so all code that reads weights performs this check first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flipscope.models.config import TransformerConfig
 from flipscope.models.init import Linear, Lookup, Projection
 from flipscope.models.transformer import MLP, Attention, Block, Embedding, LayerNorm, Transformer
 
-# What a module may have of its own without any change to what it computes.
+# Attributes that a module may have without changing what it computes.
 _FREE = ("training", "_parameters", "_modules", "_is_full_backward_hook")
 _TYPES = (
     *(Transformer, Embedding, Block, Attention, MLP, LayerNorm, Linear, Lookup, Projection, TransformerConfig),
@@ -26,10 +26,10 @@ _TYPES = (
 
 
 def difference(model: object) -> str | None:
-    """In what the model differs from the transformer of its configuration; None where it computes just that.
+    """How the model differs from the transformer of its configuration; None if it computes exactly that.
 
-    Types, names and shapes, settings, hooks and methods are compared with those of a transformer built anew. Numbers,
-    their type, the mode and attributes that no method reads are the model's own business.
+    Types, names and shapes, settings, hooks and methods are compared with those of a new transformer. Parameter values,
+    their type, the mode and attributes that no method reads may differ.
     """
     own = own_difference(model)
     if own is not None or not isinstance(model, Transformer):
@@ -38,7 +38,7 @@ def difference(model: object) -> str | None:
 
 
 def own_difference(model: object) -> str | None:
-    """The same of the outermost module alone, for what calls the modules inside and needs to know no more of them."""
+    """The same for the outermost module alone, for code that calls the modules inside."""
     if type(model) is not Transformer:
         return f"the model is a {type(model).__name__}, not flipscope's Transformer itself"
     if type(model.config) is not TransformerConfig:
@@ -57,31 +57,31 @@ def _methods(kind: type) -> dict[str, Any]:
     return {name: value for name, value in vars(kind).items() if callable(value) or isinstance(value, kinds)}
 
 
-# As they were on import: a method replaced later changes what a plain forward computes, but not what we read.
+# As at import: a method replaced later changes a plain forward pass, but not the weights that we read.
 _METHODS = {kind: _methods(kind) for some in _TYPES for kind in some.__mro__[:-1]}
 
 
 def _differing(first: dict[str, Any], second: dict[str, Any]) -> set[str]:
-    """The names that do not stand for the same object."""
+    """The names that refer to different objects."""
     return {name for name in first.keys() | second.keys() if first.get(name) is not second.get(name)}
 
 
 def _matters(kind: type, name: str) -> bool:
-    """Whether a method that differs can change what is computed: one of before, or one that hides an inherited one.
+    """Whether a changed method can change the computation: an existing one, or one that hides an inherited one.
 
-    A method of a new name is nobody's call: importing `transformers` adds one to every module.
+    A method with a new name is called by nobody; importing `transformers` adds one to every module.
     """
     return name in _METHODS[kind] or any(name in vars(base) for base in kind.__mro__[1:]) or name.startswith("__")
 
 
 @functools.lru_cache(maxsize=16)
 def _built(config: TransformerConfig) -> Transformer:
-    """The transformer of the configuration, without numbers; only to be looked at."""
+    """The transformer of the configuration without data, for comparison only."""
     return Transformer(config, seed=None)
 
 
 def _first_difference(module: nn.Module | None, built: nn.Module, name: str) -> str | None:
-    """The first difference in the module or, in order, in one of those inside it."""
+    """The first difference in the module or, in order, in its submodules."""
     if (own := _own(module, built, name)) is not None or module is None:
         return own
     for short, inner in built._modules.items():
@@ -92,12 +92,12 @@ def _first_difference(module: nn.Module | None, built: nn.Module, name: str) -> 
 
 
 def _own(module: nn.Module | None, built: nn.Module, name: str) -> str | None:
-    """In what a module differs from the one that was built, those inside it left aside."""
+    """How a module differs from the newly built one, apart from its submodules."""
     what = f"the model's {name}" if name else "the model"
     if type(module) is not type(built):
         return f"{what} is a {type(module).__name__} instead of a {type(built).__name__}"
     mine, theirs = vars(module), vars(built)
-    # A list of modules is gone through in this order.
+    # A list of modules is iterated in this order.
     if [*module._modules] != [*built._modules]:
         return f"{what} has other modules inside"
     shapes, expected = (_shapes(one) for one in (module, built))
@@ -114,7 +114,7 @@ def _own(module: nn.Module | None, built: nn.Module, name: str) -> str | None:
 
 
 def _shapes(module: nn.Module) -> dict[str, object]:
-    """The shape of each parameter; what is not a plain one, such as a tensor class that computes, has none."""
+    """The shape of each parameter; a special tensor class, which may compute, has none."""
     shapes: dict[str, object] = {}
     for name, parameter in module._parameters.items():
         plain = type(parameter) is nn.Parameter and parameter.is_floating_point()
@@ -127,5 +127,5 @@ def _same(mine: object, theirs: object) -> bool:
 
 
 def on_cpu(model: nn.Module) -> bool:
-    """Whether all parameters are in the memory of the processor."""
+    """Whether all parameters are on the CPU."""
     return all(parameter.device == torch.device("cpu") for parameter in model.parameters())

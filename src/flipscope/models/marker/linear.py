@@ -1,7 +1,7 @@
 """Attention of the marker without dropout: linear in the bits.
 
-Numerator and denominator of the softmax are sums over positions of a term that depends on that position's bit, so that
-all strings are one product of [string, 2 * position] and [2 * position, head * (1 + size)].
+Numerator and denominator of the softmax are sums over positions of a term that depends on the bit there, so all strings
+together are one product of [string, 2 * position] and [2 * position, head * (1 + size)].
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch import Tensor
 from flipscope.models.marker.places import marker, seen_by_marker
 from flipscope.models.transformer import Block
 
-_RANGE = 60.0  # of attention logits: exponentials of a larger one would underflow in float32
+_RANGE = 60.0  # largest range of attention logits: with a larger one, exponentials would underflow in float32
 
 
 @dataclass(frozen=True)
 class Means:
-    """What the heads bring to the marker, from terms that bits choose."""
+    """The heads' contributions to the marker, from terms selected by the bits."""
 
     x: Float[Tensor, " width"]  # the marker's own vector
     terms: Float[Tensor, "2 symbol head term"]  # the weight, and the value times the weight
@@ -30,7 +30,7 @@ class Means:
 
     @classmethod
     def of(cls, block: Block, table: Float[Tensor, "2 position width"]) -> Self | None:
-        """From the vectors that positions can have; None where exponentials would underflow."""
+        """From the possible vectors of the positions; None if exponentials would underflow."""
         attention, row = block.attention, marker(block.attention)
         heads = attention.config.heads
         seen = block.norm1(table) if block.config.norm == "pre" and block.norm1 is not None else table
@@ -48,9 +48,9 @@ class Means:
         return cls(table[0, row], terms[:, 1:] if row == 0 else terms[:, :-1], terms[0, row])
 
     def mixed(self, bits: UInt8[Tensor, "string symbol"]) -> Float[Tensor, "string head size"]:
-        """What each head brings to the marker."""
+        """The contribution of each head to the marker."""
         ones = bits.to(self.terms.dtype)
-        # Both values of a bit have a term of their own: a difference of the two would cancel.
+        # Both values of a bit have their own term, since a difference of the two would lose digits.
         chosen = torch.cat([1 - ones, ones], dim=1) @ self.terms.flatten(0, 1).flatten(1)
         sums = chosen.unflatten(-1, self.constant.shape) + self.constant
         means: Tensor = sums[..., 1:] / sums[..., :1]

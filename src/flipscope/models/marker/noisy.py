@@ -1,7 +1,7 @@
 """Attention of the marker with dropout of its input and of its weights, in training, for norm="pre".
 
-A layer norm is a factor per position once the mean is taken out, so that neither keys nor values nor normalised inputs
-are computed, in compiled loops with a gradient of their own (`native.noisy_marker`).
+A layer norm is a factor per position after centring, so neither keys nor values nor normalised inputs are computed. The
+compiled loops have their own gradient (`native.noisy_marker`).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from flipscope.native.products import LINE
 from flipscope.native.random_words import coins
 from flipscope.native.span import preferred
 
-_PART = 32  # strings whose derivatives by what they share are added up together
+_PART = 32  # strings whose derivatives with respect to shared tensors are summed together
 
 
 def noisy_read(
     block: Block, table: Float[Tensor, "2 position width"], bits: UInt8[Tensor, "string symbol"]
 ) -> tuple[Float[Tensor, "string width"], Float[Tensor, "string head size"]]:
-    """The marker's vector, and what each head brings to it, with dropout of embeddings and of attention weights."""
+    """The marker's vector and each head's contribution to it, with dropout of embeddings and attention weights."""
     attention, norm, row = block.attention, block.norm1, marker(block.attention)
     assert norm is not None
     heads, rate, (_, count, width) = attention.config.heads, attention.config.dropout, table.shape
@@ -64,7 +64,7 @@ def noisy_read(
 
 @dataclass(frozen=True)
 class _Drawn:
-    """Bits, and what dropout keeps, of a batch: flat, with a line more than there are."""
+    """The bits and dropout masks of a batch, flat, with one extra line at the end."""
 
     ones: NDArray[np.uint8]  # [string, position]
     noise: NDArray[np.uint8]  # [string, width, position]
@@ -75,7 +75,7 @@ class _Drawn:
     eps: float
 
     def arguments(self, table: Tensor, query: Tensor, key: Tensor, value: Tensor) -> list[Any]:
-        """What both loops are given first."""
+        """The first arguments of both loops."""
         (_, count, width), inner = table.shape, query.shape[1]
         long = _whole_lines(count)
         spread = F.pad(table.detach().transpose(1, 2) / (1 - self.rate), (0, long - count))
@@ -87,7 +87,7 @@ class _Drawn:
 
 
 class _NoisyMix(torch.autograd.Function):
-    """What the heads bring, sum_j w_j V N(x_j), and sum_j w_j, for layer norms N without gain and bias.
+    """The heads' contributions sum_j w_j V N(x_j), and sum_j w_j, for layer norms N without gain and bias.
 
     x_j is the table's vector for the bit at j, with some coordinates dropped, and w_j is a weight after dropout.
     """
@@ -113,7 +113,7 @@ class _NoisyMix(torch.autograd.Function):
         (_, count, width), (inner, _), strings = table.shape, key.shape, len(query)
         by_query, parts = query.new_empty(query.shape), -(-strings // _PART)
         slopes = [*ctx.kept, *(_flat(each) for each in (by_total, by_out, by_query))]
-        # Sums over the strings of a part, then over parts, are the same whatever the number of threads.
+        # Summing over the strings of a part, then over parts, gives the same result for any number of threads.
         by_table = query.new_zeros(parts, 2, width, _whole_lines(count))
         by_key, by_value = (query.new_zeros(parts, inner, _whole_lines(width)) for _ in range(2))
         shared = (by_table, by_key, by_value)
@@ -130,7 +130,7 @@ class _NoisyMix(torch.autograd.Function):
 
 
 def kept_by_dropout(size: int, rate: float) -> NDArray[np.uint8]:
-    """0 with probability `rate`, else 1, each number by itself, from a seed that PyTorch's generator draws.
+    """Independent numbers, 0 with probability `rate` and else 1, with a seed from PyTorch's generator.
 
     >>> _ = torch.manual_seed(0)
     >>> float(kept_by_dropout(100_000, 0.1).mean().round(2))

@@ -1,4 +1,4 @@
-"""Where the marker stands, and what it sees."""
+"""The position of the marker, and the positions that it attends to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flipscope.models.transformer import Attention
 
 
 def marker(attention: Attention) -> int:
-    """Its place."""
+    """The index of the marker's position."""
     return 0 if attention.config.marker == "cls" else -1
 
 
