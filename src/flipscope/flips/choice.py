@@ -1,9 +1,9 @@
-"""Which path to take: the fast one where it knows what the model computes, unless getting it ready takes longer.
+"""Choosing a path: the fast one if it supports the model, unless compiling or loading it takes longer than the work.
 
-Machine code is kept on disk, so that compiling takes half a minute once and never again, and loading it takes a second.
-Somebody who measures a small model should not wait for either: as long as the work is less than that, the general path
-does it, with the same answers. The work and the cost of compiling are counted in seconds of one nominal core: a slower
-machine is slower at both, and the choice does not depend on what else the machine is doing.
+Machine code is cached on disk: compiling takes half a minute once, and loading it takes a second. A measurement of a
+small model should not wait for either: as long as its work costs less, the general path does it, with the same answers.
+Work and compilation are counted in seconds of one nominal core: a slower machine is slower at both, so the choice does
+not depend on the load of the machine.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from flipscope.models.size import multiplications
 from flipscope.models.transformer import Transformer
 from flipscope.models.unmodified import difference, on_cpu
 
-if TYPE_CHECKING:  # numba is loaded where a loop is needed
+if TYPE_CHECKING:  # numba is loaded only when a loop is needed
     from flipscope.native.compiled import Loop
 
 NEEDS = "flipscope's own transformer on bits, with one output read at its first or last position"
 
 
 def obstacle(model: object) -> str | None:
-    """What keeps the fast path from measuring the model: it must be just what its configuration says.
+    """Why the fast path cannot measure the model, which must be exactly what its configuration says; None if it can.
 
-    Autocast makes something else of it.
+    Autocast changes what it computes.
     """
     found = difference(model)
     if found is not None or not isinstance(model, Transformer):
@@ -45,7 +45,7 @@ def obstacle(model: object) -> str | None:
 
 
 def native_obstacle(model: object) -> str | None:
-    """The same where the model's own answers are meant, which are not those of another number type."""
+    """The same for answers in the model's own number type, which the fast path must support."""
     if (found := obstacle(model)) is not None or not isinstance(model, Transformer):
         return found
     types = {parameter.dtype for parameter in model.parameters()}
@@ -57,42 +57,42 @@ def native_obstacle(model: object) -> str | None:
 # ---------------------------------------------------------------- work, and the cost of machine code
 
 SPEED = 1.5e10  # multiplications a second of the general path at widths 32 to 128, on one core
-LOADING_SECONDS = 1.0  # numba's import, and what it does before it runs the first machine code
+LOADING_SECONDS = 1.0  # numba's import and its work before running the first machine code
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a model is going to be asked: so many strings of a length, alone or with all their flips."""
+    """The planned work: a number of strings of a length, alone or with all their flips."""
 
     strings: int
     length: int
     flips: bool = True
 
     def seconds(self, config: TransformerConfig) -> float:
-        """How long the general path takes for it, about."""
+        """The approximate time that the general path takes."""
         logits = self.strings * (self.length + 1 if self.flips else 1)
         return logits * multiplications(config, self.length) / SPEED
 
 
 @dataclass(frozen=True)
 class Needed:
-    """Loops that an engine calls, and the seconds that compiling one of them takes, with those it calls itself."""
+    """The loops that an engine calls, and the seconds to compile one of them, including the loops that it calls."""
 
     loops: Sequence[Loop]
     seconds: float
 
 
 class Patience:
-    """How long the general path has worked in this process where machine code would have been faster.
+    """The time that the general path has worked in this process although machine code would have been faster.
 
-    Many small measurements are a large one: when all of them together would have paid for compiling, it is time to.
+    Many small measurements amount to a large one: once their total exceeds the cost, the loops are compiled.
     """
 
     def __init__(self) -> None:
         self.spent = 0.0
 
     def objection(self, seconds: float, needed: Callable[[], Sequence[Needed]]) -> str | None:
-        """Why not to take the fast path for so many seconds of work; None: take it, and all ``needed`` is compiled."""
+        """Why not to take the fast path for this much work; None: take it, and compile all that is ``needed``."""
         wanted, so_far = compiling(), self.spent + seconds
         if wanted == "always":
             return None

@@ -1,8 +1,8 @@
-"""Layers computed only where a flip is felt.
+"""Layers computed only at tokens that a flip changes.
 
-Where attention is saturated, most tokens give every changed key so small a weight, before and after the flip, that this
-weight times its value is lost in the rounding of what their attention adds up: their state stays what it was. What is
-left is a list of pairs (flip, token) with their states, beside the states of the unflipped string.
+If attention is saturated, most tokens give every changed key so small a weight, before and after the flip, that the
+weight times its value is lost in the rounding of the attention sum: their state does not change. The rest is a list of
+pairs (flip, token) with their states, beside the states of the unflipped string.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from torch import Tensor
 from flipscope.flips.first_layer import negligible, reach, relative_sizes, seen_by_attention, sums_of_value
 from flipscope.models.transformer import Attention, Block
 
-SPARSE_BELOW = 0.5  # share of changed tokens above which computing all of them is faster, however wide they are
-SPARSE_WIDTH = 512  # narrow tokens are cheap to compute and as dear to pick: the share falls in proportion below this
+SPARSE_BELOW = 0.5  # share of changed tokens above which computing all tokens is faster at any width
+SPARSE_WIDTH = 512  # below this width the share falls in proportion, since selecting tokens costs the same
 
 
 def sparse_pays(changed: Bool[Tensor, "flip token"], width: int) -> bool:
@@ -121,9 +121,9 @@ def _touched(
     visible: Tensor | None,
     tolerance: float,
 ) -> Bool[Tensor, "flip token"]:
-    """Rows to which the changed keys, before or after, bring something beyond the tolerance in some head.
+    """Rows to which the changed keys, before or after, contribute more than the tolerance in some head.
 
-    ``keys`` are those of the unflipped string and the new ones of the pairs, as are the values that ``sizes`` is of.
+    ``keys`` are those of the unflipped string and the new ones of the pairs; ``sizes`` are the sizes of their values.
     """
     scores, news = (attention.scores(query[None], key[None])[0] for key in keys)  # [head, token, token or pair]
     if visible is not None:

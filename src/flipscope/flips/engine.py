@@ -1,4 +1,4 @@
-"""What computes logits: the interface of every path, and the general path, which takes any model that reads bits."""
+"""Engines that compute logits: the interface of all paths, and the general path for any model that reads bits."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ if TYPE_CHECKING:
 Logits: TypeAlias = NDArray[np.floating]
 Path: TypeAlias = Literal["auto", "general", "fast"]
 
-_BATCHES = 4  # that are worth asking for together
+_BATCHES = 4  # batches per block of strings
 
 
 @runtime_checkable
 class Engine(Protocol):
-    """A way to compute the logits of strings and of all their one-bit flips.
+    """Computes the logits of strings and of all their one-bit flips.
 
-    Where a model decides between three classes or more, a logit is a row of numbers, one per class.
+    For a model with three or more classes, a logit is a row of numbers, one per class.
     """
 
     path: str  # "general" or "fast"
-    why: str  # that path
+    why: str  # the reason for that path
     length: int | None  # the length it has prepared for, if it prepares
-    tolerance: float  # what it leaves out on purpose, beyond rounding; 0 is nothing
+    tolerance: float  # contributions below this are omitted, beyond rounding; 0 omits nothing
 
     def flip_logits(self, strings: Bits) -> tuple[Logits, Logits]:
         """Logits of the strings [string] and of all their flips [string, position]."""
 
     def logits(self, strings: Bits) -> Logits:
-        """The logit of each string by a plain forward."""
+        """The logit of each string by a plain forward pass."""
 
     @property
     def first_order(self) -> Callable[[Bits], Logits] | None:
-        """First-order estimates of the changes by all flips, [string, position]; None where there are none."""
+        """First-order estimates of the changes by all flips, [string, position]; None if unavailable."""
 
     def check_deterministic(self, strings: Bits) -> None:
-        """Raise InputError unless the answer to a string is the same again, and together with other strings."""
+        """Raise InputError unless the answer for a string is reproducible and independent of other strings."""
 
     def strings_at_once(self, length: int) -> int:
-        """Strings of this length, each with all its flips, that are worth giving together."""
+        """The best number of strings of this length per block, each with all its flips."""
 
 
 def open_engine(
@@ -78,8 +78,8 @@ def open_engine(
     memory_limit: int = MEMORY_LIMIT,
     work: Work | None = None,
 ) -> Engine:
-    """The engine of this path; "auto" is the fast one wherever it knows what the model computes, unless compiling it
-    would take longer than the ``work``, if that is known (`flips.choice`).
+    """The engine of this path; "auto" is the fast one if it supports the model, unless compiling it would take longer
+    than the ``work``, if that is known (`flips.choice`).
 
     Without a ``dtype`` the engine computes in the model's own number type, which the fast path must have too.
     """
@@ -95,7 +95,7 @@ def open_engine(
             found = "the model's output is not read as one logit"
         if isinstance(subject.model, Transformer) and found is None:
             working = torch.float64 if (dtype or subject.dtype) == torch.float64 else torch.float32
-            # What the fast path leaves out must be as small as the rounding of the type it works in.
+            # What the fast path omits must be as small as the rounding of its number type.
             open_fast = cache(partial(_fast_engine, subject.model, working, torch.finfo(working).eps / 2))
             if path == "auto" and work is not None:
                 seconds, length, flips = work.seconds(subject.model.config), work.length, work.flips
@@ -109,17 +109,17 @@ def open_engine(
 
 
 def _fast_engine(model: Transformer, dtype: torch.dtype, tolerance: float) -> FastEngine:
-    """The engine of the fast path, with which numba is loaded."""
+    """The engine of the fast path; this loads numba."""
     from flipscope.flips.fast import FastEngine
 
     return FastEngine(model, dtype=dtype, tolerance=tolerance)
 
 
 class GeneralEngine:
-    """Any model, asked as its `Subject` says, in batches that fit the memory and are fast.
+    """Evaluates any model through its `Subject`, in batches that fit into memory and are fast.
 
-    With a ``dtype`` other than its own a module is copied. ``batch`` strings go into one call; by default so many that
-    the largest intermediate result fits into a processor's cache, but never more than ``memory_limit`` bytes allow.
+    With a ``dtype`` other than its own, a module is copied. ``batch`` is the number of strings per call; by default the
+    largest intermediate result fits into the processor's cache, within ``memory_limit`` bytes.
     """
 
     path = "general"
@@ -150,12 +150,12 @@ class GeneralEngine:
 
     @property
     def model(self) -> Callable[..., Any]:
-        """What is called."""
+        """The model that is called."""
         return self.subject.model
 
     @property
     def dtype(self) -> torch.dtype | None:
-        """The number type in which a module is asked; None for other models."""
+        """The number type of a module's evaluation; None for other models."""
         return self.subject.dtype
 
     def logits(self, strings: Bits) -> Logits:
@@ -170,22 +170,22 @@ class GeneralEngine:
         return table[:, 0], table[:, 1:]
 
     def outputs(self, strings: Bits, of: str | None = None) -> Float[Tensor, "string number"]:
-        """What the model, or the submodule of this name, gives for these strings, all of it in one row per string."""
+        """The output of the model, or of the submodule of this name, flattened to one row per string."""
         return torch.cat([part.flatten(1) for part in self.activations(strings, of)], dim=1)
 
     def activations(
         self, strings: Bits, of: str | None = None, *, everywhere: bool = False
     ) -> list[Float[Tensor, "string ..."]]:
-        """The same in the shape it has, one tensor per call of the submodule; what is a number becomes [string, 1].
+        """The same in its own shape, one tensor per call of the submodule; a single number becomes [string, 1].
 
-        Flipscope's transformer computes its last layer where it is read only: ``everywhere`` means at all positions.
+        flipscope's transformer computes its last layer only where it is read; ``everywhere`` computes all positions.
         """
         if of is None:
             return [self.subject.rows(self._run(strings), len(strings)).detach()]
         assert isinstance(self.model, nn.Module)
         seen: list[Any] = []
         part = {of: self.model.get_submodule(of)}
-        run = self._run_everywhere if everywhere and self._is_ours() else self._run  # before anything is hooked in
+        run = self._run_everywhere if everywhere and self._is_ours() else self._run  # before hooks are registered
         with watching(part, outputs=lambda _name, _part, output: seen.append(output)):
             run(strings)
         if not seen:
@@ -193,7 +193,7 @@ class GeneralEngine:
         return [output_rows(out, len(strings), f"the module {of!r}").detach() for out in seen]
 
     def check_deterministic(self, strings: Bits, of: str | None = None) -> None:
-        """Raise InputError unless the outputs for a string are the same again, and together with other strings."""
+        """Raise InputError unless the outputs for a string are reproducible and independent of other strings."""
         self.prepare(strings)
         if not callable(self.subject.encoding) and difference(self.model) is None:
             return
@@ -206,11 +206,11 @@ class GeneralEngine:
         check_deterministic(self.model, asking, strings, self.batch, eps)
 
     def strings_at_once(self, length: int) -> int:
-        """A few batches; after the first, which settles their size."""
+        """A few batches; their size is known after the first."""
         return max(1, _BATCHES * self.batch // (length + 1))
 
     def noise(self, strings: Bits) -> float:
-        """How far a logit moves when its string is asked alone instead of together with others."""
+        """The largest change of a logit when its string is evaluated alone instead of among others."""
         alone = [self._forward(strings[row : row + 1]) for row in range(len(strings))]
         return largest_difference(self.logits(strings), np.concatenate(alone))
 
@@ -240,7 +240,7 @@ class GeneralEngine:
 
     def _in_batches(self, rows: int, length: int, strings: Callable[[NDArray[np.int64]], Bits]) -> Logits:
         self.prepare(strings(np.arange(1)))
-        # Batches of equal size: a small rest would waste the overhead of a call.
+        # Batches of equal size: a small remainder would waste the overhead of a call.
         parts = np.array_split(np.arange(rows), -(-rows // self.batch))
         return np.concatenate([self._forward(strings(part)) for part in parts])
 
@@ -248,7 +248,7 @@ class GeneralEngine:
         return self.subject.asked_values(strings)
 
     def ready(self, strings: Bits) -> Callable[[], Any]:
-        """A call of the model on these strings, with its input made already."""
+        """A call of the model on these strings, with its input already prepared."""
         with self.subject.asked(strings):
             given = self.subject.encode(strings)
 
@@ -263,11 +263,11 @@ class GeneralEngine:
         return self.subject.run(strings)
 
     def _is_ours(self) -> bool:
-        """Whether the model is a transformer just as its configuration says."""
+        """Whether the model is an unmodified transformer."""
         return isinstance(self.model, Transformer) and difference(self.model) is None
 
     def _run_everywhere(self, strings: Bits) -> Any:
-        """The output of our transformer, after all its layers have been computed at all positions."""
+        """The output of flipscope's transformer, with all its layers computed at all positions."""
         assert isinstance(self.model, Transformer)
         with self.subject.asked(strings):
             return self.model.read(self.model.states(self.subject.encode(strings))[-1])
@@ -277,7 +277,7 @@ class GeneralEngine:
 
 
 def neighbours(strings: Bits, index: NDArray[np.int64]) -> Bits:
-    """The strings and their flips by number: number string * (N + 1) is the string itself, then come its N flips."""
+    """Strings and flips by index: index string * (N + 1) is the string itself, followed by its N flips."""
     string, position = np.divmod(index, strings.shape[1] + 1)
     rows = strings[string]
     flipped = np.flatnonzero(position)

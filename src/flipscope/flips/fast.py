@@ -1,9 +1,9 @@
-"""The fast path: the logits of a string and of all its flips from our transformer, with the algebra done first.
+"""The fast path: the logits of a string and of all its flips for flipscope's transformer, simplified algebraically.
 
 One string and its N flips share almost everything. The first layer comes from tables (first_layer), the middle layers
-are computed only at tokens that feel the flip (deltas), the last layer only where it is read (last_layer). Without
-``deltas`` every token is computed, and the logits are those of the plain forward up to rounding. Narrow models have
-loops of their own (lanes), in which computing every token takes no longer than finding those that feel the flip.
+are computed only at tokens that the flip changes (deltas), the last layer only where it is read (last_layer). Without
+``deltas`` every token is computed, and the logits are those of the plain forward pass up to rounding. Narrow models
+have their own loops (lanes), in which computing every token takes no longer than finding the changed ones.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from flipscope.flips.screen import first_order_changes
 from flipscope.models.transformer import Block, Transformer
 
 CHUNK_NUMBERS = 600_000  # hidden units of an MLP computed together: as many as stay in the cache
-LANES_NUMBERS = 1 << 20  # numbers of token states of strings that are computed together in lanes
+LANES_NUMBERS = 1 << 20  # entries of the token states of strings computed together in lanes
 NEVER_SPARSE = 128  # up to this width lanes compute every token as fast as deltas a few of them
-COMPILE_SECONDS = 0.7  # of one of the loops for wider models, with those it calls: 10 s for all sixteen
+COMPILE_SECONDS = 0.7  # to compile one of the loops for wider models, with those it calls: 10 s for all sixteen
 TOLERANCE = 2.0**-24  # an attention weight below half a unit in the last place of float32 changes no sum
 
 
-_STRINGS = 4  # in one block, with all their flips
+_STRINGS = 4  # strings per block, with all their flips
 
 
 class FastEngine:
     """Logits of strings and of all their one-bit flips, by tables, deltas and an absorbed last layer.
 
-    Threads that share an engine wait for each other: it has one set of memory.
+    Threads that share an engine wait for each other, since it has one set of buffers.
     """
 
     path = "fast"
@@ -61,7 +61,7 @@ class FastEngine:
         if (found := obstacle(model)) is not None:
             raise InputError(f"the fast path needs {NEEDS}, but {found}: take the general path")
         self.model = Transformer(model.config, seed=None, dtype=dtype)
-        # Copied: the caller may go on training.
+        # Copied, since the caller may continue training.
         weights = {name: tensor.to(dtype, copy=True).contiguous() for name, tensor in model.state_dict().items()}
         self.model.load_state_dict(weights, assign=True)
         self.model.eval()
@@ -101,7 +101,7 @@ class FastEngine:
 
     @torch.inference_mode()
     def logits(self, strings: NDArray[np.uint8]) -> NDArray[np.floating]:
-        """The model's logit for each string, every token of which is computed."""
+        """The model's logit for each string, with every token computed."""
         bits = torch.from_numpy(np.ascontiguousarray(strings, np.uint8))
         chunk = self._chunk(bits.shape[1])
         if self._lanes is not None:
@@ -129,10 +129,10 @@ class FastEngine:
         return lambda strings: first_order_changes(self.model, strings)
 
     def check_deterministic(self, strings: NDArray[np.uint8]) -> None:
-        """Nothing to ask: what the model computes is known."""
+        """Nothing to check: the model's computation is known."""
 
     def strings_at_once(self, length: int) -> int:
-        """A few: each is work enough."""
+        """A few, since each is enough work."""
         return _STRINGS
 
     @torch.inference_mode()
@@ -202,7 +202,7 @@ class FastEngine:
         base: list[Tensor],
         last: LastLayer,
     ) -> Float[Tensor, " flip"]:
-        """Logits of a chunk of flips, where only the tokens ``changed`` are to be computed, or all of them."""
+        """Logits of a chunk of flips, computing only the ``changed`` tokens, or all of them."""
         states: Pairs | Tensor
         if changed is not None and sparse_pays(changed, self.model.config.width):
             flip, token = changed.nonzero(as_tuple=True)

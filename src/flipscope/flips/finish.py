@@ -1,4 +1,4 @@
-"""What a layer does position by position, in float32 and in place: few passes over rows that stay in the cache."""
+"""The position-wise part of a layer, in float32 and in place: few passes over rows that stay in the cache."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ PART_ROWS = 1600  # rows of a matrix product: enough for its full speed, few eno
 
 
 class Workspace:
-    """Memory kept from call to call: fresh pages take longer than what is computed in them."""
+    """Buffers reused between calls, since fresh pages take longer than the computation."""
 
     def __init__(self) -> None:
         self._kept: dict[str, Tensor] = {}
 
     def take(self, name: str, *shape: int) -> Tensor:
-        """Numbers of this shape that hold anything, the same memory for the same name each time."""
+        """An uninitialised array of this shape, in the same memory for the same name each time."""
         size = math.prod(shape)
         if name not in self._kept or self._kept[name].numel() < size:
             self._kept[name] = torch.empty(size, dtype=torch.float32, device="cpu")
@@ -33,7 +33,7 @@ class Workspace:
 
 
 class Finish:
-    """The second half of a standard layer with its norms after the sums."""
+    """The second half of a standard layer with post-norms."""
 
     def __init__(self, block: Block, space: Workspace) -> None:
         mlp = block.mlp
@@ -47,7 +47,7 @@ class Finish:
 
     @staticmethod
     def supports(block: Block) -> bool:
-        """Whether the layer is such a one, in float32, with eps > 0."""
+        """Whether the layer is of this kind, in float32, with eps > 0."""
         config = block.config
         return (
             config.block == "standard"
@@ -62,14 +62,14 @@ class Finish:
         return cast(list[Loop], [add_and_normalise, rectify] if self.relu else [add_and_normalise])
 
     def enter(self, x: Float[Tensor, "row width"], brought: Float[Tensor, "row width"], bias: Tensor) -> None:
-        """x becomes the MLP's input where it was the layer's and attention brought ``brought + bias``."""
+        """Turn x in place from the layer's input into the MLP's input, adding attention's ``brought + bias``."""
         if self.norm1 is None:
             x.add_(brought).add_(bias)
         else:
             _add(x, brought, bias, self.norm1)
 
     def leave(self, x: Float[Tensor, "row width"]) -> None:
-        """x becomes the layer's output where it was the MLP's input."""
+        """Turn x in place from the MLP's input into the layer's output."""
         brought = self.space.take("step", *x.shape)
         hidden = torch.mm(x, self.up, out=self.space.take("hidden", len(x), self.up.shape[1]))
         if self.relu:
@@ -80,16 +80,16 @@ class Finish:
         self.add(x, brought)
 
     def activated(self, hidden: Tensor) -> Tensor:
-        """The activation of hidden units; a ReLU's are done already."""
+        """Apply the activation to hidden units, unless it is ReLU, which is applied already."""
         return hidden if self.relu else F.gelu(hidden, approximate="tanh" if self.tanh else "none")
 
     def add(self, x: Float[Tensor, "row width"], step: Float[Tensor, "row width"]) -> None:
-        """x becomes the layer's output, where step is what the MLP's second matrix gave."""
+        """Turn x in place into the layer's output, adding `step`, the product with the MLP's second matrix."""
         _add(x, step, self.down_bias, self.norm2)
 
 
 def affine(norm: LayerNorm) -> tuple[np.ndarray, np.ndarray]:
-    """The gain and the shift of a norm, also where it has none."""
+    """The gain and the shift of a norm, 1 and 0 if it has none."""
     gain = np.ones(norm.width, np.float32) if norm.weight is None else norm.weight.detach().numpy()
     shift = np.zeros(norm.width, np.float32) if norm.bias is None else norm.bias.detach().numpy()
     return gain, shift

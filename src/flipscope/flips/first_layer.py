@@ -1,8 +1,8 @@
 """The first layer of a string under all its flips, from tables made once per model.
 
 A bit at a position has one of two vectors, so a model has 2N + 1 different input rows, and as many queries, keys and
-values. A flip changes one key and one query: every other row's attention is the old one with one key's part taken out
-and another put in (Eqs 8a-8c). W_O is folded into the values.
+values. A flip changes one key and one query: the attention of every other row is the old one with one key's
+contribution removed and another added (Eqs 8a-8c). W_O is folded into the values.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def make_tables(model: Transformer, length: int) -> Tables:
 
 def string_rows(marker: str, string: Tensor) -> tuple[Tensor, Tensor]:
     """Table rows of the string's tokens in order of position, and of the flipped bits."""
-    bit_rows = 2 * np.arange(len(string)) + string.numpy()  # NumPy is quicker with so few numbers
+    bit_rows = 2 * np.arange(len(string)) + string.numpy()  # NumPy is faster for so few numbers
     end = np.full(int(marker != "none"), 2 * len(string))
     rows = np.concatenate([end, bit_rows] if marker == "cls" else [bit_rows, end])
     return torch.from_numpy(rows), torch.from_numpy(bit_rows ^ 1)
 
 
 def seen_by_attention(block: Block, x: Tensor) -> Tensor:
-    """What attention reads: the layer's input, normalised first in a pre-norm layer."""
+    """The input of attention: the layer's input, normalised in a pre-norm layer."""
     seen: Tensor = block.norm1(x) if block.config.norm == "pre" and block.norm1 is not None else x
     return seen
 
@@ -76,7 +76,7 @@ def _projected(
 
 
 def sums_of_value(attention: Attention, seen: Tensor) -> Float[Tensor, "*batch inner"]:
-    """What is added up for each coordinate of the values, by size: parts of that are lost in rounding anyway."""
+    """The sum of absolute values for each coordinate of the values, of which small parts are lost in rounding."""
     weight, bias = attention.value.weight.abs(), attention.value.bias
     return F.linear(seen.abs(), weight, None if bias is None else bias.abs())
 
@@ -84,7 +84,7 @@ def sums_of_value(attention: Attention, seen: Tensor) -> Float[Tensor, "*batch i
 def relative_sizes(
     value: Float[Tensor, "row head size"], sums: Float[Tensor, "token head size"]
 ) -> tuple[Float[Tensor, "row head"], Float[Tensor, "token head"]]:
-    """The largest coordinate of each value and the smallest of each token's sums, over the largest of all there.
+    """The largest coordinate of each value and the smallest of each token's sums, relative to the largest of all.
 
     A coordinate that is 0 everywhere counts for neither.
     """
@@ -95,10 +95,10 @@ def relative_sizes(
 
 
 def reach(largest: Float[Tensor, " *pair"], smallest: Float[Tensor, "token head"]) -> Float[Tensor, " *pair"]:
-    """What to multiply the weight of a changed key by, before `negligible`; ``largest`` is of its values, old and new.
+    """The factor for the weight of a changed key in `negligible`; ``largest`` is of its values, old and new.
 
-    With weights a, a' <= w the key brought a v and brings a' v', and what the others bring, of size S, is scaled by at
-    most 1 + w: together a change of w (2 |v| + S). S is at least what the row's top key brings.
+    With weights a, a' <= w, the key's contribution changes from a v to a' v', and that of the others, of size S, is
+    scaled by at most 1 + w: together a change of w (2 |v| + S). S is at least the contribution of the row's top key.
     """
     return 2 * largest + smallest.amax(dim=0)
 
@@ -109,10 +109,10 @@ def negligible(
     smallest: Float[Tensor, "head token"],
     tolerance: float,
 ) -> Bool[Tensor, "token flip"]:
-    """Where a flip changes no coordinate of what a head brings by more than the tolerance times what is added up there.
+    """Where a flip changes no coordinate of a head's output by more than the tolerance times the sum of sizes there.
 
-    ``felt`` are the weights of changed keys times their `reach`. Of what is added up, by size, the part of a row's top
-    key is known: its weight, and the ``smallest`` of the sums that its value is computed by.
+    ``felt`` are the weights of changed keys times their `reach`. The sum of sizes is at least the part of the row's top
+    key: its weight times the ``smallest`` of the sums from which its value is computed.
     """
     return (felt <= tolerance * (top_weight * smallest)[..., None]).all(dim=0)
 
@@ -123,10 +123,10 @@ DOMINATED = 2.0  # a row's sum of weights, relative to the largest, below which 
 class FirstLayer:
     """The first layer of one string under all its flips, from the tables.
 
-    Row r attends to key j with weight E_rj / Z_r and brings U_r / Z_r. Under flip i, what it brings is
-    keep_ri U_r + out_ri v_i + in_ri v'_i. When i is the key that dominates row r, taking it out of the sums would
-    cancel; the sums without the dominating key are computed afresh and stand in for U_r and Z_r. If no key has more
-    than half of a row's weight, nothing dominates.
+    Row r attends to key j with weight E_rj / Z_r, and its attention output is U_r / Z_r. Under flip i it is
+    keep_ri U_r + out_ri v_i + in_ri v'_i. If key i dominates row r, removing it from the sums would cancel digits; the
+    sums without the dominating key are computed separately and used in place of U_r and Z_r. If no key has more than
+    half of a row's weight, none dominates.
     """
 
     def __init__(self, block: Block, tables: Tables, string: Tensor) -> None:
@@ -195,7 +195,7 @@ class FirstLayer:
         self.top_weight, self.top_key = 1 / total, where
 
     def _own_rows(self, scores: Float[Tensor, "head flip row"], rows: Tensor, flipped: Tensor) -> None:
-        """What the flipped token itself receives: its query and one of its keys are new."""
+        """The attention output of the flipped token itself, whose query and one of whose keys are new."""
         own = scores[:, :, rows]  # [head, flip, token]
         each = torch.arange(self.length, device="cpu")
         own[:, each, self.places] = scores[:, each, flipped]
@@ -206,9 +206,9 @@ class FirstLayer:
         self.own = mixed + torch.einsum("hf,fhw->fw", weights[:, each, self.places], moved)  # [flip, width]
 
     def changed(self, flips: Tensor, tolerance: float) -> Bool[Tensor, "flip token"]:
-        """Tokens to which attention brings something else under the flip, beyond the tolerance; the flipped token too.
+        """Tokens whose attention output changes under the flip by more than the tolerance, and the flipped token.
 
-        With softmax a flipped key of more than the tolerance's weight counts whatever its value.
+        With softmax a flipped key with more weight than the tolerance counts, whatever its value.
         """
         weight = torch.maximum(self.old_weight, self.new_weight)[:, :, flips]  # [head, token, flip]
         largest, smallest = self.sizes  # [row, head]
@@ -226,7 +226,7 @@ class FirstLayer:
         return weight
 
     def pairs(self, flips: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """The layer's input and what attention brings, for pairs (flip, token)."""
+        """The layer's input and the attention output for pairs (flip, token)."""
         heads = self.value.shape[1]
         head = torch.arange(heads, device="cpu")
         kept = tokens[:, None]
@@ -273,7 +273,7 @@ class FirstLayer:
         return self.block.finish(x, self.with_bias(mixed))
 
     def with_bias(self, mixed: Tensor) -> Tensor:
-        """What attention brings, with the bias of its output."""
+        """The attention output with its bias."""
         output = self.attention.output
         return mixed if output is None or output.bias is None else mixed + output.bias
 
@@ -285,5 +285,5 @@ class FirstLayer:
 def _mix(
     weights: Float[Tensor, "head token token"], value: Float[Tensor, "token head width"]
 ) -> Float[Tensor, "token head width"]:
-    """Sums of the values by unnormalised weights."""
+    """Sums of the values with unnormalised weights."""
     return torch.bmm(weights, value.transpose(0, 1)).transpose(0, 1).contiguous()

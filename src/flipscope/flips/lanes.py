@@ -1,8 +1,8 @@
 """The fast path of narrow models: strings side by side, one per lane, in compiled loops from first layer to last.
 
-A narrow layer takes less time than PyTorch's calls and the moves of numbers between them. Here the states of eight
-strings, or sixteen, stand beside each other from the first layer to the row that is read. Flips of one string are such
-strings, whose first layer comes from tables, and the string itself is one more.
+A narrow layer takes less time than PyTorch's calls and the copies between them. Here the states of eight or sixteen
+strings are stored side by side from the first layer to the row that is read. Flips of one string are such strings,
+whose first layer comes from tables; the string itself is one more.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from flipscope.native.span import Span, narrowest, preferred
 
 WIDEST = 256  # wider layers are computed as fast, or faster, by PyTorch's products
 STATES_NUMBERS = 1 << 24  # numbers of token states kept together
-COMPILE_SECONDS = 3.0  # of one loop with those it calls: 22 s for all seven
-ROUNDED_BITS = 25  # what is left out of a sum is less than 2^-25 of its parts' sizes, which rounding would swallow
+COMPILE_SECONDS = 3.0  # to compile one loop with those it calls: 22 s for all seven
+ROUNDED_BITS = 25  # omitted parts of a sum are less than 2^-25 of its parts' sizes and would be lost in rounding
 
 States = Float32[np.ndarray, "group token_width_lane"]
 
 
 def supports(model: Transformer) -> bool:
-    """Whether these loops know the model, and are faster than the others."""
+    """Whether these loops support the model and are faster than the others."""
     config, blocks = model.config, [block for block in model.blocks if isinstance(block, Block)]
     return (
         config.layers >= 2
@@ -56,7 +56,7 @@ def supports(model: Transformer) -> bool:
 
 
 class Lanes:
-    """Rows at the read-out, in float32, of a model that is supported; ``span`` overrules the processor's."""
+    """Rows at the read-out of a supported model, in float32; ``span`` overrides the processor's."""
 
     def __init__(self, model: Transformer, space: Workspace, span: Span | None = None) -> None:
         self.span = preferred() if span is None else span
@@ -70,12 +70,12 @@ class Lanes:
         """The loops that strings of this length need, alone or with all their flips."""
         loops = [last_layer] if flips and len(self.layers) == 1 else [middle_layer, last_layer]
         if flips:
-            narrowest(self.span, (length + 1) % self.span.lanes or self.span.lanes)  # is wanted from now on
+            narrowest(self.span, (length + 1) % self.span.lanes or self.span.lanes)  # needed from now on
             loops += [first_shares, own_shares, take_rows, own_numbers, first_layer]
         return Needed(cast(list[Loop], loops), COMPILE_SECONDS)
 
     def prepare(self, tables: Tables) -> None:
-        """Take the first layer of flips from these tables from now on."""
+        """Use these tables for the first layer of flips from now on."""
         self.first = _First(self.blocks[0], self.span, tables, self.space)
 
     def flips(self, string: Tensor, read: int) -> Float[Tensor, "flips_and_one width"]:
@@ -89,7 +89,7 @@ class Lanes:
         return (rows[0] if len(rows) == 1 else torch.cat(rows))[: len(string) + 1]
 
     def plain(self, x: Float[Tensor, "string token width"], read: int) -> Float[Tensor, "string width"]:
-        """The last layer's rows of strings that are embedded."""
+        """The last layer's rows of embedded strings."""
         strings, tokens, width = x.shape
         lanes = self.span.lanes
         groups, some = -(-strings // lanes), strings // lanes
@@ -102,7 +102,7 @@ class Lanes:
         for layer in self.layers:
             layer(self.span, flat, tokens)
         rows = self.last(self.span, flat, tokens, read)
-        if groups == 1:  # by columns: how PyTorch's head rounds depends on that, and the revision's numbers on it
+        if groups == 1:  # by columns: the rounding of PyTorch's head depends on it, and so do stored numbers
             rows = rows.T.contiguous().T
         return rows[:strings]
 
@@ -122,7 +122,7 @@ def _bias(bias: Tensor | None, size: int) -> Tensor:
 
 
 class _Layer:
-    """What all layers share: a block's weights in the order of the kernels."""
+    """The common part of all layers: a block's weights in the order of the kernels."""
 
     def __init__(self, block: Block) -> None:
         self.attention, self.config, mlp = block.attention, block.config, block.mlp
@@ -138,7 +138,7 @@ class _Layer:
     def heads(self, name: str) -> tuple[Float[Tensor, "head size width"], Float[Tensor, "head size"]]:
         """The weights and biases of queries, keys or values, head by head."""
         given, scale, shape = getattr(self.attention, name), 1.0, (self.config.heads, self.config.key_width)
-        if name == "query":  # scaled, and for weights that are powers of two
+        if name == "query":  # scaled for weights that are powers of two
             scale = self.config.scale * LOG2_E
             if self.attention.log_gain is not None:
                 scale *= float(self.attention.log_gain.exp())
@@ -161,7 +161,7 @@ class _Middle(_Layer):
         self.weights = (*given, *self.after(_bias(self.output_bias, self.config.width)))
 
     def __call__(self, span: Span, states: States, tokens: int) -> None:
-        """States become the layer's output."""
+        """Replace the states by the layer's output."""
         least = ROUNDED_BITS + math.log2(tokens)
         given = (span, states, tokens, self.config.heads, least, self.weights, self.eps, self.norm_first)
         on_cores(partial(middle_layer, *given), len(states))
@@ -173,8 +173,8 @@ class _Last(_Layer):
     def __init__(self, block: Block) -> None:
         super().__init__(block)
         (query, query_bias), (key, _), (value, value_bias) = (self.heads(name) for name in ("query", "key", "value"))
-        # A key's bias adds the same to all logits of a row, which softmax does not notice; weights sum to one, so that
-        # a value's bias is added once.
+        # A key's bias adds the same to all logits of a row, which softmax ignores; weights sum to one, so a value's
+        # bias is added once.
         bias = _bias(self.output_bias, self.config.width) + self.output @ value_bias.flatten()
         self.weights = (_packed(query.flatten(0, 1)), query_bias.flatten().numpy(), *self.after(bias))
         self.absorbed = _packed(key.transpose(1, 2).flatten(0, 1))  # of [head * width, size]
@@ -182,7 +182,7 @@ class _Last(_Layer):
 
     def __call__(self, span: Span, states: States, tokens: int, read: int) -> Float[Tensor, "string width"]:
         """The layer's output at the token that is read, for every lane."""
-        # Aligned: PyTorch's roundings depend on that.
+        # Aligned, since PyTorch's rounding depends on it.
         out = torch.empty(len(states) * span.lanes, self.config.width, dtype=torch.float32, device="cpu")
         given = (span, states, tokens, read, self.config.heads, self.weights, self.absorbed, self.value)
         on_cores(partial(last_layer, *given, self.eps, self.norm_first, out.numpy()), len(states))
@@ -210,17 +210,18 @@ class _First(_Layer):
         self._make_room()
 
     def _numbers(self, x: Float[Tensor, "*part width"]) -> Float[Tensor, "*part number"]:
-        """What the MLP sees, and its first matrix times that.
+        """The MLP's input, and its product with the MLP's first matrix.
 
-        A norm before the MLP takes the mean away from every mixture: so it is taken away here.
+        A norm before the MLP subtracts the mean from every mixture, so it is subtracted here.
         """
         seen = (x.double() - x.double().mean(dim=-1, keepdim=True)).float() if self.norm_first else x
         return torch.cat([seen, seen @ self.matrix], dim=-1)
 
     def _parts(self) -> list[tuple[Span, int, Float32[np.ndarray, "group bit head_number_lane"]]]:
-        """The span, first lane and values of both bits of whole groups, and of what is left.
+        """The span, first lane and values of both bits of full groups, and of the remainder.
 
-        That goes into the narrowest group that holds it: of 101 lanes in sixteens, five are left and eight computed.
+        The remainder goes into the narrowest group that holds it: of 101 lanes in sixteens, five remain and eight are
+        computed.
         """
         bits = self.value[:, : 2 * self.length].unflatten(1, (-1, 2))  # [head, position, bit, number]
         bits = torch.cat([bits, torch.zeros_like(bits[:, :1])], dim=1)  # the string itself moves nothing
@@ -238,11 +239,11 @@ class _First(_Layer):
         return parts
 
     def _make_room(self) -> None:
-        """Memory for one string, kept from call to call: asking for it takes longer than what is computed in it."""
+        """Allocate buffers for one string, reused between calls, since allocation takes longer than the computation."""
         heads, tokens = self.config.heads, self.tokens
         room, numbers = self.span.room(tokens), self.value.shape[2]
         lanes = -(-(self.length + 1) // self.span.lanes) * self.span.lanes
-        # Zeros: nobody reads what becomes of spare room, but odd numbers could be slow.
+        # Zeros: results in unused lanes are never read, but special numbers could be slow.
         self.shares = (*(np.zeros((heads, room, lanes), np.float32) for _ in range(3)),)
         self.weights = _zeros(heads, room + self.length, tokens)  # the flipped tokens' own come last
         self.rest = _zeros(heads, room, tokens)

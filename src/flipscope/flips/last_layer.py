@@ -72,7 +72,7 @@ class LastLayer:
             query = query * self.attention.log_gain.exp()
         absorbed = torch.einsum("fhs,hsw->fwh", query, self.key_weight)
         if self.key_bias is None or self.config.attention == "softmax":
-            # Softmax does not notice what is added to every logit of a row.
+            # Softmax ignores a constant added to every logit of a row.
             return absorbed, query.new_zeros((len(here), 1))
         return absorbed, torch.einsum("fhs,hs->fh", query, self.key_bias)
 

@@ -23,9 +23,9 @@ from flipscope.native.wide import softmax_attention
 
 
 class MiddleLayer:
-    """One block at every token; what the kernel does not know goes PyTorch's way (deltas.dense_layer).
+    """One block at every token; cases that the kernel does not support use PyTorch (deltas.dense_layer).
 
-    ``span`` overrules the processor's.
+    ``span`` overrides the processor's.
     """
 
     def __init__(self, block: Block, space: Workspace, span: Span | None = None) -> None:
@@ -63,11 +63,11 @@ class MiddleLayer:
 
     @functools.cached_property
     def rectified(self) -> Rectified | None:
-        """The MLP for flips of one string, if it is one whose units can be left out."""
+        """The MLP for flips of one string, if its inactive units can be skipped."""
         return Rectified(self.block, self.finish, self.span) if self.finish and Rectified.supports(self.block) else None
 
     def loops(self, tokens: int, flips: bool) -> list[Loop]:
-        """The compiled loops that it may call for strings of so many tokens, or for all flips of one."""
+        """The compiled loops that it may call for strings of this many tokens, or for all flips of one."""
         if not self.compiled or tokens < BLOCK:
             return []
         found = [cast(Loop, softmax_attention)]
@@ -80,7 +80,7 @@ class MiddleLayer:
     def __call__(
         self, states: Float[Tensor, "flip token width"], base: Float[Tensor, "token width"] | None
     ) -> Float[Tensor, "flip token width"]:
-        """The layer's output, where ``base`` are the states of the string that these are flips of, or None.
+        """The layer's output; ``base`` are the states of the unflipped string, or None if these are not flips.
 
         ``states`` may be overwritten.
         """
@@ -103,12 +103,12 @@ class MiddleLayer:
         return states
 
     def _brought(self, states: Float[Tensor, "flip token width"]) -> tuple[Tensor, Tensor]:
-        """The states in rows, and what attention brings to each, but for the bias."""
+        """The states as rows, and the attention output of each without its bias."""
         rows = states.flatten(0, 1)
         return rows, self._attend(seen_by_attention(self.block, rows), len(states))
 
     def _attend(self, rows: Float[Tensor, "row width"], strings: int) -> Float[Tensor, "row width"]:
-        """What attention brings to each row, but for the bias."""
+        """The attention output of each row without its bias."""
         config, inner = self.block.config, len(self.query)
         query = torch.mm(self.query, rows.T, out=self.space.take("query", inner, len(rows)))
         key_value = torch.mm(rows, self.key_value, out=self.space.take("key_value", len(rows), 2 * inner))

@@ -1,8 +1,8 @@
 """The first layer at every token under every flip, with the MLP's first matrix in the tables too.
 
-Under a flip, what attention brings to a row is a mixture of few vectors (first_layer), and the norm before the MLP only
-centres and scales it. So the MLP's first matrix times that row is the same mixture of the matrix times those vectors:
-it is never multiplied by a row.
+Under a flip, the attention output of a row is a mixture of few vectors (first_layer), and the norm before the MLP only
+centres and scales it. So the product of the MLP's first matrix with that row is the same mixture of its products with
+those vectors: the matrix is never multiplied by a row.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from flipscope.native.simd import BLOCK
 from flipscope.native.wide import TILE, mixtures, normalise, scale_and_rectify
 
 MOST_HEADS = 16  # at 100 bits 16 heads gain 5 % or more (widths 64, 128), 32 heads lose 3-12 % (widths 128, 256)
-WIDTH_OF_HEADS = 4  # narrower heads mix nearly as many vectors, 3 per head, as the product adds up, one per coordinate
-RECTIFIED_WIDTH = 128  # of narrower rows, turning the units on their side takes as long as leaving out those off saves
+WIDTH_OF_HEADS = 4  # narrower heads mix nearly as many vectors, 3 per head, as the product has terms
+RECTIFIED_WIDTH = 128  # for narrower rows, transposing the units takes as long as skipping inactive ones saves
 
 
 @dataclass(frozen=True)
 class MixedTables:
-    """The tables' vectors as the MLP sees them, and the MLP's first matrix times them."""
+    """The tables' vectors as inputs of the MLP, and their products with the MLP's first matrix."""
 
     finish: Finish
     rectified: Rectified | None
@@ -45,7 +45,7 @@ class MixedTables:
 
 
 def mixable(block: Block) -> bool:
-    """Whether mixing is faster than multiplying, and the layer is one that it is written for."""
+    """Whether the layer is supported and mixing is faster than multiplying."""
     config = block.config
     fits = config.width % TILE == 0 and config.hidden_width % TILE == 0
     pays = config.heads <= min(MOST_HEADS, config.width // WIDTH_OF_HEADS)
@@ -86,12 +86,12 @@ def _tiles(x: Float[Tensor, "part number"]) -> Float[Tensor, "tile part size"]:
 
 
 def _seen(finish: Finish, x: Tensor) -> Tensor:
-    """Centred, if a norm comes before the MLP: it would take the mean away from every mixture."""
+    """The vectors, centred if a norm comes before the MLP, which would subtract the mean of every mixture."""
     return x if finish.norm1 is None else (x.double() - x.double().mean(dim=-1, keepdim=True)).float()
 
 
 def _chosen(x: Tensor, flips: Tensor) -> Tensor:
-    """The flips, in increasing order, of x [..., flip]; if none is left out they are a slice, which copies nothing."""
+    """Select flips, in increasing order, of x [..., flip]; consecutive flips are a slice, which copies nothing."""
     first, last = int(flips[0]), int(flips[-1]) + 1
     return x[..., first:last] if last - first == len(flips) else x[..., flips]
 
@@ -117,7 +117,7 @@ def mixed_states(tables: MixedTables, first: FirstLayer, flips: Tensor) -> Float
     old, new = (rows[flips].numpy() for rows in (first.rows[first.places], first.flipped_rows))
     places = first.places[flips]
     rectified = tables.rectified if count >= BLOCK else None
-    if rectified is not None:  # rows that change little stand together, and those that change most
+    if rectified is not None:  # rows with small changes are grouped together, and so are those with large ones
         order = first.felt(flips).argsort(dim=1).numpy()
     y = finish.space.take("y", tokens, count, width)
     z = torch.ones(tokens * count, dtype=torch.float32, device="cpu")

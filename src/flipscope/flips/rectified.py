@@ -1,7 +1,7 @@
-"""The MLP of a layer without the ReLU units that are off.
+"""The MLP of a layer without its inactive ReLU units.
 
-A unit that is off in all rows of a block brings nothing, so its part of the second matrix is not multiplied; and where
-the rows are so near to the unflipped string's that the unit cannot be on, its part of the first is not either.
+A unit that is inactive in all rows of a block contributes nothing, so its part of the second matrix is skipped. If the
+rows are so close to the unflipped string's that the unit cannot be active, its part of the first matrix is skipped too.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from flipscope.native.rectified import (
 from flipscope.native.simd import BLOCK, group_of
 from flipscope.native.span import Span, preferred
 
-_PART_BYTES = 384 << 10  # of a matrix that is used on all blocks before the next part: it stays in the second cache
-_VALUES_BYTES = 8 << 20  # of units' values that are kept between the two matrices
+_PART_BYTES = 384 << 10  # part of a matrix that is applied to all blocks before the next, to stay in the L2 cache
+_VALUES_BYTES = 8 << 20  # largest size of the units' values between the two matrices
 
 
 def blocks_of(rows: Int64[np.ndarray, "token flip"], order: Int64[np.ndarray, "token flip"]) -> np.ndarray:
-    """Rows in blocks [block, lane]: each token's in order, then the last few of every token together.
+    """Rows in blocks [block, lane]: each token's in order, then the remaining rows of all tokens together.
 
-    Rows that are like each other should stand together; what does not fill a block had better come last.
+    Similar rows should be adjacent, and rows that do not fill a block should come last.
     """
     rows = np.take_along_axis(rows, order, axis=1)
     whole = rows.shape[1] // BLOCK * BLOCK
@@ -49,19 +49,19 @@ def blocks_of(rows: Int64[np.ndarray, "token flip"], order: Int64[np.ndarray, "t
 
 @dataclass(frozen=True)
 class _Blocks:
-    """Blocks that are computed together: their rows, turned on their side, and the units that are on."""
+    """Blocks that are computed together: their transposed rows and active units."""
 
     rows: Int64[np.ndarray, "block lane"]
-    turned: Float32[np.ndarray, "block width_lane"]  # the MLP's input, later also what its second matrix gives
+    turned: Float32[np.ndarray, "block width_lane"]  # the MLP's input, later also the product with its second matrix
     values: Float32[np.ndarray, "block unit_lane"]
     active: Int64[np.ndarray, "block unit"]  # the units whose values these are, in increasing order
-    starts: Int64[np.ndarray, "block parts_and_one"]  # where those of each part begin
+    starts: Int64[np.ndarray, "block parts_and_one"]  # start index of each part
 
 
 class Rectified:
     """The second half of a layer (finish.Finish) whose MLP has ReLU, for rows of the same tokens under many flips.
 
-    ``span`` overrules the processor's.
+    ``span`` overrides the processor's.
     """
 
     def __init__(self, block: Block, finish: Finish, span: Span | None = None) -> None:
@@ -74,7 +74,7 @@ class Rectified:
         self.down_bias = mlp.down.bias.detach()
         self.norm = finish.norm2
         hidden, width = self.up.shape
-        # What a product of so many terms can be off by, relative to the norms of its factors.
+        # The largest rounding error of a product of this many terms, relative to the norms of its factors.
         self.rounding = (width + 4) * torch.finfo(torch.float32).eps
         self.norms = torch.linalg.vector_norm(self.up, dim=1) * (1 + self.rounding)
         self.part = min(hidden, max(48, _PART_BYTES // (4 * width) // 8 * 8))
@@ -88,7 +88,7 @@ class Rectified:
 
     @staticmethod
     def supports(block: Block) -> bool:
-        """Whether the layer is such a one."""
+        """Whether the layer is of this kind."""
         config = block.config
         fits = config.width % 8 == 0 and config.hidden_width % 8 == 0
         return Finish.supports(block) and fits and block.mlp is not None and block.mlp.activation == "relu"
@@ -100,7 +100,7 @@ class Rectified:
         return cast(list[Loop], [*found, take_blocks, add_units, put_blocks])
 
     def __call__(self, x: Float[Tensor, "flip token width"], centre: Float[Tensor, "token width"]) -> None:
-        """x becomes the layer's output where it is the MLP's input; ``centre`` is that of the unflipped string."""
+        """Turn x in place from the MLP's input into the layer's output; ``centre`` is the unflipped string's input."""
         flips, tokens, width = x.shape
         flat = x.view(-1, width).numpy()
         away = np.empty(len(flat), np.float32)
@@ -120,7 +120,7 @@ class Rectified:
     def add(
         self, x: Float[Tensor, "row width"], hidden: Float[Tensor, "row unit"], blocks: Int64[np.ndarray, "block lane"]
     ) -> None:
-        """x becomes the layer's output where it is the MLP's input and ``hidden`` its units."""
+        """Turn x in place from the MLP's input, with hidden units ``hidden``, into the layer's output."""
         for begin in range(0, len(blocks), self.together):
             some = self._taken(x.numpy(), blocks[begin : begin + self.together])
             given = (hidden.numpy(), some.rows, some.values, some.active, self.part, some.starts)
@@ -136,7 +136,7 @@ class Rectified:
         return _Blocks(rows, turned, values, active, starts)
 
     def _switch_on(self, some: _Blocks, inside: np.ndarray, radius: np.ndarray, token: np.ndarray) -> None:
-        """Find the units that are on, computing those that may be."""
+        """Find the active units by computing those that may be active."""
         units, starts = np.empty_like(some.active), np.empty_like(some.starts)
         may_be = (inside, self.norms.numpy(), radius, token, units, self.part, starts)
         on_cores(partial(possible_units, *may_be), len(units))
@@ -145,7 +145,7 @@ class Rectified:
             on_cores(partial(hidden_units, self.span, *given, some.values, some.active, some.starts, part), len(units))
 
     def _put(self, x: np.ndarray, some: _Blocks) -> None:
-        """The layer's output at the rows of some blocks whose units are found."""
+        """The layer's output at the rows of blocks whose active units are known."""
         found, count = (some.values, some.active, some.starts), len(some.rows)
         for part in range(self.parts):
             on_cores(partial(add_units, self.span, *found, self.down.numpy(), part, self.part, some.turned), count)

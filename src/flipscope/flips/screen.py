@@ -1,9 +1,9 @@
-"""A heuristic screen that skips flips, with an audit. Nothing of it is a proof.
+"""A heuristic screen that skips flips, with an audit; it proves nothing.
 
-All flips of a few pilot strings are computed first. Of every string then only the logit is computed: a logit many times
-larger than any change a flip made to a pilot string is taken to survive every flip. What remains is screened flip by
-flip with a first-order estimate, where the model has one, and only the rest is evaluated. At the end a random sample of
-what was skipped is evaluated after all, and the share of wrong guesses is reported.
+All flips of a few pilot strings are computed first. For every string then only the logit is computed: a logit many
+times larger than any change by a flip of a pilot string is assumed to survive every flip. The remaining strings are
+screened flip by flip with a first-order estimate, if the model has one, and only the rest is evaluated. At the end a
+random sample of the skipped flips is evaluated after all, and the share of wrong guesses is reported.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from flipscope.models.transformer import Transformer
 Bits = NDArray[np.uint8]
 Floats = NDArray[np.floating]
 
-SAFETY = 4.0  # a logit must exceed the largest pilot change (or estimation error) so many times
+SAFETY = 4.0  # a logit must exceed the largest pilot change (or estimation error) by this factor
 
 
 @runtime_checkable
 class Logits(Protocol):
-    """What the screen asks of an engine."""
+    """The part of an engine that the screen needs."""
 
     def logits(self, strings: Bits) -> Floats: ...
 
@@ -36,7 +36,7 @@ class Logits(Protocol):
 
 @dataclass(frozen=True)
 class Screening:
-    """What was skipped, and how often a random audit of the skipped flips found a wrong guess."""
+    """The number of skipped flips, and the wrong guesses found by a random audit of them."""
 
     flips: int
     skipped: int
@@ -74,7 +74,7 @@ def screened_changes(
     confidence: float = 0.95,
     batch: int = 64,
 ) -> tuple[NDArray[np.bool_], Screening]:
-    """Which flips change the sign [m, N], most of them guessed, and what an audit says of the guesses.
+    """Which flips change the sign [m, N], most of them guessed, and the audit of the guesses.
 
     ``signs`` and ``flip_signs`` are the trusted signs of strings and of all their flips; ``estimate`` gives first-order
     changes, or None to screen by the margin alone.
@@ -83,7 +83,7 @@ def screened_changes(
     rng = np.random.default_rng(seed)
     chosen = strings[rng.choice(count, size=min(pilot, count), replace=False)]
     base, flipped = engine.flip_logits(chosen)
-    with np.errstate(invalid="ignore"):  # where the engine overflows, nothing is sure: NaN exceeds no number
+    with np.errstate(invalid="ignore"):  # if the engine overflows, nothing is skipped: NaN exceeds no number
         changes = flipped - base[:, None]
         largest = float(np.abs(changes).max())
         residual = float(np.abs(changes - estimate(chosen)).max()) if estimate is not None else float("inf")
@@ -113,7 +113,7 @@ def _by_estimate(
     skipped: NDArray[np.bool_],
     changed: NDArray[np.bool_],
 ) -> None:
-    """Strings whose margin is not large: skip the flips whose estimated margin is, evaluate the others."""
+    """For strings without a large margin, skip flips whose estimated margin is large and evaluate the others."""
     if len(part) == 0:
         return
     if estimate is not None:
@@ -132,7 +132,7 @@ def _compute_rest(
     skipped: NDArray[np.bool_],
     changed: NDArray[np.bool_],
 ) -> None:
-    """Compute the flips of a string that are not skipped; all of them, and none skipped, where these are most."""
+    """Compute the flips of a string that are not skipped, or all of them if these are the majority."""
     left = np.flatnonzero(~skipped[string])
     if 2 * len(left) > strings.shape[1]:  # all of them together are cheaper
         base, every = flip_signs(strings[string : string + 1])
@@ -162,7 +162,7 @@ def _audited(
     string, position = np.divmod(chosen, strings.shape[1])
     near = strings[string].copy()
     near[np.arange(len(near)), position] ^= 1
-    # A string with a skipped flip is itself far from the threshold: its own sign needs no second look.
+    # A string with a skipped flip is itself far from the threshold: its own sign needs no check.
     wrong = int((signs(near) != base_signs[string]).sum())
     rate = proportions([wrong], len(chosen), confidence)[0]
     return Screening(skipped.size, len(where), len(chosen), wrong, rate)

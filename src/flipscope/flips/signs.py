@@ -1,4 +1,4 @@
-"""Signs that can be trusted: float32 where it is far from the threshold, float64 near it, and a count of what is left.
+"""Reliable signs: float32 far from the threshold, float64 near it, and a count of undetermined ones.
 
 A bit of a model is 1 where logit > threshold, else 0, at the threshold itself too. Random transformers can be chaotic:
 float32 and float64 then give different logits, and sometimes different signs. So a random sample of the logits is
@@ -7,20 +7,20 @@ computed in float64 as well, and a sign is trusted where |logit - threshold| is 
     margin = 8 times the largest difference seen (and at least 16 roundings of the largest logit).
 
 Every other sign is computed again in float64; each of these is one more comparison, as are a few random ones later,
-and the margin grows for what follows if they show a larger difference. The rounding of float64 itself is measured, not
-assumed: a few logits are computed again with every weight moved by 2^-44 of itself, at least a hundred times what
-rounding does. What is nearer to the threshold than 16 times the largest change, or than 2^-29 times the margin of
-float32, is nearer than the ``tolerance``: it is undetermined and counted in ``near_ties``.
+and the margin grows for later strings if they show a larger difference. The rounding of float64 itself is measured, not
+assumed: a few logits are computed again with every weight moved by 2^-44 of itself, at least a hundred times the effect
+of rounding. The ``tolerance`` is 16 times the largest change, or 2^-29 times the margin of float32 if that is larger. A
+logit closer to the threshold than this is undetermined and counted in ``near_ties``.
 
-Logits that are all the same say nothing of others, such as those of a unit that is off: samples are of different values
-first, and go on with every block of strings until enough of these have been seen. A sample is smaller where few logits
-are asked for. Which logits are in it depends on the model, the strings and the seed, and on nothing else.
+Equal logits, such as those of an inactive unit, say nothing about others: samples prefer different values, and continue
+with every block of strings until enough of these have been seen. A sample is smaller if few logits are requested. Which
+logits are in it depends only on the model, the strings and the seed.
 
-The margin is a statistical safeguard, for the sample may miss rare, large differences; precision="float64" has none.
+The margin is a statistical safeguard: the sample may miss rare, large differences. precision="float64" needs none.
 
-With several thresholds the answer is the number of them that the logit is greater than, and each counts as the one.
-Where a logit is a row of numbers, one per class, the answer is the largest of them, and half the difference of the two
-largest is the distance: no error of the numbers that is smaller can change the answer.
+With several thresholds the answer is the number of thresholds that the logit exceeds, and the nearest one determines
+the distance. If a logit is a row of numbers, one per class, the answer is the largest of them, and the distance is half
+the difference of the two largest: no smaller error of the numbers can change the answer.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ from flipscope.models.subject import Model, Subject, as_subject
 Precision: TypeAlias = Literal["auto", "float64", "native"]
 Rows: TypeAlias = Callable[[NDArray[np.int64]], Bits]  # strings by their numbers
 
-FACTOR = 8.0  # the differences have long tails: so many times the largest one seen
-ROUNDINGS = 16.0  # of the largest logit, that the margin is at least
-SAMPLE, SHARE, FEWEST = 32, 16, 16  # logits compared at the start: the most, one of so many, the fewest
-LOOKED = 8  # strings asked twice
-AUDIT = 256  # and later one of so many
-PERTURBATION = 2.0**-44  # relative change of every weight that stands for the rounding of float64
-PERTURBED = 4  # one of so many of the logits compared at the start, and no fewer, is computed with perturbed weights
-PERTURBATION_FACTOR = 16.0  # times the largest change of so few: see "Honest precision" in docs/instrument-internals.md
+FACTOR = 8.0  # the margin over the largest difference seen, since the differences have long tails
+ROUNDINGS = 16.0  # least margin, in roundings of the largest logit
+SAMPLE, SHARE, FEWEST = 32, 16, 16  # logits compared at the start: the most, one in this many, the fewest
+LOOKED = 8  # strings evaluated twice
+AUDIT = 256  # later, one logit in this many is compared
+PERTURBATION = 2.0**-44  # relative change of every weight that represents the rounding of float64
+PERTURBED = 4  # one in this many compared logits, and at least this many, are computed with perturbed weights
+PERTURBATION_FACTOR = 16.0  # reasons: "Honest precision" in docs/instrument-internals.md
 FINER = 2.0**-29  # the rounding of float64 over that of float32
-SWITCH = 0.25  # where more signs than this would be computed twice, float64 alone is cheaper
-FINGERPRINT = 64  # numbers of each parameter that tell a model from another
+SWITCH = 0.25  # if a larger share of signs would be computed twice, float64 alone is cheaper
+FINGERPRINT = 64  # entries of each parameter in a model's fingerprint
 
 
 def trusted_signs(
@@ -82,7 +82,7 @@ def trusted_signs(
     seed: int = 0,
     work: Work | None = None,
 ) -> TrustedSigns:
-    """What gives the signs of this model; nothing is computed yet. ``work`` is what it will be asked, if known.
+    """The `TrustedSigns` of this model; nothing is computed yet. ``work`` is the planned work, if known.
 
     The thresholds are ``threshold`` plus each of the ``offsets``; by default it is that of the model's outputs, 0.5 for
     a probability and else 0.
@@ -117,7 +117,7 @@ def trusted_signs(
 
 
 def fingerprint(model: object) -> int:
-    """A number that tells a module from others, from some of each parameter's numbers; 0 for a function."""
+    """A fingerprint of a module from some entries of each parameter; 0 for a function."""
     found = hashlib.blake2b(digest_size=8)
     for tensor in model.parameters() if isinstance(model, nn.Module) else ():
         numbers = tensor.detach().reshape(-1)
@@ -127,7 +127,7 @@ def fingerprint(model: object) -> int:
 
 
 def working_type(subject: Subject, precision: Precision) -> torch.dtype | None:
-    """The number type that most of the work is done in; None is the model's own, whatever that is."""
+    """The number type of most of the work; None is the model's own."""
     if precision not in ("auto", "float64", "native"):
         raise InputError(f"precision={precision!r} is not one of auto, float64, native")
     own = subject.dtype
@@ -139,11 +139,11 @@ def working_type(subject: Subject, precision: Precision) -> torch.dtype | None:
 
 
 class TrustedSigns:
-    """Signs of strings and of all their flips, with an account of how sure they are.
+    """Signs of strings and of all their flips, with an account of their reliability.
 
-    ``working`` computes every logit. ``exact`` checks it in float64; without it, the model's word is taken. ``switch``
-    makes a working engine in float64, for models of which float32 decides too few signs, or that overflow in it. The
-    ``key``, with the first strings, gives the random samples.
+    ``working`` computes every logit. ``exact`` checks it in float64; without it, logits are not checked. ``switch``
+    creates a working engine in float64, for models for which float32 decides too few signs or overflows. The ``key``
+    and the first strings determine the random samples.
     """
 
     def __init__(
@@ -157,33 +157,33 @@ class TrustedSigns:
         key: tuple[int, ...] = (0,),
     ) -> None:
         self.working = working
-        self.threshold = threshold  # None is that of the model's outputs, known after the first answer
+        self.threshold = threshold  # None is that of the model's outputs, known after the first evaluation
         self._offsets = offsets
         self.margin = 0.0
         self.tolerance = 0.0
         self.rechecked = 0
         self.near_ties = 0
-        self.inside: torch.dtype | None = None  # what a module rounds to although it is asked in float64
+        self.inside: torch.dtype | None = None  # the type to which a module rounds in a float64 evaluation
         self._exact = exact
         self._switch = switch
         self._key = key
         self._stream: np.random.Generator | None = None
-        self._ahead = self._asked = 0  # logits that are known to be asked for, and those that have been
-        self._compared: Counter[str] = Counter()  # logits of different value compared with float64, by way of asking
+        self._ahead = self._asked = 0  # numbers of announced and of computed logits
+        self._compared: Counter[str] = Counter()  # logits of different value compared with float64, by kind of call
         self._values: NDArray[np.floating] = np.empty(0)  # those values
-        self._perturbed = 0  # how many of them were computed with perturbed weights
-        self._finer = 1.0  # the rounding of float64 over that of what most of the work is done in
+        self._perturbed = 0  # number of them computed with perturbed weights
+        self._finer = 1.0  # the rounding of float64 over that of the working type
 
     @property
     def precision(self) -> str:
-        """In what the signs are computed."""
+        """The precision in which the signs are computed."""
         if self._exact is None:
             return "native"
         asked = "float64" if self._switch is None else "float32+float64"
         return asked if self.inside is None else f"{asked}, {name_of(self.inside)} inside"
 
     def announce(self, logits: int) -> None:
-        """Say that so many more logits will be asked for: samples are of a size that is worth it."""
+        """Announce how many more logits will be requested, which determines the size of samples."""
         self._ahead += logits
 
     def signs(self, strings: Bits) -> Bits:
@@ -229,14 +229,14 @@ class TrustedSigns:
         return self._answers(values)
 
     def _switched(self, ask: Callable[[], Logits]) -> Logits:
-        """The logits asked for again, as all that follow, in float64."""
+        """Compute these and all later logits in float64."""
         assert self._switch is not None
         self.working, self._switch, self.margin = self._switch(), None, 0.0
         self._compared.clear()
         return ask()
 
     def _distance(self, logits: Logits) -> Logits:
-        """How far each logit is from the nearest threshold; of classes, half of what the largest is ahead."""
+        """The distance of each logit from the nearest threshold; for classes, half the lead of the largest."""
         if logits.ndim == 2:
             second, first = np.partition(logits, -2, axis=1)[:, -2:].T
             with np.errstate(invalid="ignore"):
@@ -265,7 +265,7 @@ class TrustedSigns:
         return classes
 
     def _look(self, strings: Bits) -> None:
-        """Make sure that the model answers alike twice, and measure how alike where nothing else is compared."""
+        """Check that the model's answers are reproducible, and measure differences if nothing else is compared."""
         if isinstance(self.working, GeneralEngine):
             self.working.check_deterministic(strings)
             if self._exact is None:
@@ -276,7 +276,7 @@ class TrustedSigns:
                 self.tolerance = max(self.tolerance, rounding_inside(self._exact, strings, self.inside))
 
     def _compare(self, way: str, logits: Logits, rows: Rows) -> None:
-        """Compare a sample with float64, a larger one at first and a few logits later; and measure how float64 errs."""
+        """Compare a sample with float64, a larger one at first and a few logits later; measure float64's error."""
         if self._exact is None:
             return
         sample, new = self._sample(way, logits)
@@ -295,22 +295,22 @@ class TrustedSigns:
             self._perturbed += some
 
     def _widen(self, margin: float) -> None:
-        """Trust no sign within this margin; and float64 errs as float32 does, so many times less."""
+        """Trust no sign within this margin; the error of float64 is assumed to be proportionally smaller."""
         self.margin = max(self.margin, margin)
         if math.isfinite(margin):  # float32 may overflow where float64 does not
             self.tolerance = max(self.tolerance, self._finer * margin)
 
     def _compare_perturbed(self, engine: GeneralEngine, strings: Bits, exact: Logits) -> None:
-        """Measure how far from the truth logits in float64 may be."""
+        """Measure the possible error of float64 logits."""
         moved = largest_difference(exact, engine.perturbed(PERTURBATION).logits(strings))
         self.tolerance = max(self.tolerance, PERTURBATION_FACTOR * moved)
         if self._finer == 1.0:
-            # Perturbations of a weight that is used twice may cancel. Rounding in float32 does not.
+            # Perturbations of a weight that is used twice may cancel; rounding in float32 does not.
             coarse = FACTOR * largest_difference(exact, engine.converted(torch.float32).logits(strings))
             self.tolerance = max(self.tolerance, FINER * coarse) if math.isfinite(coarse) else self.tolerance
 
     def _recheck(self, values: NDArray[np.float64], rows: Rows) -> None:
-        """Replace what is within the margin by float64, until nothing new is."""
+        """Replace logits within the margin by float64, until no new ones fall within it."""
         if self._exact is None or self.working is self._exact:
             return
         settled = np.zeros(len(values), np.bool_)
@@ -323,10 +323,10 @@ class TrustedSigns:
             self.rechecked += len(doubtful)
 
     def _sample(self, way: str, logits: Logits) -> tuple[NDArray[np.int64], int]:
-        """Numbers of the logits to compare, first of all those of new values; and how many these are."""
+        """Indices of the logits to compare, those with new values first, and the number of these."""
         assert self._stream is not None
         order = self._stream.permutation(len(logits))
-        single = logits if logits.ndim == 1 else logits.max(axis=1)  # of classes, the largest stands for all
+        single = logits if logits.ndim == 1 else logits.max(axis=1)  # for classes, the largest represents all
         new = order[np.sort(np.unique(single[order], return_index=True)[1])]  # one of each value
         new = new[~np.isin(single[new], self._values)][: max(0, self._size() - self._compared[way])]
         size = math.ceil(len(logits) / AUDIT) if way in self._compared else self._size()
@@ -336,7 +336,7 @@ class TrustedSigns:
         return np.concatenate([new, others]), len(new)
 
     def _size(self) -> int:
-        """How many logits to compare at the start: the more there are, the more may differ by more than these show."""
+        """The number of logits to compare at the start; more logits need a larger sample."""
         return min(SAMPLE, max(FEWEST, math.ceil(max(self._ahead, self._asked) / SHARE)))
 
 
