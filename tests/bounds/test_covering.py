@@ -131,14 +131,14 @@ def test_a_bound_says_something_from_the_samples_on_that_it_needs():
 
 
 def test_capacities_beyond_floats_stay_logarithms():
-    norms = NetworkNorms.uniform(400, 64, spectral=10.0, largest=10.0)
+    norms = NetworkNorms.uniform(60, 64, spectral=10.0, largest=10.0)
     cover = network_cover(norms)
-    assert 3_000 < cover.log_order() < 10_000
+    assert 710 < cover.log_order() < 2_000  # no float64 is above exp(710)
     assert cover.size(1.0, 100, 10) == math.inf
     found = gap_bound(cover, 10, 1000, "best", log_failures=3.0)
     assert math.isfinite(found.value)
     assert found.vacuous
-    assert found.log_samples_needed is None or found.log_samples_needed > 3_000
+    assert found.log_samples_needed is None or found.log_samples_needed > 710
 
 
 def test_the_best_form_is_no_larger_in_order_than_either():
