@@ -58,7 +58,7 @@ class Portrait(Result):
         return self.name if len(self.name) <= MAX_TITLE else self.name[: MAX_TITLE - 1] + "…"
 
     def summary(self) -> dict[str, object]:
-        """What is read first."""
+        """The main numbers by label."""
         found: dict[str, object] = {
             "function": self.name,
             "bits": f"{self.n:,}, {self.relevant:,} relevant" + ("" if self.exact else "; sampled"),

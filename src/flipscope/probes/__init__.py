@@ -3,9 +3,9 @@
 sensitivity   sensitivity of strings, and the profile over random or all strings
 influence     how far each bit moves the output, or the output of a module inside
 blowup        how much the layer norms amplify (Eqs 17, 18)
-sharpness     how far outputs and loss go when the parameters move: at random, or the worst way
+sharpness     how far outputs and loss move when the parameters move: at random, or in the worst direction
 curvature     trace, eigenvalues and density of the Hessian of a loss, Gauss-Newton trace, Fisher-Rao norm
-flatness      measures of flatness side by side, and which of them rescaling leaves alone
+flatness      measures of flatness side by side, and which of them rescaling changes
 landscape     slices of the loss around a model, along filter-normalised directions
 fourier       spectra of logit and sign, exact and sampled
 recognition   answers with a margin (Eq 15, Def 2.8)

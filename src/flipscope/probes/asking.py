@@ -1,4 +1,4 @@
-"""A model and the strings it is asked again and again while its parameters move: outputs, and their loss."""
+"""Repeated evaluation of a model on the same strings while its parameters move: outputs, and their loss."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ from flipscope.models.modes import eval_mode
 from flipscope.models.subject import Model, Subject, as_subject, number_type
 from flipscope.models.transformer import Transformer
 
-# What a model is called with: one array, several, or keywords such as input_ids and attention_mask; the first axis of
-# each is the string.
+# The input of a model: one array, several, or keywords such as input_ids and attention_mask; the first axis of each is
+# the string.
 Inputs: TypeAlias = Tensor | np.ndarray | tuple[Tensor | np.ndarray, ...] | Mapping[str, Any]
 Loss: TypeAlias = Literal["mse", "bce", "cross_entropy"] | Callable[[Tensor, Tensor], Tensor]
 LOSSES = ("mse", "bce", "cross_entropy")
 
-_NUMBERS = 800_000  # of one layer's activations in a batch: a few megabytes, which stay in the cache
-_FEWEST, _USUAL = 16, 256  # strings of a batch, at least, and of a model that is not ours
+_NUMBERS = 800_000  # entries of one layer's activations in a batch: a few megabytes, which stay in the cache
+_FEWEST, _USUAL = 16, 256  # least number of strings per batch, and the number for other models
 _ASKED_TWICE = 16
-_PAIRS = 8  # strings that tell whether a loss takes each output with its own target
+_PAIRS = 8  # strings used to check that a loss pairs each output with its own target
 
 
 @dataclass(frozen=True)
 class Given:
-    """What a model is called with for some strings: arguments, or keywords."""
+    """The input of a model for some strings: arguments, or keywords."""
 
     positional: tuple[Tensor, ...]
     keywords: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All of it."""
+        """All tensors."""
         return *self.positional, *self.keywords.values()
 
     @property
@@ -55,25 +55,25 @@ class Given:
         return len(self.tensors[0])
 
     def rows(self, start: int, stop: int) -> Given:
-        """The same for the strings from start to stop."""
+        """The part for the strings from start to stop."""
         return self.mapped(lambda tensor: tensor[start:stop])
 
     def mapped(self, function: Callable[[Tensor], Tensor]) -> Given:
-        """The same with every tensor changed."""
+        """The input with a function applied to every tensor."""
         changed = {name: function(each) for name, each in self.keywords.items()}
         return Given(tuple(map(function, self.positional)), changed)
 
     def to(self, forward: Callable[..., Any]) -> Any:
-        """What the function returns when it is called with this."""
+        """Call a function with this input."""
         return forward(*self.positional, **self.keywords)
 
 
 def given_for(subject: Subject, data: Inputs, converts: bool = True) -> Given:
-    """What the model is called with for the data, on its device.
+    """The model's input for the data, on its device.
 
-    With an encoding, the data are strings of bits. Without one they are taken as they are, a mapping for keywords; a
-    module that has no table to look whole numbers up in is given floats of its own type if it takes these, which a
-    trial call tells, unless ``converts`` is False.
+    With an encoding, the data are strings of bits. Without one they are passed unchanged, with a mapping for keywords;
+    integers are converted to floats of the module's type if it has no embedding and a trial call accepts these, unless
+    ``converts`` is False.
     """
     module = subject.module
     if not subject.takes_data_as_they_are:
@@ -99,9 +99,9 @@ def given_for(subject: Subject, data: Inputs, converts: bool = True) -> Given:
 
 
 def _as_floats(tensor: Tensor, module: nn.Module) -> Tensor:
-    """Numbers in the type that the module computes in."""
+    """Numbers in the type in which the module computes."""
     types = {each.dtype for each in module.parameters()}
-    # Where the model has one type, that is what it reads: numpy's float64 is rarely meant.
+    # If the model has one type, it reads that type: numpy's float64 is rarely intended.
     wanted = number_type(module) or torch.float32
     return tensor.to(wanted) if len(types) == 1 or not tensor.is_floating_point() else tensor
 
@@ -119,20 +119,20 @@ def _tensors(parts: tuple[Any, ...], device: torch.device) -> tuple[Tensor, ...]
         if isinstance(part, np.ndarray):
             if part.dtype.kind not in "biuf":
                 raise InputError(f"inputs of type {part.dtype} must be numbers")
-            # A copy: torch warns of arrays that are read-only.
+            # A copy, since torch warns about read-only arrays.
             part = torch.from_numpy(np.array(as_array(part, "inputs"), order="C"))
         part = moved(part.detach(), device)
-        found.append(part.clone() if part.is_inference() else part)  # what inference mode made has no derivatives
+        found.append(part.clone() if part.is_inference() else part)  # inference tensors have no derivatives
     if len({len(part) for part in found}) != 1:
         raise InputError(f"inputs hold {' and '.join(str(len(part)) for part in found)} strings: give as many of each")
     return tuple(found)
 
 
 class Asking:
-    """The outputs of a model on fixed strings, in batches, for the parameters that it has at the time.
+    """The outputs of a model on fixed strings, in batches, for its current parameters.
 
-    Our transformers on bits go by their quick logits and are asked every string once, however often it is there.
-    `forward` stands in for the model.
+    flipscope's transformers on bits use their fast logits and evaluate duplicate strings once. `forward` replaces the
+    call of the model.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Asking:
         self._is_known = quick is not self.model
 
     def check(self) -> None:
-        """Raise InputError if the model is random: what it does by itself would be taken for the work of the move."""
+        """Raise InputError if the model is random, since its noise would be attributed to the move."""
         if self._is_known:
             return
         few = self._given.rows(0, _ASKED_TWICE)
@@ -171,7 +171,7 @@ class Asking:
             )
 
     def outputs(self) -> Float[Tensor, "string ..."]:
-        """The outputs of all strings, as the parameters are now; with a graph where gradients are on."""
+        """The outputs of all strings for the current parameters, with a graph if gradients are enabled."""
         found = []
         for start in range(0, self._given.strings, self._batch):
             some = self._given.rows(start, start + self._batch)
@@ -186,7 +186,7 @@ class Asking:
 def asked(
     model: Model, data: Inputs, forward: Callable[..., Any] | None, batch: int | None
 ) -> Iterator[tuple[Asking, Float[Tensor, "string ..."]]]:
-    """The model in evaluation mode without gradients, asked once: its outputs as it is."""
+    """Evaluate the unmoved model once, in evaluation mode without gradients; returns its outputs."""
     subject = as_subject(model)
     with subject.kept(), eval_mode(subject.model), torch.no_grad():
         asking = Asking(subject, data, forward=forward, batch=batch)
@@ -201,7 +201,7 @@ def asked(
 
 
 def as_loss(loss: Loss, targets: Tensor | np.ndarray | None, outputs: Float[Tensor, "string ..."]) -> Scorer:
-    """The mean loss of outputs like these against the targets; InputError where they do not go together."""
+    """The mean loss of such outputs for the targets; InputError if the shapes do not match."""
     if not callable(loss) and loss not in LOSSES:
         raise InputError(f"loss={loss!r} is not one of {', '.join(LOSSES)}, nor a function of outputs and targets")
     if targets is None:
@@ -241,10 +241,10 @@ def as_loss(loss: Loss, targets: Tensor | np.ndarray | None, outputs: Float[Tens
 
 
 def check_paired(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, targets: Tensor) -> None:
-    """Raise InputError if a loss of one's own takes every output with every target: [n, 1] and [n] broadcast to [n, n].
+    """Raise InputError if a custom loss pairs every output with every target: [n, 1] and [n] broadcast to [n, n].
 
-    It may mean to, or bring the shapes together itself. What gives it away is that the loss of several strings is
-    neither the mean nor the sum of their own losses, and would be with outputs of the targets' shape.
+    This may be intended, or the loss may reconcile the shapes itself. It is a mistake if the loss of several strings is
+    neither the mean nor the sum of their separate losses, but would be with outputs of the targets' shape.
     """
     shapes = tuple(outputs.shape), tuple(targets.shape)
     said = " and targets of shape ".join(map(str, shapes))
@@ -256,7 +256,7 @@ def check_paired(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, targ
     order = in_float64(targets.detach()).reshape(len(targets), -1).sum(dim=1).argsort()
     few = order[torch.linspace(0, len(order) - 1, min(len(order), _PAIRS), device=order.device).long()]
     found, wanted = outputs.detach()[few], targets[few]
-    if bool((found == found[0]).all()):  # so that it matters which output goes with which target
+    if bool((found == found[0]).all()):  # ensures that the pairing of outputs and targets matters
         steps = torch.linspace(0, 0.1, len(few), device=found.device, dtype=found.dtype)
         found = found + steps.reshape(-1, *[1] * (found.ndim - 1))
 
@@ -264,11 +264,11 @@ def check_paired(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, targ
         return float(in_float64(loss(some, theirs)).mean())
 
     with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the very thing
+        warnings.simplefilter("ignore")  # PyTorch warns about the same mistake
         try:
             own = [of(found[k : k + 1], wanted[k : k + 1]) for k in range(len(few))]
             whole, alike = of(found, wanted), of(found.reshape(wanted.shape), wanted)
-        except Exception:  # not a loss of any strings, or of any shape: then it says nothing about this
+        except Exception:  # the loss does not accept these strings or shapes, so the check says nothing
             return
     total = sum(own)
     near = [
@@ -283,18 +283,18 @@ def _warns_of_sizes(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, t
     """Whether PyTorch itself warns that these shapes will be broadcast, as its losses of pairs do."""
     with torch.no_grad(), warnings.catch_warnings(record=True) as seen, contextlib.suppress(Exception):
         warnings.simplefilter("always")
-        loss(outputs.detach(), targets)  # what it raises is said where the loss is needed
+        loss(outputs.detach(), targets)  # exceptions are reported where the loss is used
     return any("Using a target size" in str(each.message) for each in seen)
 
 
 class Scorer:
-    """A loss with its targets: outputs in, one number out."""
+    """A loss with its targets: a function of the outputs that returns one number."""
 
     def __init__(self, loss: Loss, targets: Tensor) -> None:
         self.loss, self.targets = loss, targets
 
     def __call__(self, outputs: Float[Tensor, "string ..."]) -> Float[Tensor, ""]:
-        """The mean loss, in float64 for the losses that have a name."""
+        """The mean loss, in float64 for named losses."""
         if callable(self.loss):
             with blamed_on("the loss"):
                 found = self.loss(outputs, self.targets)

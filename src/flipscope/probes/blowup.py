@@ -1,4 +1,4 @@
-"""Blowup: how much the layer norms of a model can amplify a change, read from the norms as they work.
+"""Blowup: how much the layer norms of a model can amplify a change, recorded while the norms compute.
 
 With d the vector that the norm of layer l normalises at position n of the string x (equations of the geometry paper):
 
@@ -6,7 +6,7 @@ With d the vector that the norm of layer l normalises at position n of the strin
     tau^l(x)  = max over all positions n of 1 + z_n^l(x)                              (Eq 17)
     beta^l(x) = tau^1(x) tau^2(x) ... tau^l(x)                                        (Eq 18)
 
-The paper has one norm per layer; where a model has more, each of them is a factor. Neighbours of x are no part of the
+The paper has one norm per layer; if a model has more, each of them is a factor. Neighbours of x are not part of the
 definition: Lem 2.9 multiplies beta(x) by beta(x with bit n flipped), and Lem 4.2 bounds tau on x and on its flips;
 `neighbourhood` measures these. `hardness_proxy` is another quantity, that of the hardness paper's code, which also has
 variants with the mean over positions in place of the largest: `Blowup.mean_tau` and `mean_beta`.
@@ -54,10 +54,10 @@ DEFAULT_BATCH = 64
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Blowup(Result):
-    """What every norm did at every position of every string.
+    """The blowup of every norm at every position of every string.
 
-    Norms stand in the order in which the model calls them; one that is called again is listed again, as "name #2". Not
-    every norm sees every position (a final norm may see only the one that is read), hence one array per norm.
+    Norms are listed in the order of their calls; one that is called again is listed again, as "name #2". Not every norm
+    sees every position (a final norm may see only the one that is read), hence one array per norm.
     """
 
     strings: int
@@ -92,7 +92,7 @@ class Blowup(Result):
         return _product(self.mean_tau)
 
     def part(self, name: str) -> Blowup:
-        """The same of the norms inside one module, such as "encoder" or "decoder.layers"."""
+        """The result restricted to the norms inside one module, such as "encoder" or "decoder.layers"."""
         kept = [index for index, own in enumerate(self.names) if _inside(own, name)]
         if not kept:
             raise InputError(f"part={name!r} holds none of the norms {', '.join(self.names)}")
@@ -105,16 +105,16 @@ class Blowup(Result):
 
     @property
     def infinite(self) -> int:
-        """How many z are infinite: vectors of zero variance that met a norm with eps = 0."""
+        """The number of infinite z: vectors of zero variance at a norm with eps = 0."""
         return sum(int(np.isinf(values).sum()) for values in self.inverse_std)
 
     @property
     def bound(self) -> float:
-        """What beta cannot exceed (Lem 3.2): the product of 1 + 1 / sqrt(eps), infinite if an eps is 0."""
+        """The upper bound on beta (Lem 3.2): the product of 1 + 1 / sqrt(eps), infinite if an eps is 0."""
         return math.prod(1 + (1 / math.sqrt(eps) if eps else math.inf) for eps in self.eps)
 
     def summary(self) -> dict[str, object]:
-        """What is read first."""
+        """The main numbers by label."""
         ends = f"{np.median(self.beta):.4g}, {self.beta.max(initial=1.0):.4g}" if self.strings else "none"
         found: dict[str, object] = {
             "norms": f"{len(self.names)}, on {count_text(self.strings, 'string')}",
@@ -146,7 +146,7 @@ class Neighbourhood(Result):
         return _product(self.tau)
 
     def summary(self) -> dict[str, object]:
-        """What is read first."""
+        """The main numbers by label."""
         strings, neighbours, norms = self.tau.shape
         return {
             "strings": f"{strings:,}, each with {count_text(neighbours - 1, 'flip')}",
@@ -175,17 +175,17 @@ def blowup(
     forward: Forward | None = None,
     batch: int = DEFAULT_BATCH,
 ) -> Blowup:
-    """The blowup of the model on the strings, along the first axis; a tuple of arrays where it reads several.
+    """The blowup of the model on the strings, along the first axis; several inputs are passed as a tuple of arrays.
 
-    Strings of bits become the model's input as `encoding` says, where it is given: see `flipscope.Subject`, also for
-    `device`. Without one, arrays are taken as they are, as floats by modules that look nothing up.
+    With an `encoding`, the inputs are strings of bits: see `flipscope.Subject`, also for `device`. Without one, arrays
+    are passed unchanged, or as floats to modules without an embedding.
 
     Known norms are our `LayerNorm`, PyTorch's `nn.LayerNorm` and `nn.RMSNorm` (mean square in place of the variance),
-    and other classes whose name ends in RMSNorm. Our transformer computes its last layer only where it is read; it is
-    measured at all positions, as Eq 17 has it, unless all_positions=False. `forward` runs the model on a batch of
-    inputs, where model(batch) does not. Every position that a norm sees counts, padding too. Strings may stand on any
-    axis inside the model: which one is found out by asking it for one string and for two. The model is in evaluation
-    mode meanwhile, and left as it was.
+    and other classes whose name ends in RMSNorm. flipscope's transformer computes its last layer only where it is read;
+    it is measured at all positions, as in Eq 17, unless all_positions=False. `forward` runs the model on a batch of
+    inputs if model(batch) does not. Every position that a norm sees counts, including padding. Strings may be on any
+    axis inside the model, which is determined by evaluating one string and two. The model runs in evaluation mode and
+    is restored afterwards.
 
     >>> vectors = torch.tensor([[[0.0, 0.0, 0.0, 0.0]], [[3.0, -1.0, -1.0, -1.0]]])  # of variance 0 and 3
     >>> found = blowup(nn.Sequential(nn.LayerNorm(4, eps=1.0)), vectors)
@@ -244,16 +244,16 @@ def hardness_proxy(
     forward: Forward | None = None,
     batch: int = DEFAULT_BATCH,
 ) -> Float64[np.ndarray, " string"]:
-    """For each string the stand-in for blowup that the hardness paper's code computes; not Eq 18.
+    """For each string, the substitute for blowup that the hardness paper's code computes; not Eq 18.
 
     The product, over the norms of the layers, of the largest 1 / std at a position: with the unbiased std (divisor
     width - 1), without eps, without the 1 of Eq 17, and in the last layer of our transformer at the last position only.
     The paper averages it over strings. With two layers of two norms and width 4 the divisor alone makes it
     (3/4)^2 = 0.56 of the product of the true 1 / std. over="mean" takes the mean over positions, as the code also logs.
 
-    Of other modules every layer norm counts at every position, in a decoder also the third of each layer, which that
-    code leaves out; `part` takes the norms inside one module, such as "encoder.layers". What that code computes of our
-    encoder-decoder is `scratchpad_proxy`.
+    For other modules every layer norm counts at every position, including the third of each decoder layer, which that
+    code omits; `part` selects the norms inside one module, such as "encoder.layers". `scratchpad_proxy` is what that
+    code computes for flipscope's encoder-decoder.
 
     >>> model = nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
     >>> strings = torch.rand(5, 3, 8), torch.rand(5, 2, 8)
@@ -287,11 +287,11 @@ def hardness_proxy(
 def scratchpad_proxy(
     model: Seq2Seq, inputs: Tensor, side: Literal["encoder", "decoder"], *, batch: int = DEFAULT_BATCH
 ) -> Float64[np.ndarray, " string"]:
-    """For each string what the hardness paper's code computes of one side of an encoder-decoder.
+    """For each string, the substitute that the hardness paper's code computes for one side of an encoder-decoder.
 
-    As `hardness_proxy`, but in the last layer at the last position only, and of a decoder layer's three norms the first
-    two. In that code the decoder reads one symbol more, the last bit of the scratchpad, so that its last position is
-    one whose answer nobody asks for; ours is the one that writes the last bit.
+    Like `hardness_proxy`, but in the last layer at the last position only, and with the first two of a decoder layer's
+    three norms. In that code the decoder reads one more symbol, the last bit of the scratchpad, so the output at its
+    last position is unused; here the last position writes the last bit.
 
     >>> from flipscope.models.seq2seq_config import Seq2SeqConfig
     >>> model = Seq2SeqConfig(length=3, width=8, ffn_width=8).network()
@@ -333,11 +333,11 @@ def _proxy(
     return np.concatenate(products)
 
 
-# ---------------------------------------------------------------- what a norm divides by
+# ---------------------------------------------------------------- the divisor of a norm
 
 
 def _is_norm(module: nn.Module) -> bool:
-    """Whether the module is a norm that can be measured; InputError if it is one that cannot."""
+    """Whether the module is a supported norm; InputError for an unsupported one."""
     if isinstance(module, LayerNorm | nn.LayerNorm | nn.RMSNorm):
         return True
     name = type(module).__name__
@@ -352,7 +352,7 @@ def _is_norm(module: nn.Module) -> bool:
 
 
 def _own_eps(module: nn.Module) -> Any:
-    """The eps that a norm was made with, under either of its usual names."""
+    """The eps of a norm, under either of its usual names."""
     return getattr(module, "eps", getattr(module, "variance_epsilon", None))
 
 
@@ -360,7 +360,7 @@ def _eps(module: nn.Module, x: Tensor) -> float:
     """The eps that the norm uses on this input."""
     eps = _own_eps(module)
     if eps is None:
-        # nn.RMSNorm without an eps takes that of the type it computes in, which is never half precision.
+        # nn.RMSNorm without an eps uses that of its computing type, which is never half precision.
         eps = torch.finfo(torch.float64 if x.dtype == torch.float64 else torch.float32).eps
     return float(eps)
 
@@ -372,7 +372,7 @@ def _spread(module: nn.Module, x: Tensor) -> Float64[Tensor, "*position"]:
     wide = in_float64(x).flatten(-axes)  # [*position, width]
     if centres:
         wide = wide - wide[..., :1]  # exactly 0 for equal numbers
-    # To size one first, so that the squares of tiny numbers do not underflow to a variance of 0.
+    # Scaled to size one first, so that the squares of tiny numbers do not underflow to a variance of 0.
     size = wide.abs().amax(dim=-1, keepdim=True)
     unit = wide / torch.where(size == 0, 1.0, size)
     if centres:
@@ -387,12 +387,12 @@ def _inverse_std(module: nn.Module, x: Tensor) -> Float64[Tensor, "*position"]:
 
 
 def _normalised_width(module: nn.Module) -> int:
-    """How many numbers a layer norm takes together."""
+    """The number of entries that a layer norm normalises together."""
     return module.width if isinstance(module, LayerNorm) else math.prod(getattr(module, "normalized_shape", ()))
 
 
 def _inside(norm: str, part: str) -> bool:
-    """Whether the norm of this name is the module `part`, or in it; in "" are all."""
+    """Whether the norm of this name is the module `part` or inside it; "" contains all."""
     return not part or f"{norm.partition(' ')[0]}.".startswith(f"{part}.")
 
 
@@ -416,7 +416,7 @@ class _Visit:
 
 @dataclass(frozen=True)
 class _Part:
-    """What the norms did on one batch of strings: an array [string, position] each."""
+    """The values of the norms on one batch of strings: an array [string, position] each."""
 
     strings: int
     names: tuple[str, ...]
@@ -425,7 +425,7 @@ class _Part:
 
 
 def _subject(model: Model, encoding: Encoding = "auto", device: Device | None = None) -> Subject:
-    """The model as it is to be asked; InputError unless its parts can be watched."""
+    """The model as a subject; InputError unless its parts can be watched."""
     if isinstance(model, nn.Module) and any(parameter.is_meta for parameter in model.parameters()):
         raise InputError("the model has shapes but no numbers: build it with a seed")
     subject = as_subject(model, encoding, device=device)
@@ -445,7 +445,7 @@ def _parts(
     if batch > 1 and given.strings > 1:
         few = [given.rows(0, count) for count in (1, 2)]
         axes = _string_axes(*(_visits(subject, some, statistic, run) for some in few))
-    # Where strings cannot be told apart inside the model they are run one by one.
+    # If strings cannot be distinguished inside the model, they are run one by one.
     step = 1 if axes is None else batch
     names: tuple[str, ...] | None = None
     for start in range(0, given.strings, step):
@@ -497,9 +497,9 @@ def _visits(subject: Subject, strings: Given, statistic: Statistic, forward: For
 
 
 def _string_axes(one: list[_Visit], two: list[_Visit]) -> list[int | None] | None:
-    """On which axis each norm meets the strings, None where all share one input, from runs of one and two strings.
+    """The axis of the strings at each norm, None if all share one input, from runs of one and two strings.
 
-    None for all if that cannot be told: other norms were called, or strings and positions share an axis.
+    None for all if this is ambiguous: other norms were called, or strings and positions share an axis.
     """
     if [visit.name for visit in one] != [visit.name for visit in two]:
         return None
@@ -528,9 +528,9 @@ def _by_string(visit: _Visit, axis: int | None, strings: int) -> Float64[np.ndar
 
 
 def _forward(model: nn.Module | Forward, forward: Forward | None, all_positions: bool) -> Forward:
-    """How to run the model on a batch."""
+    """The function that runs the model on a batch."""
     if forward is None and isinstance(model, Transformer) and all_positions:
-        # Not by its forward, which computes less: that must be the one we know.
+        # Not the model's forward, which computes fewer positions; it must be the original one.
         if (found := own_difference(model)) is not None:
             raise InputError(
                 "the norms of every position are read by flipscope's own forward, but "

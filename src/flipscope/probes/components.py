@@ -1,8 +1,8 @@
-"""Which parities an attention matrix shows: rows whose brightest columns are a set of bits, and how often by chance.
+"""Parities visible in an attention matrix: rows whose largest entries are a set of bits, and how often by chance.
 
-A set S is *found* in a row if each of its entries is larger than all others: what the eye sees in a picture. Against
-accidents stand two nulls: rows whose entries are permuted, each by itself, in which a set of k bits is found by chance;
-and all other sets of the same size, of which some share is seen at least as well (`rank`).
+A set S is *found* in a row if each of its entries is larger than all others, as one sees in a picture. Two null
+hypotheses guard against chance: rows with permuted entries, in which a set of k bits is found by chance; and all other
+sets of the same size, of which some share is at least as visible (`rank`).
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from flipscope.basics.checks import check_count, check_positions
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import Seed, generators
 
-MOST_SETS = 20_000  # that are gone through one by one; beyond, so many are drawn
+MOST_SETS = 20_000  # most sets that are enumerated; beyond, this many are drawn
 
 
 @dataclass(frozen=True)
 class Component:
-    """How a set of positions is seen in a matrix."""
+    """How visible a set of positions is in a matrix."""
 
     positions: tuple[int, ...]
     rows: tuple[int, ...]  # in which it is found
-    rank: float  # share of all sets of this size, itself one of them, that are seen at least as well: a p-value
+    rank: float  # share of all sets of this size, including itself, that are at least as visible: a p-value
 
     @property
     def found(self) -> bool:
@@ -45,7 +45,7 @@ def find_components(
 ) -> list[Component]:
     """Each set with the rows that show it.
 
-    How well a set is seen is the mean of its entries in a row, in standard deviations of that row, in the best row.
+    The visibility of a set is the mean of its entries in a row, in standard deviations of that row, for the best row.
 
     >>> matrix = np.array([[9.0, 8.0, 0.0, 1.0], [0.0, 1.0, 0.5, 0.2]])
     >>> [(each.rows, round(each.rank, 3)) for each in find_components(matrix, [(0, 1), (2, 3)])]
@@ -72,9 +72,9 @@ def find_components(
 def found_by_chance(
     rows: int, length: int, sets: Sequence[Sequence[int]], *, draws: int = 1_000, seed: Seed = 0
 ) -> NDArray[np.int64]:
-    """How many of the sets are found when the entries of each row are permuted: one count for each draw.
+    """The number of sets found when the entries of each row are permuted: one count for each draw.
 
-    The brightest columns are then uniformly random, whatever the entries.
+    The largest entries are then in uniformly random columns.
 
     >>> found_by_chance(20, 20, [(0, 1, 2), (3, 4, 5)], draws=100).shape
     (100,)
@@ -93,7 +93,7 @@ def found_by_chance(
 
 @checked_arguments
 def chance(rows: int, length: int, size: int) -> float:
-    """The probability that one set of this size is found in so many permuted rows: 1 - (1 - 1 / C(T, k))^rows.
+    """The probability that one set of this size is found in permuted rows: 1 - (1 - 1 / C(T, k))^rows.
 
     >>> round(chance(20, 20, 3), 4)
     0.0174
@@ -123,13 +123,13 @@ def _shows(row: NDArray[np.float64], positions: tuple[int, ...]) -> bool:
 
 
 def _best(standard: NDArray[np.float64], sets: NDArray[np.int64]) -> NDArray[np.float64]:
-    """How well each set is seen, in the row that shows it best."""
+    """The visibility of each set in its best row."""
     best: NDArray[np.float64] = standard[:, sets].mean(axis=2).max(axis=0)
     return best
 
 
 def _sets_of(length: int, size: int, stream: np.random.Generator) -> NDArray[np.int64]:
-    """All sets of this size, or so many random ones."""
+    """All sets of this size, or a number of random ones."""
     if math.comb(length, size) <= MOST_SETS:
         return np.array(list(itertools.combinations(range(length), size)))
     return np.argsort(stream.random((MOST_SETS, length)), axis=1)[:, :size]

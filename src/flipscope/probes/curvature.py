@@ -2,7 +2,7 @@
 
     trace          tr H, exact for few parameters, else Hutch++ or Hutchinson with an interval
     eigenvalues    the largest and the smallest, converged, with their residuals
-    density        how the eigenvalues are spread: stochastic Lanczos quadrature
+    density        the distribution of the eigenvalues: stochastic Lanczos quadrature
     gauss_newton   tr J' H_out J, the part of the trace without second derivatives of the outputs. Where every squared
                    error is 0 it is all of it: tr H = 2 mean |grad f|^2                        (sharper paper, Thm 5)
     fisher_rao     the Fisher-Rao norm of the parameters: sqrt of mean_x <theta, grad loss_x>^2 with the labels as they
@@ -53,15 +53,15 @@ WHAT: tuple[What, ...] = get_args(What)
 Method: TypeAlias = Literal["auto", "exact", "hutchinson", "hutch++"]
 METHODS: tuple[Method, ...] = get_args(Method)
 
-MAX_BLOCKS = 24  # that a picture shows
-EXACT = 500  # products that "auto" makes for an exact trace
-_SKETCH = 1 / 16  # share of the memory that the sketch of Hutch++ may take where "auto" chooses
+MAX_BLOCKS = 24  # most blocks in a picture
+EXACT = 500  # most products for an exact trace with "auto"
+_SKETCH = 1 / 16  # share of memory that the sketch of Hutch++ may take with "auto"
 _GAUSS_NEWTON = 3  # kind of probes, beside those of `spectral`
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trace(Result):
-    """The trace of a matrix of second derivatives: `value` of all, `of(pattern)` of the block of some parameters."""
+    """The trace of a matrix of second derivatives: `value` in total, `of(pattern)` for a block of parameters."""
 
     value: Estimate
     method: Literal["exact", "hutchinson", "hutch++"]
@@ -78,11 +78,11 @@ class Trace(Result):
         return _estimate(self.parts, meant, self.value.confidence)
 
     def by_name(self) -> dict[str, Estimate]:
-        """The trace of every parameter's own block, each interval by itself."""
+        """The trace of every parameter's own block, each with a separate interval."""
         return {name: _estimate(self.parts, [k], self.value.confidence) for k, name in enumerate(self.names)}
 
     def summary(self) -> dict[str, object]:
-        """What is read first."""
+        """The main numbers by label."""
         return {"trace": self.value, "method": f"{self.method}, {self.products:,} products", "blocks": len(self.names)}
 
     def plot(self) -> Figure:
@@ -91,20 +91,20 @@ class Trace(Result):
         return Figure("trace", "Trace of second derivatives", caption, [self.panel()], columns=1)
 
     def panel(self, title: str = "") -> Panel:
-        """The same as a panel, of the largest blocks where there are many."""
+        """The same as a panel, with the largest blocks if there are many."""
         found = self.by_name()
         kept = set(sorted(found, key=lambda name: -abs(found[name].value))[:MAX_BLOCKS])
         return bars_panel({name: value for name, value in found.items() if name in kept}, "trace", title)
 
     def as_json(self) -> dict[str, Any]:
-        """What a JSON document says of it."""
+        """The result as a JSON object."""
         groups = {name: each.as_json() for name, each in self.by_name().items()}
         return self.value.as_json() | {"method": self.method, "products": self.products, "by_name": groups}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Eigenvalues(Result):
-    """Both ends of the spectrum, the outermost first, each value as often as it occurs.
+    """Both ends of the spectrum, the outermost first, with multiplicity.
 
     Residuals are at most `tolerance` times the norm of H, and with probability 0.999 no value is further than that
     from the eigenvalue of its rank (`flipscope.probes.extreme_eigenvalues`).
@@ -116,7 +116,7 @@ class Eigenvalues(Result):
     products: int
 
     def summary(self) -> dict[str, object]:
-        """What is read first."""
+        """The main numbers by label."""
         ends = {"largest": self.top.values, "smallest": self.bottom.values}
         found: dict[str, object] = {
             name: ", ".join(f"{each:.4g}" for each in values[:5]) for name, values in ends.items()
@@ -144,7 +144,7 @@ class Eigenvalues(Result):
         return Panel(title, "rank", "eigenvalue", series, rules=[Rule(0.0, "")])
 
     def as_json(self) -> dict[str, Any]:
-        """What a JSON document says of it."""
+        """The result as a JSON object."""
         ends = {"top": self.top, "bottom": self.bottom}
         told = {
             name: {"values": end.values.tolist(), "residuals": end.residuals.tolist()} for name, end in ends.items()
@@ -154,26 +154,26 @@ class Eigenvalues(Result):
 
 @dataclass(frozen=True)
 class FisherRao:
-    """The Fisher-Rao norm: with the labels as they are, and with those that the model would draw."""
+    """The Fisher-Rao norm: with the given labels, and with labels drawn from the model."""
 
     empirical: float
     model: float
 
     def as_json(self) -> dict[str, float]:
-        """What a JSON document says of it."""
+        """The result as a JSON object."""
         return {"empirical": self.empirical, "model": self.model}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Curvature(Result):
-    """What was asked for of the second derivatives of a loss; the rest is None."""
+    """The requested second derivatives of a loss; the rest is None."""
 
     loss: float
     gradient_norm: float
-    parameters: int  # numbers
+    parameters: int  # number of parameters
     names: tuple[str, ...]
     strings: int
-    outputs: tuple[int, ...]  # shape of those of one string
+    outputs: tuple[int, ...]  # shape of the outputs of one string
     trace: Trace | None = None
     gauss_newton: Trace | None = None
     eigenvalues: Eigenvalues | None = None
@@ -181,7 +181,7 @@ class Curvature(Result):
     fisher_rao: FisherRao | None = None
 
     def summary(self) -> dict[str, object]:
-        """What is read first."""
+        """The main numbers by label."""
         found: dict[str, object] = {
             "loss": f"{self.loss:.4g}, gradient of norm {self.gradient_norm:.4g}",
             "parameters": f"{self.parameters:,}, on {count_text(self.strings, 'string')}",
@@ -218,7 +218,7 @@ class Curvature(Result):
         return Figure("curvature", "Curvature of the loss", caption, panels)
 
     def as_json(self) -> dict[str, Any]:
-        """What a JSON document says of it."""
+        """The result as a JSON object."""
         told = {name: getattr(self, name) for name in WHAT}
         return {
             "loss": self.loss,
@@ -256,27 +256,26 @@ def curvature(
 
     `loss` of outputs and targets: "mse", "bce" and "cross_entropy" by name, or a function that returns one number.
     `data`: (inputs, targets), or an iterable of such pairs, such as a DataLoader; inputs are an array whose first axis
-    is the string, a tuple of what the model is called with, or a mapping of keywords. With an `encoding` they are
-    strings of bits, which become the model's input as it says: see `flipscope.Subject`, also for `device`. The losses
-    of several batches are taken for means over their strings and averaged over all of them; reduction="sum" adds them
-    up instead. `batch` says how many strings are differentiated at once: by default as many as their graphs leave
-    small, and with a loss of one's own, which need not be a mean, all of a pair. Up to rounding it changes nothing
-    else.
+    is the string, a tuple of arguments, or a mapping of keywords. With an `encoding` they are strings of bits: see
+    `flipscope.Subject`, also for `device`. The losses of several batches are treated as means over their strings and
+    averaged over all of them; reduction="sum" adds them instead. `batch` is the number of strings differentiated at
+    once: by default limited by the size of their graphs, and for a custom loss, which need not be a mean, all strings
+    of a pair. It changes the result only by rounding.
     `parameters`: patterns of names or a function of a name; the Hessian is then the block of these. By default all but
-    the learned positions of our transformers, as in `sharpness`; "*" takes those too. What the loss does not use has
-    zeros in H.
+    the learned positions of flipscope's transformers, as in `sharpness`; "*" includes those. Parameters that the loss
+    does not use have zeros in H.
 
     `method` of both traces: "exact" takes a product per parameter (the Gauss-Newton one a pass per output), "hutch++"
-    and "hutchinson" take `probes` of them and give Student's interval over what is random; "auto" is exact up to 500,
-    else Hutch++ while its sketch is small. Products are in the model's own number type: give it in float64 for more
+    and "hutchinson" take `probes` of them and give Student's interval over the random part; "auto" is exact up to 500,
+    else Hutch++ while its sketch is small. Products are in the model's own number type: pass it in float64 for more
     digits.
 
-    `eigenvalues`: so many at either end, repeated ones as often as they occur. With N the norm of H, |H v - lambda v|
+    `eigenvalues`: the number at either end, counted with multiplicity. With N the norm of H, |H v - lambda v|
     is at most `tolerance` N; up to rounding the k-th largest is never above the true one and, with probability 0.999
     over the random starts, at most `tolerance` N below it; likewise at the lower end. `restarts` bounds the work.
 
-    `density`: by `density_probes` Gaussian vectors with so many Lanczos steps each. Shares of eigenvalues have
-    intervals that hold whatever H is, the error of the quadrature included; the mean has Student's, over the probes.
+    `density`: by `density_probes` Gaussian vectors with `density_steps` Lanczos steps each. Shares of eigenvalues have
+    intervals that are valid for every H and include the error of the quadrature; the mean has Student's interval.
 
     >>> from torch import nn
     >>> model = nn.Linear(2, 1, bias=False)

@@ -1,9 +1,9 @@
-"""Both ends of the spectrum of a symmetric matrix that is known by its products alone, multiplicities included.
+"""Both ends of the spectrum of a symmetric matrix given by its products, including multiplicities.
 
-A Krylov space of one start vector holds one vector of each eigenspace, so that it cannot see that an eigenvalue is
-there twice. Hence several runs of Lanczos: each starts at a fresh Gaussian vector orthogonal to all eigenvectors found
-so far, works on what they leave of the matrix, at both ends at once, and keeps the eigenvectors that belong to the
-outermost ones. The last run finds nothing further out, and proves it. With theta_1, ..., theta_m the Ritz values after
+A Krylov space of one start vector contains one vector of each eigenspace, so it cannot detect a double eigenvalue.
+Hence several runs of Lanczos: each starts at a fresh Gaussian vector orthogonal to all eigenvectors found so far, works
+on the deflated matrix, at both ends at once, and keeps the eigenvectors that belong to the outermost ones. The last run
+finds nothing further out, and proves it. With theta_1, ..., theta_m the Ritz values after
 m steps, beta_1, ..., beta_m the numbers beside the diagonal and c the component of the start vector along an
 eigenvector of lambda,
 
@@ -11,8 +11,8 @@ eigenvector of lambda,
 
 since the left side over the right side is the component of the next Lanczos vector along it (van Dorsselaer,
 Hochstenbach, van der Vorst 2000). For a random start of d numbers |c| is below t with probability at most
-t sqrt(2 d / pi), whatever the matrix is: there is no eigenvalue beyond a level at which the left side is larger.
-A start of random signs will not do: it is orthogonal to (1, -1, 0, ..., 0) half of the time.
+t sqrt(2 d / pi), for every matrix: there is no eigenvalue beyond a level at which the left side is larger. A start of
+random signs does not suffice: it is orthogonal to (1, -1, 0, ..., 0) half of the time.
 
 A run that has filled its memory restarts with the outermost Ritz vectors (thick restart, Wu and Simon 2000); the Ritz
 values that it drops stay zeros of the polynomial above.
@@ -33,10 +33,10 @@ from flipscope.probes.spectral import Operator, Rows, Vector, dense
 
 CHANCE = 1e-3  # probability, over the start vectors, that an eigenvalue further out is overlooked
 
-_DENSE = 96  # numbers up to which all eigenvalues are computed from the matrix itself
-_VECTORS, _NUMBERS = 160, 1 << 25  # of a run between restarts, at most: more of them take fewer products
-_LOOK = 4  # steps between two looks at the Ritz values
-_INSIDE = 1 / 4  # share of the tolerance that residuals may take; the rest is for what is overlooked
+_DENSE = 96  # largest size for which all eigenvalues are computed from the matrix itself
+_VECTORS, _NUMBERS = 160, 1 << 25  # limits of a run between restarts: more vectors take fewer products
+_LOOK = 4  # steps between two computations of the Ritz values
+_INSIDE = 1 / 4  # share of the tolerance for residuals; the rest is for overlooked eigenvalues
 _NOTHING = 1e-12  # of the norm: what is left of a vector that lies in the space already
 _STARTS = 5  # kind of the random streams, beside those of `spectral` and `curvature`
 
@@ -53,7 +53,7 @@ class Extremes:
 
 
 def extremes(matrix: Operator, count: int, tolerance: float, seed: int, most: int) -> tuple[Extremes, Extremes]:
-    """The `count` largest eigenvalues and the smallest, as often as they occur; `most` bounds the restarts.
+    """The `count` largest and smallest eigenvalues, with multiplicity; `most` bounds the restarts.
 
     With norm the largest absolute eigenvalue found, each residual is at most tolerance * norm. Up to rounding of the
     products, the k-th largest is never above the true one (Cauchy: it is an eigenvalue of a part of the matrix) and,
@@ -101,7 +101,7 @@ class _Found:
         self.norm = 0.0  # largest absolute eigenvalue seen so far
 
     def add(self, vectors: Rows) -> None:
-        """More vectors, orthonormal and orthogonal to those that are here: one product each."""
+        """Add vectors that are orthonormal and orthogonal to the present ones: one product each."""
         if not len(vectors):
             return
         vectors = np.concatenate([self.vectors, vectors])
@@ -119,7 +119,7 @@ class _Found:
             )
 
     def saw(self, values: Values) -> None:
-        """The norm is at least the absolute value of these."""
+        """Raise the norm to at least the absolute value of these."""
         self.norm = max(self.norm, float(np.abs(values).max()))
 
     def outermost(self, side: int, count: int) -> float:
@@ -131,7 +131,7 @@ class _Found:
         return _INSIDE * self._tolerance * self.norm / math.sqrt(2 * count * (1 + math.log(count)))
 
     def level(self, side: int, count: int) -> float:
-        """What an eigenvalue of what is orthogonal to the vectors must not exceed; for -H at the lower end."""
+        """The level that no eigenvalue of the orthogonal complement may exceed; for -H at the lower end."""
         return self.outermost(side, count) + (1 - _INSIDE) * self._tolerance * self.norm
 
     def end(self, side: int, count: int) -> Extremes:
@@ -142,7 +142,7 @@ class _Found:
 
 
 class _Run:
-    """Lanczos with full orthogonalisation on what the vectors found so far leave of the matrix."""
+    """Lanczos with full orthogonalisation on the matrix deflated by the vectors found so far."""
 
     def __init__(self, matrix: Operator, found: _Found, count: int, capacity: int, seed: int, number: int) -> None:
         self._matrix, self._found, self._count = matrix, found, count
@@ -171,7 +171,7 @@ class _Run:
         return all(self._nothing_beyond(side) for side in (1, -1))
 
     def step(self) -> bool:
-        """Make the space larger by some vectors; whether the run has come to its end."""
+        """Extend the space by some vectors; returns whether the run is finished."""
         for _ in range(_LOOK):
             if self.full or self._next is None:
                 break
@@ -200,7 +200,7 @@ class _Run:
         self._made = len(kept)
 
     def _outside(self, vector: Vector) -> Vector:
-        """What is orthogonal to the vectors found and to those of the run."""
+        """The part orthogonal to the vectors found and to those of the run."""
         basis, found = self._basis[: self._made], self._found.vectors
         for _ in range(2):  # twice is enough
             vector = vector - (found @ vector) @ found

@@ -92,7 +92,7 @@ class ModelSpectrum(Result):
         return float(np.abs(self.logits - self.threshold).min())
 
     def summary(self) -> dict[str, object]:
-        """What is read first."""
+        """The main numbers by label."""
         return {
             "bits": self.n,
             "degree, sparsity of the sign": f"{cube_spectrum.degree(self.sign)}, {cube_spectrum.sparsity(self.sign):,}",

@@ -54,7 +54,7 @@ class Landscape(Result):
     strings: int
 
     def summary(self) -> dict[str, object]:
-        """What is read first."""
+        """The main numbers by label."""
         finite = self.losses[np.isfinite(self.losses)]
         kind = "a plane" if self.dimensions == 2 else count_text(len(self.losses), "line")
         return {

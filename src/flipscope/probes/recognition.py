@@ -53,7 +53,7 @@ class Recognition(Result):
         return self.correct == self.strings
 
     def summary(self) -> dict[str, object]:
-        """What is read first."""
+        """The main numbers by label."""
         return {
             "strings": f"{'all ' if self.exhaustive else ''}{self.strings:,} of length {self.length:,}",
             "margin": self.margin,

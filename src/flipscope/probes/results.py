@@ -89,7 +89,7 @@ class Flips(Measured):
         return len(self.flipped)
 
     def summary(self) -> dict[str, object]:
-        """What is read first."""
+        """The main numbers by label."""
         ends = f"{self.counts.min()} to {self.counts.max()}" if self.strings else "none"
         mean = float(self.counts.mean()) if self.strings else math.nan
         return {
@@ -131,7 +131,7 @@ class AcceptanceFlips(Measured):
         return found
 
     def summary(self) -> dict[str, object]:
-        """What is read first."""
+        """The main numbers by label."""
         kinds = {"accepted": ACCEPT, "rejected": REJECT, "undefined": UNDEFINED}
         answers = ", ".join(f"{int((self.answers == value).sum()):,} {name}" for name, value in kinds.items())
         return {
@@ -178,7 +178,7 @@ class SensitivityProfile(Measured):
     smallest_seen: int  # likewise the minimum (Def 2.5)
 
     def summary(self) -> dict[str, object]:
-        """What is read first."""
+        """The main numbers by label."""
         return {
             "strings": f"{'all ' if self.exhaustive else ''}{self.strings:,} of length {self.n:,}",
             "average sensitivity": self.average_sensitivity,

@@ -100,7 +100,7 @@ class Density(Result):
         return [(low, high, self.share_between(low, high)) for low, high in ranges]
 
     def summary(self) -> dict[str, object]:
-        """What is read first."""
+        """The main numbers by label."""
         return {
             "eigenvalues": f"{self.size:,}, from {self.nodes.min():.4g} to {self.nodes.max():.4g} seen",
             "mean eigenvalue": self.mean,
@@ -119,7 +119,7 @@ class Density(Result):
         return bars_panel({name: share for name, share in shares.items() if share.value > 0}, "share", title)
 
     def as_json(self) -> dict[str, Any]:
-        """What a JSON document says of it."""
+        """The result as a JSON object."""
         order = np.argsort(self.nodes)
         shares = [{"above": low, "to": high, **share.as_json()} for low, high, share in self.by_powers_of_ten()]
         return {
