@@ -1,9 +1,9 @@
 """Fourier spectra of models: of the logit as a real function of the bits, and of its sign as a Boolean function.
 
-The sign is 1 where the logit is positive, or a probability above 0.5. Up to 20 bits `spectrum` asks for all 2^n strings
-once, and everything about either function follows exactly. Beyond, `coefficient` and `weight_by_degree` sample, and the
-property testers ask queries; what holds for real values needs a range that the logits never leave, which `logit_range`
-proves for our transformer wherever a norm or a tanh comes before its read-out.
+The sign is 1 where the logit is positive, or a probability above 0.5. Up to 20 bits, `spectrum` evaluates all 2^n
+strings once, and everything about either function follows exactly. Beyond, `coefficient` and `weight_by_degree` sample,
+and the property testers use queries. Statements about real values need a range that contains all logits, which
+`logit_range` proves for flipscope's transformer if a norm or a tanh precedes its read-out.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ from flipscope.models.subject import Model, as_subject, number_type
 from flipscope.models.transformer import Block, Transformer
 from flipscope.models.unmodified import difference
 
-Output: TypeAlias = Literal["sign", "logit"]  # whose spectrum; how the model's outputs are read, a `Subject` says
-Asked: TypeAlias = Model | GeneralEngine  # an engine also says in which number type and batches the model is asked
+Output: TypeAlias = Literal["sign", "logit"]  # whose spectrum is computed; a `Subject` defines how outputs are read
+Asked: TypeAlias = Model | GeneralEngine  # an engine also determines the number type and batches
 
 MAX_EXACT_BITS = 20
-_ULPS = 100  # of its range, by which rounding may take an output out of it
-_ROUNDING = 1e-4  # by how much of itself a proven range is widened, and what a tester takes for rounding
+_ULPS = 100  # roundings of its range by which an output may leave it
+_ROUNDING = 1e-4  # relative widening of a proven range, and the tolerance of testers for rounding
 _BLOCK_PAIRS = 1 << 22  # pairs of strings compared at once
 _BLOCK_STRINGS = 1 << 16
-_ITERATIONS = 30  # of an interval that narrows itself; each is valid
+_ITERATIONS = 30  # iterations of narrowing an interval; each result is valid
 
 
 # ---------------------------------------------------------------- exact
@@ -66,10 +66,10 @@ _ITERATIONS = 30  # of an interval that narrows itself; each is valid
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ModelSpectrum(Result):
-    """The logits of all strings, in the order of truth tables, and what follows from them exactly."""
+    """The logits of all strings, in the order of truth tables, and exact quantities derived from them."""
 
     logits: Float64[np.ndarray, " string"]
-    threshold: float = 0.0  # the sign is 1 where the logit is greater: 0.5 where the model gives probabilities
+    threshold: float = 0.0  # the sign is 1 where the logit is greater: 0.5 for probabilities
 
     @property
     def n(self) -> int:
@@ -118,7 +118,7 @@ class ModelSpectrum(Result):
         }
 
     def plot(self) -> Figure:
-        """The Fourier weight by degree, of the sign and of the logit; of this as a share of its own weight."""
+        """The Fourier weight by degree of the sign, and of the logit as a share of its total weight."""
         sign = dict(enumerate(cube_spectrum.weight_floats(self.sign)))
         weights = self.real.weight_by_degree()
         total = float(np.sum(weights)) or 1.0
@@ -132,8 +132,8 @@ class ModelSpectrum(Result):
 def spectrum(model: Asked, n: int, *, encoding: Encoding = "auto", device: Device | None = None) -> ModelSpectrum:
     """The exact spectra of a model on strings of n <= 20 bits, from one logit for each of the 2^n strings.
 
-    The model is any that `flipscope.Subject` takes, as are ``encoding`` and ``device``. A model that decides between
-    classes has one logit if a `Subject` says which.
+    The model, ``encoding`` and ``device`` are as for `flipscope.Subject`. For a model with several classes, a `Subject`
+    must select one logit.
 
     >>> found = spectrum(lambda bits: bits.sum(dim=1) - 1.5, 3)
     >>> found.real.coefficients.tolist()  # of the sets {}, {0}, {1}, {0, 1}, {2}, ... of positions
@@ -165,7 +165,7 @@ def spectrum(model: Asked, n: int, *, encoding: Encoding = "auto", device: Devic
 def oracle(
     model: Asked, output: Output = "sign", *, encoding: Encoding = "auto", device: Device | None = None
 ) -> Oracle:
-    """The model as a function of 0/1 arrays [string, position], for all that asks queries.
+    """The model as a function of 0/1 arrays [string, position], for code that uses queries.
 
     Its value is 1 where the logit is positive and 0 elsewhere, or the logit itself.
 
@@ -178,12 +178,12 @@ def oracle(
 
 
 def _engine(model: Asked, encoding: Encoding = "auto", device: Device | None = None) -> GeneralEngine:
-    """The engine itself, as which a caller may give the model, or one that asks it."""
+    """The given engine, or a new one for the given model."""
     return model if isinstance(model, GeneralEngine) else GeneralEngine(as_subject(model, encoding, device=device))
 
 
 def _asking(engine: GeneralEngine, output: Output, is_final: bool = False) -> Oracle:
-    """A function that asks; ``is_final`` keeps the number type where the logits overflow."""
+    """A function that evaluates strings; ``is_final`` keeps the number type even if logits overflow."""
     checked = False
     is_final = is_final or engine.dtype in (None, torch.float64)
 
@@ -212,11 +212,11 @@ def _asking(engine: GeneralEngine, output: Output, is_final: bool = False) -> Or
 
 @checked_arguments
 def logit_range(model: Asked) -> Range:
-    """Two numbers between which every logit of our transformer lies, whatever the string.
+    """Two numbers between which every logit of flipscope's transformer lies, for all strings.
 
-    What leaves a layer norm has mean 0 and length at most sqrt(width) before gain and bias (Eq 13), and what leaves a
-    tanh lies between -1 and 1; the read-out (Eq 14) is linear. The ends are moved out by 1e-4 of themselves, more than
-    rounding does.
+    The output of a layer norm has mean 0 and length at most sqrt(width) before gain and bias (Eq 13), and that of a
+    tanh lies between -1 and 1; the read-out (Eq 14) is linear. The ends are widened by 1e-4 of themselves, more than
+    the effect of rounding.
 
     >>> from flipscope.models import encoder
     >>> low, high = logit_range(Transformer(encoder(width=8, layers=1)))
@@ -265,7 +265,7 @@ def _numbers(parameter: Tensor) -> Floats:
 def _oracle_within(
     model: Asked, output: Output, value_range: Range | None, encoding: Encoding, device: Device | None
 ) -> tuple[Oracle, Range | None]:
-    """The oracle of the model, and the range of its values if they are real; rounding may take them out of it."""
+    """The oracle of the model, and the range of its values if they are real, up to rounding."""
     ask = oracle(model, output, encoding=encoding, device=device)
     if output == "sign":
         if value_range is not None:
@@ -303,9 +303,9 @@ def coefficient(
 ) -> Estimate:
     """Estimate of f^(S) = E[f(x) chi_S(x)], S the 0-based positions; f is (-1)**sign, or the logit.
 
-    Sampling takes the keywords of `cube.estimate`: samples or precision, confidence, seed and others. Of a logit, but
-    for the empty S, half its change under a flip at the first position of S is sampled, which has the same coefficient
-    and less noise, as it keeps only the sets with that position; a sample then takes two queries.
+    Sampling takes the keywords of `cube.estimate`: samples or precision, confidence, seed and others. For a logit and
+    non-empty S, half its change under a flip at the first position of S is sampled. It has the same coefficient and
+    less noise, since only sets with that position remain; a sample then takes two queries.
 
     >>> found = coefficient(lambda bits: bits.sum(dim=1) - 1.5, 3, [0], samples=1_000)
     >>> found.low < 1 / 2 < found.high
@@ -330,7 +330,7 @@ def coefficient(
 
 @dataclass(frozen=True, repr=False)
 class DegreeWeights(Result):
-    """W_k, the sum of f^(S)^2 over the sets S of size k, of some degrees k; all intervals hold together.
+    """W_k, the sum of f^(S)^2 over the sets S of size k, for some degrees k; all intervals hold simultaneously.
 
     `rest` is the weight of all degrees that are not among them.
     """
@@ -340,7 +340,7 @@ class DegreeWeights(Result):
     rest: Estimate
 
     def summary(self) -> dict[str, object]:
-        """What is read first: the heaviest degrees."""
+        """The main numbers: the heaviest degrees."""
         heavy = sorted(self.weights, key=lambda degree: -self.weights[degree].value)[:4]
         found: dict[str, object] = {f"degree {degree}": self.weights[degree] for degree in sorted(heavy)}
         known = f"{len(self.weights)} of {self.n + 1}"
@@ -371,12 +371,12 @@ def weight_by_degree(
     For independent x and y, E[f(x) f(y) K(x, y)] = W_k, where K(x, y) sums chi_S(x) chi_S(y) over the sets S of size k:
     a Krawtchouk polynomial of their distance. One half A of the strings gives q(y), the mean of f(x) K(x, y) over x in
     A, the other half the mean of f(y) q(y): unbiased, from all pairs (x, y). The interval has two parts, each with a
-    share of the allowed error. Given A, the f(y) q(y) are independent and |q| <= sqrt(C(n, k)) ||q||, so that the
-    betting interval holds for their mean E[f q]. That itself is the mean over A of f(x) f_k(x), f_k the part of f of
-    degree k, with |f_k| <= sqrt(C(n, k) W_k), and lies near W_k by Bernstein's inequality.
+    share of the allowed error. Given A, the f(y) q(y) are independent and |q| <= sqrt(C(n, k)) ||q||, so the
+    betting interval is valid for their mean E[f q]. That is itself the mean over A of f(x) f_k(x), where f_k is the
+    part of f of degree k with |f_k| <= sqrt(C(n, k) W_k), and lies near W_k by Bernstein's inequality.
 
-    The error is about sqrt(C(n, k)) / samples, in addition to what every mean has: low degrees and those near n can be
-    had, middle ones at large n cannot, by any number of strings that one could ask. Hence by default the degrees with
+    The error is about sqrt(C(n, k)) / samples, in addition to that of every mean: low degrees and those near n can be
+    estimated, middle ones at large n cannot with any feasible number of strings. Hence the default is the degrees with
     C(n, k) <= samples / 2. A value outside its interval, such as one below 0, is moved to the nearer end.
 
     >>> found = weight_by_degree(lambda bits: bits.sum(dim=1) - 1.5, 3, samples=1_000)
@@ -398,7 +398,7 @@ def weight_by_degree(
         moments = _SIGN_MOMENTS
         found = _group_weights(strings, values, groups, moments, error)
     else:
-        # A constant changes no degree but 0. Taken from strings of its own, it leaves smaller values to the others.
+        # A constant changes only degree 0. Estimated from separate strings, it leaves smaller values to the others.
         pilot = size // 10
         centre = float(values[:pilot].mean())
         centred = values[pilot:] - centre
@@ -410,7 +410,7 @@ def weight_by_degree(
         return Estimate(inside, bounds[0], bounds[1], confidence, size, queries=queries.asked)
 
     zero, zero_bounds = _mean_squared(values, ends, error)
-    # The last group is of the centred values, whose degree 0 is another one; what it leaves over is the same.
+    # The last group uses the centred values, whose degree 0 differs; the remainder is the same.
     value, bounds = found.pop()
     rest = max(moments.square_low - bounds[1], 0.0), max(moments.square_high - bounds[0], 0.0)
     total = (1 - zero_bounds[1], 1 - zero_bounds[0]) if ends is None else (0.0, moments.square_high)
@@ -421,7 +421,7 @@ def weight_by_degree(
 
 @dataclass(frozen=True)
 class _Moments:
-    """A bound of |f|, and E[f^2] and E[f^4] with what they are at least or at most."""
+    """A bound of |f|, and E[f^2] and E[f^4] with their bounds."""
 
     reach: float
     square: float
@@ -440,7 +440,7 @@ def _moments(values: Floats, reach: float, error: float) -> _Moments:
 
 
 def _mean_squared(values: Floats, ends: Range | None, error: float) -> tuple[float, Range]:
-    """E[f]^2 without bias, and its bounds."""
+    """An unbiased estimate of E[f]^2, and its bounds."""
     if ends is None:
         [negative] = proportions([int(np.count_nonzero(values < 0))], len(values), 1 - error)
         mean = negative.scaled(-2.0, 1.0)
@@ -455,7 +455,7 @@ def _mean_squared(values: Floats, ends: Range | None, error: float) -> tuple[flo
 def _group_weights(
     strings: Bits, values: Floats, groups: Sequence[tuple[int, ...]], moments: _Moments, error: float
 ) -> list[tuple[float, Range]]:
-    """The weight of each group of degrees, without bias, and its bounds."""
+    """An unbiased estimate of the weight of each group of degrees, and its bounds."""
     n, half = strings.shape[1], len(strings) // 2
     kernels = np.array([sum(_krawtchouk(n, k) for k in group) for group in groups])  # [group, distance]
     first = strings[:half], values[:half]
@@ -465,7 +465,7 @@ def _group_weights(
     for index, group in enumerate(groups):
         sets = sum(math.comb(n, k) for k in group)
         length = math.sqrt(max(0.0, float(values[:half] @ inside[:, index]) / half))  # ||q||
-        # The last term is room for rounding, where all but nothing of q is left.
+        # The last term allows for rounding if almost nothing of q is left.
         most = moments.reach * (math.sqrt(sets) * length + 1e-9 * sets * moments.reach)
         products = values[half:] * across[:, index]
         mean = mean_from_samples(products, -most, most, 1 - error)
@@ -476,11 +476,11 @@ def _group_weights(
 def _weight_bounds(
     mean: Estimate, group: tuple[int, ...], n: int, sets: int, count: int, moments: _Moments, error: float
 ) -> Range:
-    """Bounds of W, the weight of the group, given those of the mean over so many strings of Z = f f_k.
+    """Bounds of W, the weight of the group, given those of the mean of Z = f f_k over a number of strings.
 
-    E[Z] = W, |Z| <= reach sqrt(sets W), and Var(Z) <= a W - W^2: a = reach^2 will do, and by Hölder's inequality and
-    hypercontractivity (E[g^4] <= 9^k E[g^2]^2 for degree k) so will 3^k sqrt(E[f^4]). A parity of all bits turns
-    degree n - k into degree k; twice as much is enough for low and high degrees together.
+    E[Z] = W, |Z| <= reach sqrt(sets W), and Var(Z) <= a W - W^2 with a = reach^2 or, by Hölder's inequality and
+    hypercontractivity (E[g^4] <= 9^k E[g^2]^2 for degree k), a = 3^k sqrt(E[f^4]). A parity of all bits turns degree
+    n - k into degree k; twice as much suffices for low and high degrees together.
     """
     exponent = max(min(k, n - k) for k in group)
     ends = len({2 * k <= n for k in group})
@@ -493,14 +493,14 @@ def _weight_bounds(
         variance = max(0.0, peak * (factor - peak))
         deviation = _bernstein(variance, jump, count, error / 2)
         narrow = max(low, mean.low - deviation), min(high, mean.high + deviation)
-        if narrow[0] > narrow[1]:  # the error that the confidence allows for has happened
+        if narrow[0] > narrow[1]:  # one of the errors that the confidence allows has occurred
             break
         low, high = narrow
     return low, high
 
 
 def _bernstein(variance: float, jump: float, count: int, error: float) -> float:
-    """What the mean of so many samples exceeds its expectation by with at most this probability (Bernstein).
+    """The excess of a mean over its expectation that has at most this probability (Bernstein).
 
     The samples have at most this variance and exceed their expectation by at most `jump`.
     """
@@ -543,7 +543,7 @@ def _krawtchouk(n: int, k: int) -> Floats:
 
 
 def _checked_degrees(degrees: Sequence[int] | None, n: int, samples: int) -> list[int]:
-    """The degrees from 1 on, sorted, after making sure that so many samples can tell anything of them."""
+    """The degrees from 1 on, sorted, after checking that the samples suffice for them."""
     if degrees is None:
         few = itertools.takewhile(lambda k: math.comb(n, k) <= samples // 2, range(1, n // 2 + 1))
         low = list(few)

@@ -1,4 +1,4 @@
-"""How much each string's output moves with the parameters: |grad f|^2, in all and by parameter."""
+"""The squared gradient |grad f|^2 of each string's output, in total and by parameter."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SquaredGradients(Result):
 
     @property
     def gauss_newton_trace(self) -> float:
-        """2 mean |grad f|^2: the Hessian's trace of the mean squared error where the model interpolates (Thm 5)."""
+        """2 mean |grad f|^2: the Hessian's trace of the mean squared error if the model interpolates (Thm 5)."""
         return 2 * float(self.total.mean())
 
     def summary(self) -> dict[str, object]:
@@ -52,7 +52,7 @@ class SquaredGradients(Result):
         }
 
     def plot(self) -> Figure:
-        """Draw the mean over the strings for each parameter, the largest ones where there are many."""
+        """Plot the mean over the strings for each parameter; of many parameters, the largest."""
         means = self._means()
         kept = set(sorted(means, key=lambda name: -means[name])[:MAX_BARS])
         panel = bars_panel({name: mean for name, mean in means.items() if name in kept}, "mean squared gradient")

@@ -4,11 +4,11 @@ With L the loss on the data as a function of the chosen parameters theta, f the 
 
     H v = d/dtheta (dL/dtheta . v)      J' u = d/dtheta (f . u)      J v = d/du (J' u . v), which is linear in u
 
-Plain double backward throughout: `torch.func` gets second derivatives of an affine `F.layer_norm` wrong without a word.
+Plain double backward throughout: `torch.func` silently computes wrong second derivatives of an affine `F.layer_norm`.
 Attention runs on the math kernel, since the fused ones have no second derivative on a CPU. The graph of a batch is made
 once and used for every product, as long as the graphs of all batches fit into a quarter of the memory; beyond that they
-are made again, for many vectors at a time. Our transformers go by the quick logits of training (`models.fast_logits`):
-the first layer from tables and the last one only where it is read.
+are made again, for many vectors at a time. flipscope's transformers use the fast logits of training
+(`models.fast_logits`): the first layer from tables and the last one only where it is read.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ Vector: TypeAlias = Float64[np.ndarray, " number"]
 # (inputs, targets), or an iterable of such pairs; inputs are an array, a tuple of them, or a mapping of keywords.
 Data: TypeAlias = Any
 
-_GRAPH = 1 << 26  # bytes of a batch's graph: with fewer the overhead of each call shows, with more nothing is gained
+_GRAPH = 1 << 26  # bytes of a batch's graph: with fewer the overhead of each call shows, more gains nothing
 _KEPT = 1 / 4  # share of the memory that graphs may take
-_BLOCK, _BLOCKS = 128, 32  # strings of a block of the Gauss-Newton trace, at least, and blocks, at most
-_TOGETHER = 16  # vectors per graph, where it has to be made again
-_TRIED = 4  # strings: by how much the graph of twice as many is larger tells how large that of a batch will be
+_BLOCK, _BLOCKS = 128, 32  # least number of strings per block of the Gauss-Newton trace, and most blocks
+_TOGETHER = 16  # vectors per graph if it has to be made again
+_TRIED = 4  # strings: the graphs of this many and of twice as many predict the size of a batch's graph
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Some of the data: what the model is called with, and its targets."""
+    """A part of the data: the model's input and its targets."""
 
     given: Given
     targets: Any
@@ -68,7 +68,7 @@ class _Part:
 class LossSurface:
     """The loss of a model on data around its parameters: its gradient, Hessian products and those of the Jacobian.
 
-    Made by `loss_surface`, inside whose context it may be used. `weights` says how much each batch counts.
+    Made by `loss_surface`, and valid inside its context. `weights` are the weights of the batches.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class LossSurface:
         self._loss, self._parameters = loss, list(parameters.values())
         self._sizes = [each.numel() for each in self._parameters]
         self.size = sum(self._sizes)
-        # Of products, relative to the norm of the Hessian, with room for sums over strings and layers.
+        # Rounding error of products relative to the norm of the Hessian, with room for sums over strings and layers.
         self.rounding = 1e-6 if torch.float32 in {each.dtype for each in model.parameters()} else 1e-10
         if self.size == 0:
             raise InputError("the parameters chosen hold no numbers: choose others")
@@ -98,7 +98,7 @@ class LossSurface:
         self._given = [self._part(each) for each in _pairs(data)]
         self.strings = sum(part.strings for part in self._given)
         self._reduction = reduction
-        # A loss that is the caller's own is asked of all strings of a pair at once, unless there is a batch.
+        # A custom loss is evaluated on all strings of a pair at once, unless a batch is given.
         self._cuts = batch is not None or not callable(loss)
         self._most = self._usual_batch() if batch is None else check_count("batch", batch)
         self._parts = self._cut(self._given, self._most)
@@ -120,7 +120,7 @@ class LossSurface:
 
     @cached_property
     def gradient(self) -> Vector:
-        """Of the loss."""
+        """The gradient of the loss."""
         total = np.zeros(self.size)
         for number, part in enumerate(self._parts):
             first = self._graphs.get(number)
@@ -150,12 +150,12 @@ class LossSurface:
 
     @property
     def batches(self) -> int:
-        """How many there are."""
+        """The number of strings."""
         return len(self._parts)
 
     @cached_property
     def output_numbers(self) -> int:
-        """How many numbers the model puts out for all strings."""
+        """The number of outputs for all strings."""
         return sum(map(self._numbers, self._parts))
 
     def gauss_newton_diagonal(self) -> Float64[np.ndarray, " name"]:
@@ -173,9 +173,9 @@ class LossSurface:
     ) -> Float64[np.ndarray, "probe name"]:
         """(J' u) (J' H_out u) summed within each parameter, whose mean over u with random signs is that trace.
 
-        `drawn(k, size, start)` are the signs of probe k for `size` outputs from the one at `start` on. Signs of two
-        strings multiply to 0 in the mean and to noise in each draw, so that the strings are taken in blocks: few enough
-        for their number not to cost time, and the same ones however large a batch may be.
+        `drawn(k, size, start)` are the signs of probe k for `size` outputs from `start` on. Products of the signs of
+        two strings are 0 in the mean and noise in each draw, so the strings are processed in blocks: few enough to cost
+        no time, and independent of the batch size.
         """
         found, start = np.zeros((probes, len(self.names))), 0
         for block in self._blocks:
@@ -204,7 +204,7 @@ class LossSurface:
             bent = torch.zeros_like(moved)
             if slope.requires_grad:
                 bent = torch.autograd.grad(slope, point, moved.to(slope))[0]
-            # A mean over n strings holds 1/n of each string's own slope.
+            # A mean over n strings contains 1/n of each string's own slope.
             each = part.strings if self._reduction == "mean" else 1
             yield in_float64(moved), each * in_float64(slope.detach()), self._weight(part) * in_float64(bent)
 
@@ -227,18 +227,18 @@ class LossSurface:
         return _Part(given, targets.clone() if targets.is_inference() else targets)
 
     def _usual_batch(self) -> int:
-        """As many strings as have a graph that is neither too small to be worth a call nor too large."""
+        """The number of strings whose graph is neither too small to be worth a call nor too large."""
         if not self._cuts:
             return self.strings
         return max(1, int(min(_GRAPH, self._room) // self._bytes_per_string))
 
     def _cut(self, parts: list[_Part], most: int) -> list[_Part]:
-        """These in pieces of so many strings at most, where they may be cut."""
+        """Split batches into pieces of at most this many strings, if they may be split."""
         if not self._cuts:
             return parts
         cut = []
         for part in parts:
-            step = math.ceil(part.strings / math.ceil(part.strings / most))  # of one size, as far as it goes
+            step = math.ceil(part.strings / math.ceil(part.strings / most))  # of equal size as far as possible
             cut += [part.rows(start, start + step) for start in range(0, part.strings, step)]
         return cut
 
@@ -250,7 +250,7 @@ class LossSurface:
         return outputs[:, 0] if not callable(self._loss) and outputs.shape[1:] == (1,) else outputs
 
     def _weight(self, part: _Part) -> float:
-        """A sum over batches, or the mean over all strings of what is a mean over those of each batch."""
+        """The sum over batches, or the mean over all strings from the means of batches."""
         return 1.0 if self._reduction == "sum" else part.strings / self.strings
 
     def _scored(self, part: _Part, outputs: Tensor) -> Tensor:
@@ -275,7 +275,7 @@ class LossSurface:
         return self._scored(part, self._outputs(part))
 
     def _slope(self, part: _Part, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The outputs as a place of their own, and the gradient of the loss there with its graph."""
+        """The detached outputs, and the gradient of the loss with respect to them with its graph."""
         point = outputs.detach().requires_grad_()
         return point, torch.autograd.grad(self._scored(part, point), point, create_graph=True)[0]
 
@@ -290,7 +290,7 @@ class LossSurface:
             if slope.requires_grad:
                 bent = torch.autograd.grad(slope, point, u.to(slope), retain_graph=True)[0]
             first = self._pulled(outputs, u)
-            # Of the squared error H_out is a multiple of 1, and one pass through the model will do.
+            # For the squared error H_out is a multiple of the identity, so one pass through the model suffices.
             factor = float((bent * u).sum() / (u * u).sum())
             single = torch.allclose(bent, factor * u, rtol=1e-6, atol=0.0)
             return first, self._weight(part) * (factor * first if single else self._pulled(outputs, bent))
@@ -298,18 +298,18 @@ class LossSurface:
         return pull
 
     def _numbers(self, part: _Part) -> int:
-        """How many numbers the model puts out for all strings of a batch."""
+        """The number of outputs for all strings of a batch."""
         with torch.no_grad():
             return self._outputs(part).numel()
 
     @cached_property
     def _blocks(self) -> list[list[_Part]]:
-        """The strings in blocks that depend on their number alone, each in batches."""
+        """The strings in blocks that depend only on their number, each in batches."""
         most = max(_BLOCK, math.ceil(self.strings / _BLOCKS))
         return [self._cut([block], self._most) for block in self._cut(self._given, most)]
 
     def _checked_loss(self, twice: bool) -> float:
-        """The loss as it is, after making sure that it is finite, smooth in the parameters and not random."""
+        """The loss, after checking that it is finite, differentiable and not random."""
         total = 0.0
         for number, part in enumerate(self._parts):
             with torch.no_grad():
@@ -341,24 +341,24 @@ class LossSurface:
 
     @cached_property
     def _bytes_per_string(self) -> float:
-        """What a string more adds to the graph of a batch, by the graphs of a few."""
+        """The bytes that one more string adds to a batch's graph, from the graphs of a few."""
         few = min(max(1, self._given[0].strings // 2), _TRIED)
         less, more = (self._graph_bytes(self._given[0].rows(0, count)) for count in (few, 2 * few))
-        # One string alone is its own measure; 1 is for a model that is no graph at all.
+        # A single string is its own measure; 1 is for a model without a graph.
         return max((more - less) / few if more > less else more / few, 1.0)
 
     def _graph_bytes(self, part: _Part) -> int:
-        """What the graph of the gradient of these strings keeps, beside the parameters."""
+        """The bytes that the gradient's graph of these strings stores, apart from the parameters."""
         storages: dict[int, int] = {}
 
         def counted(saved: Tensor) -> Tensor:
             storage = saved.untyped_storage()
             storages[storage.data_ptr()] = storage.nbytes()
-            return saved.detach()  # itself would be a circle
+            return saved.detach()  # the tensor itself would create a reference cycle
 
         with torch.autograd.graph.saved_tensors_hooks(counted, lambda saved: saved):
             outputs = self._outputs(part)
-            if outputs.requires_grad:  # else there is a sentence about it later
+            if outputs.requires_grad:  # otherwise an error follows later
                 torch.autograd.grad(outputs.sum(), self._parameters, create_graph=True, allow_unused=True)
         for parameter in self._parameters:
             storages.pop(parameter.untyped_storage().data_ptr(), None)
@@ -389,7 +389,7 @@ class LossSurface:
         return _flat(found, self._parameters)
 
     def _pulled(self, outputs: Tensor, u: Tensor) -> Vector:
-        """J' u of a batch, whose graph stays."""
+        """J' u of a batch; its graph is kept."""
         found = torch.autograd.grad(outputs, self._parameters, u.to(outputs), retain_graph=True, allow_unused=True)
         return _flat(found, self._parameters)
 
@@ -411,7 +411,7 @@ def loss_surface(
     batch: int | None = None,
     reduction: str = "mean",
 ) -> Iterator[LossSurface]:
-    """The loss of the model on the data around its parameters; meanwhile the model is in evaluation mode.
+    """The loss of the model on the data around its parameters, as a context in which the model is in evaluation mode.
 
     Arguments are those of `flipscope.curvature`.
 

@@ -77,12 +77,12 @@ def influences(
 ) -> Float64[np.ndarray, "string flip"] | Float64[np.ndarray, "string flip position"]:
     """The absolute influence of each bit on each string, [string, flipped bit] (Def 2.7, Eq 6).
 
-    I_n(f, x) = ||f(x) - f(x with bit n flipped)||_2, f being the model's whole output, what a function given as
-    ``output`` makes of it, or the output of one of its modules, given as such or by its name in
-    ``model.named_modules()``. With by_position=True the influence on the activation at each position by itself,
-    I_n(y_m, x) as [string, flipped bit n, position m]: of a module that gives [string, position, ...], such as a layer.
-    Its positions are the model's, so a marker such as EOS is one of them; the last layer of a `Transformer`, which its
-    forward computes where it is read only, is then computed at all of them.
+    I_n(f, x) = ||f(x) - f(x with bit n flipped)||_2, where f is the model's whole output, a function of it given as
+    ``output``, or the output of one of its modules, given as such or by its name in ``model.named_modules()``. With
+    by_position=True, the influence on the activation at each position separately, I_n(y_m, x) as
+    [string, flipped bit n, position m], for a module that returns [string, position, ...], such as a layer. Its
+    positions are the model's and include a marker such as EOS; the last layer of a `Transformer`, which its forward
+    pass computes only where it is read, is then computed at all of them.
 
     >>> influences(lambda bits: 2 * bits[:, 0] - bits[:, 1], [[0, 0], [1, 0]]).tolist()
     [[2.0, 1.0], [2.0, 1.0]]
@@ -104,7 +104,7 @@ def influences(
         if precision == "float64" and name is None:
             refuse_coarse(engine, bits)
         out = _measured(engine, bits, name, by_position, progress)
-        if dtype == torch.float32 and not np.isfinite(out).all():  # it may overflow where float64 does not
+        if dtype == torch.float32 and not np.isfinite(out).all():  # float32 may overflow where float64 does not
             out = _measured(engine.converted(torch.float64), bits, name, by_position, progress)
     refuse_nan(out)
     return out if by_position else out[:, :, 0]
@@ -131,12 +131,12 @@ def _measured(
 
 
 def _whole(engine: GeneralEngine, name: str | None) -> _Ask:
-    """What gives the numbers of each string, as if they were at one position."""
+    """The function that returns the output of each string as one position."""
     return lambda strings: in_float64(engine.outputs(strings, name))[:, None]
 
 
 def _places(engine: GeneralEngine, name: str | None) -> _Ask:
-    """What gives the numbers at each position of each string."""
+    """The function that returns the output at each position of each string."""
     source = "the model" if name is None else f"the module {name!r}"
 
     def ask(strings: Bits) -> Float[Tensor, "string position number"]:

@@ -81,7 +81,7 @@ class CubeKernel:
         return eigenvalues_by_degree(self.values)
 
     def shares(self) -> tuple[float, ...]:
-        """What all monomials of each degree contribute to the trace, C(d, k) mu_k over the kernel's value at x = y."""
+        """The contribution of each degree's monomials to the trace, C(d, k) mu_k over the kernel's value at x = y."""
         mu = self.eigenvalues()
         return tuple(float(math.comb(self.bits, k) * each / self.values[0]) for k, each in enumerate(mu))
 
@@ -116,7 +116,7 @@ def transformer_kernel(
 def mlp_kernel(bits: int, depth: int = 1, *, kind: Kind = "ck", inputs: Literal["bits", "slot"] = "bits") -> CubeKernel:
     """The kernel of an MLP with ``depth`` hidden ReLU layers, to compare with (Thm B.3, App. E).
 
-    It sees the d bits as numbers -1 and 1, or the slots of a transformer, which is like a bias as large as the bits.
+    Its input is the d bits as -1 and 1, or the slots of a transformer, which act like a bias as large as the bits.
 
     >>> [round(float(value), 6) for value in mlp_kernel(3).eigenvalues()]  # nothing at odd degrees above 1
     [0.377122, 0.166667, 0.040959, 0.0]
@@ -136,8 +136,8 @@ def mlp_kernel(bits: int, depth: int = 1, *, kind: Kind = "ck", inputs: Literal[
 def eigenvalues_by_degree(values: Sequence[Any]) -> tuple[Any, ...]:
     """mu_k = 2^-d sum_j Psi_j sum_i (-1)^i C(k, i) C(d - k, j - i), where Psi_j is the value at j differing bits.
 
-    The sum cancels, so that mpmath takes it. An eigenvalue that mpmath's rounding does not tell from 0 is 0; where the
-    values are floats, their own rounding is left in.
+    The sum cancels, so mpmath computes it. An eigenvalue that mpmath's rounding cannot distinguish from 0 is 0; if the
+    values are floats, their own rounding remains.
 
     >>> [float(each) for each in eigenvalues_by_degree([1.0, 0.0, 0.0])]  # a kernel that tells all strings apart
     [0.25, 0.25, 0.25]
@@ -177,8 +177,8 @@ def kernel_matrix(
 ) -> Float64[np.ndarray, "string string"]:
     """The kernel of all pairs of strings of at most ten bits, in the order of truth tables, by T x T matrices.
 
-    ``embedding``: "printed" cuts the bits into so many ``tokens`` and applies one matrix to all of them, as paper 004
-    does; "slot" has a vector for each position and bit; "shared" adds a vector of the bit and one of the position.
+    ``embedding``: "printed" divides the bits into ``tokens`` and applies one matrix to all of them, as paper 004 does;
+    "slot" has a vector for each position and bit; "shared" adds a vector of the bit and one of the position.
     ``readout`` "first" reads the first position alone.
 
     >>> kernel_matrix(4, tokens=2)[0, [12, 10]].round(4).tolist()  # two strings that differ from 0000 in two bits each
@@ -190,7 +190,7 @@ def kernel_matrix(
         raise InputError(f'tokens has no meaning for embedding="{embedding}", where each bit is a token: leave it out')
     most = (tokens or bits) + (readout == "cls")
     entries = most**2 if attention == "linear" else most**4
-    need = 8 * 4**bits * entries * 3  # kernel, tangent, and what they are computed from
+    need = 8 * 4**bits * entries * 3  # kernel, tangent, and their input
     check_memory(need, f"a kernel of {bits} bits and {most} tokens", "give fewer bits or tokens")
     start = _embedded(bits, embedding, tokens)
     count = start.shape[-1]
@@ -220,7 +220,7 @@ def kernel_matrix(
 
 @dataclass(frozen=True)
 class MonomialCheck:
-    """What a kernel of all pairs of strings looks like in the basis of monomials."""
+    """Properties of a kernel of all pairs of strings in the basis of monomials."""
 
     off_diagonal: float  # Frobenius norm of what lies off the diagonal in that basis, over that of the kernel
     spread: float  # largest difference of two quotients of one degree, over the largest quotient
@@ -234,7 +234,7 @@ class MonomialCheck:
 
     @property
     def one_eigenvalue_per_degree(self) -> bool:
-        """Whether they are, and the eigenvalue depends on the degree alone."""
+        """Whether the monomials are eigenfunctions and the eigenvalue depends only on the degree."""
         return self.eigenfunctions and self.spread <= self.tolerance
 
     @property
@@ -294,8 +294,8 @@ def _embedded(bits: int, embedding: str, tokens: int | None) -> Array:
 class Covariances:
     """Covariances of pairs of tokens, one from each of two inputs, and of their gradients.
 
-    The last axis holds distinct entries: ``counts`` says how many pairs of tokens share one, ``readout`` with what
-    weight it enters the read-out. ``scale`` gives the geometric mean of both inputs' variances from the kernel.
+    The last axis holds distinct entries: ``counts`` is the number of pairs of tokens that share one, ``readout`` its
+    weight in the read-out. ``scale`` computes the geometric mean of both inputs' variances from the kernel.
     """
 
     kernel: Array
@@ -362,7 +362,7 @@ def slot_covariances(bits: int, readout: Readout, *, exact: bool = True) -> Cova
 
 
 def transformed(tokens: Covariances, depth: int, attend: AttentionLayer) -> Covariances:
-    """The covariances after so many blocks and the last norm."""
+    """The covariances after a number of blocks and the last norm."""
     for _ in range(depth):
         tokens = tokens.plus(attend(tokens.norm()))
         tokens = tokens.plus(tokens.norm().dense().relu().dense())
@@ -429,7 +429,7 @@ def _krawtchouk_rows(bits: int) -> list[list[int]]:
 
 
 def _numbers(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
-    """The values as numbers of mpmath; those that are keep all their digits."""
+    """The values as mpmath numbers; existing mpmath numbers keep all their digits."""
     try:
         numbers = tuple(each if isinstance(each, mpmath.mpf) else mpmath.mpf(each) for each in values)
     except (TypeError, ValueError):

@@ -2,8 +2,8 @@
 
 Directions are normalised by filter (Li et al., "Visualizing the loss landscape of neural nets", 2018): in every matrix
 the part of each row, the weights into one output unit or the vector of one symbol, gets the length of the row itself.
-Offset 1 then moves every unit by its own size, so that slices of different models can be compared. What has no rows
-(biases, gains of norms) stays where it is, as in that paper.
+Offset 1 then moves every unit by its own size, so slices of different models can be compared. Parameters without rows
+(biases, gains of norms) stay fixed, as in that paper.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Landscape(Result):
     offsets: Float64[np.ndarray, " point"]
     losses: Float64[np.ndarray, "row point"]
     loss: float  # of the model itself
-    parameters: int  # numbers that move
+    parameters: int  # number of moving parameters
     strings: int
 
     def summary(self) -> dict[str, object]:
@@ -74,7 +74,7 @@ class Landscape(Result):
         return Figure("landscape", title, _CAPTION, [panel], columns=1)
 
     def as_json(self) -> dict[str, Any]:
-        """What a JSON document says of it; null is a loss that is no number."""
+        """The result as a JSON object; null is a loss that is not a number."""
         return {
             "dimensions": self.dimensions,
             "offsets": self.offsets.tolist(),
@@ -105,10 +105,11 @@ def landscape(
     batch: int | None = None,
     progress: Progress | None = None,
 ) -> Landscape:
-    """The loss at offsets from -reach to reach along so many random directions, or on the plane of two of them.
+    """The loss at offsets from -reach to reach along random directions, or on the plane of two of them.
 
-    `points` per axis is odd (default 41 on a line, 21 on a plane). normalise="none" takes Gaussian directions as they
-    are, of length 1, vectors too. `parameters`, `loss` and what follows are as in `flipscope.sharpness`.
+    `points` per axis is odd (default 41 on a line, 21 on a plane). normalise="none" uses Gaussian directions of length
+    1 for all parameters, including vectors. `parameters`, `loss` and the following arguments are as in
+    `flipscope.sharpness`.
 
     >>> model = nn.Linear(1, 1, bias=False)
     >>> model.weight.data[:] = 2.0
@@ -141,7 +142,7 @@ def landscape(
             row, column = divmod(place, count)
             if dimensions == 1:
                 if row and not column:
-                    moving.to(None)  # directions are as long as the model's own rows
+                    moving.to(None)  # directions are scaled by the model's own rows
                     axes = [_direction(moving, normalise, number, row)]
                 moving.to(axes[0], float(offsets[column]))
             else:
@@ -168,7 +169,7 @@ def _direction(moving: MovableParameters, normalise: str, seed: int, number: int
 
 
 def _by_filter(part: Float32[Tensor, " number"], parameter: nn.Parameter) -> Float32[Tensor, " number"]:
-    """The direction of one parameter, each row as long as the parameter's own; 0 where there are no rows."""
+    """The direction of one parameter, each row as long as the parameter's own; 0 if it has no rows."""
     if parameter.ndim < 2 or not parameter.numel():
         return torch.zeros_like(part)
     rows = part.view(len(parameter), -1)
