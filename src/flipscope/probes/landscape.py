@@ -193,7 +193,7 @@ def _plane(found: Landscape, loss: str) -> Panel:
     first, second = np.meshgrid(found.offsets, found.offsets, indexing="ij")
     values = _numbers(found.losses.ravel())
     finite = [each for each in values if each is not None]
-    # A basin with steep walls is clear on a linear scale; powers are for losses of different sizes everywhere.
+    # A linear scale shows a basin with steep walls well; a logarithmic one is for losses of very different sizes.
     log = bool(finite) and min(finite) > 0 and max(finite) > 100 * float(np.quantile(finite, 0.1))
     if finite and not log:
         # Four digits of the largest: the least loss is 0 to the eye, and should be in the legend.

@@ -1,4 +1,4 @@
-"""How far the parameters of a model may move until it no longer recognises its language (Def 2.8)."""
+"""How far the parameters of a model can move before it no longer recognises its language (Def 2.8)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def survivors(
     *,
     fixed: Iterable[str] = (),
 ) -> int:
-    """Of so many perturbations of the parameters, uniform in a cube, those that leave a recogniser with this margin.
+    """The number of perturbations, uniform in a cube, after which the model is still a recogniser with this margin.
 
     Modules named in `fixed` keep their parameters: fixed=["embedding"] moves the theta of Eq 16, which has neither
-    symbols nor positions. The model is left as it was.
+    symbols nor positions. The model is restored afterwards.
     """
     held = tuple(f"{name}." for name in fixed)
     moved = [(name, parameter) for name, parameter in model.named_parameters() if not name.startswith(held)]
@@ -41,7 +41,7 @@ def survivors(
         for _ in range(count):
             for parameter, value in original:
                 step = torch.from_numpy(stream.uniform(-radius, radius, tuple(value.shape)))
-                parameter.copy_(value.cpu() + step)  # added up in float64, which some devices have not
+                parameter.copy_(value.cpu() + step)  # added in float64, which some devices do not have
             kept += recognizes(model, f, margin)
         for parameter, value in original:
             parameter.copy_(value)
@@ -51,7 +51,7 @@ def survivors(
 @checked_arguments
 def half_radius(radii: Sequence[float], survived: Sequence[int], count: int) -> float | None:
     """The radius at which half of `count` perturbations survive, between two tried ones; None beyond all of them."""
-    shares = np.minimum.accumulate(np.array(survived) / count)  # a larger cube holds the smaller one
+    shares = np.minimum.accumulate(np.array(survived) / count)  # a larger cube contains the smaller one
     below = np.flatnonzero(shares < 0.5)
     if not len(below) or below[0] == 0:
         return None

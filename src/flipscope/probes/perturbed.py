@@ -1,8 +1,8 @@
-"""What a perturbation really adds to the loss: the expected perturbed loss (Thms 6 and 12), measured.
+"""Measurement of the expected perturbed loss (Thms 6 and 12).
 
 Around a network that interpolates, E L^(Theta + e) = sigma^2 Tr / 2 + remainder, exactly. The loss is mean squared
-error against the outputs of the network itself, so that it interpolates by definition: with mask=0 it is not quite its
-target.
+error against the outputs of the network itself, so it interpolates by definition: with mask=0 it does not quite equal
+its target.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from flipscope.probes.gradients import squared_gradients
 
 @dataclass(frozen=True)
 class PerturbedLoss:
-    """E L^(Theta + e) from so many draws of e, with a normal interval, and the term of second order beside it."""
+    """E L^(Theta + e) from draws of e, with a normal interval, and the second-order term for comparison."""
 
     value: float
     low: float
@@ -45,7 +45,7 @@ class PerturbedLoss:
 
     @property
     def perturbation(self) -> float:
-        """The P for which sigma^2 (Tr + P) / 2 is the upper end of the interval; 0 where Tr alone is above it."""
+        """The P for which sigma^2 (Tr + P) / 2 is the upper end of the interval; 0 if Tr alone exceeds it."""
         return max(0.0, 2 * self.high / self.sigma**2 - self.trace)
 
 

@@ -1,11 +1,11 @@
-"""The trace of the Hessian of the mean squared error where the model does not fit, parameter by parameter.
+"""The trace of the Hessian of the mean squared error for a model that does not interpolate, by parameter.
 
     tr Hess L = 2 mean |grad f|^2 + 2 mean (f - y) tr Hess f                                            (002, Thm 17)
 
-The first part is exact, by one gradient per string. The second is what Hutchinson's signs are spent on, one parameter
-at a time: the trace has no terms between two parameters, so that signs of both at once would only add their noise. Each
-has some signs, and the rest go to the one that leaves the most error. The Hessian of f is that of the piece the
-parameters are on: where a neuron flips it is not defined.
+The first part is exact, by one gradient per string. The second is estimated with Hutchinson's signs, one parameter at a
+time: the trace has no terms between two parameters, so signs for both at once would only add noise. Each parameter gets
+some signs, and the rest go to the one with the largest error. The Hessian of f is that of the smooth piece around the
+parameters: at a point where a neuron flips it is not defined.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from flipscope.models.subject import as_subject
 from flipscope.models.transformer import LayerNorm
 from flipscope.probes.asking import Inputs, given_for
 
-_CELLS = 1 << 23  # gradients of so many numbers are held at once
-_AT_ONCE = 8  # signs that a parameter has before its error is looked at, and each time it has more
-_ENOUGH = 0.02  # of the change of the exact part: with so small an error no more signs are drawn
+_CELLS = 1 << 23  # most entries of gradients held at once
+_AT_ONCE = 8  # signs per parameter before its error is computed, and at each extension
+_ENOUGH = 0.02  # error relative to the change of the exact part below which no more signs are drawn
 
 
 @dataclass(frozen=True)
 class SplitTrace:
-    """Both parts of the trace, and the standard error that random signs leave in the second."""
+    """Both parts of the trace, and the standard error of the second due to random signs."""
 
     gauss_newton: float  # 2 mean |grad f|^2
     residual: float  # 2 mean (f - y) tr Hess f
@@ -52,7 +52,7 @@ class SplitTrace:
 
 @dataclass(frozen=True)
 class TraceChange:
-    """The largest change of the trace over some draws of noise of one size, and what it is a change of."""
+    """The largest change of the trace over draws of noise of one size, and the trace itself."""
 
     sigma: float
     base: float  # the trace without noise
@@ -71,9 +71,9 @@ def split_trace(
     parameters: Choice = None,
     seed: Seed = 0,
 ) -> SplitTrace:
-    """The trace at the model as it stands, of a model with one output per string, by so many signs per parameter.
+    """The trace at the model's parameters, for one output per string, with a number of signs per parameter.
 
-    `torch.func` takes the gradients, which is why a model with layer norms, ours or PyTorch's, is refused.
+    `torch.func` computes the gradients, so a model with layer norms, flipscope's or PyTorch's, is rejected.
 
     >>> model = nn.Linear(2, 1, bias=False)
     >>> split_trace(model, np.array([[1.0, 0.0], [0.0, 2.0]]), np.zeros(2)).value
@@ -101,9 +101,9 @@ def trace_changes(
     probes: int = 16,
     seed: Seed = 0,
 ) -> list[TraceChange]:
-    """What Gaussian noise of each size does to the trace; the target is the network's own output without noise.
+    """The effect of Gaussian noise of each size on the trace; the target is the network's own output without noise.
 
-    Every size has the same directions, so that changes along the sizes are those of the size.
+    All sizes use the same directions, so differences between sizes are due to the size.
 
     >>> from flipscope.constructions.fourier import fourier_network
     >>> from flipscope.cube.fourier_sums import random_sum
@@ -121,7 +121,7 @@ def trace_changes(
     found = []
     with eval_mode(model):
         own = _own_outputs(model, given)
-        base = _split(model, moved, given, own, probes, for_signs).value  # no residual, and so no sign is drawn
+        base = _split(model, moved, given, own, probes, for_signs).value  # no residual, so no sign is drawn
         with MovableParameters(moved) as moving:
             noise = [torch.from_numpy(for_noise.normal(size=moving.count)) for _ in range(count)]
             for sigma in sigmas:
@@ -136,8 +136,8 @@ def trace_changes(
 
 
 def _given(model: nn.Module, inputs: Inputs) -> Tensor:
-    """The strings in the type that the model reads; InputError for a model with layer norms or several inputs."""
-    chosen(model, None)  # a module with numbers
+    """The strings in the model's input type; InputError for a model with layer norms or several inputs."""
+    chosen(model, None)  # checks that the module has parameters
     if any(isinstance(module, nn.LayerNorm | LayerNorm) for module in model.modules()):
         raise InputError("a split trace is of models without layer norms: take flipscope.curvature for this one")
     parts = given_for(as_subject(model), inputs).positional
@@ -166,7 +166,7 @@ def _split(
     stream: np.random.Generator,
     base: float | None = None,
 ) -> SplitTrace:
-    """Both parts; with a trace to compare with (`base`) only as many signs as the change takes."""
+    """Both parts; given a trace for comparison (`base`), only as many signs as the change requires."""
     check_count("probes", probes, 2)
     with torch.enable_grad(), differentiable(list(moved.values())):
         exact = 2 * float(in_float64(_squared_gradients(model, moved, given)).mean())
@@ -202,7 +202,7 @@ def _squared_gradients(model: nn.Module, moved: Mapping[str, nn.Parameter], give
 def _residual(
     blocks: list[tuple[nn.Parameter, Tensor | None]], probes: int, enough: float, stream: np.random.Generator
 ) -> tuple[float, float]:
-    """The sum of the blocks' traces and its standard error: signs go where most of the error is."""
+    """The sum of the blocks' traces and its standard error: signs are spent on the largest errors."""
     bent = [(each, one) for each, one in blocks if one is not None and one.requires_grad]
     left, step = probes * len(bent), min(_AT_ONCE, probes)
     draws: list[list[float]] = [[] for _ in bent]

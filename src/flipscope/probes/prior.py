@@ -1,8 +1,8 @@
-"""Which functions random recognisers compute, and how often: the volume of each function in parameter space (Fig 1).
+"""The functions that random recognisers compute, and how often: their volumes in parameter space (Fig 1).
 
 `realised` draws the parameters theta of the paper's recogniser (Eqs 8-14) uniformly from a cube and tabulates each draw
-on all strings. The vectors of the symbols and positions are no part of theta (section 2.4): they are the same in every
-draw. Functions that a draw gives with a margin make up F_N (Eq 25), of which what is met is a part.
+on all strings. The vectors of the symbols and positions are not part of theta (section 2.4): they are the same in every
+draw. Functions that some theta computes with a margin form F_N (Eq 25); the draws find a part of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from flipscope.models.transformer import Block, Transformer
 from flipscope.native.small_models import parameters, truth_tables
 
 TIE = 1e-9  # logits this close to 0 may have another sign on another machine
-MAX_WIDTH = 64  # a wider model has more parameters per draw than the loops have room for in the processor's cache
+MAX_WIDTH = 64  # a wider model has more parameters per draw than fit into the processor's cache
 _BLOCK = 1 << 14  # draws tabulated together
 
 
@@ -50,14 +50,14 @@ class Realised(Result):
     counts: Int64[np.ndarray, " function"]  # draws that compute it by the signs of their logits
     recognised: Int64[np.ndarray, " function"]  # of these, draws with all logits at least the margin away from 0
     first: Int64[np.ndarray, " function"]  # number of the first draw that computes it
-    near_ties: int  # draws with a logit so close to 0 that rounding decides
-    asked_again: int  # draws that the compiled loop gave up, asked of the model itself
+    near_ties: int  # draws with a logit so close to 0 that rounding determines its sign
+    asked_again: int  # draws that the compiled loop gave up, evaluated by the model itself
 
     @property
     def unseen(self) -> float:
         """Chao's estimate of the functions that no draw met, from those met once and twice.
 
-        It is a lower bound in expectation: functions far rarer than one in so many draws leave no trace in it.
+        It is a lower bound in expectation: functions far rarer than one in the number of draws leave no trace in it.
         """
         once, twice = (int((self.counts == times).sum()) for times in (1, 2))
         return once * (once - 1) / (2 * (twice + 1))
@@ -68,7 +68,7 @@ class Realised(Result):
         return int(self.counts[where[0]]) if len(where) else 0
 
     def probability(self, function: BooleanFunction | int, confidence: float = 0.95) -> Estimate:
-        """P(theta computes the function), with Clopper and Pearson's interval; also of one that was not met."""
+        """P(theta computes the function), with Clopper and Pearson's interval, even if no draw computes it."""
         return proportions([self.count(function)], self.draws, confidence)[0]
 
     def witness(self, function: BooleanFunction | int) -> Transformer:
@@ -79,7 +79,7 @@ class Realised(Result):
         return drawn(self.config, int(self.first[where[0]]), self.seed, symbols=self.symbols, radius=self.radius)
 
     def summary(self) -> dict[str, object]:
-        """Return how many functions were met, and the share of draws that the most frequent ones have."""
+        """Return the number of functions found, and the shares of draws of the most frequent ones."""
         shares = [f"{100 * count / self.draws:.3g} %" for count in self.counts[:3]]
         return {
             "draws": f"{self.draws:,} recognisers on {self.length} bits, seed {self.seed}",
@@ -121,7 +121,7 @@ def realised(
 
     config: a `recognizer` of any width up to 64, layers, heads and eps. symbols: the seed of the vectors of 0, 1 and
     EOS, uniform in [-1, 1], which all draws share. The parameters are uniform in [-radius, radius]; a draw depends
-    on the seed and its number alone, so that more draws begin with the same ones.
+    only on the seed and its number, so more draws begin with the same ones.
 
     >>> from flipscope.cube.functions import majority, parity
     >>> found = realised(recognizer(width=4, layers=1), length=3, draws=20_000, seed=1)
@@ -191,7 +191,7 @@ def table_number(function: BooleanFunction) -> int:
 
 
 def check_length(length: int) -> int:
-    """The length, after making sure that a truth table of so many bits is one word."""
+    """The length, after checking that a truth table of this many bits fits into one word."""
     if check_count("length", length) > MAX_BITS:
         raise InputError(f"length={length} is too long: functions of up to {MAX_BITS} bits are tabulated")
     return length
@@ -241,14 +241,14 @@ def _asked(model: Transformer, length: int) -> tuple[int, float]:
 
 
 def _counted(tables: Tables, wide: np.ndarray, start: int) -> dict[str, np.ndarray]:
-    """Each table once, with its draws, those of them with the margin, and the number of the first."""
+    """Each distinct table with its draws, the draws with the margin, and the number of the first."""
     found, first, place, counts = np.unique(tables, return_index=True, return_inverse=True, return_counts=True)
     recognised = np.bincount(place, weights=wide, minlength=len(found)).astype(np.int64)
     return {"tables": found, "counts": counts.astype(np.int64), "recognised": recognised, "first": first + start}
 
 
 def _merged(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The counts of two blocks of draws together, the second being the later one."""
+    """The combined counts of two blocks of draws, the second being the later one."""
     if not one:
         return other
     tables, place = np.unique(np.concatenate((one["tables"], other["tables"])), return_inverse=True)

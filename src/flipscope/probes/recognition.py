@@ -33,7 +33,7 @@ MAX_EXHAUSTIVE = 24  # 16 million strings
 
 @dataclass(frozen=True, repr=False)
 class Recognition(Result):
-    """How a model answered on strings of one length: counts that add up to `strings`."""
+    """The answers of a model on strings of one length: counts that add up to `strings`."""
 
     length: int
     margin: float
@@ -44,12 +44,12 @@ class Recognition(Result):
 
     @property
     def strings(self) -> int:
-        """Number of strings asked."""
+        """Number of strings evaluated."""
         return self.correct + self.wrong + self.undefined
 
     @property
     def recognized(self) -> bool:
-        """Whether every string was right; of the whole language only if `exhaustive`, else of the sample."""
+        """Whether every string was correct: all strings if `exhaustive`, else those of the sample."""
         return self.correct == self.strings
 
     def summary(self) -> dict[str, object]:
@@ -73,7 +73,7 @@ class Recognition(Result):
 def accept(logits: Tensor | np.ndarray, margin: float) -> Int8[np.ndarray, "*string"]:
     """Eq 15 for each logit: 1 from the margin up, 0 from its negative down, and -1 (undefined) between."""
     check_positive("margin", margin)
-    if isinstance(logits, Tensor) and logits.dtype == torch.bfloat16:  # which numpy does not have
+    if isinstance(logits, Tensor) and logits.dtype == torch.bfloat16:  # numpy does not have this type
         logits = logits.float()
     values = as_array(logits, "logits")
     if values.dtype.kind not in "biuf":
@@ -101,8 +101,8 @@ def recognition(
 ) -> Recognition:
     """How often the model gives the function's value with this margin, on strings of the function's length.
 
-    All 2^n strings are asked, or `samples` uniformly random ones. The model is any that `flipscope.Subject` takes, as
-    are `encoding`, `output` and `device`. Of a model that gives probabilities the margin is that from 0.5.
+    All 2^n strings are evaluated, or `samples` uniformly random ones. The model, `encoding`, `output` and `device` are
+    as for `flipscope.Subject`. For a model that returns probabilities, the margin is measured from 0.5.
 
     >>> from flipscope.cube.functions import majority
     >>> recognition(lambda bits: bits.sum(dim=1) - 1.5, majority(3), 0.5).recognized
@@ -138,7 +138,7 @@ def recognizes(
     output: Output = "auto",
     device: Device | None = None,
 ) -> bool:
-    """Whether the model is right on all strings with this margin; none is asked after the first batch with a wrong one.
+    """Whether the model is correct on all strings with this margin; stops at the first batch with an error.
 
     >>> from flipscope.cube.functions import first, majority
     >>> [recognizes(lambda bits: bits[:, 0] - 0.5, f, 0.1) for f in (first(5), majority(5))]

@@ -1,4 +1,4 @@
-"""What a measurement of flips gives: counts or estimates, and an account of how they were measured."""
+"""Results of measuring flips: counts or estimates, and an account of how they were measured."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ ACCEPT, REJECT, UNDEFINED = 1, 0, -1  # the values of Eq 15
 class Measured(Result):
     """How a measurement was made."""
 
-    output: str  # what the model's outputs were taken for, such as "logit" or "probability"
-    threshold: float | None  # the answer is 1 where the output is greater; None where it is the largest of classes
+    output: str  # interpretation of the model's outputs, such as "logit" or "probability"
+    threshold: float | None  # the answer is 1 where the output is greater; None for several classes
     path: str  # "general" or "fast"
-    path_reason: str  # why that one
-    precision: str  # what the signs were computed in
+    path_reason: str  # why this path was taken
+    precision: str  # number types in which the signs were computed
     margin: float  # signs nearer to the threshold than this were computed again in float64
-    tolerance: float  # signs nearer to it than this even then are undetermined
+    tolerance: float  # signs nearer to the threshold than this remain undetermined
     rechecked: int  # signs computed again
     near_ties: int  # undetermined signs, of strings and of flips
-    screening: Screening | None  # what heuristic=True skipped, and what its audit found
+    screening: Screening | None  # the flips skipped by heuristic=True, and their audit
     seconds: float
 
     def said(self) -> dict[str, object]:
-        """How it was measured, as the end of a summary."""
+        """The account of the measurement for the end of a summary."""
         return {
             "precision": f"{self.precision}, {self.near_ties:,} signs undetermined, {time_text(self.seconds)}",
             "path": f"{self.path}: {self.path_reason}",
         }
 
     def how(self) -> dict[str, Any]:
-        """The same for JSON."""
+        """The account of the measurement as a JSON object."""
         told: dict[str, Any] = {
             "output": self.output,
             "threshold": self.threshold,
@@ -100,7 +100,7 @@ class Flips(Measured):
         }
 
     def plot(self) -> Figure:
-        """How many strings have each sensitivity, and on which share of them each position matters."""
+        """A figure of the number of strings by sensitivity, and of the share on which each position matters."""
         shares = np.bincount(self.counts, minlength=self.length + 1) / max(1, self.strings)
         mean = float(self.counts.mean()) if self.strings else 0.0
         bars = Series("", list(range(self.length + 1)), shares.tolist(), "bars", colour=0)
@@ -113,7 +113,7 @@ class Flips(Measured):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AcceptanceFlips(Measured):
-    """What flips do to acceptance with a margin (Eq 15), of each of some strings.
+    """The effect of flips on acceptance with a margin (Eq 15), for each of some strings.
 
     A near tie is a logit within ``tolerance`` of xi or of -xi.
     """
@@ -143,7 +143,7 @@ class AcceptanceFlips(Measured):
         }
 
     def plot(self) -> Figure:
-        """How many strings have so many flips that change or cross."""
+        """A figure of the number of strings by their number of changing or crossing flips."""
         most = int(max(self.changed.max(initial=0), self.crossed.max(initial=0)))
         kinds = {"changed": self.changed, "crossed": self.crossed}
         series = [
@@ -219,12 +219,12 @@ def plain(value: float | Estimate) -> Any:
 
 
 def account(how: Measured) -> dict[str, Any]:
-    """The fields that say how something was measured, to be handed on."""
+    """The fields of the account of a measurement, to pass on to another result."""
     return {field.name: getattr(how, field.name) for field in dataclasses.fields(Measured)}
 
 
 def joined(parts: Sequence[Flips]) -> Flips:
-    """Strings that were measured in parts, put together again."""
+    """The combined result of strings that were measured in parts."""
     if len({(part.length, part.path) for part in parts}) != 1:
         raise InputError("only strings of one length that were measured on one path can be put together")
     screenings = [part.screening for part in parts if part.screening is not None]
@@ -257,7 +257,7 @@ def _joined_screening(parts: Sequence[Screening]) -> Screening:
 
 
 def estimated(found: Flips, confidence: float = 0.95, validity: Validity = "fixed") -> SensitivityProfile:
-    """The spectrum that the sensitivity of uniformly random strings tells."""
+    """The sensitivity profile estimated from uniformly random strings."""
     size, n = found.strings, found.length
     return SensitivityProfile(
         n=n,

@@ -76,8 +76,8 @@ def sampled_kernel(
 ) -> SampledKernel:
     """The kernel at infinite width with slot embedding, the expectations of attention weights taken over ``draws``.
 
-    Each of the ``repeats`` runs the whole recursion with draws of its own. What follows attention is not linear, so
-    that a run has a bias of order 1 / draws, which the intervals do not show.
+    Each of the ``repeats`` runs the whole recursion with its own draws. The steps after attention are not linear, so a
+    run has a bias of order 1 / draws, which the intervals do not show.
 
     >>> found = sampled_kernel(2, draws=200, repeats=4)
     >>> [each.samples for each in found.eigenvalues], round(found.values[0].value, 9)
@@ -100,7 +100,7 @@ def _sampled_attention(
     """Attention of infinitely many heads, by draws of the rows of scores that two tokens a of x and b of y see.
 
     A row has covariances kappa_ij within its input, and kappa_ab kappa_ij between the two inputs: pairs ab differ by
-    one number only, so that the entries of `Covariances` stay what they are.
+    one number only, so the entries of `Covariances` stay the same.
     """
     places = [_entries(bits, differing, readout) for differing in range(bits + 1)]
     tokens = len(places[0])
@@ -247,7 +247,7 @@ def _slots(bits: int, readout: Readout) -> Tensor:
 def _features(
     parameters: Parameters, slots: Tensor, depth: int, attention: Activation, readout: Readout
 ) -> Float[Tensor, "string feature"]:
-    """What the read-out sees, scaled so that inner products are the conjugate kernel."""
+    """The input of the read-out, scaled so that inner products are the conjugate kernel."""
     tokens = parameters["embedding"][slots]
     for layer in range(depth):
         own = {name: parameters[f"{layer}.{name}"] for name in ("queries", "keys", "values", "output", "up", "down")}

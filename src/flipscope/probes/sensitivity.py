@@ -1,4 +1,4 @@
-"""Sensitivity of a model: on how many of its bits a string can be flipped so that the model's answer changes.
+"""Sensitivity of a model: the number of bits of a string whose flip changes the model's answer.
 
     >>> import torch, flipscope
     >>> model = torch.nn.Linear(3, 1, bias=False)
@@ -6,10 +6,10 @@
     >>> flipscope.sensitivity(model, [[0, 0, 0], [1, 0, 0], [1, 1, 0]])
     array([3, 1, 0])
 
-The answer is 1 where the logit is greater than the threshold, else 0; of three classes or more it is the class with the
-largest logit. Every function here takes any model that `flipscope.Subject` does; flipscope's own transformer goes the
-fast path, with the same answers. The results say which path was taken, what was checked in float64 and what remained
-too close to call; see `precision`.
+The answer is 1 where the logit is greater than the threshold, else 0; for three or more classes it is the class with
+the largest logit. Every function here accepts any model that `flipscope.Subject` does; flipscope's own transformer
+takes the fast path, with the same answers. The results say which path was taken, what was checked in float64 and what
+remained too close to call; see `precision`.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ MAX_EXHAUSTIVE_BITS = 20
 DEFAULT_STRINGS = 200
 DEFAULT_MAX_STRINGS = 100_000
 _FIRST_LOOK = 16
-_LOOK_GROWTH = 1.25  # the next look comes after a quarter more strings, so at most a quarter is wasted
-_TABLE_BLOCK = 1 << 12  # strings of a truth table asked together
+_LOOK_GROWTH = 1.25  # the interval is checked after a quarter more strings, so at most a quarter is wasted
+_TABLE_BLOCK = 1 << 12  # strings of a truth table evaluated together
 _VALUES: NDArray[np.int8] = np.array([REJECT, UNDEFINED, ACCEPT], np.int8)  # by thresholds of Eq 15 exceeded
-_FIRST_BLOCK = 4  # strings asked first, from which the comparison with float64 takes its sample
+_FIRST_BLOCK = 4  # strings evaluated first, from which the comparison with float64 takes its sample
 
 
 class Options(TypedDict, total=False):
-    """The keywords that every measurement takes."""
+    """The keyword arguments of every measurement."""
 
     threshold: Annotated[float | None, Keyword(None, "the answer is 1 above it; None is 0, or 0.5 for a probability")]
     path: Annotated[Path, Keyword("auto", "'general' takes any model, 'fast' flipscope's own transformers")]
@@ -102,8 +102,8 @@ def sensitivity(
 ) -> Int64[np.ndarray, " string"] | Float64[np.ndarray, " string"]:
     """For each string the number of bits whose flip changes the model's answer (Def 2.2), as an array [string].
 
-    The model is any that `flipscope.Subject` takes, ``strings`` are rows of 0 and 1 of one length. With real=True the
-    sum over the flips of the squared change of the logit itself (Eq 2 for a real function).
+    The model is any that `flipscope.Subject` accepts; ``strings`` are rows of 0 and 1 of one length. With real=True the
+    result is the sum over the flips of the squared change of the logit (Eq 2 for a real function).
 
     >>> def majority(bits):  # the logit of each row
     ...     return bits.sum(dim=1) - 1.5
@@ -137,11 +137,11 @@ def sensitivities(model: Model, strings: object, **options: Unpack[Options]) -> 
 
 @checked_arguments
 def acceptance_flips(model: Model, strings: object, margin: float, **options: Unpack[Options]) -> AcceptanceFlips:
-    """What flips do to acceptance with a margin xi (Eq 15), whose undefined value counts as one.
+    """The effect of flips on acceptance with a margin xi (Eq 15), where undefined counts as a value.
 
-    Logits near xi or -xi are computed again as those near a threshold are, and what is still too close to call is
-    counted in ``near_ties``. A flip that changes the logit by less than 2 xi never crosses from 0 to 1, but it may lead
-    to or from undefined: Def 2.2 is defined on the strings that are ``decided`` only.
+    Logits near xi or -xi are computed again like those near a threshold, and those still too close to call are counted
+    in ``near_ties``. A flip that changes the logit by less than 2 xi never crosses from 0 to 1, but it may lead to or
+    from undefined: Def 2.2 is defined only on strings that are ``decided``.
 
     >>> found = acceptance_flips(lambda bits: bits.sum(dim=1) - 1.5, [[0, 0, 0], [1, 0, 0]], margin=1)
     >>> found.answers, found.changed, found.crossed  # logits of flips: all -0.5; then -1.5 and twice 0.5
@@ -152,7 +152,7 @@ def acceptance_flips(model: Model, strings: object, margin: float, **options: Un
         if name in options:
             raise InputError(f"{name} has no meaning for acceptance with a margin: leave it out")
     bits = check_strings(strings)
-    # logit > the number below xi is logit >= xi; and logit <= -xi is what is not greater.
+    # logit > the number below xi means logit >= xi; logit <= -xi is the negation of logit > -xi.
     both = (-xi, math.nextafter(xi, -math.inf))
     meter = _Meter(model, options, Work(*bits.shape), both)
     meter.signs.announce(len(bits) * (bits.shape[1] + 1))
@@ -182,8 +182,8 @@ def acceptance_flips(model: Model, strings: object, margin: float, **options: Un
 def logit_changes(model: Model, strings: object, **options: Unpack[Options]) -> Logits:
     """f(x with bit i flipped) - f(x) for each string x and position i, [string, position], f being the logit.
 
-    In float32 unless precision="float64" or the model itself says otherwise, and in float64 where float32 overflows;
-    nothing is checked, but a module that rounds to float32 inside is refused for "float64".
+    Computed in float32 unless precision="float64" or the model itself is in another type, and in float64 if float32
+    overflows. Nothing is checked, but with "float64" a module that rounds to float32 inside is rejected.
 
     >>> logit_changes(lambda bits: 2 * bits[:, 0] - bits[:, 1], [[0, 0], [1, 0]]).tolist()
     [[2.0, -1.0], [-2.0, -1.0]]
@@ -239,11 +239,12 @@ def sensitivity_profile(
 ) -> SensitivityProfile:
     """The sensitivity profile of the model on strings of length n: how many strings have sensitivity 0, 1, ..., n.
 
-    From so many uniformly random ``strings`` (default 200) and all their flips; or from as many as it takes for the
-    interval of the average sensitivity to reach at most ``precision_target`` to either side, but no more than
-    ``max_strings`` (the intervals then hold at every number of strings); or, with exhaustive=True and n <= 20, from
-    all 2^n strings, each asked once, exactly. The result also has the average, the share of strings that no flip
-    changes, and the influence of each position: with intervals of this ``confidence``, or as numbers if exhaustive.
+    By default it is estimated from ``strings`` uniformly random strings (200) and all their flips. With
+    ``precision_target``, strings are drawn until the interval of the average sensitivity has at most this half-width,
+    or ``max_strings`` are used; the intervals are then valid at every number of strings. With exhaustive=True and
+    n <= 20, it is exact, from one evaluation of each of the 2^n strings. The result also has the average, the share of
+    strings that no flip changes, and the influence of each position: with intervals of this ``confidence``, or as
+    numbers if exhaustive.
 
     >>> found = sensitivity_profile(lambda bits: bits.sum(dim=1) - 1.5, 3, exhaustive=True)
     >>> found.profile, found.average_sensitivity, found.influences
@@ -281,7 +282,7 @@ def sensitivity_profile(
 
 @checked_arguments
 def truth_table(model: Model, n: int, **options: Unpack[Options]) -> BooleanFunction:
-    """The Boolean function that the model computes on strings of length n <= 20, each asked once.
+    """The Boolean function that the model computes on strings of length n <= 20, each evaluated once.
 
     >>> truth_table(lambda bits: bits.sum(dim=1) - 1.5, 3).table().tolist()
     [0, 0, 0, 1, 0, 1, 1, 1]
@@ -293,7 +294,7 @@ def truth_table(model: Model, n: int, **options: Unpack[Options]) -> BooleanFunc
 
 
 def _looks(size: int) -> Iterator[int]:
-    """After how many strings to look at the interval."""
+    """The numbers of strings after which to check the interval."""
     look = _FIRST_LOOK
     while look < size:
         yield look
@@ -357,7 +358,7 @@ def _exact_answers(model: Model, n: int, options: Options) -> tuple[Bits, _Meter
 
 
 class _Meter:
-    """Measures strings in blocks and remembers all it has measured."""
+    """Measures strings in blocks and accumulates the results."""
 
     def __init__(self, model: Model, options: Options, work: Work, offsets: tuple[float, ...] = (0.0,)) -> None:
         self._start = time.perf_counter()
@@ -369,7 +370,7 @@ class _Meter:
         if not isinstance(threshold, Real | None):
             raise InputError(f"threshold={threshold!r} must be a finite number")
         self._warns = threshold is None
-        # A screen needs first-order estimates, which the fast path alone has.
+        # A screen needs first-order estimates, which only the fast path has.
         known = None if self._heuristic else work
         self.signs: TrustedSigns = trusted_signs(self.subject, offsets=offsets, work=known, **cast(Any, chosen))
         self._counts: list[NDArray[np.int64]] = []
@@ -382,7 +383,7 @@ class _Meter:
         return sum(map(len, self._counts))
 
     def flips(self, strings: Bits, report: Callable[[int], None]) -> Flips:
-        """What these strings and those measured before have told."""
+        """Measure these strings; returns the results of all strings measured so far."""
         self.signs.announce(len(strings) * (strings.shape[1] + 1))
         with self.subject.kept():
             if self._heuristic:
@@ -398,21 +399,21 @@ class _Meter:
 
     @property
     def classes(self) -> int | None:
-        """How many classes the model decides between, if these are three or more."""
+        """The number of classes if there are three or more, else None."""
         return self._asked.classes
 
     @property
     def _asked(self) -> Subject:
-        """The subject that has given the answers; the fast path's are logits."""
+        """The subject that computed the answers; that of the model on the fast path, whose outputs are logits."""
         return self.signs.working.subject if isinstance(self.signs.working, GeneralEngine) else self.subject
 
     def warn(self) -> None:
-        """Warn of outputs that look like probabilities, unless there is a threshold for them."""
+        """Warn about outputs that look like probabilities, unless a threshold is given."""
         if self._warns:
             self._asked.warn_of_probabilities()
 
     def account(self) -> Measured:
-        """How it has been measured so far."""
+        """The account of the measurement so far."""
         return Measured(
             output=self._asked.output_name,
             threshold=None if self.classes is not None else self.signs.threshold,
@@ -433,7 +434,7 @@ class _Meter:
         self._flipped = hits if self._flipped is None else self._flipped + hits
 
     def _screened(self, strings: Bits) -> None:
-        """Measure by the heuristic screen."""
+        """Measure with the heuristic screen."""
         changed, self._screening = screened_changes(
             self.signs.working,
             strings,
@@ -447,7 +448,7 @@ class _Meter:
 
 
 def _subject(model: Model, options: Options) -> Subject:
-    """The model as the options say it is to be asked, after making sure that they exist."""
+    """The model as a subject with the conventions in the options, after checking the options' names."""
     _check_names(options)
     return as_subject(model, options.get("encoding", "auto"), options.get("output", "auto"), options.get("device"))
 
@@ -461,7 +462,7 @@ def _check_names(options: Options) -> None:
 
 
 def _blocks(engine: Engine, strings: Bits) -> Iterator[Bits]:
-    """The strings in blocks that are enough for the engine and little enough to see progress."""
+    """The strings in blocks that are large enough for the engine and small enough to show progress."""
     first = min(_FIRST_BLOCK, len(strings))
     yield strings[:first]
     step = engine.strings_at_once(strings.shape[1])
@@ -470,7 +471,7 @@ def _blocks(engine: Engine, strings: Bits) -> Iterator[Bits]:
 
 
 def _reporter(options: Options, total: int) -> Callable[[int], None]:
-    """What is told how many more strings are done."""
+    """A callback for the number of strings done since the last call."""
     progress = options.get("progress")
     done = 0
 

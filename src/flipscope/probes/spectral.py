@@ -1,4 +1,4 @@
-"""Traces and spectral densities of a symmetric matrix that is known by its products alone.
+"""Traces and spectral densities of a symmetric matrix given by its products.
 
     Hutchinson    tr H = E v' H v, v with independent random signs
     Hutch++       Q = orth(H S), then tr H = tr Q' H Q + E v' R H R v with R = 1 - QQ'   (Meyer, Musco, Musco, Woodruff)
@@ -21,17 +21,17 @@ from jaxtyping import Float64
 Vector: TypeAlias = Float64[np.ndarray, " number"]
 Rows: TypeAlias = Float64[np.ndarray, "row number"]
 
-_ROUNDING = 1e-10  # of the largest eigenvalue: pivots are no smaller
-_BLOCK = 16  # probes per call, so that a matrix which is made anew per call is not made too often
+_ROUNDING = 1e-10  # smallest pivot relative to the largest eigenvalue
+_BLOCK = 16  # probes per call, so that a matrix that is recomputed per call is not recomputed too often
 
 
 @runtime_checkable
 class Operator(Protocol):
-    """A symmetric matrix of so many rows."""
+    """A symmetric matrix given by its products."""
 
     @property
     def size(self) -> int:
-        """Rows of the matrix."""
+        """The number of rows."""
 
     def products(self, rows: Rows) -> Rows:
         """The matrix times each row."""
@@ -49,7 +49,7 @@ class Traces:
 class Quadrature:
     """Lanczos's tridiagonal matrix, whose eigenvalues and first components are a quadrature of a spectral measure.
 
-    `complete` says that it is the measure itself: the start vector lies in as many eigenspaces as there are nodes.
+    If `complete`, it is the measure itself: the start vector lies in as many eigenspaces as there are nodes.
     """
 
     diagonal: Float64[np.ndarray, " node"]
@@ -58,19 +58,19 @@ class Quadrature:
 
     @cached_property
     def nodes(self) -> Float64[np.ndarray, " node"]:
-        """Where the quadrature looks, in ascending order."""
+        """The nodes of the quadrature in ascending order."""
         return self._nodes_and_weights[0]
 
     @cached_property
     def weights(self) -> Float64[np.ndarray, " node"]:
-        """How much each node counts; they sum to 1."""
+        """The weights of the nodes, which sum to 1."""
         return self._nodes_and_weights[1]
 
     def share_above(self, threshold: float) -> tuple[float, float]:
-        """A lower and an upper bound of the measure of all that is above the threshold.
+        """A lower and an upper bound of the measure above the threshold.
 
-        Chebyshev, Markov and Stieltjes: of all measures with the same moments none has more at the threshold, or less
-        on either side of it, than the quadrature that has a node there. Another last number on the diagonal gives it.
+        Chebyshev, Markov and Stieltjes: of all measures with the same moments, none has more at the threshold, or less
+        on either side of it, than the quadrature with a node there, which a changed last diagonal entry produces.
         """
         nodes, weights = self.nodes, self.weights
         size = float(np.abs(nodes).max())
@@ -101,7 +101,7 @@ def _eigen(
 
 
 def signs(seed: int, number: int, size: int, kind: int = 0, start: int = 0) -> Vector:
-    """The random signs of probe `number`, from the one at `start` on; probes of different kinds are independent."""
+    """The random signs of probe `number` from `start` on; probes of different kinds are independent."""
     stream = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(kind, number)))
     first, skipped = divmod(start, 64)
     words = stream.advance(first).random_raw(-(-(skipped + size) // 64))
@@ -111,7 +111,7 @@ def signs(seed: int, number: int, size: int, kind: int = 0, start: int = 0) -> V
 
 
 def exact_traces(matrix: Operator, starts: Sequence[int]) -> Traces:
-    """Every diagonal number by itself, one product each."""
+    """Every diagonal entry, by one product each."""
     diagonal = np.empty(matrix.size)
     for start in range(0, matrix.size, _BLOCK):
         rows = np.eye(min(_BLOCK, matrix.size - start), matrix.size, start)
@@ -129,7 +129,7 @@ def hutchinson(matrix: Operator, starts: Sequence[int], probes: int, seed: int) 
 
 
 def hutchpp(matrix: Operator, starts: Sequence[int], probes: int, seed: int) -> Traces:
-    """Hutch++ with a third of the products for each of its steps: sketch, exact part, what is left.
+    """Hutch++ with a third of the products for each of its steps: sketch, exact part, remainder.
 
     With P the projection on a block, tr P H = tr P QQ'H + tr P RHQQ' + tr P RHR, of which the first two are exact.
     """
@@ -150,16 +150,16 @@ def hutchpp(matrix: Operator, starts: Sequence[int], probes: int, seed: int) -> 
 
 
 def dense(matrix: Operator) -> Float64[np.ndarray, "number number"]:
-    """The matrix itself, symmetric whatever rounding did."""
+    """The matrix itself, symmetrised despite rounding."""
     found = matrix.products(np.eye(matrix.size))
     whole: Float64[np.ndarray, "number number"] = (found + found.T) / 2
     return whole
 
 
 def lanczos(matrix: Operator, start: Vector, steps: int) -> Quadrature:
-    """The quadrature of `start`'s spectral measure by so many Lanczos steps; full reorthogonalisation.
+    """The quadrature of `start`'s spectral measure by Lanczos steps with full reorthogonalisation.
 
-    Fewer than `steps` nodes where the vectors H^k v span less.
+    It has fewer than `steps` nodes if the vectors H^k v span a smaller space.
     """
     steps = min(steps, matrix.size)
     basis = np.empty((steps, matrix.size))

@@ -1,9 +1,9 @@
-"""How the eigenvalues of a symmetric matrix are spread: stochastic Lanczos quadrature, with intervals.
+"""The spectral density of a symmetric matrix by stochastic Lanczos quadrature, with intervals.
 
-A probe is a Gaussian vector v. The share of its square that lies in the eigenspaces of r of n eigenvalues is that of r
-of n independent squared normals, whatever the matrix: Beta(r / 2, (n - r) / 2). The mean over k probes is so nearly
-Beta(k r / 2, k (n - r) / 2), which has the same mean and hardly more variance, that this tells which r are likely. What
-the quadrature of a probe leaves open (`Quadrature.share_above`) is added on either side.
+A probe is a Gaussian vector v. The share of its square in the eigenspaces of r of n eigenvalues is that of r of n
+independent squared normals for every matrix: Beta(r / 2, (n - r) / 2). The mean over k probes is very nearly
+Beta(k r / 2, k (n - r) / 2), which has the same mean and hardly more variance, so this determines which r are likely.
+The uncertainty of a probe's quadrature (`Quadrature.share_above`) is added on either side.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from flipscope.figures.panels import bars_panel
 from flipscope.figures.results import Result
 from flipscope.probes.spectral import Operator, Quadrature, lanczos
 
-_POWERS = 6  # of ten in a table of shares
+_POWERS = 6  # powers of ten in a table of shares
 _PROBES = 4  # kind of the random streams, beside those of `spectral` and `curvature`
 
 
@@ -35,25 +35,25 @@ _PROBES = 4  # kind of the random streams, beside those of `spectral` and `curva
 class Density(Result):
     """The spectral density: eigenvalues `nodes` with the share `weights` of all, which sum to 1 over all probes."""
 
-    quadratures: tuple[Quadrature, ...]  # of each probe
-    size: int  # eigenvalues
+    quadratures: tuple[Quadrature, ...]  # one per probe
+    size: int  # number of eigenvalues
     steps: int
     confidence: float
-    rounding: float  # of products with the matrix, relative to its norm
+    rounding: float  # rounding error of products with the matrix, relative to its norm
 
     @property
     def probes(self) -> int:
-        """How many there are."""
+        """The number of probes."""
         return len(self.quadratures)
 
     @property
     def products(self) -> int:
-        """Of the matrix and a vector: one for each node."""
+        """The number of products of the matrix with a vector: one for each node."""
         return len(self.nodes)
 
     @cached_property
     def nodes(self) -> Float64[np.ndarray, " node"]:
-        """Of all probes, one after the other."""
+        """The nodes of all probes, concatenated."""
         return np.concatenate([each.nodes for each in self.quadratures])
 
     @cached_property
@@ -68,7 +68,7 @@ class Density(Result):
         return student_mean([float(each.nodes @ each.weights) for each in self.quadratures], self.confidence)
 
     def at(self, points: Float64[np.ndarray, " point"], width: float) -> Float64[np.ndarray, " point"]:
-        """The density at some eigenvalues, every node being a Gaussian of this standard deviation."""
+        """The density at some points, with every node smoothed by a Gaussian of this standard deviation."""
         check_positive("width", width)
         away = (np.asarray(points, np.float64)[:, None] - self.nodes) / width
         out: Float64[np.ndarray, " point"] = (
@@ -133,7 +133,7 @@ class Density(Result):
         }
 
     def _above(self, each: Quadrature, threshold: float) -> tuple[float, float]:
-        """A lower and an upper bound of what a probe has above the threshold, wherever rounding has put it."""
+        """A lower and an upper bound of a probe's share above the threshold, allowing for rounding."""
         if math.isinf(threshold):
             return (0.0, 0.0) if threshold > 0 else (1.0, 1.0)
         blur = self.rounding * float(np.abs(self.nodes).max())
@@ -142,7 +142,7 @@ class Density(Result):
     def _likely(self, least: float, most: float) -> tuple[float, float]:
         """The shares of eigenvalues for which a mean over probes of at least `least`, at most `most`, is likely."""
         half, error = self.probes * self.size / 2, (1 - self.confidence) / 2
-        ends = (1e-6 / half, 1 - 1e-6 / half)  # far less than one eigenvalue, and numbers that SciPy can cope with
+        ends = (1e-6 / half, 1 - 1e-6 / half)  # far less than one eigenvalue, but large enough for SciPy
         seen = np.clip([least, most], ends[0], ends[1])
 
         def at_least(share: float) -> float:
@@ -159,7 +159,7 @@ class Density(Result):
 def spectral_density(
     matrix: Operator, probes: int, steps: int, seed: int, confidence: float, rounding: float
 ) -> Density:
-    """The density by so many probes; probe k depends on the seed and on k alone."""
+    """The density from a number of probes; probe k depends only on the seed and k."""
     starts = (
         np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_PROBES, number))).normal(size=matrix.size)
         for number in range(probes)
