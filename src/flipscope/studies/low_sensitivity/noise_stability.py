@@ -247,7 +247,7 @@ class NoiseStability(lab.Study):
         smoke=(0.1, {"every": (3, 4), "zoo": 3, "bits": (5,), "random": 3, "functions": ("parity",), "lengths": (4,)}
                | {"seeds": 1, "width": 8, "batch": 32, "steps": 20}),
         # Seeds from 1000 on: smaller ones were used while the study was written.
-        laptop=(4, {"every": (2, 3, 4), "zoo": len(ZOO), "bits": (6, 8, 10, 12), "random": 40}
+        laptop=(6, {"every": (2, 3, 4), "zoo": len(ZOO), "bits": (6, 8, 10, 12), "random": 40}
                 | {"functions": ("parity", "majority", "first"), "lengths": (5, 9), "seeds": 3, "width": 32}
                 | {"batch": 128, "steps": 1_500, "first_seed": 1_000}),
         paper=(600, {"every": (2, 3, 4), "zoo": len(ZOO), "bits": (6, 8, 10, 12, 14, 16), "random": 200}
