@@ -125,7 +125,7 @@ ENTRIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         {"model": LINEAR, "inputs": NUMBERS, "at": None, "feature_mask": None, "mask": None, "how": "noise"}
         | {"variance": 0.1, "normalise": False, "whole_variance": 0.1, "vocabulary": None, "count_special": None}
         | {"draws": 1, "tokens": 2, "precision": None, "confidence": 0.9, "memory": 1 << 28, "seed": 0, "words": None}
-        | {**ASKING, "first_order": False, "progress": None},
+        | {**ASKING, "label_words": None, "first_order": False, "progress": None},
     ),
     "curvature": (
         flipscope.curvature,

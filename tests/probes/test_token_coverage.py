@@ -26,9 +26,10 @@ class Simulated(TokenSite):
         self.batch, self.answers = 1 << 20, np.zeros(len(chances), np.int64)
         self.layout = Layout.of((chances.shape[1],))
         self.subject: Any = self
+        self._next = None
         self.rows: Rows = np.zeros((0, 3), np.int64)
 
-    def values(self, index: NDArray[np.int64], change: Change) -> NDArray[np.float64]:
+    def values(self, index: NDArray[np.int64], change: Change, start: int = 0) -> NDArray[np.float64]:
         return self.chances[self.rows[:, 0], self.rows[:, 1]]
 
     def chosen(self, values: NDArray[np.float64]) -> NDArray[np.int64]:

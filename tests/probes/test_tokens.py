@@ -13,6 +13,7 @@ import flipscope
 from flipscope.basics.errors import InputError
 from flipscope.figures import ImagePanel, TextPanel
 from flipscope.models.disturbing import RowStreams, noise_tensor, patches
+from flipscope.probes.token_site import TokenSite
 from flipscope.probes.tokens import token_sensitivity
 
 # The example of four tokens of two numbers, with noise of variance 4: P_tau = Phi(-|f| / (2 |w_tau|)).
@@ -309,6 +310,41 @@ def test_a_classifier_of_transformers_before_and_after_the_norm() -> None:
     assert np.isnan(replaced.changed[:, 0]).all()
     with pytest.raises(InputError, match=r"at='roberta\.embeddings'"):
         token_sensitivity(model, texts)
+
+
+def test_a_language_model_is_run_from_the_replaced_token_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    transformers = pytest.importorskip("transformers", reason="needs the extra 'language'")
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 40, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, intermediate_size=32))
+    with torch.no_grad():
+        for each in model.parameters():
+            each.mul_(6)
+    ids = torch.randint(3, 40, (9, 8), generator=torch.Generator().manual_seed(1))
+    mask = torch.ones_like(ids)
+    mask[:4, 6:] = 0  # padding at the end
+    prompts = {"input_ids": ids, "attention_mask": mask}
+    positions = []
+    forward = model.forward
+    monkeypatch.setattr(
+        model, "forward", lambda **given: (positions.append(given["input_ids"].numel()), forward(**given))[1]
+    )
+    found = token_sensitivity(model, prompts, how="replace", draws=2, label_words="any")
+    spent = sum(positions)
+    monkeypatch.setattr(TokenSite, "keeps_prefixes", False)
+    positions.clear()
+    plain = token_sensitivity(model, prompts, how="replace", draws=2, label_words="any")
+    assert np.array_equal(found.changed, plain.changed, equal_nan=True)
+    assert spent < 0.75 * sum(positions)
+    assert np.array_equal(np.isnan(found.changed), mask.numpy() == 0)
+    with torch.no_grad():
+        logits = model(**prompts).logits
+    expected = [logits[row, 5 if row < 4 else 7] for row in range(9)]
+    assert found.answers.tolist() == [int(each.argmax()) for each in expected]
+    of_two = token_sensitivity(model, prompts, how="replace", label_words=[7, 4])
+    assert of_two.answers.tolist() == [int(each[4] > each[7]) for each in expected]
+    with pytest.raises(InputError, match="two token ids or more"):
+        token_sensitivity(model, prompts, how="replace", label_words=[7])
 
 
 def test_an_onnx_session_on_floats(tmp_path: Any) -> None:

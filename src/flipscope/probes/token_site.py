@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -15,12 +15,24 @@ from flipscope.basics.bits import as_array
 from flipscope.basics.errors import InputError, blamed_on
 from flipscope.models.batches import fast_batch
 from flipscope.models.devices import in_float64
-from flipscope.models.disturbing import Change, FeatureMask, Given, Layout, main_input, named_module, run_changed
+from flipscope.models.disturbing import (
+    Change,
+    FeatureMask,
+    Given,
+    Layout,
+    main_input,
+    named_module,
+    run_changed,
+    with_main,
+)
 from flipscope.models.hooks import watching
 from flipscope.models.outputs import numbers
+from flipscope.models.prefix import KeptPrefix
 from flipscope.models.subject import Subject
 from flipscope.probes.asking import Inputs, given_for
 from flipscope.probes.token_results import How
+
+LabelWords: TypeAlias = Literal["any"] | Sequence[int]
 
 _ASKED_TWICE = 4
 _PICTURES = 6  # inputs that a picture shows
@@ -36,6 +48,7 @@ class TokenSite:
         at: str | None,
         feature_mask: FeatureMask | None,
         memory: int,
+        label_words: LabelWords | None = None,
     ) -> None:
         self.subject, self.at = subject, at
         if at is not None:
@@ -44,6 +57,9 @@ class TokenSite:
         self.given: Given = dict(given.keywords) or given.positional
         self.count = given.strings
         _refuse_nan(given.tensors)
+        self._next = None if label_words is None else _NextToken(self.given, label_words)
+        self._kept: KeptPrefix | None = None
+        self._kept_inputs = np.zeros(0, np.int64)
         if self.main.numel() == 0:
             raise InputError(
                 f"inputs of shape {tuple(self.main.shape)} hold no tokens: give one or more for each input"
@@ -68,9 +84,20 @@ class TokenSite:
         """The model's input that has the tokens."""
         return main_input(self.given)
 
-    def values(self, index: Int64[np.ndarray, " row"], change: Change) -> np.ndarray:
-        """The logits of these inputs, one row for each, with their tokens changed."""
-        return self._decided(self.raw(index, change), len(index))
+    def values(self, index: Int64[np.ndarray, " row"], change: Change, start: int = 0) -> np.ndarray:
+        """The logits of these inputs, one row for each, with their tokens changed; none of those before ``start``."""
+        return self._decided(self.raw(index, change, start), len(index))
+
+    @property
+    def keeps_prefixes(self) -> bool:
+        """Whether the model may be run from a changed token on."""
+        return self._next is not None and self.at is None and isinstance(self.given, Mapping)
+
+    def keep_prefixes(self, inputs: Int64[np.ndarray, " input"]) -> None:
+        """Run these inputs once, for changed copies of them to start where they differ."""
+        with blamed_on("the model"):
+            kept = KeptPrefix(self.subject.model, self._rows(inputs))  # type: ignore[arg-type]  # a mapping
+        self._kept, self._kept_inputs = (kept if kept.usable else None), inputs
 
     def _decided(self, raw: Any, count: int) -> np.ndarray:
         found = self.subject.decided(raw, count, 0)
@@ -147,16 +174,48 @@ class TokenSite:
             )
         return one.tensor
 
-    def raw(self, index: Int64[np.ndarray, " row"], change: Change) -> Any:
-        """The model's output for these inputs, with their tokens changed."""
-        chosen = torch.from_numpy(index).to(self.subject.device)
-        rows: Given = (
-            {name: each[chosen] for name, each in self.given.items()}
-            if isinstance(self.given, Mapping)
-            else tuple(each[chosen] for each in self.given)
-        )
+    def raw(self, index: Int64[np.ndarray, " row"], change: Change, start: int = 0) -> Any:
+        """The model's output for these inputs, with their tokens changed; for language models after the last token."""
+        rows = self._rows(index)
         with blamed_on("the model"):
-            return run_changed(self.subject.model, rows, change, self.at)
+            if start > 0 and self._kept is not None:
+                slots = torch.from_numpy(np.searchsorted(self._kept_inputs, index)).to(self.subject.device)
+                found = self._kept.run(slots, with_main(rows, change), start)  # type: ignore[arg-type]  # a mapping
+            else:
+                start, found = 0, run_changed(self.subject.model, rows, change, self.at)
+        return found if self._next is None else self._next.read(found, index, start)
+
+    def _rows(self, index: Int64[np.ndarray, " row"]) -> Given:
+        chosen = torch.from_numpy(index).to(self.subject.device)
+        if isinstance(self.given, Mapping):
+            return {name: each[chosen] for name, each in self.given.items()}
+        return tuple(each[chosen] for each in self.given)
+
+
+class _NextToken:
+    """The answer of a causal language model: the next token after the last one, or one of some label words."""
+
+    def __init__(self, given: Given, label_words: LabelWords) -> None:
+        ids = main_input(given)
+        if ids.is_floating_point() or ids.ndim != 2:
+            raise InputError("label_words is for language models, which read token ids [input, position]")
+        mask = given.get("attention_mask") if isinstance(given, Mapping) else None
+        places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+        self._last = (places if mask is None else places * (mask != 0)).max(dim=1).values.cpu()
+        self._labels = None if isinstance(label_words, str) else torch.tensor(list(label_words), device="cpu")
+        if self._labels is not None and (len(self._labels) < 2 or len(self._labels.unique()) < len(self._labels)):
+            raise InputError("label_words must be two token ids or more, all different, or 'any'")
+
+    def read(self, raw: Any, index: Int64[np.ndarray, " row"], start: int) -> Tensor:
+        """The logits [row, word] after the last token, from those of the positions from ``start`` on."""
+        logits = numbers(raw)
+        if logits.ndim != 3:
+            raise InputError(f"a language model gives logits [input, position, token], not {tuple(logits.shape)}")
+        if self._labels is not None and int(self._labels.max()) >= logits.shape[2]:
+            raise InputError(f"label_words must be token ids below {logits.shape[2]}")
+        last = self._last[torch.from_numpy(index)].to(logits.device) - start
+        found = logits[torch.arange(len(index), device=logits.device), last]
+        return found if self._labels is None else found[:, self._labels.to(logits.device)]
 
 
 def _first_norm(modules: Iterable[tuple[str, nn.Module]]) -> str | None:

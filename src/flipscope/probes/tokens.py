@@ -48,13 +48,14 @@ from flipscope.probes.asking import Inputs
 from flipscope.probes.token_actions import Action, Rows, Vocabulary, token_action, whole_change, whole_std
 from flipscope.probes.token_first_order import first_order_changes
 from flipscope.probes.token_results import Disturbance, How, TokenSensitivity, audited, per_input
-from flipscope.probes.token_site import CountedTokens, TokenSite, checked_words
+from flipscope.probes.token_site import CountedTokens, LabelWords, TokenSite, checked_words
 
 HOW: tuple[How, ...] = ("noise", "replace", "flip")
 _BLOCK = 1 << 14  # rows that are prepared together
 _FIRST_LOOK, _LOOK_GROWTH = 32, 1.25  # inputs after which the interval is looked at, and by how much more then
 _TOKEN_STEPS = 4  # by which the tokens of each input are multiplied when all inputs have been used
 _FIRST_SHARE = 0.8  # of the allowed error that the first pass over the inputs gets; later ones this share of the rest
+_PREFIX_CALLS, _PREFIX_ROWS = 16, 8  # into how many calls rows with kept prefixes are split, if each has so many rows
 _CHOICE = 1 << 40  # numbers of the streams that choose tokens, beyond those of any token or draw
 
 
@@ -80,6 +81,7 @@ def token_sensitivity(
     memory: int = MEMORY_LIMIT,
     seed: Seed = 0,
     words: Sequence[Sequence[str]] | None = None,
+    label_words: LabelWords | None = None,
     first_order: bool = False,
     encoding: Encoding = "auto",
     output: Output = "auto",
@@ -103,6 +105,9 @@ def token_sensitivity(
     ``draws=5`` with all ``tokens`` is how the paper measures. Many inputs with few random tokens each and one draw tell
     more for the same effort: tokens=1. With a ``precision`` the measurement does that by itself and stops when the
     interval of the definition reaches so far to either side, or when all tokens of all inputs were drawn.
+
+    For a causal language model, the answer is the next token with label_words="any", or the likeliest of the token ids
+    given as ``label_words``. A model of `transformers` is then run from a replaced token on only.
 
     With ``first_order`` the result has an estimate from one gradient per input too, and its error on the sampled rows;
     ``words`` are shown in pictures and hover texts.
@@ -128,7 +133,7 @@ def token_sensitivity(
         raise InputError("a flip is not random: leave out draws")
     subject = as_subject(model, encoding, output, device)
     with subject.kept(), eval_mode(subject.model), torch.no_grad():
-        site = TokenSite(subject, inputs, at, feature_mask, check_count("memory", memory))
+        site = TokenSite(subject, inputs, at, feature_mask, check_count("memory", memory), label_words)
         counted = CountedTokens(site, mask, special, count_special, how)
         number = seed_number(seed)
         action = token_action(site, counted, how, variance, normalise, vocabulary, number)
@@ -309,17 +314,32 @@ class _Meter:
         drawn, differs = self._action.prepared(rows)
         np.add.at(self.drawn, (rows[:, 0], rows[:, 1]), 1)
         kept = np.flatnonzero(differs)
-        for part in np.array_split(kept, max(1, -(-len(kept) // self._site.batch))):
-            if len(part) == 0:
-                continue
+        for part in self._parts(rows, kept):
             some = rows[part]
             change = self._action.change(some, None if drawn is None else drawn[part])
-            found = self._site.subject.chosen(self._site.values(some[:, 0].copy(), change))
-            changed = some[found != self._site.answers[some[:, 0]]]
+            found = self._site.values(some[:, 0].copy(), change, int(some[:, 1].min()))
+            changed = some[self._site.subject.chosen(found) != self._site.answers[some[:, 0]]]
             np.add.at(self._hits, (changed[:, 0], changed[:, 1]), 1)
             self.rows += len(part)
             self._tell(len(part))
         self._tell(len(rows) - len(kept))
+
+    def _parts(self, rows: Rows, kept: Int64[np.ndarray, " kept"]) -> Iterator[Int64[np.ndarray, " part"]]:
+        """The rows that go into one call; where prefixes are kept, of few inputs, by token."""
+        batch = self._site.batch
+        groups = [kept]
+        if self._site.keeps_prefixes:
+            inputs = np.unique(rows[kept, 0])
+            groups = [kept[np.isin(rows[kept, 0], inputs[n : n + batch])] for n in range(0, len(inputs), batch)]
+        for group in groups:
+            if self._site.keeps_prefixes:
+                self._site.keep_prefixes(np.unique(rows[group, 0]))
+                group = group[np.argsort(rows[group, 1], kind="stable")]
+            if len(group):
+                calls = -(-len(group) // batch)
+                if self._site.keeps_prefixes:  # all rows of a call start at the first token that is changed in it
+                    calls = max(calls, min(_PREFIX_CALLS, len(group) // _PREFIX_ROWS))
+                yield from np.array_split(group, max(1, calls))
 
     def _tell(self, count: int) -> None:
         self._done += count
