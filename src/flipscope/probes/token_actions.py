@@ -224,11 +224,11 @@ def _vocabulary_ids(subject: Subject, vocabulary: Vocabulary | None) -> Int64[np
 def _own_vocabulary(subject: Subject) -> int:
     """How many token ids the model has a vector for, where it says so."""
     module = subject.module
-    config = getattr(module, "config", None)
     if isinstance(module, Transformer):
         return module.config.vocabulary
-    size = getattr(config, "vocab_size", None)
-    if isinstance(size, int):
+    parts = () if module is None else module.modules()  # the model itself, or what it wraps
+    sizes = [getattr(getattr(part, "config", None), "vocab_size", None) for part in parts]
+    if size := next((each for each in sizes if isinstance(each, int)), None):
         return size
     tables = [each for each in module.modules() if isinstance(each, nn.Embedding)] if module is not None else []
     if len(tables) == 1:

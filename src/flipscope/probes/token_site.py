@@ -34,7 +34,7 @@ from flipscope.probes.token_results import How
 
 LabelWords: TypeAlias = Literal["any"] | Sequence[int]
 
-_ASKED_TWICE = 4
+_ASKED_TWICE = 2  # inputs
 _PICTURES = 6  # inputs that a picture shows
 
 
@@ -74,7 +74,7 @@ class TokenSite:
             subject,
             lambda count: subject.watched(lambda: self.raw(one.repeat(count), lambda x: x), count),
             2 * width,
-            memory,
+            memory // 2,  # the rest is for the rows themselves, and for what libraries take behind our back
         )
         self.answers = np.zeros(self.count, np.int64)
         self.rms: float | None = None

@@ -146,7 +146,7 @@ def token_sensitivity(
         definition, pooled = meter.estimates(error, confidence, validity)
         all_at_once = None if whole is None else meter.whole_estimate(whole, normalise, confidence, validity)
         images, cells = site.pictures()
-        norms = site.norms() if how == "noise" else (None, None)
+        norms = (None, None) if at is None or how != "noise" else site.norms()
         linear = None
         if first_order:
             if how != "noise":
