@@ -1,4 +1,4 @@
-"""A tour of three minutes: one story from a flipped bit to verdicts on a paper, and to a model of your own."""
+"""A tour of three minutes: from a flipped bit to verdicts on a paper, and to your own model."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ NEXT = (
 
 @dataclass(frozen=True)
 class Stop:
-    """A study on the tour: its question, what to know beforehand, the claims that answer, a picture of its table."""
+    """A study on the tour: its question, an introduction, the claims that answer it, a picture of its table."""
 
     study: str
     question: str
@@ -92,7 +92,7 @@ def tour(stops: Sequence[Stop], scale: str = "demo", workers: int | None = None)
     """Show functions, studies and a model, write the report, count the verdicts; 1 if a trial failed."""
     start, steps = time.monotonic(), len(stops) + 3
     RESULTS.mkdir(parents=True, exist_ok=True)
-    _head(1, steps, "What does it mean that a function is sensitive?")
+    _head(1, steps, "What does it mean for a function to be sensitive?")
     show(functions_page(_portraits()))
     plans = [(study, study.checked_trials(scale)) for study in (registry.find(stop.study) for stop in stops)]
     runs = []
@@ -120,7 +120,7 @@ def _head(place: int, steps: int, title: str, lead: str = "") -> None:
 
 
 def _compile(study: Study, trials: Sequence[Trial]) -> None:
-    """Measure two trials: that compiles the loops, which every worker would otherwise do by itself, unseen."""
+    """Measure two trials to compile the loops, which every worker would otherwise do separately and silently."""
     by_cost = sorted(trials, key=lambda trial: trial.cost)
     with _waiting("Compiling: half a minute after an installation, a few seconds otherwise"):
         for trial in (by_cost[0], by_cost[-1]):
@@ -129,7 +129,7 @@ def _compile(study: Study, trials: Sequence[Trial]) -> None:
 
 @contextmanager
 def _waiting(what: str) -> Iterator[None]:
-    """Show that something is going on of which nobody knows how far it is: a spinner, or a line elsewhere."""
+    """Show that work of unknown duration is in progress: a spinner on a terminal, a line elsewhere."""
     console = Console(stderr=True)
     if console.is_terminal and not console.is_dumb_terminal:
         with console.status(what):

@@ -5,7 +5,7 @@
 "signs"     (-1)**bit, 1.0 for 0 and -1.0 for 1, in the model's number type
 (t0, t1)    the token t0 for 0 and t1 for 1, int64
 a function  of the int64 bits [string, position], which returns a tensor, a tuple of arguments or a dict of keywords
-"auto"      bits where the model has a table to look them up in, else floats
+"auto"      bits if the model has an embedding, else floats
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAMES = ("auto", "bits", "floats", "signs")
 
 
 def check_encoding(encoding: Any) -> Encoding:
-    """The encoding, a pair of tokens as Python integers; InputError if it is none."""
+    """A valid encoding, with a pair of tokens as Python integers; InputError if it is invalid."""
     if callable(encoding) or (isinstance(encoding, str) and encoding in NAMES):
         found: Encoding = encoding
         return found
@@ -42,12 +42,12 @@ def check_encoding(encoding: Any) -> Encoding:
 
 
 def looks_up(model: nn.Module) -> bool:
-    """Whether the module has a table in which it can look up whole numbers."""
+    """Whether the module has an embedding for integers."""
     return any(isinstance(module, nn.Embedding | nn.EmbeddingBag) for module in model.modules())
 
 
 def encoded(bits: Tensor, encoding: Encoding, dtype: torch.dtype | None) -> Any:
-    """The model's input for int64 bits; "auto" must have been settled before."""
+    """The model's input for int64 bits; "auto" must have been resolved before."""
     if callable(encoding):
         return encoding(bits)
     if isinstance(encoding, tuple):
@@ -60,7 +60,7 @@ def encoded(bits: Tensor, encoding: Encoding, dtype: torch.dtype | None) -> Any:
 
 
 def encoding_name(encoding: Encoding) -> str:
-    """The encoding as a word or two, for results and sentences."""
+    """The encoding in a word or two, for results and messages."""
     if callable(encoding):
         return "a function of bits"
     return f"tokens {encoding[0]} and {encoding[1]}" if isinstance(encoding, tuple) else encoding

@@ -1,4 +1,4 @@
-"""One transformer with its choices spelled out; equation numbers are the geometry paper's (section 2.2).
+"""One transformer with explicit choices; equation numbers are those of the geometry paper (section 2.2).
 
     bits [string, position] -> embedding -> block 1 .. block L -> read-out -> logits [string]
 
@@ -31,7 +31,7 @@ Rows = slice | Tensor | None  # positions to compute; None is all of them
 @functools.lru_cache(maxsize=8)
 def _sinusoidal(count: int, width: int) -> Float64[np.ndarray, "position width"]:
     """Sine and cosine of position / 10000^(2i / width) at coordinates 2i and 2i + 1."""
-    # In numpy, so that what is cached belongs to no device, mode or transform of torch.
+    # In numpy, so that the cached array belongs to no device, mode or transform of torch.
     coordinate = np.arange(width)
     frequency = 10000.0 ** (-2 * (coordinate // 2) / width)
     angle = np.arange(count)[:, None] * frequency  # [position, width]
@@ -134,7 +134,7 @@ class Attention(nn.Module):
         self, query: Float[Tensor, "string head row size"], key: Float[Tensor, "string head position size"]
     ) -> Float[Tensor, "string head row position"]:
         """Attention logits, scaled (Eq 8a)."""
-        if query.device.type == "cpu":  # others have a memory of their own
+        if query.device.type == "cpu":  # other devices have their own memory
             strings, _, rows, _ = query.shape
             check_attention(self.config, rows, key.shape[2], strings=strings, number=query.element_size())
         query = query * self.config.scale
@@ -448,7 +448,7 @@ class Transformer(nn.Module):
         return logits.squeeze(-1) if self.config.outputs == 1 else logits
 
     def keep_marker(self, keep: Bool[Tensor, "string position"] | None) -> Bool[Tensor, "string marked"] | None:
-        """`keep` with the marker's place added."""
+        """`keep` with the marker's position added."""
         return F.pad(keep, (1, 0), value=True) if keep is not None and self.config.marker == "cls" else keep
 
     def count_parameters(self, *, positions: bool = True) -> int:

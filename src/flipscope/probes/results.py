@@ -76,7 +76,7 @@ class Flips(Measured):
     """The sensitivity of each of some strings."""
 
     counts: Int64[np.ndarray, " string"]  # s(x) (Def 2.2)
-    flipped: Int64[np.ndarray, " position"]  # on how many of the strings a flip of each position changes the answer
+    flipped: Int64[np.ndarray, " position"]  # number of strings on which a flip of each position changes the answer
 
     @property
     def strings(self) -> int:
@@ -85,7 +85,7 @@ class Flips(Measured):
 
     @property
     def length(self) -> int:
-        """Number of bits of each."""
+        """Number of bits of each string."""
         return len(self.flipped)
 
     def summary(self) -> dict[str, object]:
@@ -126,7 +126,7 @@ class AcceptanceFlips(Measured):
 
     @property
     def decided(self) -> Bool[np.ndarray, " string"]:
-        """Where the string and all its flips have an answer, so that `crossed` and `changed` are Def 2.2."""
+        """Strings for which they and all their flips have an answer, so that `crossed` and `changed` are Def 2.2."""
         found: Bool[np.ndarray, " string"] = (self.answers != UNDEFINED) & (self.undefined == 0)
         return found
 
@@ -164,7 +164,7 @@ class AcceptanceFlips(Measured):
 class SensitivityProfile(Measured):
     """The sensitivity spectrum of a model on strings of one length, exact or with intervals.
 
-    The intervals of ``profile`` hold together, and so do those of ``influences``; each other holds by itself.
+    The intervals of ``profile`` hold simultaneously, and so do those of ``influences``; others hold separately.
     """
 
     n: int
