@@ -123,6 +123,7 @@ def test_cells_of_any_shape_take_a_value_each() -> None:
     rows = specification(figure(drawn))["concat"][0]["layer"][1]["data"]["values"]
     assert {row["what"]: row["v"] for row in rows} == {"cell 1": 0.1, "cell 2": 0.2, "cell 3": 0.3}
     assert sum((row["x2"] - row["x"]) * (row["y2"] - row["y"]) for row in rows) == 8
+    assert figure(drawn).svg().count("crispEdges") == 1  # else there are seams inside a cell
 
 
 @pytest.mark.parametrize(

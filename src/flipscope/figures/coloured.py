@@ -169,7 +169,7 @@ def _image(panel: ImagePanel, colour: Spec, place: Place) -> Spec:
     ]
     cells: Spec = {"type": "rect", "aria": True, "invalid": None}
     if len(rows) == len({row["what"] for row in rows}) <= OUTLINED:
-        cells |= {"stroke": {"expr": "soft"}, "strokeWidth": 0.4, "strokeOpacity": 0.5}
+        cells |= {"stroke": {"expr": "soft"}, "strokeWidth": 0.4, "strokeOpacity": 0.3}
     url = {"field": "url", "type": "nominal"}
     coloured = {"condition": {"test": "isValid(datum.v)", **colour}, "value": "rgba(0,0,0,0)"}
     return {

@@ -18,6 +18,7 @@ Format = Literal["svg", "png", "pdf"]
 FORMATS: tuple[Format, ...] = ("svg", "png", "pdf")
 PIXELS_PER_INCH = 300
 _ROLES = r'<{} aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="[^"]*"'
+_CELLS = re.compile(r'(<g class="mark-rect role-mark image\d+_layer_1_marks")')
 _DESCRIBED_PATH = re.compile(_ROLES.format("path") + "([^>]*)/>")
 _DESCRIBED_TEXT = re.compile(_ROLES.format("text") + "([^>]*)>")
 # The page draws with the libraries that draw the files, so that both are of one version.
@@ -63,6 +64,7 @@ def _tidied(svg: str) -> str:
 
     svg = re.sub(r'(id="|url\(#|href="#)((?:clip|gradient)_?\d+)', renamed, svg)
     svg = re.sub(r'<path [^>]*opacity="0"[^>]*/>', "", svg)
+    svg = _CELLS.sub(r'\1 shape-rendering="crispEdges"', svg)  # no seams between the rectangles of one cell
     svg = _DESCRIBED_PATH.sub(r"<path\2><title>\1</title></path>", svg)
     svg = _DESCRIBED_TEXT.sub(r"<text\2><title>\1</title>", svg)
     return re.sub(r' (?:d|transform)="[^"]*"', lambda found: re.sub(r"\d+\.\d{4,}", _rounded, found[0]), svg)
