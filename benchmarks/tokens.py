@@ -6,9 +6,11 @@
 
 One thread each side, wall seconds per row, medians of turns within one run: compare ratios. The text model is PyTorch's
 encoder of two layers (width 256, 40 tokens), the image model one of four layers (width 128, 64 patches of 4 x 4).
+Flipscope's own encoder computes its last layer only where it is read.
+
 Further, how many rows `precision=` needs for the interval that 5 draws of every token give, as the paper measures, on
-scikit-learn's digits; how many positions a causal language model computes when prefixes are kept; and the memory that a
-convolutional network takes beyond what it takes for one row, against the limit given.
+scikit-learn's digits; what kept prefixes save a causal language model; and the memory that a convolutional network
+takes beyond what it takes for one row, against the limit given.
 Run with: make bench, or python benchmarks/tokens.py [--quick]
 """
 
@@ -24,6 +26,7 @@ from _timing import medians, milliseconds
 from torch import Tensor, nn
 
 from flipscope import token_sensitivity
+from flipscope.models import Transformer, roberta
 from flipscope.models.disturbing import patches
 
 INPUTS = 12
@@ -94,6 +97,30 @@ def timed(name: str, model: nn.Module, inputs: Tensor, masks: Tensor, options: d
     told = ", ".join(f"{side} {milliseconds(each)}" for side, each in seconds.items())
     print(f"{name}: a row takes {told}; ours {seconds['one by one'] / ours:.2f} times one by one, "
           f"{seconds['by hand'] / ours:.2f} times by hand")  # fmt: skip
+
+
+def read_at_one_position(repeats: int) -> None:
+    """Flipscope's own encoder, whose last layer is computed where it is read, against all positions in batches."""
+    for layers in (2, 4):
+        model = Transformer(roberta(1000, layers=layers), seed=0).eval()
+        texts = torch.randint(0, 1000, (INPUTS, 40))
+
+        @torch.no_grad()
+        def everywhere(model: Transformer = model, texts: Tensor = texts) -> int:
+            changed, tokens = 0, torch.arange(40)
+            answers = model(texts).argmax(dim=1)
+            for text, answer in zip(texts, answers, strict=True):
+                rows = text.repeat(40, 1)
+                rows[tokens, tokens] = torch.randint(0, 1000, (40,))
+                changed += int((model.read(model.states(rows)[-1]).argmax(dim=1) != answer).sum())
+            return changed
+
+        sides = {
+            "by hand": everywhere,
+            "ours": lambda model=model, texts=texts: token_sensitivity(model, texts, how="replace"),
+        }
+        seconds = medians(sides, repeats)
+        print(f"read at one position, {layers} layers: ours {seconds['by hand'] / seconds['ours']:.2f} times by hand")
 
 
 def digits() -> tuple[nn.Module, Tensor]:
@@ -181,6 +208,7 @@ def main() -> None:
     numbers = patches(4)((3, 32, 32))
     masks = torch.stack([(numbers == token).float() for token in range(64)])
     timed("images", Vit(), images, masks, {"feature_mask": patches(4)}, repeats)
+    read_at_one_position(repeats)
     prefixes()
     fewer_rows()
 

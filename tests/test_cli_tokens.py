@@ -115,6 +115,20 @@ def test_a_folder_of_transformers(folder: Path, run: Run, capsys: pytest.Capture
     assert [each is None for each in replaced["changed"][1]] == [True, False, False, True]
 
 
+def test_a_causal_language_model(folder: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    transformers = pytest.importorskip("transformers", reason="needs the extra 'language'")
+    torch.manual_seed(0)
+    sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 16}
+    config = transformers.GPT2Config(vocab_size=128, bos_token_id=0, eos_token_id=0, **sizes)
+    transformers.GPT2LMHeadModel(config).save_pretrained(folder / "gpt")
+    capsys.readouterr()
+    options = ("tokens", "gpt", "--texts", "texts.txt", "--tokenizer", "token_models.py:letters", "--how", "replace")
+    found = document(run(*options, "--label-words", "any", "--json"))
+    assert [len(row) - row.count(None) for row in found["changed"]] == [4, 8, 2]
+    assert document(run(*options, "--label-words", "5,9", "--json"))["answers"] != found["answers"]
+    assert "must be token ids such as 31,57, or any" in run(*options, "--label-words", "good,bad")[2]
+
+
 def test_images_of_a_folder(folder: Path, run: Run) -> None:
     image = pytest.importorskip("PIL.Image", reason="needs the extra 'vision'")
     (folder / "photos").mkdir()

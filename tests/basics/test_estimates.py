@@ -176,3 +176,21 @@ def test_wrong_counts_are_refused() -> None:
         profile_from_counts([5], 4)
     with pytest.raises(InputError, match="n must be a whole number"):
         profile_from_counts([0], 0)
+
+
+@pytest.mark.parametrize("validity", ["fixed", "anytime"])
+def test_a_weighted_mean(validity: Validity) -> None:
+    rng = np.random.default_rng(0)
+    weights = rng.integers(1, 10, 400)
+    samples = (rng.random(400) < weights / 10).astype(float)  # the heavier, the more often 1
+    plain = mean_from_samples(samples, 0, 1, validity=validity)
+    weighted = mean_from_samples(samples, 0, 1, validity=validity, weights=weights)
+    assert weighted.value == pytest.approx((samples * weights).sum() / weights.sum())
+    assert weighted.low < 95 / 150 < weighted.high  # E[w^2] / 10 E[w]
+    assert weighted.value > plain.high
+    scaled = mean_from_samples(samples, 0, 1, validity=validity, weights=3 * weights)
+    assert (scaled.low, scaled.high) == pytest.approx((weighted.low, weighted.high))
+    assert mean_from_samples(samples, 0, 1, validity=validity, weights=np.full(400, 7)) == plain
+    for wrong in ([1.0], -weights, weights * math.nan):
+        with pytest.raises(InputError, match="weights must be 400 finite numbers greater than 0"):
+            mean_from_samples(samples, 0, 1, validity=validity, weights=wrong)

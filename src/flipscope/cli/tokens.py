@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from flipscope.basics.errors import InputError
 from flipscope.cli.common import plot_option, print_json, sampling
 from flipscope.cli.model_options import decision_options
 from flipscope.cli.opening import output_of
@@ -18,6 +19,7 @@ EXAMPLES = """
   flipscope tokens my_models:vit --images photos --size 224 --patch 16 --precision 0.02
   flipscope tokens bert-folder --texts reviews.txt --at bert.embeddings --variance 15 --plot words.svg
   flipscope tokens my_models:lstm --texts reviews.txt --tokenizer tokenizer.json --how replace --draws 3
+  flipscope tokens gpt2-folder --texts prompts.txt --how replace --label-words any
   flipscope tokens model.onnx --inputs digits.npz --patch 2 --variance 1 --json
   flipscope tokens model.safetensors --inputs strings.npz --how flip
 """
@@ -54,6 +56,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     done.add_argument("--variance", type=float, default=1.0, metavar="V", help="of the noise (default 1)")
     done.add_argument("--normalise", action="store_true", help="noise in units of each token's root mean square")
     done.add_argument("--vocabulary", type=int, metavar="N", help="replace by ids 0..N-1 (default: the model's own)")
+    done.add_argument(
+        "--label-words",
+        metavar="W",
+        help="of a causal language model: the answer is the next token (any), or one of these ids, such as 31,57",
+    )
     amount = parser.add_argument_group("amount")
     amount.add_argument("--draws", type=int, default=1, metavar="K", help="of each token (default 1)")
     amount.add_argument("--tokens", type=int, metavar="K", help="random tokens of each input (default all)")
@@ -77,6 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
     options: dict[str, Any] = {}
     if arguments.vocabulary is not None:
         options["vocabulary"] = arguments.vocabulary
+    if arguments.label_words is not None:
+        options["label_words"] = _label_words(arguments.label_words)
     with progress("tokens") as report:
         found = token_sensitivity(
             model,
@@ -112,13 +121,22 @@ def run(arguments: argparse.Namespace) -> int:
 def _model(arguments: argparse.Namespace) -> Any:
     """The model that is named; a folder is one of transformers, for texts or for images."""
     if Path(arguments.model).is_dir():
-        kind = (
-            "AutoModelForImageClassification" if arguments.images is not None else "AutoModelForSequenceClassification"
+        kind = "SequenceClassification" if arguments.label_words is None else "CausalLM"
+        return from_folder(
+            arguments.model, f"AutoModelFor{kind if arguments.images is None else 'ImageClassification'}"
         )
-        return from_folder(arguments.model, kind)
     if is_other_model(arguments.model):
         return other_model(arguments.model)
     from flipscope.models.checkpoint import load
     from flipscope.models.header import read_header
 
     return load(read_header(arguments.model))
+
+
+def _label_words(text: str) -> Any:
+    if text == "any":
+        return text
+    try:
+        return [int(each) for each in text.split(",")]
+    except ValueError:
+        raise InputError(f"--label-words {text} must be token ids such as 31,57, or any") from None
