@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import flipscope
 from flipscope.basics.errors import InputError
+from flipscope.basics.estimates import proportions
 from flipscope.figures import ImagePanel, TextPanel
 from flipscope.models.disturbing import RowStreams, noise_tensor, patches
 from flipscope.probes.token_site import TokenSite
@@ -379,6 +380,17 @@ def test_precision_stops_when_the_interval_is_narrow_enough() -> None:
     assert "not reached" in repr(few)
     assert few.definition.validity == "anytime"
     assert found.by_position()[0].samples < 5000
+
+
+def test_positions_of_single_draws_hold_together_as_proportions() -> None:
+    found = token_sensitivity(linear(WEIGHTS), TOKENS.expand(500, -1, -1), variance=4.0)
+    for place, exact in zip(found.by_position(), EXACT, strict=True):
+        assert place.low <= exact <= place.high
+        assert place.samples == 500
+    hits = round(500 * found.by_position()[0].value)
+    assert found.by_position()[0].low == pytest.approx(proportions([hits], 500, 1 - 0.05 / 4)[0].low)
+    few = token_sensitivity(linear(WEIGHTS), TOKENS[None], variance=4.0, tokens=1)  # three positions were not drawn
+    assert all(each.samples == 1 or (each.low, each.high) == (0, 1) for each in few.by_position())
 
 
 # ---------------------------------------------------------------- what it shows

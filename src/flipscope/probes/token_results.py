@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_confidence
 from flipscope.basics.errors import InputError
-from flipscope.basics.estimates import Estimate, Validity, mean_from_samples
+from flipscope.basics.estimates import Estimate, Validity, mean_from_samples, proportion_bounds
 from flipscope.basics.wording import count_text
 from flipscope.figures import AnyPanel, Figure, ImagePanel, Panel, Series, TextPanel
 from flipscope.figures.panels import histogram_panel, influences_panel
@@ -24,7 +24,7 @@ How: TypeAlias = Literal["noise", "replace", "flip"]
 Side: TypeAlias = Literal["left", "right"]
 
 _SHOWN_INPUTS, _SHOWN_TOKENS = 40, 400  # of a heat map
-_PICTURES = 6  # inputs that are drawn themselves, as images or words
+PICTURES = 6  # inputs that are drawn themselves, as images or words
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -206,7 +206,7 @@ class TokenSensitivity(Result):
     def _pictures(self) -> list[AnyPanel]:
         """The first inputs themselves, as images or words, coloured by what their tokens change."""
         found: list[AnyPanel] = []
-        for number in range(min(_PICTURES, len(self.answers))):
+        for number in range(min(PICTURES, len(self.answers))):
             title, shares = f"input {number}, answer {self.answers[number]}", self.changed[number]
             if self.images is not None and self.cells is not None:
                 image = self.images[number]
@@ -282,10 +282,20 @@ def positions(shares: Float64[np.ndarray, "input position"], confidence: float, 
     """An estimate for each position from the first to the last that was drawn; the intervals hold together."""
     known = np.flatnonzero((~np.isnan(shares)).any(axis=0))
     columns = shares[:, known[0] : known[-1] + 1]
-    each = 1 - (1 - confidence) / columns.shape[1]
-    found = []
-    for column in columns.T:
-        values = column[~np.isnan(column)]
-        one = mean_from_samples(values, 0, 1, each, validity) if len(values) else Estimate(0.5, 0, 1, each, 0, validity)
-        found.append(Estimate(one.value, one.low, one.high, confidence, one.samples, one.validity))
-    return found
+    error = (1 - confidence) / columns.shape[1]
+    drawn = ~np.isnan(columns)
+    counts = drawn.sum(axis=0)
+    values = np.where(counts > 0, np.nansum(columns, axis=0) / np.maximum(counts, 1), 0.5)
+    low, high = np.zeros(len(values)), np.ones(len(values))
+    if np.isin(columns[drawn], (0, 1)).all():  # one draw of each token: all positions at once
+        some = counts > 0
+        hits = np.nansum(columns, axis=0)[some]
+        low[some], high[some] = proportion_bounds(hits, counts[some], error, validity)
+    else:
+        for place in np.flatnonzero(counts):
+            one = mean_from_samples(columns[drawn[:, place], place], 0, 1, 1 - error, validity)
+            low[place], high[place] = one.low, one.high
+    return [
+        Estimate(float(value), float(a), float(b), confidence, int(count), validity)
+        for value, a, b, count in zip(values, np.minimum(low, values), np.maximum(high, values), counts, strict=True)
+    ]

@@ -30,12 +30,11 @@ from flipscope.models.outputs import numbers
 from flipscope.models.prefix import KeptPrefix
 from flipscope.models.subject import Subject
 from flipscope.probes.asking import Inputs, given_for
-from flipscope.probes.token_results import How
+from flipscope.probes.token_results import PICTURES, How
 
 LabelWords: TypeAlias = Literal["any"] | Sequence[int]
 
 _ASKED_TWICE = 2  # inputs
-_PICTURES = 6  # inputs that a picture shows
 
 
 class TokenSite:
@@ -135,7 +134,7 @@ class TokenSite:
         cells = self.layout.token_of.reshape(shape)
         if not bool((cells == cells[:1]).all()):
             return None, None
-        return self.main[:_PICTURES].float().cpu().numpy(), cells[0].numpy()
+        return self.main[:PICTURES].float().cpu().numpy(), cells[0].numpy()
 
     def norms(self) -> tuple[str | None, str | None]:
         """The norm whose output is disturbed, and the first one that reads what is disturbed, by name.
