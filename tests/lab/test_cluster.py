@@ -311,11 +311,11 @@ def test_a_scheduler_that_wants_certificates(safe_address: str, files: dict[str,
     [
         (None, None, None, "needs --tls-ca, --tls-cert and --tls-key: --tls-ca is missing"),
         ("our cert", None, None, "needs --tls-ca, --tls-cert and --tls-key: --tls-cert is missing"),
-        ("our cert", "our cert", None, "are no certificate and its key in PEM format"),
+        ("our cert", "our cert", None, "are not a certificate and its key in PEM format"),
         ("missing", "our cert", "our key", "--tls-ca .*missing cannot be read: No such file"),
         ("our cert", "pipe", "our key", "--tls-cert .*pipe is not a file"),
         ("nonsense", "our cert", "our key", "--tls-ca .*nonsense holds no certificate"),
-        ("our cert", "our cert", "nonsense", "are no certificate and its key in PEM format"),
+        ("our cert", "our cert", "nonsense", "are not a certificate and its key in PEM format"),
         ("our cert", "our cert", "other key", "--tls-key .*other key does not belong to the certificate"),
         ("our cert", "our cert", "locked key", "--tls-key .*locked key is locked by a passphrase"),
         ("other cert", "our cert", "our key", r"is not trusted \(self.signed certificate\): give with --tls-ca"),
@@ -355,10 +355,10 @@ def test_wrong_addresses_are_a_sentence(address: str, safe_address: str, files: 
         thread = threading.Thread(target=answer)
         thread.start()
         cases: list[tuple[str, dict[str, str], str]] = [
-            (f"tcp://127.0.0.1:{other.getsockname()[1]}", {}, "is no Dask scheduler, or one that wants tls://"),
-            (safe_address.replace("tls", "tcp"), {}, "is no Dask scheduler, or one that wants tls://"),
+            (f"tcp://127.0.0.1:{other.getsockname()[1]}", {}, "is not a Dask scheduler, or requires tls://"),
+            (safe_address.replace("tls", "tcp"), {}, "is not a Dask scheduler, or requires tls://"),
             ("tls://127.0.0.1", tls, "no Dask scheduler answers at tls://127.0.0.1: start one"),
-            (address.replace("tcp", "tls"), tls, "does not speak TLS: correct --cluster"),
+            (address.replace("tcp", "tls"), tls, "does not use TLS: correct --cluster"),
             (address, tls, "--tls-ca is for an address tls://..., and --cluster is tcp://"),
             ("http://127.0.0.1:8787", {}, "--cluster http://127.0.0.1:8787 must begin with tls:// or tcp://"),
             ("nonsense://x", tls, "--cluster nonsense://x must begin with tls:// or tcp://"),

@@ -176,7 +176,7 @@ def test_arrays_that_cannot_be_read_are_not_taken_for_damaged(kept: Store, monke
     monkeypatch.setattr(Path, "open", locked)
     monkeypatch.setattr(Path, "read_bytes", locked)
     for call in (kept.records, lambda keys: kept.get("k"), lambda keys: put(kept, "k", {"x": np.arange(4)})):
-        assert "arrays" in refused("cannot be read: Permission denied; see to that", call, ["k"])
+        assert "arrays" in refused("cannot be read: Permission denied; solve this", call, ["k"])
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_a_moved_folder_takes_its_results_along(
     with Store(folder) as store:
         put(store, "a", {"x": np.arange(3)})
         folder.rename(there)
-        with pytest.raises(RunError, match=f"{folder} was moved to {there} .* go on with --results {there}"):
+        with pytest.raises(RunError, match=f"{folder} was moved to {there} .* continue with --results {there}"):
             put(store, "b", {"x": np.arange(4)})
     assert not folder.exists()
     with Store(there) as found:

@@ -217,10 +217,10 @@ def test_a_frozen_script_is_asked_natively(optimised: bool) -> None:
         for precision in ("auto", "native"):
             check_all(make, true, precision, "native")
         assert fourier.spectrum(make(), LENGTH).n == LENGTH
-        with pytest.raises(InputError, match=r"the model failed on .* asked in torch.float64: .* precision='native'"):
+        with pytest.raises(InputError, match=r"failed on .* evaluated in torch.float64: .* precision='native'"):
             sensitivities(make(), STRINGS, precision="float64")
         inside = nn.Sequential(nn.Linear(LENGTH, LENGTH), make())
-        with pytest.raises(InputError, match=r"the model failed on .* asked in torch.float64: .* precision='native'"):
+        with pytest.raises(InputError, match=r"failed on .* evaluated in torch.float64: .* precision='native'"):
             sensitivities(inside, STRINGS)
         check_all(lambda: inside, plain_logits(inside, torch.float32), "native", "native")
 
@@ -302,7 +302,7 @@ def test_what_overflows_in_its_own_type_is_told_where_that_is_meant() -> None:
     for ask in (sensitivities, logit_changes, influences):
         with pytest.raises(InputError, match="the model gave NaN"):
             ask(Exponentials(70), STRINGS, precision="native")  # type: ignore[operator]
-    with pytest.raises(InputError, match="infinite logits, whose changes are no numbers"):
+    with pytest.raises(InputError, match="infinite logits, whose changes are not numbers"):
         logit_changes(Cubed(), STRINGS, precision="native")
 
 

@@ -617,7 +617,7 @@ def test_options_that_do_not_exist() -> None:
         sensitivity(first_bit, given, bacth=3)  # type: ignore[call-overload]
     with pytest.raises(InputError, match="threshold has no meaning for real=True"):
         sensitivity(first_bit, given, real=True, threshold=1.0)
-    with pytest.raises(InputError, match="no module of the model"):
+    with pytest.raises(InputError, match="not a module of the model"):
         influences(mlp(4), given, of="layer")
     with pytest.raises(InputError, match="the model is a function"):
         influences(first_bit, given, of="layer")

@@ -242,7 +242,7 @@ def unfinished(path: Path) -> Path:
 
 
 def test_another_training_is_refused(unfinished: Path) -> None:
-    with pytest.raises(InputError, match=r"name is one there and two here.*remove it to begin anew"):
+    with pytest.raises(InputError, match=r"name is one there and two here.*remove it to start again"):
         run(Keeper(unfinished, {"name": "two"}))
     keeper = Keeper(unfinished, {"name": "one"})
     for settings, word in (
@@ -282,7 +282,7 @@ def test_a_model_file_is_no_checkpoint(path: Path) -> None:
 
 def test_a_source_that_cannot_go_on_is_refused(path: Path) -> None:
     batches = [(DATA["train"].bits, DATA["train"].labels)]
-    with pytest.raises(InputError, match="list of batches cannot go on"):
+    with pytest.raises(InputError, match="list of batches cannot be resumed"):
         fit(Small(), batches, DATA["validation"], learning_rate=0.1, keeper=Keeper(path))
 
 
@@ -311,7 +311,7 @@ def test_a_full_disk_does_not_stop_the_training(
         assert run(keeper) == run()
         assert keeper.kept_at == 3
     assert [record.message for record in caplog.records] == [
-        f"{path} cannot be written: No space left on device; the training goes on without a new checkpoint"
+        f"{path} cannot be written: No space left on device; the training continues without a new checkpoint"
     ]
     assert path.read_bytes() == before
 

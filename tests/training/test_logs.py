@@ -239,7 +239,7 @@ def spoil(model: nn.Module) -> float:
     ("logs", "message"),
     [
         ([Log("spoil", spoil)], "spoil changed the weights"),
-        ([Log("word", lambda model: "x")], "gave str, which is no number"),  # type: ignore[arg-type,return-value]
+        ([Log("word", lambda model: "x")], "gave str, which is not a number"),  # type: ignore[arg-type,return-value]
         ([Log("same", lambda model: 1), Log("same", lambda model: 2)], "same name"),
     ],
 )

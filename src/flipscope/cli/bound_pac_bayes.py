@@ -245,9 +245,9 @@ def _range(text: str) -> tuple[float, float]:
     try:
         low, high = (float(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"--test {text} is no range: write for example 0,2") from None
+        raise InputError(f"--test {text} is not a range: write for example 0,2") from None
     if not low < high:
-        raise InputError(f"--test {text} is no range: the first number must be the smaller one")
+        raise InputError(f"--test {text} is not a range: the first number must be the smaller one")
     return low, high
 
 

@@ -206,7 +206,7 @@ def _judged(store: Store, study: Study, arguments: argparse.Namespace) -> list[R
 
 def _export(rows: Rows | Sequence[Row], arguments: argparse.Namespace) -> int:
     if not rows:
-        raise InputError("no row is as asked for: nothing was written")
+        raise InputError("no row satisfies the conditions: nothing was written")
     listing.export(rows, Path(arguments.export))
     if arguments.json:
         print_json({"file": arguments.export, "rows": len(rows)})
@@ -458,7 +458,7 @@ def _rows_page(rows: Rows, limit: int) -> RenderableType:
         if len(first) < limit:
             first.append(row)
     if not first:
-        return Text("No stored trial is as asked for.")
+        return Text("No stored trial satisfies the conditions.")
     names = [name for name in survey.names() if name not in ("finished", "traceback")]
     common = [name for name in names if name.startswith("trial.") and survey.count > 1 and survey.constant(name)]
     shown = [name for name in names if name not in common and (name != "study" or not survey.constant(name))]

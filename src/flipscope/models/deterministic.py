@@ -155,7 +155,7 @@ def _is_rounding(model: nn.Module, asking: Callable[[Any], Ask], few: Bits) -> b
 
 def _refuse(moved: float) -> None:
     raise InputError(
-        f"the model's output for a string moves by {moved:.2g} with the strings that are asked together with it: take "
+        f"the model's output for a string moves by {moved:.2g} with the other strings of its batch: take "
         "statistics over the batch and the like out of it, such as batch normalisation in training mode"
     )
 

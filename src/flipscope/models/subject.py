@@ -397,7 +397,7 @@ class Subject:
             other = "floats" if self.encoding == "bits" else "bits"
             hints.append(f"it was given {encoding_name(self.encoding)}: if it wants {other}, say encoding={other!r}")
         if self._is_converted:
-            hints.append(f"it was asked in {self.dtype}: if it cannot compute in that, say precision='native'")
+            hints.append(f"it was evaluated in {self.dtype}: if it does not support that, say precision='native'")
         return "".join(f"; {hint}" for hint in hints)
 
 

@@ -167,7 +167,7 @@ class Asking:
             first, second = (self._subject.rows(few.to(self._forward), few.strings) for _ in range(2))
         if not torch.equal(first.nan_to_num(), second.nan_to_num()):
             raise InputError(
-                "the model gives other outputs for the same strings when asked twice: make it deterministic"
+                "the model gives different outputs for the same strings in two calls: make it deterministic"
             )
 
     def outputs(self) -> Float[Tensor, "string ..."]:

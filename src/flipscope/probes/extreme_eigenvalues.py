@@ -65,12 +65,12 @@ def extremes(matrix: Operator, count: int, tolerance: float, seed: int, most: in
         raise InputError(f"eigenvalues={count} must lie between 1 and the {size:,} parameters")
     found = _Found(matrix, tolerance)
     if size <= max(_DENSE, 8 * count):
-        check_memory(3 * 8 * size**2, "the Hessian", "ask for fewer eigenvalues or choose fewer parameters")
+        check_memory(3 * 8 * size**2, "the Hessian", "request fewer eigenvalues or choose fewer parameters")
         vectors = np.linalg.eigh(dense(matrix))[1].T
         found.add(vectors[np.union1d(np.arange(count), np.arange(size - count, size))])
         return found.end(1, count), found.end(-1, count)
     capacity = min(max(6 * count + 12, min(_VECTORS, _NUMBERS // size)), size)
-    advice = "ask for fewer eigenvalues or choose fewer parameters"
+    advice = "request fewer eigenvalues or choose fewer parameters"
     check_memory(8 * size * (capacity + 4 * count), "the vectors of Lanczos", advice)
     last, number, restarts = False, 0, 0
     while not last:

@@ -143,7 +143,7 @@ def spectrum(model: Asked, n: int, *, encoding: Encoding = "auto", device: Devic
     """
     if check_count("n", n) > MAX_EXACT_BITS:
         raise InputError(
-            f"n={n} is beyond {MAX_EXACT_BITS}, up to which all strings are asked: sample with coefficient or "
+            f"n={n} is beyond {MAX_EXACT_BITS}, up to which all strings are evaluated: sample with coefficient or "
             "weight_by_degree"
         )
     engine = _engine(model, encoding, device)
@@ -571,7 +571,7 @@ class DegreeOptions(TypedDict, total=False):
     trials: Annotated[int | None, Keyword(None, "in place of as many as that takes")]
     tolerance: Annotated[float, Keyword(1e-9, "for rounding; of a logit 1e-4 of half its range")]
     seed: Annotated[Seed, Keyword(0, "of the queries")]
-    max_queries: Annotated[int, Keyword(DEFAULT_MAX_QUERIES, "strings that the model is asked, at most")]
+    max_queries: Annotated[int, Keyword(DEFAULT_MAX_QUERIES, "most strings on which the model is evaluated")]
 
 
 class SparsityOptions(TypedDict, total=False):
@@ -583,7 +583,7 @@ class SparsityOptions(TypedDict, total=False):
     share: Annotated[float, Keyword(0.25, "of restrictions that are assumed to show it")]
     restrictions: Annotated[int | None, Keyword(None, "in place of as many as that takes")]
     seed: Annotated[Seed, Keyword(0, "of the restrictions")]
-    max_queries: Annotated[int, Keyword(DEFAULT_MAX_QUERIES, "strings that the model is asked, at most")]
+    max_queries: Annotated[int, Keyword(DEFAULT_MAX_QUERIES, "most strings on which the model is evaluated")]
 
 
 @checked_arguments

@@ -324,7 +324,7 @@ class LossSurface:
                 value = float(self._scored(part, outputs))
                 if twice and number == 0 and not torch.equal(outputs, self._outputs(part)):
                     raise InputError(
-                        "the model gives other outputs for the same strings when asked twice: make it deterministic"
+                        "the model gives different outputs for the same strings in two calls: make it deterministic"
                     )
             total += self._weight(part) * value
         if not math.isfinite(total):

@@ -178,4 +178,4 @@ def _module_name(subject: Subject, of: nn.Module | str | None) -> str | None:
         if module is of or name == of:
             return str(name)
     said = repr(of) if isinstance(of, str) else type(of).__name__
-    raise InputError(f"of={said} is no module of the model: choose one of model.named_modules()")
+    raise InputError(f"of={said} is not a module of the model: choose one of model.named_modules()")

@@ -34,7 +34,7 @@ def survivors(
     moved = [(name, parameter) for name, parameter in model.named_parameters() if not name.startswith(held)]
     for name in held:
         if not any(each.startswith(name) for each, _ in model.named_parameters()):
-            raise InputError(f"fixed={name[:-1]!r} is no module with parameters: choose one of model.named_modules()")
+            raise InputError(f"fixed={name[:-1]!r} is not a module with parameters: see model.named_modules()")
     original = [(parameter, parameter.detach().clone()) for _, parameter in moved]
     kept = 0
     with torch.no_grad():

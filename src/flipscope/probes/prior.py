@@ -75,7 +75,7 @@ class Realised(Result):
         """The first model drawn that computes the function."""
         where = np.flatnonzero(self.tables == np.uint64(self._table(function)))
         if not len(where):
-            raise InputError(f"none of {self.draws:,} draws computes this function: draw more, or ask for another")
+            raise InputError(f"none of {self.draws:,} draws computes this function: draw more, or choose another")
         return drawn(self.config, int(self.first[where[0]]), self.seed, symbols=self.symbols, radius=self.radius)
 
     def summary(self) -> dict[str, object]:

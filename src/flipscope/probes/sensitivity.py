@@ -212,7 +212,7 @@ def logit_changes(model: Model, strings: object, **options: Unpack[Options]) -> 
                 return measured(torch.float64)
             refuse_nan(base, flipped)
             if infinite := int(np.isinf(base).sum() + np.isinf(flipped).sum()):
-                raise InputError(f"the model gave {infinite} infinite logits, whose changes are no numbers")
+                raise InputError(f"the model gave {infinite} infinite logits, whose changes are not numbers")
             parts.append(flipped - base[:, None])
             report(len(block))
         return np.concatenate(parts)

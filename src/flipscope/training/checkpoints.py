@@ -57,7 +57,7 @@ class Keeper:
         *,
         seconds: float | None = None,
         lenient: bool = False,
-        advice: str = "remove it to begin anew",
+        advice: str = "remove it to start again",
     ) -> None:
         seconds = SECONDS if seconds is None else check_not_negative("seconds between checkpoints", seconds)
         self.path = Path(path)
@@ -98,7 +98,7 @@ class Keeper:
         except InputError as error:
             if str(error) != self._trouble:
                 self._trouble = str(error)
-                logging.getLogger("flipscope").warning("%s; the training goes on without a new checkpoint", error)
+                logging.getLogger("flipscope").warning("%s; the training continues without a new checkpoint", error)
         if self._seconds:
             self._next = time.monotonic() + max(self._seconds, SHARE * (time.monotonic() - start))
 

@@ -88,7 +88,7 @@ def _number(log: Log, value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError) as error:
-        raise InputError(f"the measurement {log.name} gave {type(value).__name__}, which is no number") from error
+        raise InputError(f"the measurement {log.name} gave {type(value).__name__}, which is not a number") from error
 
 
 def names_in(lines: Sequence[Line]) -> list[str]:

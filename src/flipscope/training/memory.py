@@ -39,7 +39,7 @@ class Memory:
     ) -> None:
         if not isinstance(source, Resumable):
             kind = type(source).__name__
-            raise InputError(f"a {kind} of batches cannot go on in the middle: with a keeper, give a set or Fresh")
+            raise InputError(f"a {kind} of batches cannot be resumed in the middle: with a keeper, give a set or Fresh")
         self.keeper, self.model, self.device, self.stepper, self.source = keeper, model, device, stepper, source
         weights = self._tensors(model.state_dict())
         self.about = {

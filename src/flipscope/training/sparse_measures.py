@@ -44,9 +44,7 @@ def hidden_attention(around: Around, strings: int = 256, **data: Any) -> Callabl
 
     def measure(model: nn.Module) -> dict[str, float]:
         if not isinstance(model, Transformer) or model.config.marker == "none":
-            raise InputError(
-                f"attention of the marker is asked of a transformer that has one, not a {type(model).__name__}"
-            )
+            raise InputError(f"attention of the marker needs a transformer with a marker, not a {type(model).__name__}")
         first = int(model.config.marker == "cls")
         mass = marker_attention(model, bits)[..., hidden + first].sum(dim=-1).mean(dim=0)  # [head]
         return {"mean": float(mass.mean()), "most": float(mass.max())}

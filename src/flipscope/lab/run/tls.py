@@ -84,7 +84,7 @@ def _check_files(address: str, files: dict[str, str | None]) -> None:
         if error.reason == "KEY_VALUES_MISMATCH":
             said = f"--tls-key {key} does not belong to the certificate --tls-cert {cert}: give its own key"
         else:
-            said = f"--tls-cert {cert} and --tls-key {key} are no certificate and its key in PEM format: correct them"
+            said = f"--tls-cert {cert} and --tls-key {key} are not a certificate and its key in PEM format: fix them"
         raise InputError(said) from error
 
 
@@ -105,7 +105,7 @@ def why_refused(address: str, security: Any, error: Exception, seconds: float) -
             return trouble
     # A server of another protocol closes the connection, or seems to announce an endless message.
     elif isinstance(error, MemoryError | imported("distributed.comm").CommClosedError):
-        return f"what answers at {address} is no Dask scheduler, or one that wants tls://: correct --cluster"
+        return f"the server at {address} is not a Dask scheduler, or requires tls://: correct --cluster"
     return f"no Dask scheduler answers at {address}: start one with dask scheduler, or correct --cluster"
 
 
@@ -136,7 +136,7 @@ def _handshake(address: str, security: Any, seconds: float) -> str | None:
             f"the scheduler at {address} refuses our certificate: "
             "give with --tls-cert and --tls-key one of the authority that it trusts"
         )
-    return f"what answers at {address} does not speak TLS: correct --cluster"
+    return f"the server at {address} does not use TLS: correct --cluster"
 
 
 def warn_of_strangers(address: str) -> None:

@@ -100,7 +100,7 @@ def loaded(content: bytes) -> dict[str, Array]:
 
 
 def _unreadable(path: Path, error: OSError) -> str:
-    return f"the array file {path} cannot be read: {error.strerror}; see to that, then run the same command again"
+    return f"the array file {path} cannot be read: {error.strerror}; solve this, then run the same command again"
 
 
 def old_parts(folder: Path, pattern: str) -> Iterator[Path]:

@@ -134,7 +134,7 @@ class Database:
                 return
             what = f"{loss.what} while this process used it"
             if loss.moved is not None:
-                self._lost = RunError(f"{what}: the results went along; go on with --results {loss.moved}")
+                self._lost = RunError(f"{what}: the results moved with it; continue with --results {loss.moved}")
                 self._database.close()
                 self.path = loss.moved / schema.DATABASE
                 self.arrays = ArrayFiles(loss.moved / schema.ARRAYS)
@@ -155,7 +155,7 @@ class Database:
             self._database = saved
             self._lost = RunError(
                 f"{what}: what it held was saved to {copy}; put that in the place of {self._files.path}, "
-                "then run the same command again to go on"
+                "then run the same command again to continue"
             )
 
 

@@ -151,7 +151,7 @@ def repair(folder: Path) -> Repaired:
             if not kept:
                 raise InputError(
                     f"nothing can be read of {path}: put a copy in its place, or move it away "
-                    f"(with {path.name}-wal if there is one) to begin anew; the folder {schema.ARRAYS} keeps its arrays"
+                    f"(with {path.name}-wal if there is one) to start afresh; {schema.ARRAYS} keeps its arrays"
                 )
             return Repaired(kept, damaged, _exchanged(temporary, path))
         finally:

@@ -141,7 +141,7 @@ def _bring_up_to_date(connection: sqlite3.Connection, path: Path, writable: bool
     if not writable:
         raise InputError(
             f"{path} is of an older flipscope (its format is {version}, this one reads {tables.VERSION}) and cannot be "
-            "written: give yourself the right to write it, and it is brought up to date"
+            "written: make it writable, and it is upgraded"
         )
     migration.bring_up_to_date(connection)
 
@@ -165,7 +165,7 @@ def _make(path: Path, create: bool) -> None:
     for copy in rescued(path):
         raise InputError(
             f"{path} is missing but {copy.name} is there, which was saved when it had gone: "
-            f"rename it to {path.name} to go on with it, or move it away"
+            f"rename it to {path.name} to continue with it, or move it away"
         )
     if not create:
         raise InputError(f"there are no results in {path.parent}: run a study, or name another folder with --results")
@@ -350,5 +350,5 @@ def _damage(path: Path, what: str) -> str:
     return (
         f"{path} is damaged ({what}) and was left as it is: flipscope results --repair --results {path.parent} keeps "
         f"what can be read of it; or put a copy in its place, or move it away (with {path.name}-wal if there is one) "
-        f"to begin anew; the folder {ARRAYS} keeps its arrays"
+        f"to start afresh; the folder {ARRAYS} keeps its arrays"
     )
