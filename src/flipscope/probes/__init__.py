@@ -8,6 +8,7 @@ curvature     trace, eigenvalues and density of the Hessian of a loss, Gauss-New
 flatness      measures of flatness side by side, and which of them rescaling changes
 landscape     slices of the loss around a model, along filter-normalised directions
 fourier       spectra of logit and sign, exact and sampled
+tokens        how often disturbing one word, patch or embedding changes the answer (Def 4.1 of paper 004)
 recognition   answers with a margin (Eq 15, Def 2.8)
 perturbation  how far weights can move before answers change
 kernels       conjugate and tangent kernels of infinitely wide transformers on the cube, and their eigenvalues
