@@ -385,7 +385,7 @@ def public() -> dict[str, Callable[..., Any]]:
 
 
 # Functions that take a model first and are not called by users, or are about a configuration.
-INTERNAL = {"probes.asking.asked", "training.presets.configured"}
+INTERNAL = {"probes.asking.asked", "training.low_sensitivity.buffers_kept", "training.presets.configured"}
 
 
 def test_every_public_function_that_takes_a_model_is_in_the_list() -> None:
