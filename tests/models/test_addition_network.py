@@ -41,7 +41,7 @@ def test_the_seed_gives_the_weights() -> None:
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     wide = AdditionNetwork(50, width=64)
-    assert 0.95 < float(wide.symbol.std()) < 1.05
+    assert 0.95 < float(wide.symbol.detach().std()) < 1.05
     assert not wide.position.any()
 
 
