@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -34,8 +35,13 @@ def _one_thread() -> Iterator[None]:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """What one call of the command line returned and printed: its exit code, standard output and standard error."""
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """What one call of the command line returned and printed: its exit code, standard output and standard error.
+
+    However slow the machine is, it shows no progress, except in tests that set these seconds themselves.
+    """
+    for name in ("cli.progress.LINE_SECONDS", "cli.live.LINE_SECONDS", "cli.train.LINE_SECONDS"):
+        monkeypatch.setattr(f"flipscope.{name}", math.inf)
 
     def call(*arguments: str) -> Called:
         from flipscope.cli import main
