@@ -22,6 +22,7 @@ __all__ = [
     "influences",
     "load",
     "parse",
+    "patches",
     "presets",
     "report",
     "run",
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from flipscope.lab.run.driver import run
     from flipscope.models import presets
     from flipscope.models.checkpoint import load
+    from flipscope.models.disturbing import patches
     from flipscope.models.subject import Subject
     from flipscope.models.transformer import Transformer
     from flipscope.probes import fourier
