@@ -10,7 +10,7 @@ The recursion. kappa_ij is the covariance of token i of x and token j of y, Thet
 block is x + attention(norm(x)), then x + dense(ReLU(dense(norm(x)))), and a norm comes before the read-out:
 
     attention  K_ab = sum of kappa_ij E[w_ai w_bj] / T^2, by Gaussian scores of covariance kappa_ab kappa_ij; linear
-               weights give kappa_ab times the sum of kappa_ij^2 (Thm B.1 with its slips put right); T tokens
+               weights give kappa_ab times the sum of kappa_ij^2 (Thm B.1 with its slips corrected); T tokens
     dense      K = kappa, Theta += kappa
     ReLU       with He's factor: K = v J1(kappa / v), Theta = Theta J0(kappa / v), v the variance of a token
     norm       both divided by the variance

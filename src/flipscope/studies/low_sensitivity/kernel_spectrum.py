@@ -211,7 +211,7 @@ CLAIMS = (
     ),
     lab.claim(
         "with slots the monomials are eigenfunctions",
-        "Prop 3.1, put right",
+        "Prop 3.1, corrected",
         "with a vector for each position and bit the monomials are eigenfunctions, one eigenvalue for each degree",
         quantities.all_models(
             "share of kernels with slots that have one eigenvalue per degree",
@@ -223,7 +223,7 @@ CLAIMS = (
     ),
     lab.claim(
         "with slots the eigenvalues fall",
-        "Prop 3.1, put right",
+        "Prop 3.1, corrected",
         "with a vector for each position and bit the eigenvalue of degree k is at least that of degree k + 2",
         quantities.all_models(
             "share of kernels with slots whose eigenvalues fall",
