@@ -374,4 +374,4 @@ def test_an_older_store_that_cannot_be_written_is_refused(folder: Path, monkeypa
     with contextlib.closing(sqlite3.connect(folder / DATABASE)) as connection:
         connection.executescript(FORMAT_1)
     monkeypatch.setattr(schema.os, "access", lambda *_: False)
-    refused("is of an older flipscope .* give yourself the right to write it", Store, folder)
+    refused("is of an older flipscope .* make it writable", Store, folder)

@@ -561,7 +561,7 @@ def broken() -> nn.Module:
         (nn.Linear(5, 1), "mse", (BITS, LABELS), {"reduction": "max"}, "reduction='max'"),
         (nn.Linear(5, 1), "mse", (BITS, LABELS), {"confidence": 1.0}, "confidence"),
         (nn.Linear(5, 1), "mse", (BITS, LABELS), {"eigenvalues": 0}, "eigenvalues must be"),
-        (Random(), "mse", (BITS, LABELS), {}, "asked twice"),
+        (Random(), "mse", (BITS, LABELS), {}, "in two calls"),
         (Constant(), "mse", (BITS, LABELS), {}, "do not depend on the parameters"),
         (nn.Linear(5, 1), lambda a, b: (a - a.detach()).abs().sqrt().sum(), (BITS, LABELS), {}, "not smooth"),
         (nn.Linear(5, 1), detached, (BITS, LABELS), {"what": "trace"}, "the loss has no gradient"),

@@ -513,7 +513,7 @@ BAD: list[tuple[Callable[[], nn.Module], dict[str, Any], str]] = [
     (nn.ReLU, {}, "ReLU has no parameters"),
     (broken, {}, "NaN or infinite numbers in weight"),
     (lambda: Transformer(encoder(width=8, layers=1), seed=None), {}, "no numbers: build it with a seed"),
-    (lambda: Noisy(4, 1), {}, "asked twice"),
+    (lambda: Noisy(4, 1), {}, "in two calls"),
     (linear, {"measure": "loss"}, "needs targets"),
     (linear, {"measure": "loss", "targets": np.zeros(15)}, "targets of shape \\(15,\\) must be \\[16\\]"),
     (linear, {"measure": "loss", "targets": np.zeros((16, 2))}, "targets of shape"),
