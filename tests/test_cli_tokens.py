@@ -151,6 +151,7 @@ def test_images_of_a_folder(folder: Path, run: Run) -> None:
         (("token_models.py:Reader", "--texts", "empty.txt", "--tokenizer", "a:b"), "line 2 of empty.txt is empty"),
         (("token_models.py:Reader", "--texts", "no.txt"), "no.txt cannot be read"),
         (("token_models.py:Reader", "--images", "no"), "no is not a folder of images"),
+        (("token_models.py:Reader", "--images", ".", "--count", "0"), "count"),
         (("token_models.py:Reader", "--images", "."), ". has no images: files must end in"),
         (("token_models.py:Reader", "--inputs", "no.npz"), "no.npz does not exist"),
         (("token_models.py:Reader", "--inputs", "texts.txt"), "texts.txt cannot be read as a file of arrays"),

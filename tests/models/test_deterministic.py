@@ -22,7 +22,7 @@ from flipscope.probes.sensitivity import logit_changes, sensitivity, sensitivity
 
 Step = Callable[["Body", Tensor], Tensor]
 STRINGS = np.random.default_rng(0).integers(0, 2, (12, 6)).astype(np.uint8)
-REFUSED = "with the other strings of its batch"
+REFUSED = "with the other inputs of its batch"
 
 
 class Body(nn.Module):

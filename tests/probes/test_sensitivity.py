@@ -558,7 +558,7 @@ def test_dropout_left_on_is_noticed() -> None:
         return out
 
     for ask in (sensitivity, logit_changes, influences):
-        with pytest.raises(InputError, match="for the same strings: switch off dropout"):
+        with pytest.raises(InputError, match="for the same inputs: switch off dropout"):
             ask(noisy, strings(5, 6))  # type: ignore[operator]
     sensitivity(model, strings(5, 6))  # a module's own dropout is switched off for it
 

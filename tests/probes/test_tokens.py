@@ -421,7 +421,7 @@ def test_the_result_shows_itself(reader: Reader) -> None:
 # ---------------------------------------------------------------- what is refused
 
 IDS = torch.zeros(2, 4, dtype=torch.int64)
-FLOATS = torch.zeros(2, 4, 2)
+FLOATS, RAMP = torch.zeros(2, 4, 2), torch.arange(16.0).reshape(2, 4, 2)
 IMAGES = torch.zeros(2, 1, 6, 6)
 
 
@@ -442,7 +442,8 @@ IMAGES = torch.zeros(2, 1, 6, 6)
         (lambda: token_sensitivity(nn.Flatten(), IMAGES, feature_mask=patches(4)), "cannot be cut into patches"),
         (lambda: token_sensitivity(nn.Flatten(), IMAGES), r"feature_mask=patches\(4\)"),
         (lambda: token_sensitivity(lambda x: x[:, 0, 0] * torch.nan, FLOATS), "the model gave NaN"),
-        (lambda: token_sensitivity(lambda x: torch.rand(len(x)), FLOATS, output="logit"), "run twice"),
+        (lambda: token_sensitivity(lambda x: torch.rand(len(x)), FLOATS, output="logit"), "for the same inputs"),
+        (lambda: token_sensitivity(lambda x: (x - x.mean(0))[:, 0, 0], RAMP), "with the other inputs of its batch"),
         (lambda: token_sensitivity(Reader(), IDS, how="replace", vocabulary=[0], special=[0]), "no token of input 0"),
         (lambda: token_sensitivity(lambda x: x[:, 0] - 0.5, IDS, how="replace"), "how many tokens there are"),
         (lambda: token_sensitivity(Reader(), IDS + 7, how="flip"), "tokens of two values"),

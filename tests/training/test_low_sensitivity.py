@@ -493,3 +493,10 @@ def test_a_whole_training_by_the_trainer(tmp_path: Path) -> None:
     assert sum("eval_sensitivity" in line for line in lines) == 2
     penalised, _ = trained(callbacks=[trainer_callback(SensitivityPenalty(variance=1.0, at="bert.embeddings"))])
     assert penalised != plain
+
+
+def test_checkpoints_tell_settings_apart() -> None:
+    masks = [None, patches(2), patches(4), np.arange(4), np.arange(4) // 2, torch.arange(3)]
+    names = {SensitivityPenalty(feature_mask=mask).__name__ for mask in masks}
+    assert len(names) == len(masks)
+    assert SensitivityPenalty(feature_mask=patches(2)).__name__ in names

@@ -29,7 +29,7 @@ EXAMPLES = """examples:
   flipscope random-model --width 32 --layers 2 --heads 2 draw transformers and measure their sensitivity
   flipscope train "majority(15)" -o m.safetensors train a transformer; the same command resumes it
   flipscope sensitivity m.safetensors             its sensitivity profile
-  flipscope tokens bert --texts reviews.txt --at bert.embeddings which words a classifier hangs on
+  flipscope tokens bert --texts reviews.txt --at bert.embeddings which words a classifier depends on
   flipscope sharpness m.safetensors               its outputs and loss under noise on the weights
   flipscope bounds m.safetensors                  what the theorems say about it, and where they are vacuous
   flipscope bound covering m.safetensors          a bound on its loss on new strings

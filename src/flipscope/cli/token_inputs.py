@@ -32,20 +32,19 @@ class TokenInputs:
     names: Sequence[str] = ()  # of the inputs: files or texts
 
     def first(self, count: int | None) -> TokenInputs:
-        """The first so many inputs."""
+        """The first ``count`` inputs; None is all."""
         if count is None:
             return self
-        most = check_count("count", count)
         inputs = (
-            {name: each[:most] for name, each in self.inputs.items()}
+            {name: each[:count] for name, each in self.inputs.items()}
             if isinstance(self.inputs, dict)
-            else self.inputs[:most]
+            else self.inputs[:count]
         )
         options = dict(self.options)
         for name in ("mask", "words"):
             if name in options:
-                options[name] = options[name][:most]
-        return TokenInputs(inputs, options, self.names[:most])
+                options[name] = options[name][:count]
+        return TokenInputs(inputs, options, self.names[:count])
 
 
 def read_inputs(arguments: argparse.Namespace, model: Any) -> TokenInputs:
@@ -53,6 +52,8 @@ def read_inputs(arguments: argparse.Namespace, model: Any) -> TokenInputs:
     given = {"images": arguments.images, "texts": arguments.texts, "inputs": arguments.inputs}
     if sum(each is not None for each in given.values()) != 1:
         raise InputError("give the inputs by one of --images DIR, --texts FILE and --inputs FILE.npz")
+    if arguments.count is not None:
+        check_count("count", arguments.count)
     if arguments.texts is None and arguments.tokenizer is not None:
         raise InputError("--tokenizer is for --texts")
     if arguments.images is not None:

@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
     data = parser.add_argument_group("inputs (one of the first three)")
     data.add_argument("--images", metavar="DIR", help="a folder of images; needs --patch or --at")
-    data.add_argument("--texts", metavar="FILE", help="texts, one a line; needs a tokenizer")
+    data.add_argument("--texts", metavar="FILE", help="texts, one a line, cut to the length that the tokenizer allows")
     data.add_argument(
         "--inputs", metavar="FILE", help="arrays (.npz): the input, or keywords by name; mask, feature_mask"
     )
@@ -45,28 +45,36 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "(default: the MODEL's folder)",
     )
     data.add_argument("--count", type=int, metavar="N", help="the first N inputs only (default all)")
-    data.add_argument("--size", type=int, metavar="P", help="bring images to P x P pixels")
+    data.add_argument("--size", type=int, metavar="P", help="resize images to P x P pixels")
     data.add_argument("--grey", action="store_true", help="one channel in place of red, green and blue")
-    data.add_argument("--mean", type=float, default=0.5, metavar="M", help="subtracted from pixels 0..1 (default 0.5)")
-    data.add_argument("--std", type=float, default=0.5, metavar="S", help="pixels are divided by it (default 0.5)")
+    data.add_argument(
+        "--mean",
+        type=float,
+        default=0.5,
+        metavar="M",
+        help="number subtracted from pixels, which are 0 to 1 (default 0.5)",
+    )
+    data.add_argument(
+        "--std", type=float, default=0.5, metavar="S", help="number by which pixels are then divided (default 0.5)"
+    )
     done = parser.add_argument_group("disturbance")
-    done.add_argument("--how", choices=("noise", "replace", "flip"), default="noise", help="(default noise)")
+    done.add_argument(
+        "--how", choices=("noise", "replace", "flip"), default="noise", help="what is done to a token (default noise)"
+    )
     done.add_argument("--at", metavar="MODULE", help="disturb the output of this module, such as bert.embeddings")
     done.add_argument("--patch", type=int, metavar="P", help="a token is a patch of P x P pixels")
-    done.add_argument("--variance", type=float, default=1.0, metavar="V", help="of the noise (default 1)")
+    done.add_argument("--variance", type=float, default=1.0, metavar="V", help="variance of the noise (default 1)")
     done.add_argument("--normalise", action="store_true", help="noise in units of each token's root mean square")
     done.add_argument("--vocabulary", type=int, metavar="N", help="replace by ids 0..N-1 (default: the model's own)")
     done.add_argument(
         "--label-words",
         metavar="W",
-        help="of a causal language model: the answer is the next token (any), or one of these ids, such as 31,57",
+        help="for a causal language model: the answer is the next token (any), or one of these ids, such as 31,57",
     )
     amount = parser.add_argument_group("amount")
-    amount.add_argument("--draws", type=int, default=1, metavar="K", help="of each token (default 1)")
-    amount.add_argument("--tokens", type=int, metavar="K", help="random tokens of each input (default all)")
-    amount.add_argument(
-        "--precision", type=float, metavar="P", help="as much as the sensitivity needs to be known to +-P"
-    )
+    amount.add_argument("--draws", type=int, default=1, metavar="K", help="draws for each token (default 1)")
+    amount.add_argument("--tokens", type=int, metavar="K", help="number of random tokens of each input (default all)")
+    amount.add_argument("--precision", type=float, metavar="P", help="measure until the sensitivity is known to +-P")
     amount.add_argument("--first-order", action="store_true", help="also estimate it from gradients")
     decision_options(parser)
     sampling(parser)

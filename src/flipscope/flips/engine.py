@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.flips.choice import NEEDS, PATIENCE, Work, native_obstacle, obstacle
-from flipscope.models.batches import MEMORY_LIMIT as MEMORY_LIMIT
-from flipscope.models.batches import fast_batch
+from flipscope.models.batches import MEMORY_LIMIT, fast_batch
 from flipscope.models.deterministic import Ask, check_deterministic, largest_difference
 from flipscope.models.devices import Device
 from flipscope.models.encoding import Encoding, encoding_name

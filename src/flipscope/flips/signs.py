@@ -39,7 +39,6 @@ from torch import nn
 from flipscope.basics.errors import InputError
 from flipscope.flips.choice import Work
 from flipscope.flips.engine import (
-    MEMORY_LIMIT,
     Bits,
     Engine,
     GeneralEngine,
@@ -50,6 +49,7 @@ from flipscope.flips.engine import (
     refuse_nan,
 )
 from flipscope.flips.inside import rounding_inside, type_inside
+from flipscope.models.batches import MEMORY_LIMIT
 from flipscope.models.deterministic import largest_difference
 from flipscope.models.rounding import name_of
 from flipscope.models.subject import Model, Subject, as_subject

@@ -24,7 +24,7 @@ from flipscope.models.rounding import coarsest_type
 
 Bits: TypeAlias = NDArray[np.uint8]
 Answers: TypeAlias = NDArray[np.floating]  # [string, number]
-Ask: TypeAlias = Callable[[Bits], Answers]
+Ask: TypeAlias = Callable[[NDArray[Any]], Answers]
 
 ORDERS = 64.0  # roundings by which two orders of summation may differ
 FACTOR = 8.0  # a difference this many times larger than the effect of rounding is not rounding
@@ -42,7 +42,16 @@ def check_deterministic(
     ``asking(model)`` returns a function that evaluates the model, or a copy of it in float64; ``batch`` is the largest
     batch size, and ``eps`` the rounding unit of its numbers, if the outputs' type does not tell.
     """
-    few = some_strings(strings, max(2, min(batch, STRINGS)))
+    check_together(model, asking, some_strings(strings, max(2, min(batch, STRINGS))), batch, eps)
+
+
+def check_together(
+    model: object, asking: Callable[[Any], Ask], few: NDArray[Any], batch: int, eps: float | None = None
+) -> None:
+    """Raise InputError unless the model's outputs for these few inputs are reproducible and independent of each other.
+
+    ``few`` holds strings, or what else ``asking(model)`` evaluates, one in each row.
+    """
     ask = asking(model)
     try:
         first = ask(few)
@@ -56,7 +65,7 @@ def check_deterministic(
     # Accelerators may sum in another order each time; only such differences are allowed.
     if moved > ORDERS * eps * size:
         raise InputError(
-            f"the model gave outputs that differ by {moved:.2g} for the same strings: switch off dropout and other "
+            f"the model gave outputs that differ by {moved:.2g} for the same inputs: switch off dropout and other "
             "randomness, then measure again"
         )
     if len(few) == 1:
@@ -115,7 +124,7 @@ class _Together:
     place: float
 
 
-def _together(ask: Ask, few: Bits, first: Answers) -> _Together:
+def _together(ask: Ask, few: NDArray[Any], first: Answers) -> _Together:
     last = len(few) - 1
     backwards = ask(few[::-1])
     others = alone = place = 0.0
@@ -132,7 +141,7 @@ def _together(ask: Ask, few: Bits, first: Answers) -> _Together:
     return _Together(others, alone, place)
 
 
-def _is_rounding(model: nn.Module, asking: Callable[[Any], Ask], few: Bits) -> bool:
+def _is_rounding(model: nn.Module, asking: Callable[[Any], Ask], few: NDArray[Any]) -> bool:
     """Whether rounding explains the differences, judged in float64; False if the module cannot be converted.
 
     InputError if it does not.
@@ -155,7 +164,7 @@ def _is_rounding(model: nn.Module, asking: Callable[[Any], Ask], few: Bits) -> b
 
 def _refuse(moved: float) -> None:
     raise InputError(
-        f"the model's output for a string moves by {moved:.2g} with the other strings of its batch: take "
+        f"the model's output for an input moves by {moved:.2g} with the other inputs of its batch: take "
         "statistics over the batch and the like out of it, such as batch normalisation in training mode"
     )
 

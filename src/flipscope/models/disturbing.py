@@ -205,6 +205,7 @@ def patches(size: int | tuple[int, int]) -> Callable[[tuple[int, ...]], Tensor]:
         down, across = torch.arange(rows, device="cpu") // height, torch.arange(columns, device="cpu") // width
         return (down[:, None] * (columns // width) + across).expand(tuple(shape))
 
+    mask.__name__ = f"patches({height}, {width})"  # tells checkpoints of trainings apart
     return mask
 
 

@@ -16,9 +16,10 @@ from flipscope.basics.bits import check_strings
 from flipscope.basics.errors import InputError
 from flipscope.basics.limits import check_memory
 from flipscope.basics.progress import Progress
-from flipscope.flips.engine import MEMORY_LIMIT, GeneralEngine, refuse_nan
+from flipscope.flips.engine import GeneralEngine, refuse_nan
 from flipscope.flips.inside import refuse_coarse
 from flipscope.flips.signs import Precision, working_type
+from flipscope.models.batches import MEMORY_LIMIT
 from flipscope.models.devices import Device, in_float64
 from flipscope.models.encoding import Encoding
 from flipscope.models.outputs import Output

@@ -36,10 +36,11 @@ from flipscope.basics.seeds import Seed, generators, random_strings
 from flipscope.cube import sensitivity as cube_sensitivity
 from flipscope.cube.functions import BooleanFunction
 from flipscope.flips.choice import Work
-from flipscope.flips.engine import MEMORY_LIMIT, Engine, GeneralEngine, Logits, Path, open_engine, refuse_nan
+from flipscope.flips.engine import Engine, GeneralEngine, Logits, Path, open_engine, refuse_nan
 from flipscope.flips.inside import check_answers
 from flipscope.flips.screen import Screening, screened_changes
 from flipscope.flips.signs import Precision, TrustedSigns, trusted_signs, working_type
+from flipscope.models.batches import MEMORY_LIMIT
 from flipscope.models.devices import Device
 from flipscope.models.encoding import Encoding
 from flipscope.models.outputs import Output

@@ -28,7 +28,10 @@ def tokens_page(found: TokenSensitivity, model: str, names: Sequence[str] = ()) 
     shares = np.nan_to_num(found.per_input, nan=-1.0)
     most = [int(each) for each in np.argsort(-shares, kind="stable")[:_SHOWN] if shares[each] > 0]
     if most:
-        parts += [Text("most sensitive inputs, and what they hang on"), facts([_row(found, i, names) for i in most])]
+        parts += [
+            Text("most sensitive inputs, and the tokens that they depend on"),
+            facts([_row(found, i, names) for i in most]),
+        ]
         parts.append(Text())
     parts.append(note(f"Intervals hold with confidence {found.definition.confidence:g} for inputs like these."))
     return panel(model, parts)

@@ -20,6 +20,7 @@ and changes nothing in it.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -90,6 +91,13 @@ class _NoisyPart:
             raise InputError(f"a loss of shape {tuple(loss.shape)} must be one number, the mean over the inputs")
         return self.loss_factor * loss + self.strength * part
 
+    @property
+    def _settings(self) -> str:
+        """The settings as one line: a checkpoint of a training with others is refused."""
+        mask = self.feature_mask
+        tokens = _digest(mask) if isinstance(mask, np.ndarray | Tensor) else getattr(mask, "__name__", "by position")
+        return f"{self.how} {self.strength:g}, variance {self.variance:g}, at {self.at}, tokens {tokens}"
+
     def _disturbed(self, values: Tensor, mask: Tensor | None) -> Tensor:
         raise NotImplementedError
 
@@ -152,7 +160,7 @@ class SensitivityPenalty(_NoisyPart):
     @property
     def __name__(self) -> str:
         """Tells checkpoints of different settings apart."""
-        return f"sensitivity penalty: {self.how} {self.strength:g}, variance {self.variance:g}, at {self.at}"
+        return f"sensitivity penalty: {self._settings}"
 
     def _disturbed(self, values: Tensor, mask: Tensor | None) -> Tensor:
         layout = self._layout(values)
@@ -213,10 +221,16 @@ class NoiseAugmentation(_NoisyPart):
     @property
     def __name__(self) -> str:
         """Tells checkpoints of different settings apart."""
-        return f"noise augmentation: {self.how} {self.strength:g}, variance {self.variance:g}, at {self.at}"
+        return f"noise augmentation: {self._settings}"
 
     def _disturbed(self, values: Tensor, mask: Tensor | None) -> Tensor:
         return values + self._noise(tuple(values.shape), values)
+
+
+def _digest(mask: np.ndarray | Tensor) -> str:
+    """A short text that differs for different masks."""
+    array = np.ascontiguousarray(mask.cpu().numpy() if isinstance(mask, Tensor) else mask)
+    return f"{array.shape} {hashlib.sha256(array.tobytes()).hexdigest()[:12]}"
 
 
 def _is_whole(mask: np.ndarray | Tensor) -> bool:
