@@ -13,6 +13,7 @@ import pytest
 from commands import Called, Run
 
 from flipscope.basics.bits import index_bits
+from flipscope.cube.functions import BooleanFunction
 
 MODELS = '''
 import torch
@@ -137,6 +138,20 @@ def _profile(answers: np.ndarray) -> list[int]:
     index = np.arange(16)
     counts = sum((answers[index ^ (1 << bit)] != answers).astype(int) for bit in range(4))
     return np.bincount(counts, minlength=5).tolist()
+
+
+def test_degree_and_sparsity_of_python_models(run: Run) -> None:
+    for model in ("my_models:network", "./my_models.py:network"):
+        found = document(run("test-degree", model, "--json"))
+        assert (found["first_accepted_degree"], found["length"]) == (2, 4)
+    pair = ("my_models:Pair", "--length", "4")
+    assert document(run("test-degree", *pair, "--degree", "1", "--json"))["accepted"] is False
+    assert document(run("test-sparsity", *pair, "--free", "4", "--json"))["first_accepted_sparsity"] == 1
+    three = BooleanFunction.from_table((index_bits(0, 16, 4).sum(axis=1) >= 3).astype(np.uint8))
+    table = ("my_models:Table", "--length", "4", "--encoding", "5,6")
+    assert document(run("test-degree", *table, "--json"))["first_accepted_degree"] == three.degree()
+    code, _, err = run("test-degree", "my_models:bits")
+    assert (code, "give --length" in err) == (2, True)
 
 
 def test_losses_of_python_models(run: Run) -> None:

@@ -73,6 +73,18 @@ def test_defaults_come_from_the_file_and_are_said(run: Run, majority: str) -> No
     assert (found["from_file"], found["samples"]) == ({"length": 5, "train_strings": 16}, 16)
 
 
+def test_the_degree_of_a_trained_file(run: Run, majority: str, tmp_path: Path) -> None:
+    truth = parse("majority(5)").from_table((_logits(majority, index_bits(0, 32, 5)) > 0).astype(np.uint8)).degree()
+    found = document(run("test-degree", majority, "--json"))
+    assert (found["first_accepted_degree"], found["from_file"]) == (truth, {"length": 5})
+    assert "length 5: from the file." in run("test-degree", majority, "--degree", "5")[1]
+    # Outputs trained towards 0 and 1 are decided at 0.5, as in `flipscope sensitivity`.
+    bits = _trained(tmp_path / "bits.safetensors", "majority(5)", 5, loss="mse", labels="bits")
+    truth = parse("majority(5)").from_table((_logits(bits, index_bits(0, 32, 5)) > 0.5).astype(np.uint8)).degree()
+    found = document(run("test-degree", bits, "--json"))
+    assert (found["first_accepted_degree"], found["from_file"]) == (truth, {"length": 5, "threshold": 0.5})
+
+
 def test_the_loss_is_that_of_the_training(run: Run, majority: str) -> None:
     found = document(run("sharpness", majority, "--draws", "2", "--exhaustive", "--json"))
     bits = index_bits(0, 32, 5)

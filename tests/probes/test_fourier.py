@@ -223,16 +223,16 @@ def test_broken_weights_have_no_range() -> None:
 
 def test_coefficients_beyond_exact_reach() -> None:
     model = Polynomial({(3, 40): 1.0, (7,): 0.25})
-    found = coefficient(model, 60, [40, 3], output="logit", value_range=(-1.25, 1.25), seed=1)
+    found = coefficient(model, 60, [40, 3], values="logit", value_range=(-1.25, 1.25), seed=1)
     assert holds(found, 1.0)
     assert found.half_width < 0.02
     assert found.samples == 10_000
     assert found.queries == 20_000
     budget = coefficient(
-        model, 60, [40, 3], output="logit", value_range=(-1.25, 1.25), precision=1e-9, max_queries=1000
+        model, 60, [40, 3], values="logit", value_range=(-1.25, 1.25), precision=1e-9, max_queries=1000
     )
     assert budget.queries == 1000
-    mean = coefficient(model, 60, [], output="logit", value_range=(-1.25, 1.25))
+    mean = coefficient(model, 60, [], values="logit", value_range=(-1.25, 1.25))
     assert holds(mean, 0.0)
     assert mean.queries == 10_000
     # The sign is that of chi_S(3, 40): 1 where it is positive, and then its -1/1 form is -1.
@@ -240,22 +240,22 @@ def test_coefficients_beyond_exact_reach() -> None:
     assert holds(coefficient(model, 60, [7], samples=500, seed=3), 0.0)
 
 
-@pytest.mark.parametrize("output", ["sign", "logit"])
-def test_sampled_coefficients_cover_the_exact_ones(output: Any) -> None:
+@pytest.mark.parametrize("values", ["sign", "logit"])
+def test_sampled_coefficients_cover_the_exact_ones(values: Any) -> None:
     model = Transformer(encoder(8, 2, 2), scheme="gaussian", seed=5)
     exact = spectrum(model, 8)
     positions = [0, 5]
     truth = exact.real.coefficient(positions)
-    if output == "sign":
+    if values == "sign":
         truth = float(cube_spectrum.coefficient(exact.sign, positions))
     missed = sum(
-        not holds(coefficient(model, 8, positions, output=output, samples=60, confidence=0.8, seed=seed), truth)
+        not holds(coefficient(model, 8, positions, values=values, samples=60, confidence=0.8, seed=seed), truth)
         for seed in range(100)
     )
     # More than 32 of 100 misses at a rate of 0.2 has probability 0.002; the intervals are not all of the range either.
     assert missed <= 32
-    widest = 0.05 if output == "sign" else 0.15 * exact.logits.std()
-    assert coefficient(model, 8, positions, output=output, samples=4000).half_width < widest
+    widest = 0.05 if values == "sign" else 0.15 * exact.logits.std()
+    assert coefficient(model, 8, positions, values=values, samples=4000).half_width < widest
 
 
 # ---------------------------------------------------------------- weight by degree
@@ -403,7 +403,7 @@ def test_intervals_of_the_logit_hold_together(kind: str) -> None:
         weight_by_degree(
             looked_up,
             6,
-            output="logit",
+            values="logit",
             value_range=ends,
             degrees=(1, 2, 6),
             samples=samples,
@@ -415,7 +415,7 @@ def test_intervals_of_the_logit_hold_together(kind: str) -> None:
     ]
     assert sum(not covered(found, truth) for found in runs) <= 38
     # They say something: with more strings the total of the largest weights is found.
-    many = weight_by_degree(looked_up, 6, output="logit", value_range=ends, degrees=(1, 2), samples=20_000, seed=0)
+    many = weight_by_degree(looked_up, 6, values="logit", value_range=ends, degrees=(1, 2), samples=20_000, seed=0)
     assert covered(many, truth)
     assert many.weights[1].high - many.weights[1].low < 0.2 * max(truth.sum(), 1.0)
     for k, estimate in many.weights.items():
@@ -446,7 +446,7 @@ def test_exact_and_sampled_weights_of_a_transformer_agree() -> None:
     sign = weight_by_degree(model, 12, samples=4000, seed=3)
     assert covered(sign, np.array(cube_spectrum.weight_floats(exact.sign)))
     assert sorted(sign.weights) == list(range(13))  # every degree has at most 2000 sets
-    logit = weight_by_degree(model, 12, samples=4000, seed=3, output="logit", degrees=[1, 2])
+    logit = weight_by_degree(model, 12, samples=4000, seed=3, values="logit", degrees=[1, 2])
     assert covered(logit, exact.real.weight_by_degree())
 
 
@@ -476,25 +476,42 @@ def test_default_degrees_are_those_with_few_sets() -> None:
 
 def test_degree_of_a_model() -> None:
     model = Polynomial({(0, 1, 2): 1.0, (5,): 0.5})
-    for output, ends in (("sign", None), ("logit", (-1.5, 1.5))):
-        options: dict[str, Any] = {"output": output, "value_range": ends, "seed": 1}
+    for values, ends in (("sign", None), ("logit", (-1.5, 1.5))):
+        options: dict[str, Any] = {"values": values, "value_range": ends, "seed": 1}
         assert not degree_test(model, 30, 2, **options).accepted
         assert degree_test(model, 30, 3, **options).accepted
         assert first_degree(model, 30, **options).value == 3
         assert first_degree(model, 30, max_degree=1, **options).value is None
 
 
+def test_the_output_and_the_threshold_of_an_oracle() -> None:
+    strings = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]], np.uint8)
+
+    def scores(bits: torch.Tensor) -> torch.Tensor:
+        return torch.stack([bits.sum(dim=1), -bits.sum(dim=1), bits[:, 0]], dim=1).float()
+
+    def second(output: torch.Tensor) -> torch.Tensor:
+        return output[:, 1]
+
+    assert oracle(scores, "logit", output=second)(strings).tolist() == [0, -1, -2, -3]
+    assert oracle(scores, output=second)(strings).tolist() == [0, 0, 0, 0]
+    assert oracle(scores, output=second, threshold=-1.5)(strings).tolist() == [1, 1, 0, 0]
+    assert spectrum(scores, 3, output=second).real.degree() == 1
+    with pytest.raises(InputError, match="choose it with output="):
+        spectrum(scores, 4)
+
+
 def test_rounding_is_no_degree() -> None:
     # In float32 the terms do not cancel exactly; with no tolerance the tester takes that for a degree.
     model = Polynomial({(i,): 1 / 3 + i / 7 for i in range(10)})
     top = sum(1 / 3 + i / 7 for i in range(10)) + 1e-3
-    assert degree_test(model, 10, 1, output="logit", value_range=(-top, top)).accepted
-    assert not degree_test(model, 10, 1, output="logit", value_range=(-top, top), tolerance=0.0).accepted
+    assert degree_test(model, 10, 1, values="logit", value_range=(-top, top)).accepted
+    assert not degree_test(model, 10, 1, values="logit", value_range=(-top, top), tolerance=0.0).accepted
 
 
 def test_sparsity_of_a_model() -> None:
     model = Polynomial({(0, 4): 1.0, (2,): 0.5, (1, 3, 7): -0.75})
-    options: dict[str, Any] = {"output": "logit", "value_range": (-2.25, 2.25), "free": 8, "seed": 1}
+    options: dict[str, Any] = {"values": "logit", "value_range": (-2.25, 2.25), "free": 8, "seed": 1}
     assert first_sparsity(model, 8, **options).value == 3
     assert not sparsity_test(model, 8, 2, **options).accepted
     assert sparsity_test(model, 8, 3, **options).accepted
@@ -544,11 +561,11 @@ def test_outputs_beyond_their_range_by_rounding_are_at_its_end() -> None:
         return lambda bits: bits[:, 0].double() * (2 + 2 * size) - size
 
     exact, rounded = (
-        coefficient(off(size), 6, [0], output="logit", value_range=(0.0, 2.0), samples=300) for size in (0.0, 6.6e-16)
+        coefficient(off(size), 6, [0], values="logit", value_range=(0.0, 2.0), samples=300) for size in (0.0, 6.6e-16)
     )
     assert rounded == exact
     with pytest.raises(InputError, match=r"outside value_range=\(0.0, 2.0\)"):
-        coefficient(off(1e-6), 6, [0], output="logit", value_range=(0.0, 2.0), samples=300)
+        coefficient(off(1e-6), 6, [0], values="logit", value_range=(0.0, 2.0), samples=300)
 
 
 # ---------------------------------------------------------------- bad input
@@ -568,14 +585,14 @@ def broken(bits: Tensor) -> Tensor:
         (lambda: spectrum(Transformer(hardness(5, width=8)), 6), "longer than max_length=5"),
         (lambda: coefficient(broken, 3, [0]), "NaN"),
         (lambda: coefficient(Polynomial(MIXED), 6, [6]), "position 6 does not exist"),
-        (lambda: coefficient(Polynomial(MIXED), 6, [0], output="logit"), "the model is a Polynomial"),
-        (lambda: coefficient(broken, 3, [0], output="logit"), "give value_range"),
-        (lambda: coefficient(Polynomial(MIXED), 6, [0], value_range=(0, 1)), "is for output='logit'"),
+        (lambda: coefficient(Polynomial(MIXED), 6, [0], values="logit"), "the model is a Polynomial"),
+        (lambda: coefficient(broken, 3, [0], values="logit"), "give value_range"),
+        (lambda: coefficient(Polynomial(MIXED), 6, [0], value_range=(0, 1)), "is for values='logit'"),
         (
-            lambda: coefficient(Polynomial(MIXED), 6, [0], output="logit", value_range=(0, 1)),
+            lambda: coefficient(Polynomial(MIXED), 6, [0], values="logit", value_range=(0, 1)),
             r"outside value_range=\(0, 1\): widen it",
         ),
-        (lambda: oracle(Polynomial(MIXED), "probability"), "output='probability' is not one of sign, logit"),  # type: ignore[arg-type]
+        (lambda: oracle(Polynomial(MIXED), "probability"), "values='probability' is not one of sign, logit"),  # type: ignore[arg-type]
         (lambda: weight_by_degree(Polynomial(MIXED), 6, samples=19), "samples must be a whole number of at least 20"),
         (lambda: weight_by_degree(Polynomial(MIXED), 6, degrees=[7]), "degree 7 does not exist"),
         (lambda: weight_by_degree(Polynomial(MIXED), 6, degrees=[-1]), "degree must be a whole number"),

@@ -1,24 +1,21 @@
-"""flipscope test-sparsity: test by queries alone whether a function has few Fourier coefficients."""
+"""flipscope test-sparsity: test by queries alone whether a function or a model has few Fourier coefficients."""
 
 from __future__ import annotations
 
 import argparse
 
-from flipscope.cli.common import EXPRESSION_HELP, length_option
-from flipscope.cli.testing import print_sweep, print_test, test_options, testing
-from flipscope.cube.expression import parse
+from flipscope.cli.testing import print_sweep, print_test, test_options, tested, testing
 
 EXAMPLES = """
   flipscope test-sparsity "maj(x1..x5) ^ x6"
   flipscope test-sparsity "sparse_majority(5, n=20)" --free 16
   flipscope test-sparsity "sparse_majority(5, n=20)" --free 16 --sparsity 8
+  flipscope test-sparsity model.safetensors --sparsity 40
 """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("expression", metavar="EXPR", help=EXPRESSION_HELP)
-    length_option(parser)
     parser.add_argument(
         "--sparsity", type=int, metavar="W", help="test this sparsity only (default: the first accepted)"
     )
@@ -29,11 +26,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Test, by queries only, whether a function has few Fourier coefficients."""
+    """Test, by queries only, whether a function or a model has few Fourier coefficients."""
     from flipscope.cube.testers import first_accepted_sparsity, fourier_sparsity_test
 
-    f = parse(arguments.expression, arguments.length)
     options = test_options(arguments) | {"free": arguments.free}
-    if arguments.sparsity is None:
-        return print_sweep(arguments, "sparsity", first_accepted_sparsity(f, f.n, **options))
-    return print_test(arguments, "sparsity", fourier_sparsity_test(f, f.n, arguments.sparsity, **options))
+    with tested(arguments) as (f, n, opened):
+        if arguments.sparsity is None:
+            return print_sweep(arguments, "sparsity", first_accepted_sparsity(f, n, **options), opened)
+        return print_test(arguments, "sparsity", fourier_sparsity_test(f, n, arguments.sparsity, **options), opened)

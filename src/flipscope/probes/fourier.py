@@ -46,11 +46,12 @@ from flipscope.figures.results import Result
 from flipscope.flips.engine import GeneralEngine, refuse_nan
 from flipscope.models.devices import Device
 from flipscope.models.encoding import Encoding
+from flipscope.models.outputs import Output
 from flipscope.models.subject import Model, as_subject, number_type
 from flipscope.models.transformer import Block, Transformer
 from flipscope.models.unmodified import difference
 
-Output: TypeAlias = Literal["sign", "logit"]  # whose spectrum is computed; a `Subject` defines how outputs are read
+Values: TypeAlias = Literal["sign", "logit"]  # of what the spectrum is computed: the model's decision, or its logit
 Asked: TypeAlias = Model | GeneralEngine  # an engine also determines the number type and batches
 
 MAX_EXACT_BITS = 20
@@ -129,11 +130,18 @@ class ModelSpectrum(Result):
 
 
 @checked_arguments
-def spectrum(model: Asked, n: int, *, encoding: Encoding = "auto", device: Device | None = None) -> ModelSpectrum:
+def spectrum(
+    model: Asked,
+    n: int,
+    *,
+    encoding: Encoding = "auto",
+    output: Output = "auto",
+    device: Device | None = None,
+) -> ModelSpectrum:
     """The exact spectra of a model on strings of n <= 20 bits, from one logit for each of the 2^n strings.
 
-    The model, ``encoding`` and ``device`` are as for `flipscope.Subject`. For a model with several classes, a `Subject`
-    must select one logit.
+    The model, ``encoding``, ``output`` and ``device`` are as for `flipscope.Subject`. For a model with several classes,
+    ``output`` must select one logit.
 
     >>> found = spectrum(lambda bits: bits.sum(dim=1) - 1.5, 3)
     >>> found.real.coefficients.tolist()  # of the sets {}, {0}, {1}, {0, 1}, {2}, ... of positions
@@ -146,7 +154,7 @@ def spectrum(model: Asked, n: int, *, encoding: Encoding = "auto", device: Devic
             f"n={n} is beyond {MAX_EXACT_BITS}, up to which all strings are evaluated: sample with coefficient or "
             "weight_by_degree"
         )
-    engine = _engine(model, encoding, device)
+    engine = _engine(model, encoding, output, device)
     ask = _asking(engine, "logit")
     logits = np.empty(1 << n)
     for start in range(0, len(logits), _BLOCK_STRINGS):
@@ -163,26 +171,36 @@ def spectrum(model: Asked, n: int, *, encoding: Encoding = "auto", device: Devic
 
 @checked_arguments
 def oracle(
-    model: Asked, output: Output = "sign", *, encoding: Encoding = "auto", device: Device | None = None
+    model: Asked,
+    values: Values = "sign",
+    *,
+    encoding: Encoding = "auto",
+    output: Output = "auto",
+    threshold: float | None = None,
+    device: Device | None = None,
 ) -> Oracle:
     """The model as a function of 0/1 arrays [string, position], for code that uses queries.
 
-    Its value is 1 where the logit is positive and 0 elsewhere, or the logit itself.
+    Its value is 1 where the logit is above the threshold (None is 0, or 0.5 for a probability) and 0 elsewhere, or the
+    logit itself.
 
     >>> oracle(lambda bits: bits.sum(dim=1) - 1.5)(np.array([[0, 1, 1], [0, 0, 1]], np.uint8))
     array([1, 0], dtype=uint8)
     """
-    if output not in ("sign", "logit"):
-        raise InputError(f"output={output!r} is not one of sign, logit")
-    return _asking(_engine(model, encoding, device), output, is_final=isinstance(model, GeneralEngine))
+    if values not in ("sign", "logit"):
+        raise InputError(f"values={values!r} is not one of sign, logit")
+    engine = _engine(model, encoding, output, device)
+    return _asking(engine, values, threshold, is_final=isinstance(model, GeneralEngine))
 
 
-def _engine(model: Asked, encoding: Encoding = "auto", device: Device | None = None) -> GeneralEngine:
+def _engine(
+    model: Asked, encoding: Encoding = "auto", output: Output = "auto", device: Device | None = None
+) -> GeneralEngine:
     """The given engine, or a new one for the given model."""
-    return model if isinstance(model, GeneralEngine) else GeneralEngine(as_subject(model, encoding, device=device))
+    return model if isinstance(model, GeneralEngine) else GeneralEngine(as_subject(model, encoding, output, device))
 
 
-def _asking(engine: GeneralEngine, output: Output, is_final: bool = False) -> Oracle:
+def _asking(engine: GeneralEngine, values: Values, threshold: float | None = None, is_final: bool = False) -> Oracle:
     """A function that evaluates strings; ``is_final`` keeps the number type even if logits overflow."""
     checked = False
     is_final = is_final or engine.dtype in (None, torch.float64)
@@ -200,12 +218,12 @@ def _asking(engine: GeneralEngine, output: Output, is_final: bool = False) -> Or
         if logits.ndim > 1:
             raise InputError(
                 f"the model decides between {logits.shape[1]} classes, and a spectrum is of one number: choose it with "
-                "flipscope.Subject(model, output=...), such as a function that returns out[:, 1]"
+                "output=, such as a function that returns out[:, 1]"
             )
         refuse_nan(logits)
-        if output == "logit":
+        if values == "logit":
             return logits.astype(np.float64)
-        return (logits > engine.subject.threshold).astype(np.uint8)
+        return (logits > (engine.subject.threshold if threshold is None else threshold)).astype(np.uint8)
 
     return ask
 
@@ -263,25 +281,30 @@ def _numbers(parameter: Tensor) -> Floats:
 
 
 def _oracle_within(
-    model: Asked, output: Output, value_range: Range | None, encoding: Encoding, device: Device | None
+    model: Asked,
+    values: Values,
+    value_range: Range | None,
+    encoding: Encoding,
+    output: Output,
+    device: Device | None,
 ) -> tuple[Oracle, Range | None]:
     """The oracle of the model, and the range of its values if they are real, up to rounding."""
-    ask = oracle(model, output, encoding=encoding, device=device)
-    if output == "sign":
+    ask = oracle(model, values, encoding=encoding, output=output, device=device)
+    if values == "sign":
         if value_range is not None:
-            raise InputError(f"value_range={value_range} is for output='logit': a sign is 0 or 1")
+            raise InputError(f"value_range={value_range} is for values='logit': a sign is 0 or 1")
         return ask, None
-    engine = _engine(model, encoding, device)
+    engine = _engine(model, encoding, output, device)
     low, high = ends = logit_range(engine) if value_range is None else value_range
     kind = number_type(engine.model) or torch.float64
     slack = _ULPS * torch.finfo(kind).eps * max(abs(low), abs(high))
 
     def ask_within(strings: Bits) -> Floats:
-        values: Floats = ask(strings)
-        wrong = values[~((values >= low - slack) & (values <= high + slack))]
+        found: Floats = ask(strings)
+        wrong = found[~((found >= low - slack) & (found <= high + slack))]
         if len(wrong):
             raise InputError(f"the model returned {wrong[0]}, outside value_range={ends}: widen it")
-        return np.clip(values, low, high)
+        return np.clip(found, low, high)
 
     return ask_within, ends
 
@@ -295,9 +318,10 @@ def coefficient(
     n: int,
     positions: Sequence[int],
     *,
-    output: Output = "sign",
+    values: Values = "sign",
     value_range: Range | None = None,
     encoding: Encoding = "auto",
+    output: Output = "auto",
     device: Device | None = None,
     **sampling: Unpack[Sampling],
 ) -> Estimate:
@@ -311,7 +335,7 @@ def coefficient(
     >>> found.low < 1 / 2 < found.high
     True
     """
-    ask, ends = _oracle_within(model, output, value_range, encoding, device)
+    ask, ends = _oracle_within(model, values, value_range, encoding, output, device)
     chosen = check_positions(positions, check_count("n", n))
     if ends is None or not chosen:
         return fourier_coefficient(ask, n, chosen, value_range=ends, **sampling)
@@ -358,9 +382,10 @@ def weight_by_degree(
     n: int,
     *,
     degrees: Sequence[int] | None = None,
-    output: Output = "sign",
+    values: Values = "sign",
     value_range: Range | None = None,
     encoding: Encoding = "auto",
+    output: Output = "auto",
     device: Device | None = None,
     samples: int = DEFAULT_SAMPLES,
     confidence: float = 0.95,
@@ -383,7 +408,7 @@ def weight_by_degree(
     >>> found.weights[1].low < 3 / 4 < found.weights[1].high
     True
     """
-    ask, ends = _oracle_within(model, output, value_range, encoding, device)
+    ask, ends = _oracle_within(model, values, value_range, encoding, output, device)
     queries = Queries(ask, n, ends)
     size = check_count("samples", samples, 20)
     error = 1 - check_confidence(confidence)
@@ -393,15 +418,15 @@ def weight_by_degree(
     error /= 2 * len(groups) + 1 + 2 * (ends is not None)
     (for_strings,) = generators(seed, 1)
     strings = random_strings(for_strings, size, queries.n)
-    values = queries.signs(strings)
+    answers = queries.signs(strings)
     if ends is None:
         moments = _SIGN_MOMENTS
-        found = _group_weights(strings, values, groups, moments, error)
+        found = _group_weights(strings, answers, groups, moments, error)
     else:
         # A constant changes only degree 0. Estimated from separate strings, it leaves smaller values to the others.
         pilot = size // 10
-        centre = float(values[:pilot].mean())
-        centred = values[pilot:] - centre
+        centre = float(answers[:pilot].mean())
+        centred = answers[pilot:] - centre
         moments = _moments(centred, max(ends[1] - centre, centre - ends[0]), error)
         found = _group_weights(strings[pilot:], centred, groups, moments, error)
 
@@ -409,7 +434,7 @@ def weight_by_degree(
         inside = min(max(value, bounds[0]), bounds[1])
         return Estimate(inside, bounds[0], bounds[1], confidence, size, queries=queries.asked)
 
-    zero, zero_bounds = _mean_squared(values, ends, error)
+    zero, zero_bounds = _mean_squared(answers, ends, error)
     # The last group uses the centred values, whose degree 0 differs; the remainder is the same.
     value, bounds = found.pop()
     rest = max(moments.square_low - bounds[1], 0.0), max(moments.square_high - bounds[0], 0.0)
@@ -592,9 +617,10 @@ def degree_test(
     n: int,
     degree: int,
     *,
-    output: Output = "sign",
+    values: Values = "sign",
     value_range: Range | None = None,
     encoding: Encoding = "auto",
+    output: Output = "auto",
     device: Device | None = None,
     **options: Unpack[DegreeOptions],
 ) -> TestResult:
@@ -605,7 +631,7 @@ def degree_test(
     >>> degree_test(lambda bits: bits[:, 0] - 0.5, 8, 1).accepted
     True
     """
-    ask, ends = _oracle_within(model, output, value_range, encoding, device)
+    ask, ends = _oracle_within(model, values, value_range, encoding, output, device)
     return low_degree_test(ask, n, degree, value_range=ends, **_tolerant(options, ends))
 
 
@@ -615,9 +641,10 @@ def first_degree(
     n: int,
     *,
     max_degree: int | None = None,
-    output: Output = "sign",
+    values: Values = "sign",
     value_range: Range | None = None,
     encoding: Encoding = "auto",
+    output: Output = "auto",
     device: Device | None = None,
     **options: Unpack[DegreeOptions],
 ) -> Sweep:
@@ -626,7 +653,7 @@ def first_degree(
     >>> first_degree(lambda bits: bits[:, 0] - 0.5, 8).value
     1
     """
-    ask, ends = _oracle_within(model, output, value_range, encoding, device)
+    ask, ends = _oracle_within(model, values, value_range, encoding, output, device)
     return first_accepted_degree(ask, n, max_degree=max_degree, value_range=ends, **_tolerant(options, ends))
 
 
@@ -636,9 +663,10 @@ def sparsity_test(
     n: int,
     sparsity: int,
     *,
-    output: Output = "sign",
+    values: Values = "sign",
     value_range: Range | None = None,
     encoding: Encoding = "auto",
+    output: Output = "auto",
     device: Device | None = None,
     **options: Unpack[SparsityOptions],
 ) -> TestResult:
@@ -647,7 +675,7 @@ def sparsity_test(
     >>> sparsity_test(lambda bits: bits[:, 0] - 0.5, 8, 1).accepted
     True
     """
-    ask, ends = _oracle_within(model, output, value_range, encoding, device)
+    ask, ends = _oracle_within(model, values, value_range, encoding, output, device)
     return fourier_sparsity_test(ask, n, sparsity, value_range=ends, **options)
 
 
@@ -657,9 +685,10 @@ def first_sparsity(
     n: int,
     *,
     max_sparsity: int = 1000,
-    output: Output = "sign",
+    values: Values = "sign",
     value_range: Range | None = None,
     encoding: Encoding = "auto",
+    output: Output = "auto",
     device: Device | None = None,
     **options: Unpack[SparsityOptions],
 ) -> Sweep:
@@ -668,7 +697,7 @@ def first_sparsity(
     >>> first_sparsity(lambda bits: bits[:, 0] - 0.5, 8).value
     1
     """
-    ask, ends = _oracle_within(model, output, value_range, encoding, device)
+    ask, ends = _oracle_within(model, values, value_range, encoding, output, device)
     return first_accepted_sparsity(ask, n, max_sparsity=max_sparsity, value_range=ends, **options)
 
 

@@ -366,7 +366,7 @@ def black_box_bound(
         model,
         length,
         max_degree=max_degree,
-        output="logit",
+        values="logit",
         value_range=value_range,
         epsilon=epsilon,
         trials=trials,
@@ -379,7 +379,7 @@ def black_box_bound(
     sparsity = first_sparsity(
         model,
         length,
-        output="logit",
+        values="logit",
         value_range=value_range,
         free=min(free, length),
         epsilon=tail,

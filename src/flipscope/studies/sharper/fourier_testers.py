@@ -170,7 +170,7 @@ def _outside(model: Model, length: int, ends: Range, free: int, seed: np.random.
         model,
         length,
         max_sparsity=MOST,
-        output="logit",
+        values="logit",
         value_range=ends,
         free=min(free, length),
         epsilon=1e-15,
@@ -224,7 +224,7 @@ def query_model(trial: Learned, progress: lab.Progress) -> dict[str, Any]:
                 model,
                 trial.length,
                 degree,
-                output="logit",
+                values="logit",
                 value_range=ends,
                 tolerance=high - low,  # no alternating mean is larger, so that no trial rejects
                 trials=trial.trials,
