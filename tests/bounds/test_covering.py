@@ -223,7 +223,7 @@ def test_norms_that_were_looked_at_share_the_failure_probability():
         (lambda: heads_cover([]), "no head"),
         (lambda: heads_cover([HEAD]).size(1.0, 5, 5, "columns"), "form='columns' is not one of rows, sums, best"),
         (lambda: NetworkNorms(()), "at least one layer"),
-        (lambda: NetworkNorms.from_matrices({"W_X": np.eye(2)}), "'W_X' is no name of a matrix"),
+        (lambda: NetworkNorms.from_matrices({"W_X": np.eye(2)}), "'W_X' is not the name of a matrix"),
         (lambda: NetworkNorms.from_matrices({"W_Q": np.eye(2)}), "layer 1 lacks a matrix"),
         (lambda: MatrixNorms.of([[math.nan]]), "must be a matrix of finite numbers"),
     ],

@@ -309,7 +309,7 @@ def test_bad_input_is_refused() -> None:
         Constants.of(model, 4)
     model = Transformer(hardness(4, 8))
     model.head.register_forward_hook(lambda *_: None)
-    with pytest.raises(InputError, match="build it anew"):
+    with pytest.raises(InputError, match="build a new one"):
         Constants.of(model, 4)
 
 

@@ -167,7 +167,7 @@ def test_a_construction_is_saved_and_read(tmp_path: Path) -> None:
         ("x1 + x2 + x3 + x1x2 + x1x3", 4, {}, "5 sets need as many positions"),
         ("x1", 3, {}, "4 positions or more"),
         ("x1x2", 5, {"mask": -1.0}, "mask"),
-        ("x1x2", 5, {"mask": 40.0, "readout": "linear"}, "has none of"),
+        ("x1x2", 5, {"mask": 40.0, "readout": "linear"}, "does not have"),
         ("x1x2", 5, {"grid": {2: (3,)}}, "counts from 0 to 2"),
         ("x1x2", 5, {"grid": {1: (0,)}}, "at least one"),
         ("x1x2", 5, {"code_width": 0}, "code_width"),

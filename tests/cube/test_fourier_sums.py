@@ -53,11 +53,11 @@ def test_the_syntax(text: str, sets: tuple[tuple[int, ...], ...], weights: tuple
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no sum of parities"),
-        ("x1 ^ x2", "no sum of parities"),
-        ("x1 + + x2", "no sum of parities"),
-        ("x1 x2 0.3", "no sum of parities"),
-        ("0.5*x1 -", "no sum of parities"),
+        ("", "not a sum of parities"),
+        ("x1 ^ x2", "not a sum of parities"),
+        ("x1 + + x2", "not a sum of parities"),
+        ("x1 x2 0.3", "not a sum of parities"),
+        ("0.5*x1 -", "not a sum of parities"),
         ("0.5", "degree 0"),
         ("x1 - 2", "degree 0"),
         ("x1x2x1", "names a position twice"),

@@ -196,7 +196,7 @@ def test_a_file_cut_anywhere_is_not_whole(rich: BooleanFunction, tmp_path: Path)
     whole = saved(rich, path)
     for length in [*range(0, 64), *range(64, len(whole), 17), len(whole) - 2, len(whole) - 1]:
         path.write_bytes(whole[:length])
-        with one_sentence("not a whole flipscope function file"):
+        with one_sentence("not a complete flipscope function file"):
             BooleanFunction.load(path)
 
 
@@ -342,7 +342,7 @@ def test_a_table_of_another_size_is_not_unpacked(tmp_path: Path, monkeypatch: py
     unpacked = []
     real = np.lib.npyio.NpzFile.__getitem__
     monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", lambda own, name: unpacked.append(name) or real(own, name))
-    with one_sentence("is not a whole flipscope function file"):
+    with one_sentence("is not a complete flipscope function file"):
         BooleanFunction.load(path)
     assert unpacked == ["structure"]
 

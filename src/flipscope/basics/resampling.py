@@ -106,7 +106,7 @@ def tail_exponent(samples: Sequence[float], largest: int, confidence: float = 0.
         raise InputError(f"a tail of {largest} needs more finite samples than that, positive ones; got {len(values)}")
     excess = float(np.log(values[-largest:] / values[-largest - 1]).sum())
     if excess == 0:
-        raise InputError("the tail has one value only: its exponent cannot be told")
+        raise InputError("the tail has only one value, so its exponent cannot be estimated")
     value = largest / excess
     # The excesses of a power law are exponential with rate a, so a * excess is Gamma(largest).
     error = (1 - check_confidence(confidence)) / 2

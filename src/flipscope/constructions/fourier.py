@@ -68,7 +68,7 @@ def fourier_network(
     check_not_negative("mask", mask)
     linear = readout == "linear"
     if linear and mask:
-        raise InputError(f"mask={mask:g} is for the second layer's logits, which readout='linear' has none of")
+        raise InputError(f"mask={mask:g} is for the second layer's logits, which readout='linear' does not have")
     config = FourierNetworkConfig(
         length=target.length,
         neurons=sum(4 * len(counts) for counts in plan.counts.values()),

@@ -84,7 +84,7 @@ def full_table(n: int) -> np.uint64:
 def checked_tables(tables: ArrayLike, n: int) -> Tables:
     """The truth tables as words, after checking that they are tables of n bits."""
     if check_count("n", n) > MAX_BITS:
-        raise InputError(f"n={n} is too large: a truth table of more than {MAX_BITS} bits is no single word")
+        raise InputError(f"n={n} is too large: a truth table of more than {MAX_BITS} bits does not fit in one word")
     given = np.atleast_1d(as_array(tables, "tables"))
     if given.ndim != 1:
         raise InputError(f"tables of shape {given.shape} must be one row of whole numbers")

@@ -47,7 +47,9 @@ class FourierSum:
         check_fields(self)
         length = check_count("length", self.length)
         if len(self.sets) != len(self.coefficients):
-            raise InputError(f"there are {len(self.sets)} sets and {len(self.coefficients)} coefficients: give as many")
+            raise InputError(
+                f"there are {len(self.sets)} sets and {len(self.coefficients)} coefficients: give one of each"
+            )
         if len(self.sets) == 0:
             raise InputError("a sum of parities needs at least one: give a set and its coefficient")
         sets = tuple(check_positions(each, length) for each in self.sets)
@@ -133,12 +135,12 @@ def parse_sum(text: str, length: int | None = None) -> FourierSum:
         variables = [int(each) for each in _VARIABLE.findall(match["set"]) if len(each) < 10]
         follows = text[match.end() :].strip()[:1]
         if match.end() == place or (sets and not match["sign"]) or follows not in ("", "+", "-"):
-            raise InputError(f"{text!r} is no sum of parities: write for example {EXAMPLE}")
+            raise InputError(f"{text!r} is not a sum of parities: write for example {EXAMPLE}")
         if len(variables) < len(_VARIABLE.findall(match["set"])):
             raise InputError(f"{text!r} names a position beyond 999,999,999: name smaller ones")
         if not variables:
             if match["weight"] is None:
-                raise InputError(f"{text!r} is no sum of parities: write for example {EXAMPLE}")
+                raise InputError(f"{text!r} is not a sum of parities: write for example {EXAMPLE}")
             raise InputError(f"the term {match[0].strip()} of {text!r} has degree 0: leave the constant out")
         if 0 in variables:
             raise InputError(f"x0 does not exist in {text!r}: positions are counted from 1")

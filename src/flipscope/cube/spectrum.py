@@ -348,7 +348,7 @@ def level_inequality(f: BooleanFunction, k: int) -> tuple[float, float]:
 
     share = min(Fraction(count_ones(f), 1 << f.n), 1 - Fraction(count_ones(f), 1 << f.n))
     if share == 0:
-        raise InputError("the level inequality says nothing of a constant function.")
+        raise InputError("the level inequality does not apply to a constant function.")
     room = 2 * (math.log(share.denominator) - math.log(share.numerator))  # 1 / share may be beyond any float
     k = checked_whole(k, "the level")
     if not 1 <= k <= room:

@@ -73,7 +73,7 @@ def load(path: Path) -> BooleanFunction:
     except InputError:
         raise
     except _DAMAGE:
-        raise InputError(f"{path} is not a whole flipscope function file; write it again.") from None
+        raise InputError(f"{path} is not a complete flipscope function file; save the function again.") from None
 
 
 def _node_specs(node: Node, arrays: dict[str, Any]) -> list[Any]:

@@ -107,7 +107,7 @@ def split_error(alphas: ArrayLike, betas: ArrayLike, total: float) -> tuple[floa
     """
     first, second = (as_numbers(each, "alphas and betas") for each in (alphas, betas))
     if not first.size or first.shape != second.shape or not ((first > 0).all() and (second > 0).all()):
-        raise InputError("alphas and betas must be as many positive numbers: leave out what is 0")
+        raise InputError("alphas and betas must be positive numbers, one of each per term: leave out terms that are 0")
     log_least, log_parts = log_split(np.log(first), np.log(second), math.log(check_positive("total", total)))
     return safe_exp(float(log_least)), np.exp(log_parts)
 

@@ -62,7 +62,9 @@ class MatrixNorms:
         # right = Q R with orthonormal columns of Q, which change no norm of a row.
         first, second = _matrix("a matrix", left), np.asarray(np.linalg.qr(_matrix("a matrix", right), mode="r"))
         if first.shape[1] != second.shape[1]:
-            raise InputError(f"W_Q has {first.shape[1]} columns and W_K {second.shape[1]}: they must be as many")
+            raise InputError(
+                f"W_Q has {first.shape[1]} columns and W_K {second.shape[1]}: they must have the same number"
+            )
         return cls.of(first @ second.T)
 
 
@@ -134,7 +136,9 @@ class NetworkNorms:
                 continue
             match = _NAME.fullmatch(name)
             if match is None:
-                raise InputError(f"{name!r} is no name of a matrix: use W_Q, 2.W_Q for layer 2, 2.3.W_Q for its head 3")
+                raise InputError(
+                    f"{name!r} is not the name of a matrix: use W_Q, 2.W_Q for layer 2, 2.3.W_Q for its head 3"
+                )
             place = int(match["layer"] or 1), int(match["head"] or 1)
             heads.setdefault(place, {})[match["matrix"]] = _matrix(name, matrix)
         layers = []

@@ -99,7 +99,7 @@ class Constants:
         A norm is convex, so it is largest at one of the models; ||K^T Q|| is not, and becomes ||K|| ||Q||.
         """
         if not models:
-            raise InputError("constants over no model at all: give at least one")
+            raise InputError("no model was given: give at least one")
         parts = [cls.of(model) for model in models]
         first = parts[0]
         tables = [dict(model.embedding.named_parameters()) for model in models]
@@ -188,7 +188,7 @@ def _checked(model: Transformer) -> TransformerConfig:
     if (change := difference(model)) is not None:
         raise InputError(
             "the bounds are for flipscope's Transformer as its configuration says, but "
-            f"{change}: build it anew with its weights"
+            f"{change}: build a new one with its weights"
         )
     config = model.config
     wanted = recognizer()

@@ -73,7 +73,7 @@ def influence_bound(
         both = np.log(first) + np.log(second)
     except ValueError:
         shapes = f"beta of shape {first.shape} and beta_flipped of shape {second.shape}"
-        raise InputError(f"{shapes} do not go together: give them by string and flip") from None
+        raise InputError(f"{shapes} do not match: give each as [string, flip]") from None
     with np.errstate(over="ignore"):
         return np.exp(log_influence_constant(constants) + both + math.log(place))
 

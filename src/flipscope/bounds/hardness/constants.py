@@ -149,7 +149,7 @@ def checked(model: Transformer) -> TransformerConfig:
     if (change := difference(model)) is not None:
         raise InputError(
             f"the bounds are for flipscope's Transformer as its configuration says, but {change}: "
-            "build it anew with its weights"
+            "build a new one with its weights"
         )
     config = model.config
     odd = [name for name, wanted in _NEEDED.items() if getattr(config, name) != wanted]

@@ -265,7 +265,9 @@ def group_bound(
 def _flip_limit(norms: Mapping[str, float]) -> float:
     """The largest sigma at which no neuron flips in networks of the class that the norms are of."""
     if not isinstance(norms, NormBlocks):
-        raise InputError("where neurons of a network with these norms flip is not known: give largest_sigma")
+        raise InputError(
+            "the sigma at which neurons of a network with these norms flip is not known: give largest_sigma"
+        )
     limit = flip_threshold(norms.degree, norms.length)
     if not limit:
         raise InputError(

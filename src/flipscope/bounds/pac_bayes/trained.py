@@ -375,7 +375,7 @@ def black_box_bound(
     )
     degree_found = _value(degree, "degree")
     if degree_found == 0:
-        raise InputError("the model is constant as far as its queries say, so that it has no class: degree 0")
+        raise InputError("every query returned the same value: a constant model has degree 0 and belongs to no class")
     sparsity = first_sparsity(
         model,
         length,
