@@ -12,7 +12,10 @@ fourier         FourierData: random sums of few parities
 steps           StepsData: parity with a chain of thought, or in one pass
 modular         addition modulo a number, some pairs to train on
 token_sets      sequences whose sparse and frequent tokens both tell the label
+images          ImageSet: digits, MNIST, Fashion-MNIST, CIFAR-10, SVHN; image_files reads their formats
+texts           TextSet: pairs of sentences, MRPC, QQP, synthetic ones; text_files reads their layouts
+bpe             byte-level BPE of texts: ids and mask
 kinds           the kinds that a recipe may name
 
-Only languages and real_functions do without torch.
+Of these, languages, real_functions, images, texts and bpe do without torch.
 """

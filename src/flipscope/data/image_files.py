@@ -1,0 +1,265 @@
+"""Readers of the standard files of image sets: idx, CIFAR-10's two versions, SVHN's .mat, and .npz.
+
+Each reader gives a training and a test set as arrays, or an InputError in one sentence; nothing is half read. What the
+arrays must be like (sizes, labels) is checked by `flipscope.data.images`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import math
+import re
+import tarfile
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flipscope.basics import npz
+from flipscope.basics.errors import InputError
+from flipscope.basics.files import check_source
+from flipscope.basics.limits import check_memory
+from flipscope.data.finding import first_of
+from flipscope.data.plain_pickle import read_pickle
+
+# Images [image, row, column] or [image, row, column, channel] and their labels.
+Part: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
+Parts: TypeAlias = tuple[Part, Part]  # of training and of test
+
+_UNPACKING = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError)
+_BATCHES = [f"data_batch_{number}" for number in range(1, 6)]
+
+
+@dataclass(frozen=True)
+class Form:
+    """The files of an image set as they were found: in which format, and the function that reads them."""
+
+    format: str
+    files: tuple[Path, ...]
+    read: Callable[[], Parts]
+
+
+# ---------------------------------------------------------------- idx
+
+
+def idx_form(folder: Path) -> Form | None:
+    """The four idx files of MNIST and Fashion-MNIST, packed or not; None where there is none of them."""
+    stems = [f"{part}-{kind}" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
+    names = [[f"{stem}-ubyte", f"{stem}-ubyte.gz", f"{stem.replace('-idx', '.idx')}-ubyte"] for stem in stems]
+    files = _all_or_none(folder, names)
+    if files is None:
+        return None
+
+    def read() -> Parts:
+        images, labels, more_images, more_labels = (read_idx(file) for file in files)
+        return (images, labels), (more_images, more_labels)
+
+    return Form("idx", files, read)
+
+
+def read_idx(path: Path) -> NDArray[np.uint8]:
+    """The bytes of an idx file, `.gz` or plain, as an array of the shape that its header gives."""
+    check_source(path)
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            head = file.read(4)
+            if len(head) < 4 or head[:2] != b"\0\0":
+                raise InputError(f"{path} is not an idx file: it does not begin with two zero bytes")
+            if head[2] != 8:
+                raise InputError(f"{path} holds numbers of idx type {head[2]:#04x}, and bytes (0x08) are read")
+            sizes = file.read(4 * head[3])
+            if len(sizes) < 4 * head[3]:
+                raise _cut_off(path)
+            shape = tuple(int(each) for each in np.frombuffer(sizes, ">u4"))
+            need = math.prod(shape)
+            check_memory(need, f"the array of {path}", "the header of the file is probably damaged")
+            content = file.read(need + 1)
+    except _UNPACKING as error:
+        raise _cut_off(path, error) from None
+    if len(content) < need:
+        raise _cut_off(path)
+    if len(content) > need:
+        raise InputError(f"{path} is longer than its header says: {need:,} bytes should follow it")
+    return np.frombuffer(content, np.uint8).reshape(shape)
+
+
+# ---------------------------------------------------------------- CIFAR-10
+
+
+def cifar_forms(folder: Path) -> list[Form]:
+    """CIFAR-10's binary and Python versions, each as separate files or as the archive that is downloaded."""
+    found = []
+    for version, suffix, read_batch in (("binary", ".bin", read_cifar_binary), ("python", "", read_cifar_python)):
+        names = [f"{each}{suffix}" for each in (*_BATCHES, "test_batch")]
+        title = f"CIFAR-10 {version} version"
+        files = _all_or_none(folder, [[name] for name in names])
+        if files is not None:
+            found.append(Form(title, files, _cifar_reader(read_batch, files)))
+        archive = first_of(folder, [f"cifar-10-{version}.tar.gz", f"cifar-10-{version}.tar"])
+        if archive is not None:
+            found.append(Form(f"{title}, packed", (archive,), _cifar_archive_reader(read_batch, archive, names)))
+    return found
+
+
+def _cifar_reader(read_batch: Callable[[bytes, str], Part], files: Iterable[Path]) -> Callable[[], Parts]:
+    def read() -> Parts:
+        return _joined(read_batch(_content(file), str(file)) for file in files)
+
+    return read
+
+
+def _cifar_archive_reader(
+    read_batch: Callable[[bytes, str], Part], archive: Path, names: list[str]
+) -> Callable[[], Parts]:
+    def read() -> Parts:
+        contents = _members(archive, names)
+        return _joined(read_batch(contents[name], f"{name} in {archive}") for name in names)
+
+    return read
+
+
+def read_cifar_binary(content: bytes, where: str) -> Part:
+    """The images and labels of a batch of the binary version: rows of a label and 3,072 pixels, channel by channel."""
+    row = 1 + 3 * 32 * 32
+    if len(content) == 0 or len(content) % row:
+        raise InputError(
+            f"{where} is cut off or no batch of CIFAR-10: its {len(content):,} bytes are no rows of {row:,}"
+        )
+    rows = np.frombuffer(content, np.uint8).reshape(-1, row)
+    return _cifar_images(rows[:, 1:]), rows[:, 0]
+
+
+def read_cifar_python(content: bytes, where: str) -> Part:
+    """The images and labels of a batch of the Python version, read without unpickling."""
+    batch = {key.decode("latin-1") if isinstance(key, bytes) else key: value for key, value in
+             read_pickle(content, where).items()}  # fmt: skip
+    data, labels = batch.get("data"), batch.get("labels")
+    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != 3 * 32 * 32:
+        raise InputError(f"{where} is not a batch of CIFAR-10: its data are not rows of 3,072 bytes")
+    if not isinstance(labels, list) or not all(type(each) is int for each in labels):
+        raise InputError(f"{where} is not a batch of CIFAR-10: its labels are not a list of whole numbers")
+    return _cifar_images(data), np.array(labels, np.int64)
+
+
+def _cifar_images(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+
+
+def _joined(batches: Iterable[Part]) -> Parts:
+    """All batches but the last as the training set, the last as the test set."""
+    *train, test = batches
+    return (np.concatenate([images for images, _ in train]), np.concatenate([labels for _, labels in train])), test
+
+
+def _members(archive: Path, names: list[str]) -> dict[str, bytes]:
+    """The files of these names in an archive; nothing is unpacked to disk."""
+    check_source(archive)
+    found: dict[str, bytes] = {}
+    try:
+        with tarfile.open(archive) as opened:
+            for member in opened:
+                name = member.name.rpartition("/")[2]
+                if name in names and member.isfile():
+                    check_memory(member.size, f"{name} in {archive}", "the archive is probably damaged")
+                    file = opened.extractfile(member)
+                    found[name] = file.read() if file is not None else b""
+    except _UNPACKING as error:
+        raise _cut_off(archive, error) from None
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise InputError(f"{archive} lacks {', '.join(missing)}: it is cut off, or not the archive of CIFAR-10")
+    return found
+
+
+# ---------------------------------------------------------------- SVHN
+
+
+def svhn_form(folder: Path) -> Form | None:
+    """SVHN's cropped digits, train_32x32.mat and test_32x32.mat; None where there is neither."""
+    files = _all_or_none(folder, [["train_32x32.mat"], ["test_32x32.mat"]])
+    return None if files is None else Form("SVHN .mat", files, lambda: (read_svhn(files[0]), read_svhn(files[1])))
+
+
+def read_svhn(path: Path) -> Part:
+    """The images and labels of a .mat file of SVHN; the digit 0, which has label 10 there, gets label 0."""
+    from scipy.io import loadmat
+
+    check_source(path)
+    try:
+        content = loadmat(path, variable_names=["X", "y"])
+    except Exception as error:  # scipy's reader raises almost anything on damaged bytes
+        raise _cut_off(path, error) from None
+    images, labels = content.get("X"), content.get("y")
+    if not isinstance(images, np.ndarray) or not isinstance(labels, np.ndarray) or images.ndim != 4:
+        raise InputError(f"{path} is not a file of SVHN: it lacks images X [row, column, channel, image] or labels y")
+    labels = labels.reshape(-1)
+    if labels.dtype.kind not in "iu" or not np.isin(labels, np.arange(1, 11)).all():
+        raise InputError(f"{path} has labels that are not 1 to 10, as those of SVHN are")
+    return np.ascontiguousarray(images.transpose(3, 0, 1, 2)), labels.astype(np.int64) % 10
+
+
+# ---------------------------------------------------------------- .npz
+
+_NAMES = ("x_train", "y_train", "x_test", "y_test")
+
+
+def npz_form(folder: Path, name: str) -> Form | None:
+    """A file such as fashion-mnist.npz or fashion_mnist_subset.npz; None where there is none."""
+    wanted = {_squeezed(name), f"{_squeezed(name)}subset"}
+    files = sorted(each for each in folder.glob("*.npz") if _squeezed(each.stem) in wanted)
+    if len(files) > 1:
+        raise InputError(f"{folder} has several files of {name}, {files[0].name} and {files[1].name}: leave one")
+    return Form(".npz", (files[0],), lambda: read_npz(files[0])) if files else None
+
+
+def read_npz(path: Path) -> Parts:
+    """The arrays x_train, y_train, x_test and y_test of a file."""
+    try:
+        with npz.opened(path) as arrays:
+            missing = [name for name in _NAMES if name not in arrays.names]
+            if missing:
+                raise InputError(f"{path} lacks the array {missing[0]}: it must have {', '.join(_NAMES)}")
+            x_train, y_train, x_test, y_test = (arrays[name] for name in _NAMES)
+    except InputError:
+        raise
+    except (*npz.DAMAGE, lzma.LZMAError, NotImplementedError) as error:
+        raise _cut_off(path, error) from None
+    return (x_train, y_train), (x_test, y_test)
+
+
+def _squeezed(name: str) -> str:
+    return re.sub("[^a-z0-9]", "", name.lower())
+
+
+# ---------------------------------------------------------------- files
+
+
+def _all_or_none(folder: Path, names: list[list[str]]) -> tuple[Path, ...] | None:
+    """For each entry the file with one of its names; None where no entry has one."""
+    found = [first_of(folder, each) for each in names]
+    if all(each is None for each in found):
+        return None
+    missing = [each[0] for each, file in zip(names, found, strict=True) if file is None]
+    if missing:
+        present = next(file for file in found if file is not None)
+        raise InputError(f"{folder} has {present.name} but not {', '.join(missing)}: the set is incomplete")
+    return tuple(file for file in found if file is not None)
+
+
+def _content(path: Path) -> bytes:
+    check_source(path)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _cut_off(path: Path, error: BaseException | None = None) -> InputError:
+    if isinstance(error, PermissionError):
+        return InputError(f"{path} cannot be read: {error.strerror}")
+    return InputError(f"{path} is damaged or cut off: copy or download it again")
