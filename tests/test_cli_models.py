@@ -199,7 +199,7 @@ def test_wrong_files(run: Run, tmp_path: Path) -> None:
     for command in ("sensitivity", "blowup"):
         for name, sentence in (
             ("missing", "is not a file"),
-            ("image", "reads patches of images"),
+            ("image", "reads images, which have no bits"),
             ("text", "cannot be read as safetensors"),
         ):
             code, out, err = run(command, str(tmp_path / f"{name}.safetensors"))

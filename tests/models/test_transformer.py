@@ -616,7 +616,7 @@ def test_refuses_images_of_another_size() -> None:
         ("encoder", torch.ones(2, 3, dtype=torch.bool), "marker='eos'"),
         ("roberta", torch.ones(2, 3), "must be bool"),
         ("roberta", torch.ones(2, 4, dtype=torch.bool), "must be bool"),
-        ("roberta", torch.tensor([[True, True, False], [False, False, False]]), "without any position"),
+        ("roberta", torch.tensor([[True, True, False], [False, False, False]]), "no position but padding"),
     ],
 )
 def test_refuses_bad_padding(name: str, keep: Tensor, message: str) -> None:

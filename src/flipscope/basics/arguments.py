@@ -52,6 +52,7 @@ from flipscope.basics.errors import InputError
 F = TypeVar("F", bound=Callable[..., Any])
 _REFUSED: Any = object()
 _ONE_OF = "one of "
+_LATER = "later"
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,36 @@ def plain_fields(record: Any) -> dict[str, Any]:
     """
     kind: type = type(record)
     hints = _field_hints(kind)
-    return {each.name: _plain(getattr(record, each.name), hints[each.name]) for each in dataclasses.fields(record)}
+    return {name: _plain(getattr(record, name), hints[name]) for name in stored_names(record)}
+
+
+def later(default: Any) -> Any:
+    """A field added to a dataclass whose records are already stored; while it has its default, it is not stored.
+
+    So the records of earlier versions, and digests and file names made from them, stay valid.
+
+    >>> @dataclass(frozen=True)
+    ... class Step:
+    ...     size: float
+    ...     momentum: float = later(0.0)
+    >>> plain_fields(Step(0.5)), plain_fields(Step(0.5, 0.9))
+    ({'size': 0.5}, {'size': 0.5, 'momentum': 0.9})
+    """
+    return dataclasses.field(default=default, metadata={_LATER: True})
+
+
+def stored_names(record: Any) -> list[str]:
+    """The names of a dataclass's fields that are stored: all but those of `later` at their defaults."""
+    return [
+        each.name
+        for each in dataclasses.fields(record)
+        if not (each.metadata.get(_LATER) and getattr(record, each.name) == each.default)
+    ]
+
+
+def required_names(kind: type) -> list[str]:
+    """The names of a dataclass's fields that every stored record has: all but those of `later`."""
+    return [each.name for each in dataclasses.fields(kind) if not each.metadata.get(_LATER)]
 
 
 def _plain(value: Any, hint: Any) -> Any:

@@ -28,6 +28,7 @@ from flipscope.cli.model_options import MOST_BITS
 from flipscope.cli.other_models import imported, is_other_model, other_model, own_length
 from flipscope.cube.expression import parse
 from flipscope.data.real_functions import RealFunction, is_real
+from flipscope.models.baselines.config import BaselineConfig
 from flipscope.models.config import TransformerConfig
 from flipscope.models.header import read_header, string_config
 from flipscope.models.kinds import StringConfig
@@ -214,8 +215,10 @@ class _Chosen:
 
     def length(self, config: StringConfig | None, of_function: int | None, of_data: int | None, model: object) -> int:
         """Bits of each string."""
-        if isinstance(config, TransformerConfig) and config.inputs == "patches":
-            raise InputError(f"{self.arguments.model} reads patches of images, which have no bits to flip")
+        if isinstance(config, TransformerConfig | BaselineConfig) and config.inputs in ("patches", "images"):
+            raise InputError(
+                f"{self.arguments.model} reads images, which have no bits to flip: flipscope tokens measures it"
+            )
         given = self._option("length")
         if given is None:
             given = of_data
@@ -440,6 +443,8 @@ def standard(opened: Opened, what: str) -> Transformer:
     config = _own_config(model)
     if config is None:
         raise InputError(f"{what}, and the model is a {type(model).__name__}: give a transformer of flipscope")
+    if isinstance(config, BaselineConfig):
+        raise InputError(f"the file holds {config.name}, and {what}: give a standard transformer")
     kind = config.as_dict()["kind"].replace("-", " ").replace("fourier", "Fourier")
     article = "an" if kind[0] in "aeiou" else "a"
     raise InputError(f"the file holds {article} {kind}, and {what}: give a standard transformer")

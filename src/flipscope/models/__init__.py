@@ -30,6 +30,7 @@ __all__ = [
     "recognizer",
     "roberta",
     "save",
+    "vit_simple",
     "vit_small",
 ]
 
@@ -42,7 +43,17 @@ if TYPE_CHECKING:
     from flipscope.models.fourier_network_config import FourierNetworkConfig
     from flipscope.models.init import SCHEMES, initialise
     from flipscope.models.outputs import binary_logit
-    from flipscope.models.presets import encoder, fourier, gpt2, hardness, mingpt, recognizer, roberta, vit_small
+    from flipscope.models.presets import (
+        encoder,
+        fourier,
+        gpt2,
+        hardness,
+        mingpt,
+        recognizer,
+        roberta,
+        vit_simple,
+        vit_small,
+    )
     from flipscope.models.shapes import random_shape
     from flipscope.models.subject import Subject
     from flipscope.models.transformer import Attention, Block, LayerNorm, Transformer

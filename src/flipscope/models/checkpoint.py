@@ -21,6 +21,8 @@ from flipscope.basics.files import check_target
 from flipscope.basics.limits import check_memory
 from flipscope.models.attention_network import AttentionNetwork
 from flipscope.models.attention_network_config import AttentionNetworkConfig
+from flipscope.models.baselines.images import ImageNetwork
+from flipscope.models.baselines.lstm import LSTM
 from flipscope.models.config import TransformerConfig
 from flipscope.models.fourier_network import FourierNetwork
 from flipscope.models.header import KEY, VERSION, Header, read_header
@@ -29,7 +31,8 @@ from flipscope.models.seal import SEAL, NotWhole, seal
 from flipscope.models.seq2seq import Seq2Seq
 from flipscope.models.transformer import Block, Transformer
 
-StringModel: TypeAlias = Transformer | AttentionNetwork | FourierNetwork  # one answer per string
+# One answer per string, image or text.
+StringModel: TypeAlias = Transformer | AttentionNetwork | FourierNetwork | ImageNetwork | LSTM
 AnyModel: TypeAlias = StringModel | Seq2Seq
 
 

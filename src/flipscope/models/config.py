@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from flipscope.basics.arguments import later, required_names, stored_names
 from flipscope.basics.checks import check_not_negative, check_positive, is_finite, shown
 from flipscope.basics.errors import InputError
 
@@ -16,7 +17,7 @@ MAX_LAYERS = 10_000  # each consists of some twenty objects and takes millisecon
 _CHOICES: dict[str, tuple[str, ...]] = {
     "inputs": ("bits", "tokens", "patches"),
     "marker": ("eos", "cls", "none"),
-    "positions": ("sinusoidal", "learned", "one_hot", "cyclic", "none"),
+    "positions": ("sinusoidal", "learned", "one_hot", "cyclic", "sincos_2d", "none"),
     "join": ("add", "concatenate"),
     "attention": ("softmax", "relu", "linear"),
     "combine": ("project", "sum"),
@@ -42,9 +43,11 @@ class TransformerConfig:
     channels: int | None = None
     shifted_patches: bool = False  # each patch also sees the image moved one pixel in four directions
     patch_norm: bool = False  # layer norm of the pixels before they are projected
+    patch_output_norm: bool = later(False)  # layer norm of the projected pixels, before positions are added
+    padding: int | None = later(None)  # tokens only: the id that fills short strings, which the model ignores
 
-    # ---- positions (Eq 7)
-    positions: Literal["sinusoidal", "learned", "one_hot", "cyclic", "none"] = "sinusoidal"
+    # ---- positions (Eq 7); sincos_2d: row and column of a patch, half of the width each
+    positions: Literal["sinusoidal", "learned", "one_hot", "cyclic", "sincos_2d", "none"] = "sinusoidal"
     period: int | None = None  # cyclic: position i has the one-hot vector of i mod period
     join: Literal["add", "concatenate"] = "add"
     position_width: int | None = None  # concatenate: number of coordinates for the position
@@ -57,6 +60,7 @@ class TransformerConfig:
     head_size: int | None = None  # key_width: width / heads. Eq 8 has full-rank heads: head_size = width
     combine: Literal["project", "sum"] = "project"  # heads side by side times a matrix, or their sum (Eq 9)
     qkv_bias: bool = True
+    output_bias: bool = later(True)  # of the matrix that joins the heads; False for patches only
     attention: Literal["softmax", "relu", "linear"] = "softmax"
     logit_scale: float | None = None  # scale: 1 / sqrt(head size). Eq 8a has 1
     learned_scale: bool = False  # train the logit scale of each layer, starting from the value above
@@ -72,6 +76,7 @@ class TransformerConfig:
     eps: float = 1e-5  # 0 is allowed: see `LayerNorm`
     affine: bool = True
     final_norm: bool = False  # one more after the last layer
+    norm_before_mean: bool = later(False)  # readout="mean": the final norm acts on each position, not on their mean
 
     # ---- what comes out (Eq 14)
     readout: Literal["first", "last", "mean", "every"] = "last"  # with marker="eos", "last" reads at EOS
@@ -127,8 +132,8 @@ class TransformerConfig:
         return self.max_length
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields as a JSON object."""
-        return dataclasses.asdict(self)
+        """The fields as a JSON object, without later ones at their defaults."""
+        return {name: getattr(self, name) for name in stored_names(self)}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> TransformerConfig:
@@ -136,7 +141,7 @@ class TransformerConfig:
         names = {field.name for field in dataclasses.fields(cls)}
         if unknown := sorted(map(str, set(fields) - names)):
             raise InputError(f"the configuration has unknown fields {', '.join(unknown)}: remove them")
-        if missing := sorted(names - set(fields)):
+        if missing := sorted(set(required_names(cls)) - set(fields)):
             raise InputError(f"the configuration lacks the fields {', '.join(missing)}: add them")
         return cls(**fields)
 
@@ -154,7 +159,7 @@ def _check_types(config: TransformerConfig) -> None:
         elif value is None and "None" in kind:
             continue
         elif kind.startswith("int"):
-            smallest = 0 if name == "mlp_layers" else 1
+            smallest = 0 if name in ("mlp_layers", "padding") else 1
             if not isinstance(value, int) or isinstance(value, bool) or value < smallest:
                 raise InputError(f"{name}={shown(value)} must be an integer of at least {smallest}")
         elif not is_finite(value):
@@ -175,9 +180,13 @@ def _check_inputs(config: TransformerConfig) -> None:
         for name, value in (sizes | {"shifted_patches": config.shifted_patches or None}).items():
             if value is not None:
                 raise InputError(f"{name}={value} is for inputs='patches' only, not {config.inputs!r}")
-        if config.patch_norm:
-            raise InputError(f"patch_norm=True is for inputs='patches' only, not {config.inputs!r}")
+        for name, usual in (("patch_norm", False), ("patch_output_norm", False), ("output_bias", True)):
+            if getattr(config, name) is not usual:
+                raise InputError(f"{name}={not usual} is for inputs='patches' only, not {config.inputs!r}")
+        _check_padding(config)
         return
+    if config.padding is not None:
+        raise InputError(f"padding={config.padding} is for inputs='tokens' only, not 'patches'")
     for name, value in sizes.items():
         if value is None:
             raise InputError(f"{name} must be given when inputs='patches'")
@@ -185,6 +194,20 @@ def _check_inputs(config: TransformerConfig) -> None:
         raise InputError(f"image_size={config.image_size} must be a multiple of patch_size={config.patch_size}")
     if config.max_length is not None:
         raise InputError(f"max_length={config.max_length} must be None when inputs='patches'")
+
+
+def _check_padding(config: TransformerConfig) -> None:
+    """Raise InputError unless the padding is one of the tokens, and the string's end can be read beside it."""
+    if config.padding is None:
+        return
+    if config.inputs != "tokens":
+        raise InputError(f"padding={config.padding} is for inputs='tokens' only, not {config.inputs!r}")
+    if config.padding >= config.vocabulary:
+        raise InputError(f"padding={config.padding} must be less than vocabulary={config.vocabulary}")
+    if config.marker == "eos" or config.readout == "every":
+        raise InputError(
+            "padding goes with marker='cls' or 'none' and one answer per string: put the end symbol into the tokens"
+        )
 
 
 def _check_positions(config: TransformerConfig) -> None:
@@ -202,6 +225,11 @@ def _check_positions(config: TransformerConfig) -> None:
         raise InputError(
             f"position_width={config.position_width} must be less than width={config.width}, for the symbols"
         )
+    if config.positions == "sincos_2d":
+        if config.inputs != "patches" or config.marker != "none":
+            raise InputError("positions='sincos_2d' are those of patches without a marker: say marker='none'")
+        if config.symbol_width != config.width or config.width % 4 or config.width < 8:
+            raise InputError(f"positions='sincos_2d' are added and need a width of 8, 12, 16, ..., not {config.width}")
     codes = places if config.positions == "one_hot" else config.period
     room = config.width if config.position_width is None else config.position_width
     if codes is not None and codes > room:
@@ -225,6 +253,8 @@ def _check_layers(config: TransformerConfig) -> None:
         raise InputError(f"mlp_layers={config.mlp_layers} must be at most layers={config.layers}")
     if config.block == "sum" and config.mlp_count < config.layers:
         raise InputError(f"mlp_layers={config.mlp_layers} must be None when block='sum'")
+    if config.norm_before_mean and (config.readout != "mean" or not config.final_norm):
+        raise InputError("norm_before_mean=True needs readout='mean' and final_norm=True")
     if config.mask_self and config.causal:
         raise InputError("mask_self=True and causal=True leave the first position nothing to attend to")
 

@@ -8,11 +8,21 @@ from typing import Any, TypeAlias
 from flipscope.basics.registry import Registry
 from flipscope.models import attention_network_config, fourier_network_config, seq2seq_config
 from flipscope.models.attention_network_config import AttentionNetworkConfig
+from flipscope.models.baselines.config import (
+    BaselineConfig,
+    CNNConfig,
+    ConvMixerConfig,
+    DenseNetConfig,
+    LSTMConfig,
+    MLPConfig,
+    ResNetConfig,
+)
 from flipscope.models.config import TransformerConfig
 from flipscope.models.fourier_network_config import FourierNetworkConfig
 from flipscope.models.seq2seq_config import Seq2SeqConfig
 
-StringConfig: TypeAlias = TransformerConfig | AttentionNetworkConfig | FourierNetworkConfig  # one answer per string
+# One answer per string, image or text.
+StringConfig: TypeAlias = TransformerConfig | AttentionNetworkConfig | FourierNetworkConfig | BaselineConfig
 AnyConfig: TypeAlias = StringConfig | Seq2SeqConfig
 
 TRANSFORMER = "transformer"  # the kind of a configuration that names none
@@ -24,6 +34,10 @@ KINDS: Registry[type[AnyConfig]] = Registry(
         seq2seq_config.KIND: Seq2SeqConfig,
         attention_network_config.KIND: AttentionNetworkConfig,
         fourier_network_config.KIND: FourierNetworkConfig,
+        **{
+            each.kind: each
+            for each in (MLPConfig, CNNConfig, ResNetConfig, DenseNetConfig, ConvMixerConfig, LSTMConfig)
+        },
     },
 )
 

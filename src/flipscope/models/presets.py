@@ -183,6 +183,52 @@ def vit_small(
 
 
 @checked_arguments
+def vit_simple(
+    image_size: int = 32,
+    patch_size: int = 4,
+    channels: int = 3,
+    *,
+    width: int = 64,
+    layers: int = 6,
+    heads: int = 16,
+    ffn_width: int = 512,
+    outputs: int = 10,
+) -> TransformerConfig:
+    """The ViT-simple of the low-sensitivity paper at its CIFAR-10 sizes, after Beyer et al. (2022).
+
+    Positions are sines and cosines of row and column, a layer norm stands on both sides of the patch map, the
+    positions' mean is read after the final norm, and nothing is dropped. Heads have size 64 whatever the width. The
+    paper does not state the width: 64 is that of its released script.
+
+    >>> vit_simple().positions
+    'sincos_2d'
+    """
+    return TransformerConfig(
+        inputs="patches",
+        image_size=image_size,
+        patch_size=patch_size,
+        channels=channels,
+        patch_norm=True,
+        patch_output_norm=True,
+        marker="none",
+        positions="sincos_2d",
+        width=width,
+        layers=layers,
+        heads=heads,
+        head_size=64,
+        qkv_bias=False,
+        output_bias=False,
+        ffn_width=ffn_width,
+        activation="gelu",
+        norm="pre",
+        final_norm=True,
+        norm_before_mean=True,
+        readout="mean",
+        outputs=outputs,
+    )
+
+
+@checked_arguments
 def roberta(
     vocabulary: int = 50265,
     length: int = 128,
@@ -193,11 +239,12 @@ def roberta(
     attention: Literal["softmax", "relu", "linear"] = "softmax",
     outputs: int = 2,
     dropout: float = 0.1,
+    padding: int | None = None,
 ) -> TransformerConfig:
     """The RoBERTa-style encoder of the low-sensitivity paper; the tokens begin with <s>, where it is read.
 
     Depth, heads and dropout are the paper's, the width is that of its released script, and the MLP is four
-    times as wide, as in RoBERTa. It starts from
+    times as wide, as in RoBERTa. `padding` is the id that fills short texts, RoBERTa's 1. It starts from
     `initialise(model, "gaussian", seed, scope="weights", scale=0.02)`.
 
     >>> roberta(attention="relu").head
@@ -219,6 +266,7 @@ def roberta(
         head="tanh",
         outputs=outputs,
         dropout=dropout,
+        padding=padding,
     )
 
 
@@ -232,10 +280,12 @@ def gpt2(
     heads: int = 8,
     outputs: int = 2,
     dropout: float = 0.1,
+    padding: int | None = None,
 ) -> TransformerConfig:
     """The GPT-2-style model of the low-sensitivity paper: causal, norm first, read at the last token.
 
-    It starts from `initialise(model, "gaussian", seed, scope="weights", scale=0.02)`.
+    `padding` is the id that fills short texts, which is not read. It starts from
+    `initialise(model, "gaussian", seed, scope="weights", scale=0.02)`.
 
     >>> gpt2(width=64).causal
     True
@@ -256,4 +306,5 @@ def gpt2(
         outputs=outputs,
         head_bias=False,
         dropout=dropout,
+        padding=padding,
     )

@@ -52,7 +52,6 @@ from flipscope.models.outputs import (
     numbers,
     output_rows,
 )
-from flipscope.models.transformer import Transformer
 
 Bits: TypeAlias = NDArray[np.uint8]
 
@@ -367,8 +366,9 @@ class Subject:
             return self.foreign.usual_encoding()
         if self.module is None:
             return "bits"
-        if isinstance(self.module, Transformer) and self.module.config.inputs == "patches":
-            raise InputError("the model reads patches of images, which have no bits to flip")
+        own = getattr(self.module, "config", None) if type(self.module).__module__.startswith("flipscope.") else None
+        if getattr(own, "inputs", None) in ("patches", "images"):
+            raise InputError("the model reads images, which have no bits to flip: token_sensitivity measures it")
         if _reads_tokens(self.module):
             size = getattr(getattr(self.module, "config", None), "vocab_size", None)
             if size != 2:

@@ -10,6 +10,7 @@ probes look inside. The steps are methods of their own for the same reason: `Tra
 from __future__ import annotations
 
 import functools
+import math
 
 import numpy as np
 import torch
@@ -36,6 +37,15 @@ def _sinusoidal(count: int, width: int) -> Float64[np.ndarray, "position width"]
     frequency = 10000.0 ** (-2 * (coordinate // 2) / width)
     angle = np.arange(count)[:, None] * frequency  # [position, width]
     return np.where(coordinate % 2 == 0, np.sin(angle), np.cos(angle))
+
+
+@functools.lru_cache(maxsize=8)
+def _sincos_2d(side: int, width: int) -> Float64[np.ndarray, "position width"]:
+    """Sine and cosine of column and row, a quarter of the width each, at frequencies from 1 to 1/10000."""
+    quarter = width // 4
+    frequency = 10000.0 ** (-np.arange(quarter) / (quarter - 1))
+    row, column = (each.reshape(-1, 1) * frequency for each in np.indices((side, side)))  # [position, quarter]
+    return np.concatenate([np.sin(column), np.cos(column), np.sin(row), np.cos(row)], axis=1)
 
 
 class LayerNorm(nn.Module):
@@ -104,7 +114,7 @@ class Attention(nn.Module):
         self.value = heads(bias=config.qkv_bias)
         self.output = None
         if config.combine == "project":
-            self.output = Projection(inner, config.width, bias=True, packed=False)
+            self.output = Projection(inner, config.width, bias=config.output_bias, packed=False)
         self.log_gain = nn.Parameter(torch.empty(())) if config.learned_scale else None
         self.dropout = _dropout(config)
 
@@ -268,12 +278,15 @@ class Embedding(nn.Module):
         self.config = config
         self.patch: Linear | None = None
         self.patch_norm: LayerNorm | None = None
+        self.patch_output_norm: LayerNorm | None = None
         symbols = config.vocabulary
         if config.inputs == "patches":
             symbols = 0
             self.patch = Linear(config.patch_width, config.symbol_width)
             if config.patch_norm:
                 self.patch_norm = LayerNorm(config.patch_width, config.eps, affine=True)
+            if config.patch_output_norm:
+                self.patch_output_norm = LayerNorm(config.symbol_width, config.eps, affine=True)
         symbols += config.marker != "none"  # the marker is the last row of the table
         self.symbol = Lookup(symbols, config.symbol_width) if symbols else None
         self.position: Lookup | None = None
@@ -311,6 +324,8 @@ class Embedding(nn.Module):
         # -> [string, down, right, p, p, channel] -> [string, down * right, p * p * channel]
         pixels = cut.permute(0, 2, 4, 3, 5, 1).flatten(3).flatten(1, 2)
         vectors: Tensor = self.patch(pixels if self.patch_norm is None else self.patch_norm(pixels))
+        if self.patch_output_norm is not None:
+            vectors = self.patch_output_norm(vectors)
         if self.symbol is None:
             return vectors
         marker = self.symbol.weight.expand(len(images), 1, -1)  # [string, 1, symbol_width]
@@ -335,6 +350,8 @@ class Embedding(nn.Module):
             return self.position.weight[:count]
         if self.config.positions == "sinusoidal":
             return torch.from_numpy(_sinusoidal(count, width))
+        if self.config.positions == "sincos_2d":
+            return torch.from_numpy(_sincos_2d(math.isqrt(count), width))
         codes = torch.arange(count, device="cpu")  # one_hot and cyclic
         if self.config.period is not None:
             codes = codes % self.config.period
@@ -382,15 +399,17 @@ class Transformer(nn.Module):
         """Logits [string], with a further axis for readout="every" and one for outputs > 1 (Eq 14).
 
         inputs: integers [string, position], or images [string, channel, height, width] for patches. keep:
-        False at padding. The last layer is computed only where it is read; `states` gives every position.
+        False at padding, by default where the input is the `padding` of the configuration. The last layer is
+        computed only where it is read; `states` gives every position.
         """
         self.check(inputs, keep)
         x = self.embed(inputs)
-        keep = self.keep_marker(keep)
-        rows = None
-        if keep is None and self.config.readout in ("first", "last"):
-            rows = slice(0, 1) if self.config.readout == "first" else slice(x.shape[1] - 1, x.shape[1])
-        return self.read(self.encode(x, keep, rows), keep)
+        keep = self.kept(inputs, keep)
+        if self.config.readout == "first" and (keep is None or bool(keep[:, 0].all())):
+            return self.read(self.encode(x, keep, slice(0, 1)))
+        if self.config.readout == "last" and keep is None:
+            return self.read(self.encode(x, keep, slice(x.shape[1] - 1, x.shape[1])))
+        return self.read(self.encode(x, keep), keep)
 
     def embed(self, inputs: Tensor) -> Float[Tensor, "string position width"]:
         """The first layer's input (Eq 7), the marker's position included."""
@@ -415,7 +434,7 @@ class Transformer(nn.Module):
         """The first layer's input and each layer's output, at every position: layers + 1 tensors."""
         self.check(inputs, keep)
         states = [self.embed(inputs)]
-        keep = self.keep_marker(keep)
+        keep = self.kept(inputs, keep)
         for block in self.blocks:
             states.append(block(states[-1], None, keep))
         return states
@@ -428,6 +447,8 @@ class Transformer(nn.Module):
         """Logits from the last layer's output, at every position or only at the one that is read (Eq 14)."""
         kind = self.config.readout
         if kind == "mean":
+            if self.config.norm_before_mean and self.final_norm is not None:
+                x = self.final_norm(x)
             if keep is not None:
                 share = keep.to(x) / keep.sum(dim=1, keepdim=True) * keep.shape[1]  # [string, position]
                 x = x * share[..., None]
@@ -440,16 +461,23 @@ class Transformer(nn.Module):
                 place = order.int().argmax(dim=1)  # of the first position kept, from that end
                 place = place if kind == "first" else x.shape[1] - 1 - place
                 x = x[torch.arange(len(x), device=x.device), place]  # [string, width]
-        if self.final_norm is not None:
+        if self.final_norm is not None and not self.config.norm_before_mean:
             x = self.final_norm(x)
         if self.dense is not None:
             x = self.dropout(self.dense(x).tanh())
         logits: Tensor = self.head(x)  # [string, (position,) output]
         return logits.squeeze(-1) if self.config.outputs == 1 else logits
 
-    def keep_marker(self, keep: Bool[Tensor, "string position"] | None) -> Bool[Tensor, "string marked"] | None:
-        """`keep` with the marker's position added."""
+    def kept(
+        self, inputs: Tensor, keep: Bool[Tensor, "string position"] | None = None
+    ) -> Bool[Tensor, "string marked"] | None:
+        """Which positions are no padding, the marker's included; None if all of them are kept."""
+        if keep is None:
+            keep = self._no_padding(inputs)
         return F.pad(keep, (1, 0), value=True) if keep is not None and self.config.marker == "cls" else keep
+
+    def _no_padding(self, inputs: Tensor) -> Bool[Tensor, "string position"] | None:
+        return None if self.config.padding is None else inputs != self.config.padding
 
     def count_parameters(self, *, positions: bool = True) -> int:
         """Number of parameters, with or without those of learned positions."""
@@ -475,6 +503,7 @@ class Transformer(nn.Module):
         places = (config.longest if config.inputs == "patches" else inputs.shape[1]) or 0
         if config.mask_self and places + (config.marker != "none") < 2:
             raise InputError("mask_self=True needs two positions or more: give longer strings")
+        keep = self._no_padding(inputs) if keep is None else keep
         if keep is None:
             return
         if config.marker == "eos":
@@ -484,7 +513,7 @@ class Transformer(nn.Module):
                 f"keep of shape {tuple(keep.shape)} and type {keep.dtype} must be bool [{len(inputs)}, {places}]"
             )
         if not bool(keep.any(dim=1).all()):
-            raise InputError("keep leaves a string without any position: drop that string")
+            raise InputError("a string has no position but padding: drop that string")
 
     def _check_symbols(self, inputs: Tensor) -> None:
         """Raise InputError unless the inputs are symbols [string, position] of the vocabulary."""

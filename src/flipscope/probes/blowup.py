@@ -536,7 +536,7 @@ def _forward(model: nn.Module | Forward, forward: Forward | None, all_positions:
                 "the norms of every position are read by flipscope's own forward, but "
                 f"{found}: give forward, or all_positions=False"
             )
-        return lambda inputs: model.read(model.states(inputs)[-1])
+        return lambda inputs: model.read(model.states(inputs)[-1], model.kept(inputs))
     return model if forward is None else forward
 
 

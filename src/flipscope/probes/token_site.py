@@ -263,6 +263,11 @@ class CountedTokens:
         shape = (site.count, site.layout.tokens)
         self.special = np.asarray(list(special), np.int64)
         self.has_mask = False
+        padding = _own_padding(site)
+        if padding is not None:
+            self.special = np.union1d(self.special, [padding])
+            if mask is None and tuple(site.main.shape) == shape:
+                mask, self.has_mask = site.main != padding, True
         if mask is None and isinstance(site.given, Mapping):
             stated = site.given.get("attention_mask")
             mask = stated if isinstance(stated, Tensor) and tuple(stated.shape) == shape else None
@@ -277,6 +282,15 @@ class CountedTokens:
         empty = np.flatnonzero(~self.valid.any(axis=1))
         if len(empty):
             raise InputError(f"no token of input {empty[0]} counts: give an input and a mask with one token or more")
+
+
+def _own_padding(site: TokenSite) -> int | None:
+    """The token id that one of flipscope's models takes for padding."""
+    module = site.subject.module
+    if module is None or not type(module).__module__.startswith("flipscope.") or site.main.is_floating_point():
+        return None
+    found: int | None = getattr(getattr(module, "config", None), "padding", None)
+    return found
 
 
 def _as_mask(mask: Tensor | np.ndarray, shape: tuple[int, int]) -> Bool[np.ndarray, "input token"]:

@@ -94,7 +94,7 @@ def token_sensitivity(
     `transformers` return it. Disturbed is the input itself (of several the first, or ``input_ids`` or ``pixel_values``)
     or the output of the module named ``at``, such as "bert.embeddings". ``feature_mask`` says which of its numbers make
     up each token, `patches(size)` for images; by default each position of a sequence is one. ``mask`` [input, token]
-    says which tokens count, by default the ``attention_mask`` if there is one.
+    says which tokens count, by default the ``attention_mask`` if there is one; padding of flipscope's models does not.
 
     how="noise" adds Gaussian noise of this ``variance`` to each number of the token; with ``normalise`` it is
     multiplied by the token's own root mean square. Noise of ``whole_variance`` on all tokens at once, by default the
