@@ -102,6 +102,13 @@ def fitted(model: Any, data: Any) -> Any:
     return fit(model, examples, examples, learning_rate=0.01, batch=4, max_steps=2, **loss)
 
 
+def flipped_tokens(model: Any, data: Any) -> Any:
+    """Token sensitivity with flips of bits as tokens, which must be the sensitivity over the length."""
+    found = flipscope.token_sensitivity(model, data, how="flip")
+    np.testing.assert_array_equal(found.changed.sum(axis=1), flipscope.sensitivity(model, STRINGS))
+    return found
+
+
 MEASUREMENTS: dict[str, Callable[[Any, Any], Any]] = {
     "sensitivity": lambda model, data: flipscope.sensitivity(model, STRINGS),
     "profile": lambda model, data: flipscope.sensitivity_profile(model, N, strings=5),
@@ -117,6 +124,7 @@ MEASUREMENTS: dict[str, Callable[[Any, Any], Any]] = {
     "landscape": lambda model, data: landscape(model, data, LABELS, points=3, directions=1, loss=loss_of(model)),
     "recognition": lambda model, data: recognition(model, majority(N), 0.1),
     "fit": fitted,
+    "tokens": flipped_tokens,
 }
 
 INSIDE = "blowup is read inside an nn.Module"

@@ -188,7 +188,11 @@ class _Flip:
             raise InputError("a flip is of the model's input: leave at out, or say how='noise'")
         self._layout = site.layout
         given = None if vocabulary is None else as_numbers(vocabulary, "vocabulary")
-        pairs = [(0, 1), (-1, 1)] if given is None else [tuple(np.atleast_1d(given).tolist())]
+        pairs: list[tuple[Any, ...]] = [(0, 1), (-1, 1)]
+        if given is not None:
+            pairs = [tuple(np.atleast_1d(given).tolist())]
+        elif isinstance(site.subject.encoding, tuple):  # the token ids that stand for the bits
+            pairs = [site.subject.encoding]
         values = set(site.main.unique().tolist())
         pair = next((each for each in pairs if len(each) == 2 and values <= set(each)), None)
         if pair is None:
