@@ -45,6 +45,7 @@ def report(folder: Path, *studies: str, **options: Any) -> int:
     usual = {
         "scale": None,
         "packs": None,
+        "data": None,
         "output": str(folder.parent / "report.html"),
         "figures": None,
         "format": None,

@@ -47,6 +47,14 @@ def plot_option(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--plot", metavar="FILE", help=f"draw {what} to FILE (.svg, .pdf or .png)")
 
 
+DATA_FOLDER = "folder of data sets, such as those of MNIST or QQP (default: that of $FLIPSCOPE_DATA)"
+
+
+def data_folder_option(parser: argparse.ArgumentParser, what: str = DATA_FOLDER) -> None:
+    """Add the folder of the data sets."""
+    parser.add_argument("--data", metavar="DIR", help=what)
+
+
 def results_folder(parser: argparse.ArgumentParser) -> None:
     """Add the folder of the results."""
     parser.add_argument("--results", default="results", metavar="DIR", help="folder of the results (default ./results)")

@@ -11,8 +11,9 @@ from typing import Any
 
 from flipscope.basics.errors import InputError, printable
 from flipscope.basics.files import check_target
-from flipscope.cli.common import print_json, results_folder
+from flipscope.cli.common import data_folder_option, print_json, results_folder
 from flipscope.cli.progress import progress
+from flipscope.data.finding import data_folder, data_in
 from flipscope.lab.store.store import Store
 from flipscope.report.drawing import FORMATS
 from flipscope.report.html import write_report
@@ -46,6 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--figures", metavar="DIR", help="write the figures as files there too")
     parser.add_argument("--format", metavar="LIST", help="with --figures: some of svg, png, pdf (default all)")
+    data_folder_option(parser, "show the results on the data sets of this folder (default: on those used last)")
     results_folder(parser)
 
 
@@ -54,7 +56,10 @@ def run(arguments: argparse.Namespace) -> int:
     output = Path(arguments.output)
     check_target(output, "report")
     formats = _checked_formats(arguments)
-    pages, missing = _pages(arguments)
+    if arguments.data is not None:
+        data_folder(arguments.data)
+    with data_in(arguments.data):
+        pages, missing = _pages(arguments)
     if not pages and not missing:
         if arguments.packs is not None:
             raise InputError(f"there are no results in {', '.join(arguments.packs)}")

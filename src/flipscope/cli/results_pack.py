@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.scale is not None:
             studies = [registry.find(name) for name in arguments.study or names]
             scales = {study.name: _scales(study, arguments.scale) for study in studies}
-            chosen = _of_scale(studies, arguments.scale)
+            chosen = _of_scale(store, studies, arguments.scale)
         files = [path for path in Models(store.folder).paths() if path.name.endswith(SUFFIX)]
         models = files if arguments.models else []
         header = packs.write(target, store, names, chosen=chosen, scales=scales, models=models)
@@ -78,10 +78,10 @@ def _scales(study: Study, scale: str) -> tuple[str, str]:
     return name, study.look_scale(name)
 
 
-def _of_scale(studies: Sequence[Study], scale: str) -> Callable[[str, str], bool]:
+def _of_scale(store: Store, studies: Sequence[Study], scale: str) -> Callable[[str, str], bool]:
     """A predicate: whether a result is of a trial of this scale, measured by the present code of its study."""
     keys: dict[str, set[str]] = {}
     for study in studies:
         code = code_version(study)
-        keys[study.name] = {trial_key(study, trial, code) for trial in study.checked_trials(scale)}
+        keys[study.name] = {trial_key(study, trial, code) for trial in store.planned(study, scale)}
     return lambda study, key: key in keys[study]

@@ -10,8 +10,9 @@ from typing import Any
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
-from flipscope.cli.common import print_json, results_folder
+from flipscope.cli.common import data_folder_option, print_json, results_folder
 from flipscope.cli.live import Live
+from flipscope.data.finding import data_folder, data_in
 from flipscope.lab import registry
 from flipscope.lab.run.driver import Run, repeat_command, run_study
 from flipscope.lab.run.runner import Runner, open_runner
@@ -28,6 +29,7 @@ EXAMPLES = """
   flipscope run zero-strings --scale paper --slurm --jobs 20 --queue cpu
   flipscope run my_package.my_study:STUDY --json
   flipscope run path/to/my_study.py --scale smoke
+  flipscope run path/to/my_study.py --data ~/datasets
 """
 
 
@@ -75,6 +77,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("cores", "with --slurm: cores of each job, one worker each (default 1)"),
     ):
         parser.add_argument(f"--{name}", metavar="X", type=int if name in ("jobs", "cores") else str, help=what)
+    data_folder_option(parser)
     results_folder(parser)
 
 
@@ -91,9 +94,13 @@ def run(arguments: argparse.Namespace) -> int:
     settings = _settings(arguments.settings)
     scales = [study.scale_name(arguments.scale, settings, arguments.seed, from_text=True) for study in studies]
     # Reject invalid requests before anything is started.
-    plans = [(study, scale, study.checked_trials(scale)) for study, scale in zip(studies, scales, strict=True)]
+    if arguments.data is not None:
+        data_folder(arguments.data)
+    with data_in(arguments.data):
+        plans = [(study, scale, study.checked_trials(scale)) for study, scale in zip(studies, scales, strict=True)]
     runs = []
     with (
+        data_in(arguments.data),
         open_runner(arguments.workers, arguments.cluster, slurm, tls) as runner,
         Store(arguments.results) as store,
     ):

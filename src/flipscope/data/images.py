@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
-from flipscope.data.finding import data_folder, not_found, places
+from flipscope.data.finding import check_reference, data_folder, not_found, places, reference, split_reference
 from flipscope.data.image_files import Form, Parts, cifar_forms, idx_form, npz_form, svhn_form
 
 DEBIAN = Path("/usr/share/datasets")  # of dataset-fashion-mnist
@@ -41,6 +41,11 @@ class ImageSet:
     y_train: Int64[np.ndarray, " train"]
     x_test: UInt8[np.ndarray, "test row column channel"]
     y_test: Int64[np.ndarray, " test"]
+
+    @property
+    def reference(self) -> str:
+        """The text by which trials and recipes name this content, such as digits@724490bf47248ce4."""
+        return reference(self.name, self.digest)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -145,17 +150,15 @@ IMAGE_SETS = (DIGITS, *KINDS)
 def load_images(name: str, folder: str | Path | None = None) -> ImageSet:
     """The image set of this name, from a folder or from that of the environment variable FLIPSCOPE_DATA.
 
-    The names are digits, mnist, fashion-mnist, cifar-10 and svhn. Arrays are read-only: sets are kept in memory and
-    given to the next caller.
+    The names are digits, mnist, fashion-mnist, cifar-10 and svhn. A reference, such as an ImageSet has, gives the same
+    set or an InputError if another is found. Arrays are read-only, since sets are kept in memory for the next caller.
     """
-    if name == DIGITS:
-        return _digits()
-    if name not in KINDS:
+    plain, _ = split_reference(name)
+    if plain not in IMAGE_SETS:
         raise InputError(f"name={name!r} is not one of the image sets {', '.join(IMAGE_SETS)}")
-    kind = KINDS[name]
-    form = _form(kind, data_folder(folder))
-    stamps = tuple((str(file), *_stamp(file)) for file in form.files)
-    return _kept(name, form, stamps)
+    found = _digits() if plain == DIGITS else _kept(KINDS[plain], data_folder(folder))
+    check_reference(name, found.reference)
+    return found
 
 
 def read_images(kind: ImageKind, form: Form) -> ImageSet:
@@ -220,11 +223,14 @@ def _stamp(file: Path) -> tuple[int, int]:
 _last: dict[str, tuple[tuple[Any, ...], ImageSet]] = {}  # by name: the set read last, and the state of its files
 
 
-def _kept(name: str, form: Form, stamps: tuple[Any, ...]) -> ImageSet:
+def _kept(kind: ImageKind, folder: Path | None) -> ImageSet:
     """The set in memory while its files are unchanged: the trials of one process share it."""
-    if name not in _last or _last[name][0] != stamps:
-        _last[name] = (stamps, read_images(KINDS[name], form))
-    return _last[name][1]
+    form = _form(kind, folder)
+    stamps = tuple((str(file), *_stamp(file)) for file in form.files)
+    last = _last.get(kind.name)
+    if last is None or last[0] != stamps:
+        last = _last[kind.name] = (stamps, read_images(kind, form))
+    return last[1]
 
 
 @functools.cache

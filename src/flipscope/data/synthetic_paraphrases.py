@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from flipscope.data.text_files import TextPairs
 
-SIZES = {"train": 4_000, "dev": 500, "test": 1_000}
+SIZES = {"train": 10_000, "dev": 1_000, "test": 1_000}
 _SEED = 0x73796E74
 
 _AGENTS = (

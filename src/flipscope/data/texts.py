@@ -13,7 +13,15 @@ from pathlib import Path
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
-from flipscope.data.finding import data_folder, first_of, not_found, places
+from flipscope.data.finding import (
+    check_reference,
+    data_folder,
+    first_of,
+    not_found,
+    places,
+    reference,
+    split_reference,
+)
 from flipscope.data.synthetic_paraphrases import synthetic_paraphrases
 from flipscope.data.text_files import MRPC, PLAIN, QQP, Layout, TextPairs, read_pairs
 
@@ -36,6 +44,11 @@ class TextSet:
     classes: int = 2
 
     @property
+    def reference(self) -> str:
+        """The text by which trials and recipes name this content."""
+        return reference(self.name, self.digest)
+
+    @property
     def held_out(self) -> TextPairs:
         """The pairs to test on: those of the test set, or of dev where the test set has no labels."""
         found = self.test if self.test is not None else self.dev
@@ -53,18 +66,13 @@ class TextKind:
     sizes: tuple[int, ...]  # pairs of GLUE's training and dev sets, and of the test set where its labels are public
     leave_out: bool = False  # whether broken rows are known to occur
 
-    @property
-    def prefix(self) -> str:
-        """The beginning of file names, and what the folder of the set is called."""
-        return self.name
-
     def files(self, folder: Path) -> dict[str, Path]:
         """The files "train", "dev" and "test" of the set; empty where there is no training set."""
         for place in places(folder, self.subfolders):
             inside = place != folder or folder.name in self.subfolders
             found = {}
             for part, others in _PARTS.items():
-                names = [f"{self.prefix}_{part}.tsv", f"{self.prefix}-{part}.tsv"]
+                names = [f"{self.name}_{part}.tsv", f"{self.name}-{part}.tsv"]
                 names += [f"{part}.tsv", *others] if inside else list(others)
                 file = first_of(place, names)
                 if file is not None:
@@ -94,20 +102,25 @@ TEXT_SETS = (SYNTHETIC, *KINDS)
 def load_texts(name: str, folder: str | Path | None = None) -> TextSet:
     """The set of sentence pairs of this name, from a folder or from that of the environment variable FLIPSCOPE_DATA.
 
-    The names are synthetic-paraphrases, mrpc and qqp.
+    The names are synthetic-paraphrases, mrpc and qqp. A reference, such as a TextSet has, gives the same set or an
+    InputError if another is found.
 
     >>> pairs = load_texts("synthetic-paraphrases").train
     >>> len(pairs), float(pairs.labels.mean())
-    (4000, 0.5)
+    (10000, 0.5)
     """
-    if name == SYNTHETIC:
-        return _synthetic()
-    if name not in KINDS:
+    plain, _ = split_reference(name)
+    if plain not in TEXT_SETS:
         raise InputError(f"name={name!r} is not one of the text sets {', '.join(TEXT_SETS)}")
-    kind, where = KINDS[name], data_folder(folder)
-    files = {} if where is None else kind.files(where)
+    found = _synthetic() if plain == SYNTHETIC else _found(KINDS[plain], data_folder(folder))
+    check_reference(name, found.reference)
+    return found
+
+
+def _found(kind: TextKind, folder: Path | None) -> TextSet:
+    files = {} if folder is None else kind.files(folder)
     if not files:
-        raise not_found(name, where, f"{name}_train.tsv and {name}_test.tsv or {name}_dev.tsv")
+        raise not_found(kind.name, folder, f"{kind.name}_train.tsv and {kind.name}_test.tsv or {kind.name}_dev.tsv")
     return read_texts(kind, files)
 
 

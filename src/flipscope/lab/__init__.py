@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from flipscope.basics.resampling import growth
     from flipscope.figures import Figure, Note, Panel, Rule, Series, histogram
     from flipscope.lab.charting import chart, charts
+    from flipscope.lab.data_sets import data_set
     from flipscope.lab.judges import (
         GroupJudge,
         Judge,
@@ -87,6 +88,7 @@ __all__ = [
     "compare_groups",
     "confidence",
     "consistent_with",
+    "data_set",
     "deviations",
     "estimates",
     "exactly",

@@ -177,7 +177,7 @@ def _older_page(study: Study, store: Store, latest: RunState, command: str) -> S
         if look.code == code and not look.exploratory
     ]
     trials = _rebuilt(study, scale, store, code)
-    plan = looks[-1].trials if looks else frozenset(trial.hash for trial in study.checked_trials(scale))
+    plan = looks[-1].trials if looks else frozenset(trial.hash for trial in store.planned(study, scale))
     chosen = [trial for trial in trials if trial.hash in plan]
     run = judged(study, scale, store, code=code, trials=chosen) if len(chosen) == len(plan) else None
     if run is None or run.errors:  # the present study may not understand its old results
@@ -195,7 +195,7 @@ def _older_page(study: Study, store: Store, latest: RunState, command: str) -> S
 
 def _rebuilt(study: Study, scale: str, store: Store, code: str) -> list[Trial]:
     """The trials measured by this code, as far as they fit the study's present classes of trials."""
-    kinds = list(dict.fromkeys(type(trial) for trial in study.checked_trials(scale)))
+    kinds = list(dict.fromkeys(type(trial) for trial in store.planned(study, scale)))
     found = []
     for row in store.table(study.name):
         content = {name.removeprefix("trial."): _tuples(value) for name, value in row.items() if name[:6] == "trial."}

@@ -17,9 +17,11 @@ from typing import Any, Protocol, runtime_checkable
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, RunError
+from flipscope.data.finding import data_folder, data_in, named_folder
 from flipscope.figures import Figure
 from flipscope.lab import registry
 from flipscope.lab.changes import outdated
+from flipscope.lab.data_sets import notes_on_others
 from flipscope.lab.history import Data, Look, interim, look_at
 from flipscope.lab.keys import code_version, trial_key
 from flipscope.lab.rows import Rows
@@ -56,6 +58,7 @@ class Run:
     origins: Sequence[Origin] = ()  # the machines that measured the finished trials
     errors: Sequence[str] = ()  # exceptions of the study's own code when summarising or judging
     first_failure: str = ""  # the last line of what the first failed trial raised
+    on_other_data: Sequence[str] = ()  # notes on stored trials of other data sets of the same names
 
     @property
     def complete(self) -> bool:
@@ -79,11 +82,11 @@ class Run:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on results of an older flipscope that measured differently."""
+        """Notes on results of an older flipscope that measured differently, and on results for other data."""
         versions: Counter[str] = Counter()
         for origin in self.origins:
             versions[str(origin.machine.get("flipscope", ""))] += origin.trials
-        return outdated(self.study, versions)
+        return [*outdated(self.study, versions), *self.on_other_data]
 
     @property
     def provenance(self) -> list[str]:
@@ -221,6 +224,7 @@ def run(
     workers: int | None = None,
     limit: int | None = None,
     again: bool = False,
+    data: str | Path | None = None,
     observer: Observer | None = None,
 ) -> Run:
     """Run a study, given as an object or by name, as `flipscope run` does; stored trials are measured only with
@@ -228,8 +232,9 @@ def run(
 
     ``settings`` changes settings of the scale by name, such as ``{"length": 14, "training.steps": 100}``, and ``seed``
     is the study's first seed; `flipscope studies NAME` lists the settings. ``workers`` is the number of processes
-    (default: one per core; 0: this process), ``limit`` the largest number of trials to measure. The result has the
-    table, each claim with its judgement, and `figures`, which a notebook shows.
+    (default: one per core; 0: this process), ``limit`` the largest number of trials to measure, ``data`` the folder of
+    data sets (default: that of the environment variable FLIPSCOPE_DATA). The result has the table, each claim with its
+    judgement, and `figures`, which a notebook shows.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -243,10 +248,13 @@ def run(
     """
     chosen = registry.find(study) if isinstance(study, str) else study
     scale = chosen.scale_name(scale, settings, seed)
-    trials = chosen.checked_trials(scale)
     if limit is not None:
         check_count("limit", limit)
-    with open_runner(workers) as runner, Store(results) as store:
+    if data is not None:
+        data_folder(data)
+    with data_in(data):
+        trials = chosen.checked_trials(scale)
+    with data_in(data), open_runner(workers) as runner, Store(results) as store:
         command = repeat_command(chosen, scale)
         return run_study(
             chosen, scale, store, runner, observer=observer, limit=limit, again=again, command=command, trials=trials
@@ -257,7 +265,7 @@ def judged(
     study: Study, scale: str, store: Store, *, code: str | None = None, trials: Sequence[Trial] | None = None
 ) -> Run:
     """The state of a study at a scale from the store, for its present code and plan unless others are given."""
-    plan = study.checked_trials(scale) if trials is None else trials
+    plan = store.planned(study, scale) if trials is None else trials
     drive = _Drive(study, scale, plan, store, None, code)
     drive.tell_of_damage(LEFT_OUT)
     return drive.run()
@@ -265,7 +273,7 @@ def judged(
 
 def judged_table(study: Study, scale: str, store: Store) -> Rows:
     """The table by which claims are judged: `summarise` of the finished trials of a scale."""
-    drive = _Drive(study, scale, study.checked_trials(scale), store, None)
+    drive = _Drive(study, scale, store.planned(study, scale), store, None)
     drive.tell_of_damage(LEFT_OUT)
     try:
         return Rows.of(study.summarise(drive.results()))
@@ -321,7 +329,7 @@ class _Drive:
         if again:
             keys.sort(key=lambda key: self._records[key].finished if key in self._records else "")
         folder = str(self.store.folder.resolve())
-        jobs = [Job(key, self.study, self.trials[key], folder) for key in keys]
+        jobs = [Job(key, self.study, self.trials[key], folder, named_folder()) for key in keys]
         return jobs if limit is None else jobs[: check_count("limit", limit)]
 
     def tell_of_damage(self, so: str) -> None:
@@ -438,6 +446,13 @@ class _Drive:
             origins(self._records.values()),
             list(self._errors),
             self._first_failure(),
+            self.on_other_data(),
+        )
+
+    def on_other_data(self) -> list[str]:
+        """Notes on stored trials of the study on other data sets of the same names."""
+        return notes_on_others(
+            [trial.content() for trial in self.trials.values()], self.store.data_sets(self.study.name)
         )
 
     def _first_failure(self) -> str:

@@ -15,6 +15,7 @@ from flipscope.basics.compiling import compile_always
 from flipscope.basics.errors import InputError
 from flipscope.basics.limits import cores
 from flipscope.basics.progress import Progress
+from flipscope.data.finding import data_in
 from flipscope.lab.context import kept_in
 from flipscope.lab.run.events import Event, Failed, Finished, Started
 from flipscope.lab.run.pool import Task, too_large, work
@@ -25,12 +26,14 @@ from flipscope.lab.study import Outcome, Study, Trial
 
 @dataclass(frozen=True)
 class Job:
-    """A trial to measure, the key of its events, and the results folder, where trained models are stored."""
+    """A trial to measure, the key of its events, the results folder, where trained models are stored, and the folder
+    of data sets."""
 
     key: str
     study: Study
     trial: Trial
     folder: str | None = None
+    data: str | None = None
 
 
 @runtime_checkable
@@ -45,7 +48,8 @@ class Runner(Protocol):
 
 def measured(job: Job, progress: Progress) -> Outcome:
     """The outcome of a job's trial."""
-    with kept_in(job.folder), compile_always():  # trials share machine code, and outcomes do not depend on the cache
+    # Trials share machine code, and outcomes do not depend on the cache.
+    with kept_in(job.folder), data_in(job.data), compile_always():
         outcome = job.study.measure(job.trial, progress)
     split(outcome)  # raises here, as an error of the trial, if the outcome cannot be stored
     return outcome

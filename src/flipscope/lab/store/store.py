@@ -21,6 +21,8 @@ from typing import Any
 
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, RunError
+from flipscope.data.finding import in_named_folder
+from flipscope.lab import data_sets
 from flipscope.lab.history import Look
 from flipscope.lab.keys import code_version, trial_key
 from flipscope.lab.machine import born
@@ -271,6 +273,20 @@ class Store(Database):
         machines = self._machines()
         records = (self._record(row, machines) for row in self._find("results", by_key))
         return [Result(by_key[record.key], record.outcome, record.seconds) for record in records]
+
+    def data_sets(self, study: str) -> list[data_sets.Use]:
+        """The data sets that the stored trials of a study name, the last used first."""
+        named = "SELECT trial, finished FROM {} WHERE study = ? AND instr(trial, '@')"
+        return data_sets.uses(row for table in _TRIALS for row in self._read(named.format(table), study))
+
+    def planned(self, study: Study, scale: str) -> list[Trial]:
+        """The trials of a scale, on the data sets that the stored trials of the study used last.
+
+        Within `flipscope.data.finding.data_in`, they are on the data sets of that folder.
+        """
+        known = {} if in_named_folder() else data_sets.latest(self.data_sets(study.name))
+        with data_sets.recorded(known):
+            return study.checked_trials(scale)
 
     def failures(self, study: str | None = None, keys: Iterable[str] | None = None) -> list[Failure]:
         """The failed trials of a study or of all, in the order they failed; of these keys only, if given."""
