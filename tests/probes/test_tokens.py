@@ -313,6 +313,63 @@ def test_a_classifier_of_transformers_before_and_after_the_norm() -> None:
         token_sensitivity(model, texts)
 
 
+class Recurrent(nn.Module):
+    """Tokens through a recurrent layer, whose mean output is read; a convolution before it mixes positions."""
+
+    def __init__(self, kind: type[nn.RNNBase], mixed: bool = False, batch_first: bool = True, **options: Any) -> None:
+        super().__init__()
+        self.table = nn.Embedding(20, 6)
+        self.mix = nn.Conv1d(6, 6, 3, padding=1) if mixed else nn.Identity()
+        self.layer = kind(6, 8, batch_first=batch_first, **options)
+        self.head = nn.Linear(16 if options.get("bidirectional") else 8, 3)
+        with torch.no_grad():  # so that no class wins for all inputs
+            self.head.bias -= self(torch.randint(0, 20, (200, 10))).mean(dim=0)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.mix(self.table(ids).transpose(1, 2)).transpose(1, 2)
+        if not self.layer.batch_first:
+            x = x.transpose(0, 1)
+        logits: torch.Tensor = self.head(self.layer(x)[0].mean(dim=1 if self.layer.batch_first else 0))
+        return logits
+
+
+@pytest.mark.parametrize(
+    ("made", "shorter"),
+    [
+        (lambda: Recurrent(nn.LSTM), True),
+        (lambda: Recurrent(nn.GRU, num_layers=2), True),
+        (lambda: Recurrent(nn.RNN, batch_first=False), True),
+        (lambda: Recurrent(nn.LSTM, mixed=True), False),  # a change reaches the layer one position earlier
+        (lambda: Recurrent(nn.LSTM, bidirectional=True), False),
+    ],
+)
+@pytest.mark.parametrize("at", [None, "table"])
+def test_a_recurrent_layer_starts_at_the_changed_token(
+    made: Any, shorter: bool, at: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(1)
+    model = made()
+    ids = torch.randint(0, 20, (24, 10))
+    options: dict[str, Any] = {"how": "replace", "draws": 2} if at is None else {"at": at, "variance": 9.0, "draws": 2}
+    positions: list[int] = []
+    forward = type(model.layer).forward
+
+    def counting(layer: Any, given: torch.Tensor, *state: Any) -> Any:
+        positions.append(given.shape[0] * given.shape[1])
+        return forward(layer, given, *state)
+
+    monkeypatch.setattr(type(model.layer), "forward", counting)
+    found = token_sensitivity(model, ids, **options)
+    spent = sum(positions)
+    assert "forward" not in vars(model.layer)
+    monkeypatch.setattr(TokenSite, "keeps_prefixes", False)
+    positions.clear()
+    plain = token_sensitivity(model, ids, **options)
+    assert 0.02 < plain.changed.mean() < 0.9
+    np.testing.assert_array_equal(found.changed, plain.changed)
+    assert (spent < 0.8 * sum(positions)) is shorter
+
+
 def test_a_language_model_is_run_from_the_replaced_token_on(monkeypatch: pytest.MonkeyPatch) -> None:
     transformers = pytest.importorskip("transformers", reason="needs the extra 'language'")
     torch.manual_seed(0)

@@ -1,14 +1,19 @@
-"""Causal language models of `transformers` with a prefix that is kept: a change costs only what follows it."""
+"""Models that read from left to right, with a prefix that is kept: a change costs only what follows it.
+
+`KeptPrefix` keeps the keys and values of a causal language model of `transformers`, `KeptStates` the states of a
+recurrent layer, `nn.LSTM`, `nn.GRU` or `nn.RNN`, inside any model.
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from jaxtyping import Int64
-from torch import Tensor
+from torch import Tensor, nn
 
 
 class KeptPrefix:
@@ -42,3 +47,74 @@ class KeptPrefix:
             past_key_values=cache,
             use_cache=True,
         )
+
+
+def recurrent_layer(model: object) -> nn.RNNBase | None:
+    """The recurrent layer of a model, if it has exactly one and that reads from left to right."""
+    if not isinstance(model, nn.Module):
+        return None
+    found = [each for each in model.modules() if isinstance(each, nn.RNNBase)]
+    return found[0] if len(found) == 1 and not found[0].bidirectional else None
+
+
+class KeptStates:
+    """The states of a recurrent layer after every position of some inputs, from which it can go on at any of them.
+
+    ``usable`` is False where the layer is not called exactly once, with a batch of sequences of one length and no state
+    of its own; such models are run from the first position on.
+    """
+
+    def __init__(self, layer: nn.RNNBase, run: Callable[[], Any]) -> None:
+        self._layer, self._places = layer, 1 if layer.batch_first else 0
+        calls: list[tuple[Any, ...]] = []
+        handle = layer.register_forward_pre_hook(lambda _, given: calls.append(given))
+        try:
+            run()
+        finally:
+            handle.remove()
+        inputs = calls[0][0] if len(calls) == 1 and len(calls[0]) == 1 else None
+        self.usable = isinstance(inputs, Tensor) and inputs.ndim == 3
+        if isinstance(inputs, Tensor) and self.usable:
+            self._keep(inputs)
+
+    def _keep(self, inputs: Tensor) -> None:
+        """Run the layer position by position."""
+        self._inputs = inputs
+        outputs, states, state = [], [], None
+        for one in inputs.split(1, dim=self._places):
+            output, state = self._layer(one, state)
+            outputs.append(output)
+            states.append(state)
+        self._outputs, self._states = torch.cat(outputs, dim=self._places), states
+
+    @contextmanager
+    def starting(self, rows: Int64[Tensor, " row"], start: int) -> Iterator[None]:
+        """Within this context, the layer starts at position ``start``, for inputs that equal those kept before it.
+
+        ``rows`` are the numbers of the kept inputs. Where a change reaches the layer at an earlier position, through
+        something that mixes positions, it runs from the first one on.
+        """
+        layer, whole, across = self._layer, self._layer.forward, 1 - self._places
+
+        def forward(inputs: Any, *state: Any, **named: Any) -> Any:
+            if state or named or not isinstance(inputs, Tensor) or not 0 < start < inputs.shape[self._places]:
+                return whole(inputs, *state, **named)
+            before = self._inputs.index_select(across, rows).narrow(self._places, 0, start)
+            if not torch.equal(inputs.narrow(self._places, 0, start), before):
+                return whole(inputs)
+            kept = self._states[start - 1]
+            chosen = tuple(each[:, rows] for each in kept) if isinstance(kept, tuple) else kept[:, rows]
+            rest = inputs.narrow(self._places, start, inputs.shape[self._places] - start)
+            found, last = whole(rest, chosen)
+            earlier = self._outputs.index_select(across, rows).narrow(self._places, 0, start)
+            return torch.cat([earlier, found], dim=self._places), last
+
+        earlier_forward = layer.__dict__.get("forward")  # normally the class's own
+        layer.__dict__["forward"] = forward
+        try:
+            yield
+        finally:
+            if earlier_forward is None:
+                del layer.__dict__["forward"]
+            else:
+                layer.__dict__["forward"] = earlier_forward

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -28,7 +29,7 @@ from flipscope.models.disturbing import (
 )
 from flipscope.models.hooks import watching
 from flipscope.models.outputs import numbers
-from flipscope.models.prefix import KeptPrefix
+from flipscope.models.prefix import KeptPrefix, KeptStates, recurrent_layer
 from flipscope.models.subject import Subject
 from flipscope.probes.asking import Inputs, given_for
 from flipscope.probes.token_results import PICTURES, How
@@ -56,7 +57,8 @@ class TokenSite:
         self.count = given.strings
         _refuse_nan(given.tensors)
         self._next = None if label_words is None else _NextToken(self.given, label_words)
-        self._kept: KeptPrefix | None = None
+        self._recurrent = recurrent_layer(subject.model)
+        self._kept: KeptPrefix | KeptStates | None = None
         self._kept_inputs = np.zeros(0, np.int64)
         if self.main.numel() == 0:
             raise InputError(
@@ -89,12 +91,19 @@ class TokenSite:
     @property
     def keeps_prefixes(self) -> bool:
         """Whether the model may be run from a changed token on."""
+        if self._recurrent is not None:
+            return True
         return self._next is not None and self.at is None and isinstance(self.given, Mapping)
 
     def keep_prefixes(self, inputs: Int64[np.ndarray, " input"]) -> None:
         """Run these inputs once, for changed copies of them to start where they differ."""
+        kept: KeptPrefix | KeptStates
         with blamed_on("the model"):
-            kept = KeptPrefix(self.subject.model, self._rows(inputs))  # type: ignore[arg-type]  # a mapping
+            if self._recurrent is not None:
+                self._kept = None
+                kept = KeptStates(self._recurrent, lambda: self.raw(inputs, lambda x: x))
+            else:
+                kept = KeptPrefix(self.subject.model, self._rows(inputs))  # type: ignore[arg-type]  # a mapping
         self._kept, self._kept_inputs = (kept if kept.usable else None), inputs
 
     def _undisturbed(self, index: Int64[np.ndarray, " row"]) -> np.ndarray:
@@ -179,11 +188,13 @@ class TokenSite:
         """The model's output for these inputs, with their tokens changed; for language models after the last token."""
         rows = self._rows(index)
         with blamed_on("the model"):
-            if start > 0 and self._kept is not None:
-                slots = torch.from_numpy(np.searchsorted(self._kept_inputs, index)).to(self.subject.device)
+            slots = torch.from_numpy(np.searchsorted(self._kept_inputs, index)).to(self.subject.device)
+            if start > 0 and isinstance(self._kept, KeptPrefix):
                 found = self._kept.run(slots, with_main(rows, change), start)  # type: ignore[arg-type]  # a mapping
             else:
-                start, found = 0, run_changed(self.subject.model, rows, change, self.at)
+                starting = self._kept.starting(slots, start) if isinstance(self._kept, KeptStates) else nullcontext()
+                with starting:
+                    start, found = 0, run_changed(self.subject.model, rows, change, self.at)
         return found if self._next is None else self._next.read(found, index, start)
 
     def _rows(self, index: Int64[np.ndarray, " row"]) -> Given:
