@@ -19,6 +19,7 @@ from unittest import mock
 import torch
 from torch import nn
 
+from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
 from flipscope.bounds import noise_stability
 from flipscope.lab import registry
@@ -174,7 +175,11 @@ def main(names: Sequence[str]) -> None:
         noticed = []
         for name, golden in known.items():
             with mutant.fault():
-                noticed += [name] * bool(differences(registry.find(name), golden, stop=True))
+                try:
+                    is_noticed = bool(differences(registry.find(name), golden, stop=True))
+                except InputError:  # bounds refuse a transformer whose methods were replaced
+                    is_noticed = True
+            noticed += [name] * is_noticed
         with mutant.fault():
             short_noticed = [name for name in short if trainings.differences(short[name], trainings.measured(name))]
         print(f"{mutant.name}\n  studies ({len(noticed)}): {', '.join(noticed)}", flush=True)
