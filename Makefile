@@ -92,7 +92,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PIP) $(TORCH)
 	@echo "==> Installing the other packages"
 	@$(PIP) setuptools
-	@$(PIP) --no-build-isolation --editable '.[dev,cluster,language,onnx,tables]'
+	@$(PIP) --no-build-isolation --editable '.[dev,cluster,language,onnx,tables,vision]'
 	@rm -f $(UNFINISHED)
 	@echo "$(CURDIR)" > $@
 	@echo "==> .venv is ready"

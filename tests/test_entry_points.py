@@ -21,8 +21,13 @@ from flipscope.bounds import covering, geometry, hardness, noise_stability, pac_
 from flipscope.constructions import fourier as constructed
 from flipscope.constructions import sparse_variables
 from flipscope.cube import estimate, fourier_sums, functions, sensitivity, spectrum, testers
+from flipscope.data.bpe import load_bpe, trained_bpe
+from flipscope.data.checking import check_data
+from flipscope.data.corruptions import corrupt
+from flipscope.data.images import load_images
 from flipscope.data.languages import draw
 from flipscope.data.modular import modular_addition
+from flipscope.data.texts import load_texts
 from flipscope.models import initialise, presets, save
 from flipscope.models.addition_network import AdditionNetwork
 from flipscope.models.token_attention import TokenAttention
@@ -162,6 +167,15 @@ ENTRIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "fourier.degree_test": (
         fourier.degree_test,
         {"model": logit, "n": 4, "degree": 1, "output": "sign", "trials": 5, "epsilon": 0.1, "seed": 0},
+    ),
+    "load_images": (load_images, {"name": "digits", "folder": None}),
+    "load_texts": (load_texts, {"name": "synthetic-paraphrases", "folder": None}),
+    "load_bpe": (load_bpe, {"style": "roberta", "folder": "."}),
+    "trained_bpe": (trained_bpe, {"texts": ["a text"], "vocabulary": 300}),
+    "check_data": (check_data, {"folder": "."}),
+    "corrupt": (
+        corrupt,
+        {"images": np.zeros((1, 32, 32, 3), np.uint8), "name": "contrast", "severity": 1, "seed": 0},
     ),
     "modular_addition": (modular_addition, {"modulus": 5, "share": 0.5, "seed": 0}),
     "AdditionNetwork": (AdditionNetwork, {"modulus": 5, "width": 8, "heads": 2, "hidden": 8, "seed": 0}),
