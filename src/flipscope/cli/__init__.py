@@ -35,6 +35,7 @@ EXAMPLES = """examples:
   flipscope bound covering m.safetensors          a bound on its loss on new strings
   flipscope bound pac-bayes --sparsity 10 --degree 2 --length 20 the same for a class of functions
   flipscope construct "x3 & x7 & x11" --length 64 a constructed network with proven error and norms
+  flipscope data check ~/datasets                 which image and text sets are there
   flipscope studies                               the experiments of the papers
   flipscope run random-init                       run one: figures, verdicts, resumable
   flipscope report -o report.html                 all results on one page
@@ -67,6 +68,7 @@ COMMANDS = {
     ),
     "train": ("train", "train a transformer on a function; after Ctrl-C or kill -9 the same command resumes"),
     "models": ("models", "list the trained models of a results folder: function, shape, accuracy, steps, file"),
+    "data check": ("data_check", "say which data sets a folder has, and whether they are what they claim"),
     "run": ("run", "run studies: measure all trials that are not stored yet, judge every claim"),
     "studies": ("studies", "list all studies: paper, figures, cost at each scale, state"),
     "status": ("status", "show the progress of runs, from any shell"),

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ DEBIAN = Path("/usr/share/datasets")  # of dataset-fashion-mnist
 DIGITS = "digits"
 _DIGITS_TEST = 360
 _DIGITS_SPLIT = 0x64696769  # seed of the order in which scikit-learn's digits are split
+
+
+class AnotherSet(InputError):
+    """The files are those of a known set with another name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +91,16 @@ class ImageKind:
     subfolders: tuple[str, ...]
     files: str  # what to look for, in words
     digest: str | None = None  # of the complete set, where it is known
+    sums: Mapping[str, str] = field(default_factory=dict)  # published MD5 sums of its files by name
     classes: int = 10
+
+    def is_published(self, form: Form, digest: str) -> bool | None:
+        """Whether the files are the published ones, by the digest of their content or their sums; None if not known."""
+        if digest == self.digest:
+            return True
+        if all(file.name in self.sums for file in form.files):
+            return all(_md5(file) == self.sums[file.name] for file in form.files)
+        return None
 
     def forms(self, folder: Path) -> list[Form]:
         """The files of the set in the folder or its subfolders, in every format found, original ones first."""
@@ -132,6 +146,16 @@ KINDS: dict[str, ImageKind] = {
             10_000,
             ("cifar-10", "cifar10", "cifar-10-batches-bin", "cifar-10-batches-py"),
             "cifar-10-binary.tar.gz, cifar-10-python.tar.gz, the batches in one of them, or cifar-10.npz",
+            sums={
+                "cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530",
+                "cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a",
+                "data_batch_1": "c99cafc152244af753f735de768cd75f",
+                "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+                "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+                "data_batch_4": "634d18415352ddfa80567beed471001a",
+                "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+                "test_batch": "40351d587109b95175f43aff81a1287e",
+            },
         ),
         ImageKind(
             "svhn",
@@ -140,6 +164,10 @@ KINDS: dict[str, ImageKind] = {
             26_032,
             ("svhn", "SVHN"),
             "train_32x32.mat and test_32x32.mat, or svhn.npz",
+            sums={
+                "train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373",
+                "test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3",
+            },
         ),
     )
 }
@@ -170,7 +198,7 @@ def read_images(kind: ImageKind, form: Form) -> ImageSet:
     found = image_set(kind.name, kind.classes, ((x_train, y_train), (x_test, y_test)))
     for other in KINDS.values():
         if other is not kind and found.digest == other.digest:
-            raise InputError(f"{form.files[0].parent} holds {other.name} and not {kind.name}: the digests say so")
+            raise AnotherSet(f"{form.files[0].parent} holds {other.name} and not {kind.name}: the digests say so")
     return found
 
 
@@ -210,6 +238,11 @@ def _checked(kind: ImageKind, where: str, images: NDArray[Any], labels: NDArray[
         wrong = labels[(labels < 0) | (labels >= kind.classes)][0]
         raise InputError(f"{where} has the label {wrong}, and those of {kind.name} are 0 to {kind.classes - 1}")
     return np.ascontiguousarray(images), labels.astype(np.int64)
+
+
+def _md5(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def _stamp(file: Path) -> tuple[int, int]:
