@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from flipscope.data.text_files import TextPairs
 
-SIZES = {"train": 10_000, "dev": 1_000, "test": 1_000}
-_EVENTS = {"train": 0.6, "dev": 0.15, "test": 0.25}  # shares of the events
+SIZES = {"train": 16_000, "dev": 1_000, "test": 1_000}
+_EVENTS = {"train": 0.7, "dev": 0.1, "test": 0.2}  # shares of the events
 _SEED = 0x73796E74
 
 _AGENTS = (
