@@ -22,10 +22,11 @@ def build(
 
 
 def many(eps: float) -> Iterator[Transformer]:
-    """Recognisers of every scheme, of several shapes, and from tiny weights to large ones."""
+    """Recognisers of every scheme, from tiny weights to large ones, of a shape that differs from one to the next."""
     shapes = ((2, 1, 1), (5, 3, 1), (8, 2, 2), (16, 1, 3))
-    choices = itertools.product(SCHEMES, (0.03, 0.3, 1.0, 3.0), shapes)
-    for seed, (scheme, scale, (width, layers, heads)) in enumerate(choices):
+    choices = itertools.product(enumerate(SCHEMES), enumerate((0.03, 0.3, 1.0, 3.0)))
+    for seed, ((row, scheme), (column, scale)) in enumerate(choices):
+        width, layers, heads = shapes[(row + column) % len(shapes)]  # every shape with every scale
         yield build(seed, eps, width=width, layers=layers, heads=heads, scheme=scheme, scale=scale)
 
 

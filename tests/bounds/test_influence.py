@@ -39,7 +39,7 @@ def test_no_flip_changes_more_than_the_bounds_allow(eps: float) -> None:
                 assert (layerwise <= product * (1 + 1e-9) + ROUNDING).all(), "Eq 19 is the weaker form"
                 assert (layerwise <= uniform * (1 + 1e-9)).all(), "no string is worse than the worst"
                 tried += length
-    assert tried > 2000
+    assert tried > 500
 
 
 @pytest.mark.parametrize("eps", EPS)

@@ -247,18 +247,18 @@ def work(text: str) -> int:
     return events
 
 
-def test_ten_thousand_texts_give_a_value_or_a_sentence() -> None:
+def test_thousands_of_texts_give_a_value_or_a_sentence() -> None:
     choose = random.Random(20240229)
     rng = np.random.default_rng(7)
     valued = 0
-    for number in range(10_000):
+    for number in range(3_000):
         function = outcome(MAKERS[number % len(MAKERS)](choose))
         if function is not None:
             valued += 1
             values = function(rng.integers(0, 2, (4, function.n), dtype=np.uint8))
             assert values.shape == (4,)
             assert set(values.tolist()) <= {0, 1}
-    assert 2_000 < valued < 8_000  # both outcomes are well represented
+    assert 600 < valued < 2_400  # both outcomes are well represented
 
 
 def test_small_texts_are_little_work() -> None:
