@@ -35,6 +35,7 @@ SHARED = {
     "json": (["--json"], None),
     "function": (["--function"], None),
     "results": (["--results"], None),
+    "data": (["--data"], None),
 }
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.ndimage import zoom
+from scipy.ndimage import gaussian_filter, zoom
 from shared_data import needs_shared_data, tiny
 
 from flipscope.basics.errors import InputError
+from flipscope.basics.seeds import generators
 from flipscope.data import corruptions
 from flipscope.data.corruptions import CORRUPTIONS, corrupt
 
@@ -182,6 +183,21 @@ def test_glass_takes_colours_of_neighbours() -> None:
     assert set(np.unique(steps[:, 2:, 2:])) == {0, 8}  # the same row or the one above
     assert (steps[:, :2] == 0).all()
     assert np.mean(steps[:, 2:, 2:] == 8) == pytest.approx(0.5, abs=0.06)
+
+
+def test_glass_is_that_of_a_loop_over_pixels() -> None:
+    """The loop from the last pixel to the first, in which a swap of numpy's views copies, as in the published code."""
+    image = pictures(1)
+    moves = generators(5, 3)[0].integers(-1, 1, (1, 2, 2, 30, 30))
+    looped = np.floor(gaussian_filter(image / 255, (0, 0.25, 0.25, 0), mode="nearest") * 255 + 1e-6)[0]
+    for step in range(2):
+        for row in range(31, 1, -1):
+            for column in range(31, 1, -1):
+                down, right = moves[0, step, :, row - 2, column - 2]
+                one, other = (row, column), (row + down, column + right)
+                looped[one], looped[other] = looped[other], looped[one]
+    wanted = gaussian_filter(looped, (0.25, 0.25, 0), mode="nearest")
+    assert np.abs(corrupt(image, "glass_blur", 4, seed=5)[0] - np.floor(wanted + 1e-6)).max() <= 1
 
 
 def test_fog_brightens_in_patches() -> None:

@@ -90,7 +90,7 @@ def test_the_folder_may_come_from_the_environment(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("FLIPSCOPE_DATA", str(tmp_path))
     same(load_images("svhn"), arrays)
     monkeypatch.setenv("FLIPSCOPE_DATA", str(tmp_path / "nowhere"))
-    with pytest.raises(InputError, match="nowhere does not exist: name one with --data DIR"):
+    with pytest.raises(InputError, match="nowhere does not exist on this machine: name one with --data DIR"):
         load_images("svhn")
 
 

@@ -41,6 +41,14 @@ def test_glue_and_plain_layouts_give_the_same_pairs(tmp_path: Path) -> None:
     assert plain.held_out is plain.test
 
 
+def test_a_set_is_read_again_only_when_its_files_have_changed(tmp_path: Path) -> None:
+    write(tmp_path, mrpc_train=PLAIN, mrpc_dev=PLAIN)
+    first = load_texts("mrpc", tmp_path)
+    assert load_texts("mrpc", tmp_path) is first
+    write(tmp_path, mrpc_train=PLAIN + "1\tMore.\tMuch more.\n")
+    assert len(load_texts("mrpc", tmp_path).train) == 3
+
+
 def test_broken_rows_of_qqp_are_left_out_and_counted(tmp_path: Path) -> None:
     write(tmp_path / "QQP", train=QQP, dev=QQP, test="id\tquestion1\tquestion2\n0\tOne.\tTwo.\n")
     found = load_texts("qqp", tmp_path)

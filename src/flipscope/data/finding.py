@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Any, TypeVar
 
 from flipscope.basics.errors import InputError
+
+Set = TypeVar("Set")
 
 VARIABLE = "FLIPSCOPE_DATA"
 _HOW = f"name one with --data DIR, with folder= in Python, or in the environment variable {VARIABLE}"
@@ -107,3 +110,23 @@ def not_found(name: str, folder: Path | None, wanted: str) -> InputError:
     if folder is None:
         return InputError(f"the files of {name} are needed, and no folder of data sets is named: {_HOW}")
     return InputError(f"{folder} has no files of {name}: put {wanted} there, or in a subfolder {name}")
+
+
+_last: dict[str, tuple[list[tuple[str, int, int]], Any]] = {}  # by name: the state of its files, and the set in them
+
+
+def kept(name: str, files: Iterable[Path], read: Callable[[], Set]) -> Set:
+    """The set of this name that was read last while its files are unchanged: the trials of one process share it."""
+    state = [_state(file) for file in files]
+    if name not in _last or _last[name][0] != state:
+        _last[name] = (state, read())
+    found: Set = _last[name][1]
+    return found
+
+
+def _state(file: Path) -> tuple[str, int, int]:
+    try:
+        found = file.stat()
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}") from None
+    return str(file.absolute()), found.st_size, found.st_mtime_ns

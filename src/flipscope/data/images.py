@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
-from flipscope.data.finding import check_reference, data_folder, not_found, places, reference, split_reference
+from flipscope.data.finding import check_reference, data_folder, kept, not_found, places, reference, split_reference
 from flipscope.data.image_files import Form, Parts, cifar_forms, idx_form, npz_form, svhn_form
 
 DEBIAN = Path("/usr/share/datasets")  # of dataset-fashion-mnist
@@ -245,25 +245,9 @@ def _md5(file: Path) -> str:
         return hashlib.file_digest(opened, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
-def _stamp(file: Path) -> tuple[int, int]:
-    try:
-        found = file.stat()
-    except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}") from None
-    return found.st_size, found.st_mtime_ns
-
-
-_last: dict[str, tuple[tuple[Any, ...], ImageSet]] = {}  # by name: the set read last, and the state of its files
-
-
 def _kept(kind: ImageKind, folder: Path | None) -> ImageSet:
-    """The set in memory while its files are unchanged: the trials of one process share it."""
     form = _form(kind, folder)
-    stamps = tuple((str(file), *_stamp(file)) for file in form.files)
-    last = _last.get(kind.name)
-    if last is None or last[0] != stamps:
-        last = _last[kind.name] = (stamps, read_images(kind, form))
-    return last[1]
+    return kept(kind.name, form.files, lambda: read_images(kind, form))
 
 
 @functools.cache

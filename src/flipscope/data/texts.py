@@ -17,6 +17,7 @@ from flipscope.data.finding import (
     check_reference,
     data_folder,
     first_of,
+    kept,
     not_found,
     places,
     reference,
@@ -121,7 +122,7 @@ def _found(kind: TextKind, folder: Path | None) -> TextSet:
     files = {} if folder is None else kind.files(folder)
     if not files:
         raise not_found(kind.name, folder, f"{kind.name}_train.tsv and {kind.name}_test.tsv or {kind.name}_dev.tsv")
-    return read_texts(kind, files)
+    return kept(kind.name, files.values(), lambda: read_texts(kind, files))
 
 
 def read_texts(kind: TextKind, files: dict[str, Path]) -> TextSet:
