@@ -146,7 +146,10 @@ def test_images_of_a_folder(folder: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("token_models.py:Reader",), "give the inputs by one of --images DIR, --texts FILE and --inputs FILE.npz."),
+        (
+            ("token_models.py:Reader",),
+            "give the inputs by one of --images DIR, --texts FILE, --inputs FILE.npz and --test-set.",
+        ),
         (("token_models.py:Reader", "--texts", "texts.txt"), "texts need a tokenizer: give --tokenizer"),
         (("token_models.py:Reader", "--texts", "empty.txt", "--tokenizer", "a:b"), "line 2 of empty.txt is empty"),
         (("token_models.py:Reader", "--texts", "no.txt"), "no.txt cannot be read"),

@@ -85,8 +85,8 @@ def test_a_trained_model_and_what_is_said_of_it(train: Run) -> None:
 
 
 def test_the_defaults_of_the_command_are_those_of_python() -> None:
-    parsed = build_parser("train").parse_args(["train", "x1", "-o", "f"])
-    assert (parsed.steps, parsed.batch, parsed.learning_rate) == (presets.STEPS, presets.BATCH, presets.LEARNING_RATE)
+    usual = tuple(command.DEFAULTS[name] for name in ("steps", "batch", "learning_rate"))
+    assert usual == (presets.STEPS, presets.BATCH, presets.LEARNING_RATE)
     with pytest.raises(SystemExit):
         build_parser("train").parse_args(["train", "x1", "-o", "f", "--preset", "lstm"])
     for preset in presets.PRESETS:

@@ -244,9 +244,9 @@ def test_kinds_are_stored_by_name_and_read_by_former_names(tmp_path: Path, monke
 @pytest.mark.parametrize(
     ("part", "change", "message"),
     [
-        ("data", {"kind": "images"}, "'images' is no kind of data that this flipscope knows: known are strings, real"),
+        ("data", {"kind": "sounds"}, "'sounds' is no kind of data that this flipscope knows: known are strings, real"),
         ("data", {"kind": "not_here.sets:Mine"}, "the kind of data 'not_here.sets:Mine' cannot be imported"),
-        ("model", {"kind": "lstm"}, "'lstm' is no kind of model that this flipscope knows: known are transformer"),
+        ("model", {"kind": "mamba"}, "'mamba' is no kind of model that this flipscope knows: known are transformer"),
         ("protocol", {"terms": [{"name": "flow", "strength": 1.0, "settings": {}}]}, "'flow' is no term of the loss"),
     ],
 )

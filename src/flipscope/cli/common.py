@@ -50,7 +50,7 @@ def plot_option(parser: argparse.ArgumentParser, what: str) -> None:
 DATA_FOLDER = "folder of data sets, such as those of MNIST or QQP (default: that of $FLIPSCOPE_DATA)"
 
 
-def data_folder_option(parser: argparse.ArgumentParser, what: str = DATA_FOLDER) -> None:
+def data_folder_option(parser: argparse._ActionsContainer, what: str = DATA_FOLDER) -> None:
     """Add the folder of the data sets."""
     parser.add_argument("--data", metavar="DIR", help=what)
 

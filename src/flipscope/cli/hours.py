@@ -20,6 +20,7 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.limits import cores
 from flipscope.basics.seeds import random_strings
 from flipscope.models.config import TransformerConfig
+from flipscope.models.seq2seq_config import Seq2SeqConfig
 from flipscope.models.size import multiplications
 
 if TYPE_CHECKING:
@@ -91,6 +92,15 @@ def flipping_seconds(
 def training_seconds(config: TransformerConfig, length: int, batch: int, steps: int) -> float:
     """Seconds of a training on one core."""
     each = CALL + LAYER * config.layers + _seconds(3 * batch * multiplications(config, length))
+    return min(steps, _MOST) * each
+
+
+def baseline_seconds(config: StringConfig | Seq2SeqConfig, length: int, batch: int, steps: int) -> float:
+    """Seconds of a training on images or texts on one core."""
+    assert not isinstance(config, Seq2SeqConfig)
+    if isinstance(config, TransformerConfig) and config.inputs == "patches":
+        length = config.longest or 1
+    each = CALL + LAYER * config.layers + _seconds(3 * batch * forward_work(config, length))
     return min(steps, _MOST) * each
 
 

@@ -17,7 +17,9 @@ from flipscope.basics import npz
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, blamed_on, reason
 from flipscope.basics.files import check_source
-from flipscope.cli.other_models import imported
+from flipscope.cli.other_models import imported, is_other_model
+from flipscope.data.finding import data_in
+from flipscope.models.baselines.presets import ImageShape
 
 IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 _TAKEN = ("mask", "feature_mask")  # arrays of a file that are arguments of the measurement
@@ -49,13 +51,17 @@ class TokenInputs:
 
 def read_inputs(arguments: argparse.Namespace, model: Any) -> TokenInputs:
     """The inputs that the options name."""
-    given = {"images": arguments.images, "texts": arguments.texts, "inputs": arguments.inputs}
-    if sum(each is not None for each in given.values()) != 1:
-        raise InputError("give the inputs by one of --images DIR, --texts FILE and --inputs FILE.npz")
+    given = [arguments.images, arguments.texts, arguments.inputs, arguments.test_set or None]
+    if sum(each is not None for each in given) != 1:
+        raise InputError("give the inputs by one of --images DIR, --texts FILE, --inputs FILE.npz and --test-set")
+    if arguments.data is not None and not arguments.test_set:
+        raise InputError("--data is the folder of the set of --test-set: leave it out")
     if arguments.count is not None:
         check_count("count", arguments.count)
     if arguments.texts is None and arguments.tokenizer is not None:
         raise InputError("--tokenizer is for --texts")
+    if arguments.test_set:
+        return _test_set(arguments, model)
     if arguments.images is not None:
         return _images(arguments)
     if arguments.patch is not None and arguments.texts is not None:
@@ -129,6 +135,41 @@ def _images(arguments: argparse.Namespace) -> TokenInputs:
         raise InputError("say how many pixels a side of a patch has: --patch 16")
     options = {} if arguments.at is not None and arguments.patch is None else _patches(arguments)
     return TokenInputs(pixels, options, [each.name for each in files])
+
+
+# ---------------------------------------------------------------- the test set of the training
+
+
+def _test_set(arguments: argparse.Namespace, model: Any) -> TokenInputs:
+    """The inputs on which the model's file says that it was evaluated, as it reads them."""
+    from flipscope.data.image_data import ImageData
+    from flipscope.data.text_data import TextData
+    from flipscope.models.disturbing import patches
+    from flipscope.models.seal import NotWhole
+    from flipscope.training.artefact import describe
+
+    if is_other_model(arguments.model) or Path(arguments.model).is_dir():
+        raise InputError("--test-set is for a file that flipscope train has written: give the inputs another way")
+    try:
+        data = describe(arguments.model).recipe.data
+    except NotWhole as error:
+        raise InputError(f"{error}: give the inputs another way") from error
+    if not isinstance(data, ImageData | TextData):
+        raise InputError(f"{arguments.model} was trained on a function and has no test set: give --inputs")
+    with data_in(arguments.data):
+        ids = np.asarray(data.test_set().bits)
+        if isinstance(data, ImageData):
+            if arguments.at is not None and arguments.patch is None:
+                return TokenInputs(ids)
+            own = getattr(model.config, "patch_size", None)
+            size = arguments.patch or own or ImageShape(data.name, data.image_size, data.channels).patch_size
+            return TokenInputs(ids, {"feature_mask": patches(size)})
+        if arguments.patch is not None:
+            raise InputError("--patch is for images: leave it out for texts")
+        tokenizer = data.bpe().tokenizer
+    words = [[tokenizer.id_to_token(each) or "" for each in row] for row in ids.tolist()]
+    special = [number for number, added in tokenizer.get_added_tokens_decoder().items() if added.special]
+    return TokenInputs(ids, {"mask": ids != data.padding, "words": words, "special": special})
 
 
 # ---------------------------------------------------------------- texts

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from flipscope.basics.errors import InputError
-from flipscope.cli.common import plot_option, print_json, sampling
+from flipscope.cli.common import data_folder_option, plot_option, print_json, sampling
 from flipscope.cli.model_options import decision_options
 from flipscope.cli.opening import output_of
 from flipscope.cli.other_models import is_other_model, other_model
@@ -22,6 +22,7 @@ EXAMPLES = """
   flipscope tokens gpt2-folder --texts prompts.txt --how replace --label-words any
   flipscope tokens model.onnx --inputs digits.npz --patch 2 --variance 1 --json
   flipscope tokens model.safetensors --inputs strings.npz --how flip
+  flipscope tokens digits.safetensors --test-set --variance 1 --precision 0.02
 """
 
 MODEL_HELP = (
@@ -32,7 +33,7 @@ MODEL_HELP = (
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
-    data = parser.add_argument_group("inputs (one of the first three)")
+    data = parser.add_argument_group("inputs (one of --images, --texts, --inputs and --test-set)")
     data.add_argument("--images", metavar="DIR", help="a folder of images; needs --patch or --at")
     data.add_argument("--texts", metavar="FILE", help="texts, one a line, cut to the length that the tokenizer allows")
     data.add_argument(
@@ -44,6 +45,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="a folder that transformers saved, a tokenizer.json, or a function package.module:name of a list of texts "
         "(default: the MODEL's folder)",
     )
+    data.add_argument(
+        "--test-set",
+        action="store_true",
+        help="the test inputs of the data set on which flipscope train has trained MODEL, from --data",
+    )
+    data_folder_option(data)
     data.add_argument("--count", type=int, metavar="N", help="the first N inputs only (default all)")
     data.add_argument("--size", type=int, metavar="P", help="resize images to P x P pixels")
     data.add_argument("--grey", action="store_true", help="one channel in place of red, green and blue")

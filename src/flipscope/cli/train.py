@@ -1,4 +1,4 @@
-"""flipscope train: a transformer for a function, resumable from its own checkpoint."""
+"""flipscope train: a transformer for a function, or a model of images or texts, resumable from its own checkpoint."""
 
 from __future__ import annotations
 
@@ -21,8 +21,18 @@ from flipscope.basics.wording import time_text
 from flipscope.cli.common import length_option, output_option, print_json, sampling
 from flipscope.cli.hours import anyway, check_hours, training_seconds
 from flipscope.cli.live import BAR, LINE_SECONDS, QUIET_SECONDS
+from flipscope.cli.train_dataset import (
+    check_options,
+    dataset_options,
+    dataset_recipe,
+    epochs_table,
+    next_command,
+    tested_on_set,
+    title_of,
+)
 from flipscope.cube.expression import parse
 from flipscope.cube.functions import BooleanFunction
+from flipscope.data.finding import data_in
 from flipscope.data.real_functions import RealFunction, is_real
 from flipscope.lab.context import CHECKPOINT, LOCK
 from flipscope.lab.run.resources import one_thread
@@ -43,12 +53,21 @@ EXAMPLES = """
   flipscope train mean --length 20 --preset hardness --log norm --log blowup --log-every 50 -o mean.safetensors
   flipscope train "parity(10)" --preset hardness --optimiser adamw --learning-rate 3e-4 --weight-decay 0.1 \\
       --batch 1024 --steps 10000 --loss mse --labels bits --constant-rate --keep last -o paper.safetensors
+  flipscope train --dataset digits --model cnn-small -o digits.safetensors
+  flipscope train --dataset fashion-mnist --data ~/datasets --model vit-small --train-strings 10000 -o vit.safetensors
+  flipscope train --dataset cifar-10 --model resnet-small --optimiser sgd --learning-rate 0.05 --momentum 0.9 \\
+      --crop 4 --flip --decay-every 8 --epochs 30 -o resnet.safetensors
+  flipscope train --dataset synthetic-paraphrases --model roberta-small --length 32 -o texts.safetensors
 """
 SIZES = ("width", "layers", "heads", "ffn_width", "dropout")
 PROTOCOL = (
     "steps", "batch", "learning_rate", "optimiser", "weight_decay", "loss", "goal", "labels", "clip", "decay_on",
     "constant_rate", "keep",
 )  # fmt: skip
+DEFAULTS = {
+    "preset": "encoder", "steps": 1_000, "batch": 64, "learning_rate": 3e-3, "weight_decay": 0.0, "init": "pytorch",
+    "optimiser": "adam", "labels": "signs", "decay_on": "all", "keep": "best",
+}  # of a training on a function, whose options are None unless given  # fmt: skip
 CHOICES = {
     "init": "initialisation of the weights",
     "optimiser": "optimiser",
@@ -61,11 +80,13 @@ TESTED = 10_000  # fresh strings for the final accuracy
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("expression", metavar="EXPR", help='such as "majority(40)" or "maj(x1..x5) ^ x6"; or "mean"')
-    length_option(parser)
+    parser.add_argument(
+        "expression", nargs="?", metavar="EXPR", help='such as "majority(40)" or "maj(x1..x5) ^ x6"; or "mean"'
+    )
+    length_option(parser, "bits of each string (default: as many as EXPR uses), or tokens of a text (default 64)")
     output_option(parser, "write the model here, such as model.safetensors", required=True)
     parser.add_argument(
-        "--preset", choices=("encoder", "recognizer", "hardness", "fourier", "mingpt"), default="encoder",
+        "--preset", choices=("encoder", "recognizer", "hardness", "fourier", "mingpt"),
         help="the paper's model to train (default encoder, of width 32, 2 layers, 2 heads)",
     )  # fmt: skip
     for name, kind, what in (
@@ -82,7 +103,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("learning-rate", float, 3e-3, "initial learning rate; halved when the loss stops falling"),
         ("weight-decay", float, 0.0, "weight decay of the optimiser"),
     ):
-        parser.add_argument(f"--{name}", type=kind, default=default, metavar="X", help=f"{what} (default {default:g})")
+        other = {"batch": "; 100 images, 50 of MNIST, 32 texts", "learning-rate": "; 1e-3 for a data set"}
+        said = f"{what} (default {default:g}{other.get(name, '')})"
+        parser.add_argument(f"--{name}", type=kind, metavar="X", help=said)
     for name, choices in (
         ("init", ("pytorch", "uniform", "gaussian", "xavier_uniform", "xavier_normal")),
         ("optimiser", ("adam", "adamw", "sgd")),
@@ -90,9 +113,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("decay-on", ("all", "matrices")),
         ("keep", ("best", "last")),
     ):
-        parser.add_argument(
-            f"--{name}", choices=choices, default=choices[0], help=f"{CHOICES[name]} (default {choices[0]})"
-        )
+        parser.add_argument(f"--{name}", choices=choices, help=f"{CHOICES[name]} (default {choices[0]})")
     parser.add_argument("--loss", choices=("bce", "mse"), help="loss (default bce, and mse for a real-valued function)")
     parser.add_argument("--clip", type=float, metavar="X", help="largest norm of the gradient (default: no limit)")
     parser.add_argument("--constant-rate", action="store_true", help="never lower the learning rate")
@@ -107,7 +128,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--train-strings",
         type=int,
         metavar="M",
-        help="train on a fixed set of M strings (default: fresh strings in every step)",
+        help="train on a fixed set of M strings (default: fresh strings in every step), or on M inputs of a data set",
     )
     parser.add_argument("--goal", type=float, metavar="A", help="stop early at this accuracy on the validation set")
     parser.add_argument("--device", metavar="D", help="where to train: cpu, cuda, cuda:1, mps (default cpu)")
@@ -118,11 +139,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     anyway(parser)
     sampling(parser)
+    dataset_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Train a model, or resume its training, and write it to its file."""
-    function = _checked(arguments)
+    check_options(arguments)
+    function = _checked(arguments) if arguments.dataset is None else None
     target = Path(arguments.output)
     if not target.parent.is_dir():
         raise InputError(f"{target} cannot be written: the folder {target.parent} does not exist")
@@ -131,11 +154,15 @@ def run(arguments: argparse.Namespace) -> int:
     with locks.alone(target.with_name(f".{target.name}{LOCK}"), seconds=0) as mine, one_thread():
         if not mine:
             raise InputError(f"{target} is being trained by another process: wait for it, or give another -o")
-        return _train(arguments, function, target)
+        with data_in(arguments.data):
+            return _train(arguments, function, target)
 
 
 def _checked(arguments: argparse.Namespace) -> BooleanFunction | RealFunction:
     """The function, after checking that memory and time suffice, before PyTorch is loaded."""
+    for name, default in DEFAULTS.items():
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, default)
     check_confidence(arguments.confidence)
     function = _function(arguments.expression, arguments.length)
     check_count("log-every", arguments.log_every)
@@ -160,12 +187,12 @@ def _sizes(arguments: argparse.Namespace) -> dict[str, int | float]:
     return {name: value for name in SIZES if (value := getattr(arguments, name)) is not None}
 
 
-def _train(arguments: argparse.Namespace, function: BooleanFunction | RealFunction, target: Path) -> int:
-    from flipscope.training.checkpoints import Keeper, sweep
+def _function_recipe(arguments: argparse.Namespace, function: BooleanFunction | RealFunction) -> Recipe:
+    """The recipe of a training on a function."""
     from flipscope.training.named import measurement
     from flipscope.training.train import protocol_for, recipe_for
 
-    recipe = recipe_for(
+    return recipe_for(
         arguments.expression,
         arguments.preset,
         protocol_for(arguments.expression, **{name: getattr(arguments, name) for name in PROTOCOL}),
@@ -176,6 +203,12 @@ def _train(arguments: argparse.Namespace, function: BooleanFunction | RealFuncti
         log=[measurement(name, arguments.log_every) for name in arguments.log],
         sizes=_sizes(arguments),
     )
+
+
+def _train(arguments: argparse.Namespace, function: BooleanFunction | RealFunction | None, target: Path) -> int:
+    from flipscope.training.checkpoints import Keeper, sweep
+
+    recipe = dataset_recipe(arguments) if function is None else _function_recipe(arguments, function)
     keeper = Keeper(
         target.with_name(target.name + CHECKPOINT),
         recipe.as_json(),
@@ -186,7 +219,7 @@ def _train(arguments: argparse.Namespace, function: BooleanFunction | RealFuncti
     if trained is None:
         if arguments.restart:
             keeper.clear()
-        with View(sys.stderr, arguments.expression, recipe, keeper) as view:
+        with View(sys.stderr, arguments, recipe, keeper) as view:
             trained = recipe.train(device=arguments.device, keeper=keeper, step=view.step, epoch=view.epoch)
         _write(target, trained, keeper)
         keeper.clear()
@@ -253,24 +286,26 @@ def _diverged(trained: Trained) -> str:
 
 def _tell(
     arguments: argparse.Namespace,
-    function: BooleanFunction | RealFunction,
+    function: BooleanFunction | RealFunction | None,
     trained: Trained,
     keeper: Keeper,
     target: Path,
 ) -> int:
-    """Report the accuracy on strings outside the training set, and suggest the next command."""
-    tested = _tested(function, trained, arguments)
-    following = shlex.join(
-        ["flipscope", "blowup" if isinstance(function, RealFunction) else "sensitivity", str(target)]
-    )
+    """Report the accuracy on inputs outside the training set, and suggest the next command."""
+    if function is None:
+        tested, following = tested_on_set(trained, arguments), next_command(arguments, target)
+    else:
+        tested = _tested(function, trained, arguments)
+        probe = "blowup" if isinstance(function, RealFunction) else "sensitivity"
+        following = shlex.join(["flipscope", probe, str(target)])
     if arguments.json:
         print_json(_document(arguments, trained, tested, keeper, target))
     else:
         from flipscope.report.terminal import show
         from flipscope.report.training import trained_page
 
-        average = None if isinstance(function, RealFunction) else _average(function)
-        show(trained_page(arguments.expression, trained, tested, keeper.resumed_at, average, str(target), following))
+        average = _average(function) if isinstance(function, BooleanFunction) else None
+        show(trained_page(_title(arguments), trained, tested, keeper.resumed_at, average, str(target), following))
     if trained.fitted.stopped == "diverged":
         raise RunError(f"{_diverged(trained)}; {target} has the weights of epoch {trained.fitted.kept_epoch}")
     return 0
@@ -319,7 +354,7 @@ def _document(
     assert trained.recipe is not None
     fitted = dataclasses.asdict(trained.fitted)
     return {
-        "function": arguments.expression,
+        "function": arguments.expression if arguments.dataset is None else arguments.dataset,
         "file": str(target),
         "recipe": trained.recipe.as_json(),
         "digest": trained.recipe.digest,
@@ -331,12 +366,21 @@ def _document(
     }
 
 
-class View:
-    """Shows loss and accuracy during training: live on a terminal, otherwise a line now and then."""
+def _title(arguments: argparse.Namespace) -> str:
+    return str(arguments.expression) if arguments.dataset is None else title_of(arguments)
 
-    def __init__(self, stream: TextIO, title: str, recipe: Recipe, keeper: Keeper) -> None:
+
+class View:
+    """Shows loss and accuracy during training: live on a terminal, otherwise a line now and then.
+
+    For a data set the live view is a table of the epochs, since there are few of them.
+    """
+
+    def __init__(self, stream: TextIO, arguments: argparse.Namespace, recipe: Recipe, keeper: Keeper) -> None:
         self._console = SafeConsole(file=stream, highlight=False)
-        self._title, self._keeper, self._real = title, keeper, is_real(title)
+        self._title, self._keeper = _title(arguments), keeper
+        self._real = arguments.dataset is None and is_real(arguments.expression)
+        self._history: list[Epoch] | None = None if arguments.dataset is None else []
         self._most = recipe.protocol.most_steps(recipe.data.train) or 1
         self._moment: Moment | None = None
         self._epoch: Epoch | None = None
@@ -377,6 +421,8 @@ class View:
     def epoch(self, line: Epoch) -> None:
         """Update the view after a validation."""
         self._epoch = line
+        if self._history is not None:
+            self._history.append(line)
 
     def _line(self) -> str:
         if self._moment is None:
@@ -384,7 +430,8 @@ class View:
         done, here = self._moment.step, self._moment.step - self._first
         said = [f"{self._title}: step {done:,} of {self._most:,}", f"loss {self._moment.loss:.4f}"]
         if self._epoch is not None and not self._real:
-            said.append(f"validation accuracy {self._epoch.validation_accuracy:.3f}")
+            which = "validation" if self._history is None else "test"
+            said.append(f"{which} accuracy {self._epoch.validation_accuracy:.3f}")
         left = (time.monotonic() - self._start) / here * (self._most - done)
         return ", ".join([*said, f"about {time_text(left)} left"])
 
@@ -394,4 +441,4 @@ class View:
         page = Text(filled, style="cyan")
         page.append("░" * (width - len(filled)) + " ", style="dim")
         page.append(self._line())
-        return page
+        return page if self._history is None else epochs_table(self._history, page)

@@ -15,6 +15,8 @@ token_sets      sequences whose sparse and frequent tokens both tell the label
 images          ImageSet: digits, MNIST, Fashion-MNIST, CIFAR-10, SVHN; image_files reads their formats
 texts           TextSet: pairs of sentences, MRPC, QQP, synthetic ones; text_files reads their layouts
 bpe             byte-level BPE of texts: ids and mask
+image_data      ImageData: the images of a set in a recipe, with crops and mirror images
+text_data       TextData: the pairs of sentences of a set in a recipe, as tokens
 kinds           the kinds that a recipe may name
 
 Of these, languages, real_functions, images, texts and bpe do without torch.

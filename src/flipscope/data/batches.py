@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -70,12 +70,18 @@ class Shuffled:
     def __iter__(self) -> Iterator[Batch]:
         self._begun = self._stream.bit_generator.state
         self._given, self._skipped = self._skipped, 0
-        order = torch.from_numpy(self._stream.permutation(len(self._bits)))
-        for rows in order[self._given * self.batch :].split(self.batch):
-            if len(rows):  # split gives one empty part where no rows are left
-                self._given += 1
-                yield self._bits[rows], self._labels[rows]
+        for rows in self._plan(self._stream)[self._given :]:
+            self._given += 1
+            yield self._batch(rows)
         self._begun, self._given = self._stream.bit_generator.state, 0
+
+    def _plan(self, stream: np.random.Generator) -> Sequence[Tensor]:
+        """The rows of each batch of a pass. All randomness of the pass is drawn here, so that it can be resumed."""
+        return list(torch.from_numpy(stream.permutation(len(self._bits))).split(self.batch))
+
+    def _batch(self, rows: Tensor) -> Batch:
+        """The batch of these rows."""
+        return self._bits[rows], self._labels[rows]
 
     def state(self) -> dict[str, Any]:
         return {"stream": self._begun, "given": self._given}
@@ -86,6 +92,42 @@ class Shuffled:
 
     def fingerprint(self) -> str:
         return fingerprint([self._bits, self._labels])
+
+
+class ByLength(Shuffled):
+    """Batches of texts of similar lengths, without the padding that all texts of a batch end with.
+
+    Texts are shuffled, sorted by length in groups of `group` batches, and the batches of all groups are shuffled again:
+    less is computed on padding, and batches still differ from pass to pass.
+    """
+
+    def __init__(
+        self,
+        data: Labelled,
+        batch: int,
+        seed: int | np.random.Generator = 0,
+        *,
+        padding: int,
+        group: int = 50,
+    ) -> None:
+        super().__init__(data, batch, seed, "tokens")
+        self._lengths = text_lengths(self._bits, padding)
+        self._group = check_count("group", group)
+
+    def _plan(self, stream: np.random.Generator) -> Sequence[Tensor]:
+        batches: list[Tensor] = []
+        for some in torch.from_numpy(stream.permutation(len(self._bits))).split(self.batch * self._group):
+            batches += some[self._lengths[some].argsort(stable=True)].split(self.batch)
+        return [batches[place] for place in stream.permutation(len(batches))]
+
+    def _batch(self, rows: Tensor) -> Batch:
+        return self._bits[rows, : int(self._lengths[rows].max())], self._labels[rows]
+
+
+def text_lengths(ids: Tensor, padding: int) -> Tensor:
+    """The number of tokens up to the last one of each text that is no padding; at least 1."""
+    places = torch.arange(1, ids.shape[1] + 1, device=ids.device)
+    return (places * (ids != padding)).amax(dim=1).clamp(min=1)
 
 
 class Drawn:

@@ -9,12 +9,14 @@ from typing import Any
 from flipscope.basics.errors import InputError
 from flipscope.basics.registry import Registry
 from flipscope.data.fourier import FourierData
+from flipscope.data.image_data import ImageData
 from flipscope.data.lengths import LengthsData
 from flipscope.data.real import RealData
 from flipscope.data.sparse import SparseData
 from flipscope.data.steps import StepsData
 from flipscope.data.strings import Data, StringData
 from flipscope.data.tables import TableData
+from flipscope.data.text_data import TextData
 
 STRINGS = "strings"  # the kind of a recipe that names none
 
@@ -28,6 +30,8 @@ KINDS: Registry[type[Data]] = Registry(
         "sparse": SparseData,
         "fourier": FourierData,
         "steps": StepsData,
+        "images": ImageData,
+        "texts": TextData,
     },
     former={
         "flipscope.training.sharper_sets:FourierData": "fourier",

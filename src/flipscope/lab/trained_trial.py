@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flipscope.lab.study import DEFAULT_MEMORY, Trial
+from flipscope.models.baselines.config import BaselineConfig
+from flipscope.models.config import TransformerConfig
 
 if TYPE_CHECKING:
     from flipscope.training.recipe import Recipe
@@ -28,20 +30,34 @@ class TrainedTrial(Trial):
     def cost(self) -> float:
         """Multiply-adds of the whole training, including the fixed cost of each step."""
         recipe = self.recipe
-        tokens = recipe.batch * (recipe.data.length + 1)
         steps = recipe.protocol.most_steps(recipe.data.train) or UNLIMITED
+        if isinstance(recipe.model, BaselineConfig):
+            return steps * (STEP + 3.0 * recipe.batch * recipe.model.multiplications(recipe.data.length))
+        tokens = recipe.batch * (self._length + 1)
         # Six: a multiply and an add forwards, twice as many backwards; attention also compares all pairs of tokens.
-        work = 3.0 * tokens * (self._weights() + 2 * recipe.model.layers * recipe.model.width * recipe.data.length)
+        work = 3.0 * tokens * (self._weights() + 2 * recipe.model.layers * recipe.model.width * self._length)
         return steps * (STEP + work)
 
     @property
     def memory(self) -> int:
         """Bytes of the weights with their gradients and moments, and of the activations of a batch."""
         recipe = self.recipe
-        length, model = recipe.data.length + 1, recipe.model
+        if isinstance(recipe.model, BaselineConfig):
+            # Behind each linear map come a norm and an activation, with gradients.
+            numbers = 16 * recipe.model.numbers() + 4 * 6 * recipe.batch * recipe.model.activations(recipe.data.length)
+            return max(DEFAULT_MEMORY, (1 << 29) + numbers)
+        length, model = self._length + 1, recipe.model
         attention = model.heads * length
         activations = 4 * recipe.batch * length * model.layers * (16 * model.width + 4 * attention)
         return max(DEFAULT_MEMORY, (1 << 29) + 16 * math.ceil(self._weights()) + activations)
+
+    @property
+    def _length(self) -> int:
+        """Tokens of an input, the marker not counted."""
+        model = self.recipe.model
+        if isinstance(model, TransformerConfig) and model.inputs == "patches":
+            return model.longest or 1
+        return self.recipe.data.length
 
     def _weights(self) -> float:
         """The approximate number of weights of the layers."""

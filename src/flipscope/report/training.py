@@ -11,14 +11,16 @@ from rich.table import Table
 from rich.text import Text
 
 from flipscope.basics.limits import said_bytes
-from flipscope.basics.wording import time_text
+from flipscope.basics.wording import count_text, time_text
 from flipscope.data.real import RealData
+from flipscope.models.kinds import configuration
 from flipscope.report.models import facts, note, panel
 from flipscope.report.terminal import number
 from flipscope.training.fit import Accuracy
 from flipscope.training.recipe import Trained
 
 BLOWUP = "How much can its layer norms amplify a change?"
+LEARNED = "How sensitive is the function that it learned?"
 ENDS = {"goal": "the goal was reached", "diverged": "the loss became infinite or not a number"}
 
 
@@ -44,10 +46,12 @@ def trained_page(
     ]
     hint = "" if average is None else f" The target has average sensitivity {number(float(average))}."
     real = rows[-2][0] != "accuracy"
+    on_set = trained.recipe is not None and trained.recipe.data.inputs != "bits"
+    question = "How sensitive is it to noise on a patch, or to another word?" if on_set else LEARNED
     parts: list[RenderableType] = [
         facts(rows),
         Text(),
-        note(BLOWUP if real else f"How sensitive is the function that it learned?{hint}"),
+        note(BLOWUP if real else f"{question}{hint}"),
         Text(f"  {following}"),
     ]
     return panel(title, parts)
@@ -61,7 +65,7 @@ def _kept(epoch: int, ran: int, stopped: str) -> str:
     """
     return (
         f"epoch {epoch} (all {ran} ran)"
-        if stopped == "steps"
+        if stopped in ("steps", "epochs")
         else f"epoch {epoch} ({ran} ran: {ENDS.get(stopped, stopped)})"
     )
 
@@ -69,6 +73,8 @@ def _kept(epoch: int, ran: int, stopped: str) -> str:
 def _quality(trained: Trained, tested: Accuracy) -> tuple[str, str]:
     """Label and text of the accuracy, or of the error if values are real."""
     on = f"on {tested.strings:,} random strings"
+    if trained.recipe is not None and trained.recipe.data.inputs != "bits":
+        on = f"on {tested.strings:,} test {'images' if trained.recipe.data.inputs == 'numbers' else 'texts'}"
     if trained.recipe is not None and isinstance(trained.recipe.data, RealData):
         return "squared error", f"{number(tested.loss)}, {on}"
     return "accuracy", f"{number(tested.accuracy)}, {on}"
@@ -103,7 +109,10 @@ def _state(row: Mapping[str, Any]) -> str:
 
 
 def shape(config: Mapping[str, Any]) -> str:
-    """The sizes of a transformer in words."""
+    """The sizes of a model in words."""
+    if "heads" not in config:  # a baseline
+        found = configuration(config)
+        return f"{config['kind']}, {count_text(found.layers, 'linear map')}"
     plural = "" if config["layers"] == 1 else "s"
     heads = "" if config["heads"] == 1 else "s"
     return f"width {config['width']}, {config['layers']} layer{plural}, {config['heads']} head{heads}"

@@ -22,10 +22,8 @@ from flipscope.basics.files import check_source
 from flipscope.basics.registry import UnknownName
 from flipscope.models.checkpoint import load_any, save
 from flipscope.models.seal import SEAL, NotWhole
-from flipscope.models.seq2seq import Seq2Seq
-from flipscope.models.transformer import Transformer
 from flipscope.training.fit import Epoch, Fitted
-from flipscope.training.recipe import Recipe, Trained
+from flipscope.training.recipe import Network, Recipe, Trained
 from flipscope.training.task import KEY, VERSION
 
 
@@ -72,7 +70,7 @@ def read_with_notes(path: str | os.PathLike[str]) -> tuple[Trained, dict[str, An
         raise NotWhole(str(error)) from error
     except InputError as error:
         raise NotWhole(f"{source} is damaged: {error}") from error
-    if not isinstance(model, Transformer | Seq2Seq):
+    if not isinstance(model, Network):
         raise NotWhole(f"{source} is a {type(model).__name__}, which no recipe trains")
     described = _described(source, text)
     return Trained(model, described.fitted, described.recipe), described.notes

@@ -31,6 +31,7 @@ from flipscope.models.fast_logits import logits_for
 from flipscope.models.marker import MarkerLogits
 from flipscope.models.modes import eval_mode, first_derivatives, modes_kept
 from flipscope.models.subject import Model, Subject, as_subject
+from flipscope.models.transformer import Transformer
 from flipscope.training.checkpoints import Keeper
 from flipscope.training.logs import Line, Log, Recorder, series
 from flipscope.training.memory import Memory
@@ -49,6 +50,7 @@ _OPTIMISERS: Mapping[str, type[torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
 }
 _POSITIONS = 6_400  # of a part of a batch: with 64 strings of 100 bits the activations of a layer stay in the cache
+_IMAGES = 256  # of a part: convolutional networks are fastest on whole batches
 _DEVICE_POSITIONS = 1 << 18  # of a part on another device, where small parts would leave most of it idle
 
 
@@ -273,7 +275,7 @@ def _decide(
     """Set the learning rate after an epoch, and say whether it was the last."""
     line = run.history[-1]
     decay, stop = plateau.see(line.validation_loss)
-    if decay:
+    if decay or (protocol.decay_every is not None and line.number % protocol.decay_every == 0):
         for group in run.stepper.param_groups:
             group["lr"] *= protocol.decay_factor
     if protocol.reached(line.validation_accuracy, line.train_loss) or (until is not None and until(line)):
@@ -411,7 +413,7 @@ class _Run:
     def _step(self, inputs: Tensor, targets: Tensor) -> float:
         """One step of the optimiser; the mean loss before it. Nothing is changed if that is not finite."""
         # In parts that stay in the cache: their gradients add up to that of the whole batch.
-        part = len(inputs) if self.whole else _part(inputs, self.logits, self.device)
+        part = len(inputs) if self.whole else _part(self.model, inputs, self.logits, self.device)
         self.stepper.zero_grad()
         mean = 0.0
         # A term may be made of derivatives, which are then differentiated again.
@@ -537,6 +539,8 @@ def _stepper(model: nn.Module, protocol: TrainingProtocol) -> torch.optim.Optimi
         decayed, others = ([p for p in parameters if kinds[id(p)] is kind] for kind in (True, False))
         groups = [{"params": decayed}, {"params": others, "weight_decay": 0.0}]
     settings: dict[str, Any] = {"lr": protocol.learning_rate, "weight_decay": protocol.weight_decay, "fused": True}
+    if protocol.momentum:
+        settings["momentum"] = protocol.momentum
     return _OPTIMISERS[protocol.optimiser](groups, **settings)
 
 
@@ -547,11 +551,15 @@ def _weights(model: nn.Module) -> dict[str, Any]:
     }
 
 
-def _part(inputs: Tensor, logits: Callable[[Tensor], Tensor], device: torch.device) -> int:
+def _part(model: nn.Module, inputs: Tensor, logits: Callable[[Tensor], Tensor], device: torch.device) -> int:
     """Strings to be computed together on a device."""
     if isinstance(logits, MarkerLogits):
         return logits.strings(inputs)
-    positions = inputs.shape[1] if inputs.ndim == 2 else inputs[0].numel()  # an image has pixels
+    positions = inputs.shape[1]
+    if inputs.ndim > 2:
+        if not isinstance(model, Transformer):
+            return _IMAGES
+        positions = model.config.longest or 1  # patches
     most = _POSITIONS if device.type == "cpu" else _DEVICE_POSITIONS
     return max(16, most // max(1, positions))
 
@@ -575,7 +583,7 @@ def _ask(
     """The sum of the losses and the number of right answers, in evaluation mode."""
     logits, device, total, correct = forward or logits_for(model), device_of(model), 0.0, 0
     with eval_mode(model, own=True):
-        part = _part(inputs, logits, device)
+        part = _part(model, inputs, logits, device)
         for some, wanted in zip(inputs.split(part), targets.cpu().split(part), strict=True):
             found = logits(moved(some, device)).cpu()  # where there is float64, which some devices have not
             total += float(aim.total(found.double(), wanted))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from flipscope.basics.arguments import check_fields, plain_fields
+from flipscope.basics.arguments import check_fields, later, plain_fields
 from flipscope.basics.checks import check_count, check_not_negative, check_positive
 from flipscope.basics.errors import InputError
 from flipscope.training.named import LossTerm
@@ -23,8 +23,9 @@ class TrainingProtocol:
 
     learning_rate  at the start; multiplied by `decay_factor` after `decay_after` epochs without a smaller validation
                    loss, and constant with decay_after=None
+    decay_every    epochs after which the rate is multiplied by `decay_factor`, whatever the loss; then decay_after=None
     batch          strings per step; None if the source of batches defines it
-    optimiser      "adam", "adamw" or "sgd"
+    optimiser      "adam", "adamw" or "sgd"; `momentum` is that of sgd
     weight_decay   L2 for adam and sgd, decoupled for adamw; decay_on="matrices" exempts biases, norms, embeddings
     clip           the largest norm of the gradient
     loss           "bce": binary cross entropy; "ce": that of classes; "mse": the squared distance to +1 for label 1 and
@@ -58,10 +59,12 @@ class TrainingProtocol:
     goal_loss: float | None = None
     epoch_steps: int = 100
     restore: Literal["best", "last"] = "best"
+    momentum: float = later(0.0)
+    decay_every: int | None = later(None)
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name in ("batch", "epoch_steps", "decay_after", "stop_after", "max_epochs", "max_steps"):
+        for name in ("batch", "epoch_steps", "decay_after", "decay_every", "stop_after", "max_epochs", "max_steps"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
         for name in ("learning_rate", "clip", "goal_loss"):
@@ -72,6 +75,15 @@ class TrainingProtocol:
             raise InputError(f"decay_factor={self.decay_factor} must be above 0 and at most 1")
         if self.goal is not None and not 0 < self.goal <= 1:
             raise InputError(f"goal={self.goal} must be an accuracy above 0 and at most 1")
+        if not 0 <= self.momentum < 1:
+            raise InputError(f"momentum={self.momentum} must be at least 0 and less than 1")
+        if self.momentum and self.optimiser != "sgd":
+            raise InputError(f"momentum={self.momentum} is for optimiser='sgd', not {self.optimiser!r}")
+        if self.decay_every is not None and self.decay_after is not None:
+            raise InputError(
+                f"decay_every={self.decay_every} and decay_after={self.decay_after} both lower the learning rate: "
+                "say None for one of them"
+            )
         Aim(self.loss, self.labels)
 
     @property

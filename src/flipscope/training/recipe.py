@@ -22,6 +22,9 @@ from flipscope.data import kinds as data_kinds
 from flipscope.data.batches import Labelled, as_tensors
 from flipscope.data.strings import Data
 from flipscope.models import kinds as model_kinds
+from flipscope.models.baselines.config import BaselineConfig, check_image_shape
+from flipscope.models.baselines.images import ImageNetwork
+from flipscope.models.baselines.lstm import LSTM
 from flipscope.models.config import TransformerConfig
 from flipscope.models.devices import Device
 from flipscope.models.init import SCHEMES, Scheme, Scope, initialise
@@ -42,8 +45,8 @@ Progress = Callable[[int, int], object]  # (steps done, steps at most)
 REVISION = 1
 _FORMAT = 2  # version of the digest's input
 
-Config: TypeAlias = TransformerConfig | Seq2SeqConfig
-Network: TypeAlias = Transformer | Seq2Seq
+Config: TypeAlias = TransformerConfig | Seq2SeqConfig | BaselineConfig
+Network: TypeAlias = Transformer | Seq2Seq | ImageNetwork | LSTM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,13 +166,23 @@ def check_fits(config: Config, length: int, data: Data | None = None, loss: Loss
     """Raise InputError unless the model accepts strings of this length and has the required outputs."""
     if not isinstance(config, TransformerConfig):
         config.check_fits(length, data)
+        if isinstance(config, BaselineConfig) and loss != "ce":
+            raise InputError(f"{config.name} has an output for each class: say loss='ce', not {loss!r}")
         return
     inputs = "bits" if data is None else data.inputs
-    if config.inputs != inputs:
-        raise InputError(f"the model reads {config.inputs}, not {inputs}: take another preset")
-    if config.longest is not None and length > config.longest:
+    if config.inputs == "patches":
+        check_image_shape(config.image_size, config.channels, config.outputs, data)
+    elif config.inputs != inputs:
+        what = "images" if inputs == "numbers" else inputs
+        raise InputError(f"the model reads {config.inputs}, not {what}: take another preset")
+    elif config.longest is not None and length > config.longest:
         raise InputError(
             f"the function has {length:,} bits, and the model positions for {config.longest:,}: raise max_length"
+        )
+    if config.inputs == "tokens" and getattr(data, "padding", None) != config.padding:
+        raise InputError(
+            f"the texts are filled up with the token {getattr(data, 'padding', None)}, and the model ignores "
+            f"{config.padding}: give it the same padding"
         )
     every = data is not None and data.answer != "string"
     if (config.outputs > 2 and loss != "ce") or (config.readout == "every") != every:

@@ -99,6 +99,8 @@ def read_task(path: object, metadata: Mapping[str, str]) -> Task | None:
         if (version := document["version"]) != VERSION:
             raise InputError(f"{path} was trained by format {version}, but this flipscope reads {VERSION}: update it")
         data, protocol = document["recipe"]["data"], document["recipe"]["protocol"]
+        if data.get("kind") == "images":
+            return None  # whose training says nothing of strings
         # For two outputs, the cross entropy is the binary cross entropy of their difference.
         loss: Literal["mse", "bce"] = "mse" if protocol.get("loss") == "mse" else "bce"
         labels: Literal["signs", "bits"] = "bits" if protocol.get("labels") == "bits" else "signs"
