@@ -327,7 +327,7 @@ def test_every_cut_of_a_pickle_is_refused() -> None:
 def test_changed_bytes_of_a_pickle_never_raise_anything_else() -> None:
     content = python_batch(np.zeros((1, 12), np.uint8), np.array([1]))
     stream = np.random.default_rng(0)
-    for _ in range(2_000):
+    for _ in range(500):
         changed = bytearray(content)
         changed[stream.integers(len(content))] = stream.integers(256)
         with contextlib.suppress(InputError):
