@@ -191,7 +191,7 @@ ENTRIES: dict[str, tuple[Sequence[str], Call]] = {
             "mse",
             DATA,
             what=("trace", "eigenvalues", "gauss_newton") if isinstance(m, Perceptron) else ("trace", "gauss_newton"),
-            probes=4,
+            probes=3,
             eigenvalues=1,
             tolerance=0.1,
             **w,
@@ -204,7 +204,7 @@ ENTRIES: dict[str, tuple[Sequence[str], Call]] = {
     ),
     "probes.flatness.flatness": (
         ("perceptron",),
-        lambda m, **w: flatness.flatness(m, "mse", DATA, draws=4, probes=3, **w),
+        lambda m, **w: flatness.flatness(m, "mse", DATA, draws=2, probes=3, **w),
     ),
     "probes.perturbation.survivors": (
         ("perceptron",),
