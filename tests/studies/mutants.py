@@ -22,6 +22,7 @@ from torch import nn
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
 from flipscope.bounds import noise_stability
+from flipscope.data import image_data
 from flipscope.lab import registry
 from flipscope.models import init, transformer
 from flipscope.models.addition_network import AdditionNetwork
@@ -142,6 +143,11 @@ def _undecayed(stepper: torch.optim.Optimizer, *_: Any) -> torch.optim.Optimizer
     return stepper
 
 
+def _upside_down(images: torch.Tensor, *_: Any) -> torch.Tensor:
+    """Training images with their rows in reverse order."""
+    return images.flip(2)
+
+
 MUTANTS = (
     Mutant("attention times 1.02", wrapped(Attention, "mix", times(1.02)), ["random-sensitivity"], ["hardness"]),
     # In the few steps of a smoke trial the marker's attention, with weights of 0.02, changes a loss by 3e-6 only.
@@ -158,6 +164,7 @@ MUTANTS = (
     Mutant("noise bounds times 1.02", wrapped(noise_stability, "change_bound", times(1.02)), ["noise-stability"]),
     Mutant("attention of Eq 3 times 1.02", wrapped(TokenAttention, "attention", times(1.02)), ["sparse-or-frequent"]),
     Mutant("answers of addition times 1.02", wrapped(AdditionNetwork, "_finish", times(1.02)), ["grokking"]),
+    Mutant("images upside down", wrapped(image_data, "augmented", _upside_down), [], ["images"]),
     Mutant("loss times 1.02", wrapped(Aim, "total", times(1.02)), ["sparse-parity", "parity-progress"], ["scratchpad"]),
 )
 

@@ -19,9 +19,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from flipscope.data.image_data import image_data
 from flipscope.data.steps import StepsData
 from flipscope.data.strings import StringData
 from flipscope.data.tables import TableData, random_table
+from flipscope.data.text_data import text_data
 from flipscope.lab.run.resources import one_thread
 from flipscope.models.parameters import weight_norm
 from flipscope.models.presets import encoder, hardness, recognizer
@@ -34,6 +36,7 @@ from flipscope.training.recipes.hardness import (
     scratchpad_recipe,
     table_recipe,
 )
+from flipscope.training.recipes.low_sensitivity import image_recipe, text_recipe
 from flipscope.training.recipes.sharper import fourier_recipe
 from flipscope.training.recipes.sparse_variables import sparse_recipe
 
@@ -79,6 +82,18 @@ def _logged() -> Recipe:
     return hardness_recipe("parity", 6, 1, width=16, batch=32, steps=20, log=log)
 
 
+def _images() -> Recipe:
+    data = image_data("digits", train=200, test=50, crop=1, flip=True)
+    return image_recipe(
+        data, "cnn-small", 2, batch=20, epochs=3, optimiser="sgd", learning_rate=0.05, momentum=0.9, decay_every=1
+    )
+
+
+def _texts() -> Recipe:
+    data = text_data("synthetic-paraphrases", length=32, vocabulary=600, train=200, test=50)
+    return text_recipe(data, "roberta-small", 2, batch=20, epochs=2)
+
+
 RECIPES: Mapping[str, Callable[[], Recipe]] = {
     "geometry, fixed strings": _geometry,
     "geometry, fresh strings": _recognizer,
@@ -101,6 +116,8 @@ RECIPES: Mapping[str, Callable[[], Recipe]] = {
     "sparse, fresh strings": lambda: sparse_recipe(
         "parity", 10, 0, batch=64, validation=200, steps=30, width=16, heads=4
     ),
+    "images": _images,
+    "texts": _texts,
 }
 
 

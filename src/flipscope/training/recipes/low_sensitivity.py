@@ -42,6 +42,7 @@ PAPER_RATES: Mapping[tuple[str, str], float] = {
 }
 RATE = 1e-3  # of Adam and AdamW
 PAPER_TEXT_RATE = 1e-4
+_WIDE = 256  # the paper's width of text models
 
 
 @checked_arguments
@@ -109,13 +110,14 @@ def text_recipe(
 ) -> Recipe:
     """The training of a named model on pairs of sentences; `data` is a record made by `text_data`, or a set's name.
 
-    Transformers start from Gaussian weights of standard deviation 0.02, the LSTM as PyTorch's does. The default rate is
-    1e-3; the paper's is 1e-4 (`PAPER_TEXT_RATE`), multiplied by 0.9 after each epoch in the released code.
+    Transformers of the paper's width start from Gaussian weights of standard deviation 0.02; narrower ones, for which
+    that is too small to learn from, and LSTMs start as PyTorch's modules do. The default rate is 1e-3; the paper's is
+    1e-4 (`PAPER_TEXT_RATE`), multiplied by 0.9 after each epoch in the released code.
     """
     data = text_data(data) if isinstance(data, str) else data
     config = text_model(model, TextShape(data.vocabulary, data.length, data.padding, data.classes))
     start: dict[str, Any] = {}
-    if isinstance(config, TransformerConfig):
+    if isinstance(config, TransformerConfig) and config.width >= _WIDE:
         start = {"init": "gaussian", "init_scope": "weights", "init_scale": 0.02}
     return Recipe(
         data=data,
