@@ -24,6 +24,7 @@ from flipscope.cube import estimate, fourier_sums, functions, sensitivity, spect
 from flipscope.data.bpe import load_bpe, trained_bpe
 from flipscope.data.checking import check_data
 from flipscope.data.corruptions import corrupt
+from flipscope.data.image_data import image_data
 from flipscope.data.images import load_images
 from flipscope.data.languages import draw
 from flipscope.data.modular import modular_addition
@@ -34,6 +35,7 @@ from flipscope.models.token_attention import TokenAttention
 from flipscope.probes import fourier, kernels, landscape, recognition, sampled_kernels
 from flipscope.training.fit import evaluate, fit
 from flipscope.training.low_sensitivity import NoiseAugmentation, SensitivityPenalty, SensitivityWatch
+from flipscope.training.recipes.low_sensitivity import image_recipe
 
 BITS = np.array([[0, 1, 1, 0], [1, 1, 1, 0], [0, 0, 0, 1]], np.uint8)
 NUMBERS = BITS.astype(np.float32)
@@ -194,6 +196,12 @@ ENTRIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "corrupt": (
         corrupt,
         {"images": np.zeros((1, 32, 32, 3), np.uint8), "name": "contrast", "severity": 1, "seed": 0},
+    ),
+    "image_data": (image_data, {"name": "digits", "train": 9, "test": 9, "scaling": "signs", "crop": 1, "flip": True}),
+    "image_recipe": (
+        image_recipe,
+        {"data": "digits", "model": "cnn-small", "seed": 0, "optimiser": "adam", "learning_rate": 0.1, "batch": 5}
+        | {"epochs": 2, "goal": 0.5, "momentum": 0.0, "weight_decay": 0.0, "decay_every": 2, "decay_factor": 0.5},
     ),
     "modular_addition": (modular_addition, {"modulus": 5, "share": 0.5, "seed": 0}),
     "AdditionNetwork": (AdditionNetwork, {"modulus": 5, "width": 8, "heads": 2, "hidden": 8, "seed": 0}),
