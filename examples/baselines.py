@@ -1,8 +1,8 @@
-"""Trains every small baseline to 0.95 test accuracy, kills the training half-way, and resumes it bit for bit.
+"""Trains every small baseline towards 0.95 test accuracy, kills the training half-way, and resumes it bit for bit.
 
 Models of images are trained on scikit-learn's digits, models of texts on the synthetic paraphrases. For each model:
 
-  1. it is trained until its accuracy on the test set reaches 0.95;
+  1. it is trained until its accuracy on the test set reaches 0.95, for at most 60 epochs;
   2. another process does the same training and is killed, as by kill -9, after half of the steps;
   3. the training is resumed from the checkpoint of the killed process, and its weights are compared with those of 1.
 
