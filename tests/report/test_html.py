@@ -32,7 +32,7 @@ from flipscope.report.html import html_report, write_report
 from flipscope.report.views import MAX_ROWS
 
 VOID = {"meta", "img", "br", "hr", "input", "link", "line", "circle", "rect", "mspace"}
-HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{ 7 * 7 }}"
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{ 97 * 89 }}"
 REPRODUCED = Judgement("reproduced", "share of strings", 0.93, 0.90, 0.955, "8000 strings")
 CONTRADICTED = Judgement("contradicted", "largest mean", 31.25, 27.5, 35.0)
 
@@ -332,7 +332,7 @@ def test_what_a_study_says_is_text_and_nothing_else() -> None:
     assert not any(name.startswith("on") for _, attributes in document.tags for name in attributes)
     assert not any((attributes["href"] or "").startswith("javascript") for attributes in document.all("a"))
     assert document.text.count(" ".join(HOSTILE.split())) >= 15
-    assert "49" not in document.text
+    assert "8633" not in document.text
     assert HOSTILE[:30] in next(text for tag, text in document.texts if tag == "script").replace(
         "\\u003c", "<"
     ).replace("\\u003e", ">")

@@ -197,7 +197,7 @@ def query_network(trial: Written) -> dict[str, Any]:
     target = random_sum(trial.length, trial.sparsity, trial.degree, for_function)
     network, error = fourier_network(target), output_error(target)
     ends = _range(target, error)
-    options: dict[str, Any] = {"output": "logit", "value_range": ends, "trials": trial.trials}
+    options: dict[str, Any] = {"values": "logit", "value_range": ends, "trials": trial.trials}
     tolerant = first_degree(
         network, trial.length, max_degree=trial.degree + 1, tolerance=error, seed=for_degree, **options
     )
