@@ -80,7 +80,7 @@ def test_images_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     path = str(tmp_path / "images.safetensors")
     save(Transformer(vit_small(image_size=8, width=8, layers=1, heads=1)), path)
     assert main(["bound", "covering", path]) == 2
-    assert "patches" in capsys.readouterr().err
+    assert "reads images" in capsys.readouterr().err
 
 
 def test_each_command_names_the_other(capsys: pytest.CaptureFixture[str]) -> None:

@@ -120,7 +120,11 @@ def test_files_that_are_no_model_to_move(run: Run, tmp_path: Path) -> None:
     text, images = tmp_path / "notes.txt", tmp_path / "vit.safetensors"
     text.write_text("no model")
     save(Transformer(vit_small(image_size=8, width=8, layers=1, heads=1), seed=0), images)
-    for path, sentence in ((text, "cannot be read as safetensors"), (tmp_path / "none", "none"), (images, "patches")):
+    for path, sentence in (
+        (text, "cannot be read as safetensors"),
+        (tmp_path / "none", "none"),
+        (images, "reads images"),
+    ):
         for command in (("sharpness",), ("landscape", "--function", "parity(4)")):
             code, out, err = run(command[0], str(path), *command[1:])
             assert (code, out) == (2, "")

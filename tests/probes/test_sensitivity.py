@@ -574,7 +574,7 @@ def test_dropout_left_on_is_noticed() -> None:
         (lambda bits: (bits.sum(dim=1), 1), "returned tuple"),
         (lambda bits: bits.sum(dim=1) * 1j, "returned Tensor"),
         (Transformer(encoder(8, 1, 1), seed=None), "no numbers"),
-        (Transformer(vit_small(8, 4, 1, layers=1, heads=1)), "patches"),
+        (Transformer(vit_small(8, 4, 1, layers=1, heads=1)), "reads images"),
     ],
 )
 def test_models_that_cannot_be_measured(model: Any, sentence: str) -> None:

@@ -145,7 +145,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Train a model, or resume its training, and write it to its file."""
     check_options(arguments)
-    function = _checked(arguments) if arguments.dataset is None else None
+    function = None
+    if arguments.dataset is None:
+        arguments = _with_defaults(arguments)
+        function = _checked(arguments)
     target = Path(arguments.output)
     if not target.parent.is_dir():
         raise InputError(f"{target} cannot be written: the folder {target.parent} does not exist")
@@ -158,11 +161,14 @@ def run(arguments: argparse.Namespace) -> int:
             return _train(arguments, function, target)
 
 
+def _with_defaults(arguments: argparse.Namespace) -> argparse.Namespace:
+    """The arguments of a training on a function, which has other defaults than one on a data set."""
+    missing = {name: default for name, default in DEFAULTS.items() if getattr(arguments, name) is None}
+    return argparse.Namespace(**vars(arguments) | missing)
+
+
 def _checked(arguments: argparse.Namespace) -> BooleanFunction | RealFunction:
     """The function, after checking that memory and time suffice, before PyTorch is loaded."""
-    for name, default in DEFAULTS.items():
-        if getattr(arguments, name) is None:
-            setattr(arguments, name, default)
     check_confidence(arguments.confidence)
     function = _function(arguments.expression, arguments.length)
     check_count("log-every", arguments.log_every)

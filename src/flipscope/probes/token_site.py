@@ -40,6 +40,8 @@ LabelWords: TypeAlias = Literal["any"] | Sequence[int]
 class TokenSite:
     """A model, its inputs, and the tensor whose tokens are disturbed: the input, or the output of a module."""
 
+    _recurrent: nn.RNNBase | None = None
+
     def __init__(
         self,
         subject: Subject,
