@@ -360,7 +360,7 @@ def _document(
     assert trained.recipe is not None
     fitted = dataclasses.asdict(trained.fitted)
     return {
-        "function": arguments.expression if arguments.dataset is None else arguments.dataset,
+        **({"function": arguments.expression} if arguments.dataset is None else {"dataset": arguments.dataset}),
         "file": str(target),
         "recipe": trained.recipe.as_json(),
         "digest": trained.recipe.digest,
