@@ -19,7 +19,7 @@ import flipscope
 from flipscope.basics.errors import InputError
 from flipscope.data.finding import VARIABLE, data_in
 from flipscope.data.images import load_images
-from flipscope.lab.data_sets import data_set, recorded
+from flipscope.lab.data_sets import available_sets, data_set, recorded
 from flipscope.lab.run.driver import judged
 from flipscope.lab.store.store import Store
 
@@ -151,6 +151,19 @@ def test_recorded_references_need_no_data() -> None:
     with pytest.raises(InputError, match="there is no data set 'imagenet'"):
         data_set("imagenet")
     assert data_set("synthetic-paraphrases").startswith("synthetic-paraphrases@")
+
+
+def test_a_set_without_files_is_the_substitute_of_sets_that_need_a_folder(data: Path) -> None:
+    digits, svhn = data_set("digits"), "svhn@0123456789abcdef"
+    assert available_sets(["svhn"], "digits") == [digits]
+    with data_in(data):
+        assert available_sets(["svhn"], "digits") == [load_images("svhn").reference]
+        with pytest.raises(InputError, match="has no files of mnist"):
+            available_sets(["svhn", "mnist"], "digits")
+    with recorded({"digits": digits, "svhn": svhn}):  # the last used first
+        assert available_sets(["svhn"], "digits") == [digits]
+    with recorded({"svhn": svhn, "digits": digits}):
+        assert available_sets(["svhn"], "digits") == [svhn]
 
 
 @pytest.fixture

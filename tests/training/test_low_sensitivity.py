@@ -28,8 +28,9 @@ from flipscope.training.low_sensitivity import (
     measured_sensitivity,
     trainer_callback,
 )
-from flipscope.training.named import Around, loss_term
+from flipscope.training.named import Around, LossTerm, loss_term
 from flipscope.training.recipe import _Scaled
+from flipscope.training.recipes.low_sensitivity import image_recipe
 from flipscope.training.targets import Aim
 from flipscope.training.terms import sensitivity
 
@@ -272,6 +273,17 @@ def test_augmentation_as_a_term_of_fit_replaces_the_loss() -> None:
     assert fitted([quiet]) == pytest.approx(fitted([]), rel=1e-4, abs=1e-6)
     loud = NoiseAugmentation(variance=4.0, criterion=F.cross_entropy)
     assert not torch.allclose(fitted([loud]), fitted([]), rtol=0.01)
+
+
+def test_a_recipe_names_the_augmentation() -> None:
+    """Without noise the same weights as without the term; with noise others."""
+
+    def weights(*terms: LossTerm) -> Tensor:
+        recipe = image_recipe("digits", "mlp-small", batch=300, epochs=1, terms=terms)
+        return torch.cat([each.detach().flatten() for each in recipe.train().model.parameters()])
+
+    assert weights(loss_term("augmentation", 1.0, variance=0.0)) == pytest.approx(weights(), rel=1e-4, abs=1e-6)
+    assert not torch.allclose(weights(loss_term("augmentation", 1.0, variance=4.0)), weights(), rtol=0.01)
 
 
 @pytest.mark.parametrize(("how", "factor"), [("mix", 0.75), ("add", 1.0)])

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from flipscope.basics.resampling import growth
     from flipscope.figures import Figure, Note, Panel, Rule, Series, histogram
     from flipscope.lab.charting import chart, charts
-    from flipscope.lab.data_sets import data_set
+    from flipscope.lab.data_sets import available_sets, data_set
     from flipscope.lab.judges import (
         GroupJudge,
         Judge,
@@ -78,6 +78,7 @@ __all__ = [
     "asymptotic",
     "at_least",
     "at_most",
+    "available_sets",
     "bars",
     "between",
     "bound_holds",

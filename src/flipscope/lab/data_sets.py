@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from typing import Any
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.wording import count_text
-from flipscope.data.finding import DIGITS, split_reference
+from flipscope.data.finding import DIGITS, named_folder, split_reference
 from flipscope.data.images import IMAGE_SETS, load_images
 from flipscope.data.texts import TEXT_SETS, load_texts
 
@@ -53,6 +53,21 @@ def data_set(name: str) -> str:
     if name in TEXT_SETS:
         return load_texts(name).reference
     raise InputError(f"there is no data set {name!r}: give one of {', '.join((*IMAGE_SETS, *TEXT_SETS))}")
+
+
+def available_sets(names: Sequence[str], substitute: str) -> list[str]:
+    """The references of these sets, or that of the substitute alone where the user names no folder of data sets.
+
+    A substitute needs no files: "digits" or "synthetic-paraphrases". When results are read back without the folder, it
+    depends on which of them were measured last.
+
+    >>> [reference.split("@")[0] for reference in available_sets(["cifar-10"], "digits")]
+    ['digits']
+    """
+    used = [name for name in _recorded.get() if name in (*names, substitute)]  # the last used first
+    if (used[0] == substitute) if used else named_folder() is None:
+        return [data_set(substitute)]
+    return [data_set(name) for name in names]
 
 
 def in_trial(content: Mapping[str, Any] | str) -> list[str]:

@@ -30,11 +30,13 @@ class Log:
     """A measurement of the model after every `every`-th step, and before the first.
 
     A number is logged under the measurement's name, an Estimate under "name", "name.low" and "name.high", and the
-    entries of a mapping under "name.entry".
+    entries of a mapping under "name.entry". A measurement with the attribute ``reads_log = True`` returns mappings, and
+    is called with the model and with what it returned before, so that it needs no memory of its own, which an
+    interrupted training would lose.
     """
 
     name: str
-    measure: Callable[[nn.Module], Found]
+    measure: Callable[..., Found]
     every: int = 100
 
     def __post_init__(self) -> None:
@@ -62,7 +64,7 @@ class Recorder:
         line: Line = {"step": step} if loss is None else {"step": step, "loss": loss}
         before = _weights(self._model)
         for log in due:
-            line |= _measured(log, self._model)
+            line |= _measured(log, self._model, self.lines)
             if _weights(self._model) != before:
                 raise InputError(f"the measurement {log.name} changed the weights: let it work on a copy")
         self.lines.append(line)
@@ -73,15 +75,23 @@ def _weights(model: nn.Module) -> str:
     return fingerprint(value for value in model.state_dict().values() if isinstance(value, Tensor))
 
 
-def _measured(log: Log, model: nn.Module) -> Line:
+def _measured(log: Log, model: nn.Module, lines: Sequence[Line]) -> Line:
     """The result of one measurement, by name."""
+    before = [_before(log, lines)] if getattr(log.measure, "reads_log", False) else []
     with random_states_kept(device_of(model)), eval_mode(model):
-        found: Any = log.measure(model)
+        found: Any = log.measure(model, *before)
     if isinstance(found, Estimate):
         return {log.name: found.value, f"{log.name}.low": found.low, f"{log.name}.high": found.high}
     if isinstance(found, Mapping):
         return {f"{log.name}.{name}": _number(log, value) for name, value in found.items()}
     return {log.name: _number(log, found)}
+
+
+def _before(log: Log, lines: Sequence[Line]) -> list[Line]:
+    """What a measurement returned before."""
+    start = f"{log.name}."
+    entries = [{name.removeprefix(start): line[name] for name in line if name.startswith(start)} for line in lines]
+    return [entry for entry in entries if entry]
 
 
 def _number(log: Log, value: Any) -> float:

@@ -25,6 +25,7 @@ from flipscope.probes.sensitivity import sensitivity_profile
 from flipscope.training.fit import answered
 from flipscope.training.named import Around
 from flipscope.training.sparse_measures import hidden_attention, training_set
+from flipscope.training.token_measures import at_levels
 
 _STREAM = 0x6D656173  # separates these strings from others drawn with the same seeds
 
@@ -96,6 +97,7 @@ MEASUREMENTS: Registry[Callable[..., Any]] = Registry(
         "sharpness": sharpness,
         "training_set": training_set,
         "hidden_attention": hidden_attention,
+        "token_sensitivity": at_levels,
     },
     extensible=True,
 )

@@ -19,7 +19,7 @@ from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.registry import Registry
-from flipscope.data.batches import Inputs
+from flipscope.data.batches import Inputs, Labelled
 from flipscope.training.targets import Aim
 
 Setting = bool | int | float | str | None  # allowed types of a setting, as in JSON
@@ -84,6 +84,7 @@ class Around:
     length: int  # length of the longest strings
     validation: Sequence[tuple[Tensor, Tensor]]  # inputs and targets
     draw: Callable[[int, np.random.Generator], Any]  # draws random inputs of that length, like those of the training
+    training: Callable[[], Labelled] | None = None  # the training set, where it is fixed: images and texts
 
 
 @checked_arguments

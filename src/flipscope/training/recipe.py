@@ -255,7 +255,8 @@ def _named(recipe: Recipe, data: Data, validation: Sequence[Labelled]) -> tuple[
     aim = recipe.protocol.aim
     tensors = [as_tensors(each.bits, each.labels, "validation", data.inputs) for each in validation]
     asked = [(inputs, aim.targets(labels, "validation")) for inputs, labels in tensors]
-    around = Around(aim, data.inputs, data.length, asked, data.draw_inputs)
+    training = getattr(data, "training_set", None)
+    around = Around(aim, data.inputs, data.length, asked, data.draw_inputs, training)
     terms: list[Term] = [_Scaled(term.made(around), term.strength, term.name) for term in recipe.protocol.terms]
     return terms, [Log(each.name, each.made(around), each.every) for each in recipe.log]
 

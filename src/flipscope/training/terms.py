@@ -20,7 +20,7 @@ from flipscope.models.disturbing import patches
 from flipscope.models.fast_logits import logits_for
 from flipscope.models.parameters import usual
 from flipscope.training.fit import Term
-from flipscope.training.low_sensitivity import SensitivityPenalty
+from flipscope.training.low_sensitivity import NoiseAugmentation, SensitivityPenalty
 from flipscope.training.named import Around
 
 
@@ -67,6 +67,15 @@ def sensitivity(
     return SensitivityPenalty(variance=variance, strength=1.0, how=how, feature_mask=mask, at=at)  # type: ignore[arg-type]
 
 
+def augmentation(around: Around, variance: float = 0.1, how: str = "mix", at: str | None = None) -> Term:
+    """The loss on inputs with noise on all tokens: with how="mix" and strength 1 these replace the inputs."""
+
+    def criterion(outputs: Tensor, targets: Tensor) -> Tensor:
+        return around.aim.total(outputs, targets) / len(outputs)
+
+    return NoiseAugmentation(variance=variance, strength=1.0, how=how, at=at, criterion=criterion)  # type: ignore[arg-type]
+
+
 def _hessian_form(loss: Tensor, outputs: Tensor, parameters: list[nn.Parameter]) -> Tensor:
     """v' H v for random signs v."""
     first = torch.autograd.grad(loss, parameters, create_graph=True, allow_unused=True, materialize_grads=True)
@@ -94,5 +103,7 @@ def _signs(like: Tensor) -> Tensor:
 
 
 TERMS: Registry[Callable[..., Any]] = Registry(
-    "term of the loss", {"norm": norm, "trace": trace, "sensitivity": sensitivity}, extensible=True
+    "term of the loss",
+    {"norm": norm, "trace": trace, "sensitivity": sensitivity, "augmentation": augmentation},
+    extensible=True,
 )
