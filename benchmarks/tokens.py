@@ -9,8 +9,8 @@ encoder of two layers (width 256, 40 tokens), the image model one of four layers
 Flipscope's own encoder computes its last layer only where it is read.
 
 Further, how many rows `precision=` needs for the interval that 5 draws of every token give, as the paper measures, on
-scikit-learn's digits; what kept prefixes save a causal language model, and kept states an LSTM; and the memory that a
-convolutional network takes beyond what it takes for one row, against the limit given.
+scikit-learn's digits; what kept prefixes save a causal language model and flipscope's causal transformer, and kept
+states an LSTM; and the memory that a convolutional network takes beyond what it takes for one row, against the limit.
 Run with: make bench, or python benchmarks/tokens.py [--quick]
 """
 
@@ -26,7 +26,7 @@ from _timing import medians, milliseconds
 from torch import Tensor, nn
 
 from flipscope import token_sensitivity
-from flipscope.models import Transformer, roberta
+from flipscope.models import Transformer, gpt2, roberta
 from flipscope.models.disturbing import patches
 
 INPUTS = 12
@@ -193,6 +193,21 @@ def prefixes() -> None:
           f"prefixes, {whole / kept:.2f} times less")  # fmt: skip
 
 
+def own_prefixes(repeats: int) -> None:
+    """Rows of flipscope's causal transformer from the replaced token on, against the same model not recognised."""
+    for length in (40, 128):
+        model = Transformer(gpt2(1000, length, width=256, layers=4)).eval()
+        texts = torch.randint(0, 1000, (8, length), generator=torch.Generator().manual_seed(0))
+        sides = {
+            "whole": lambda: token_sensitivity(lambda ids: model(ids), texts, how="replace", vocabulary=1000),  # noqa: B023
+            "kept": lambda: token_sensitivity(model, texts, how="replace", vocabulary=1000),  # noqa: B023
+        }
+        seconds = medians(sides, repeats)
+        whole, kept = seconds["whole"], seconds["kept"]
+        print(f"own prefixes: 8 texts of {length} tokens take {milliseconds(whole)} whole, {milliseconds(kept)} from "
+              f"the changed token on, {whole / kept:.2f} times less")  # fmt: skip
+
+
 class Recurrent(nn.Module):
     """Two layers of an LSTM on token ids, read at the last position."""
 
@@ -238,6 +253,7 @@ def main() -> None:
     timed("images", Vit(), images, masks, {"feature_mask": patches(4)}, repeats)
     read_at_one_position(repeats)
     prefixes()
+    own_prefixes(1 if quick else 3)
     recurrent(repeats)
     fewer_rows()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import proportions
 from flipscope.figures import ImagePanel, TextPanel
 from flipscope.models.disturbing import RowStreams, noise_tensor, patches
+from flipscope.models.presets import gpt2
+from flipscope.models.transformer import Block, Transformer
 from flipscope.probes.token_site import TokenSite
 from flipscope.probes.tokens import token_sensitivity
 
@@ -368,6 +371,43 @@ def test_a_recurrent_layer_starts_at_the_changed_token(
     assert 0.02 < plain.changed.mean() < 0.9
     np.testing.assert_array_equal(found.changed, plain.changed)
     assert (spent < 0.8 * sum(positions)) is shorter
+
+
+@pytest.mark.parametrize(
+    ("choices", "shorter"),
+    [
+        ({}, True),
+        ({"padding": 1}, True),  # read at the last position of each text: the last layer is computed everywhere
+        ({"marker": "cls", "readout": "mean"}, True),
+        ({"causal": False, "readout": "first"}, False),
+    ],
+)
+@pytest.mark.parametrize("at", [None, "embedding"])
+def test_a_causal_transformer_computes_what_follows_the_changed_token(
+    choices: dict[str, Any], shorter: bool, at: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = dataclasses.replace(gpt2(20, 12, width=16, layers=3, heads=2), **choices)
+    model = Transformer(config, scheme="xavier_normal", seed=2)
+    ids = torch.randint(2, 20, (24, 10), generator=torch.Generator().manual_seed(1))
+    ids[:5, 7:] = 1  # padding, if the model has one
+    options: dict[str, Any] = {"how": "replace", "draws": 2} if at is None else {"at": at, "variance": 9.0, "draws": 2}
+    rows: list[int] = []
+    finish = Block.finish
+
+    def counting(block: Block, x: torch.Tensor, mixed: torch.Tensor) -> torch.Tensor:
+        rows.append(x.shape[0] * x.shape[1])
+        return finish(block, x, mixed)
+
+    monkeypatch.setattr(Block, "finish", counting)
+    found = token_sensitivity(model, ids, **options)
+    spent = sum(rows)
+    assert not any("forward" in vars(block) for block in model.blocks)
+    monkeypatch.setattr(TokenSite, "keeps_prefixes", False)
+    rows.clear()
+    plain = token_sensitivity(model, ids, **options)
+    assert 0.02 < np.nanmean(plain.changed) < 0.9
+    np.testing.assert_array_equal(found.changed, plain.changed)
+    assert (spent < 0.85 * sum(rows)) is shorter
 
 
 def test_a_language_model_is_run_from_the_replaced_token_on(monkeypatch: pytest.MonkeyPatch) -> None:

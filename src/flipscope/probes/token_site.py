@@ -29,8 +29,9 @@ from flipscope.models.disturbing import (
 )
 from flipscope.models.hooks import watching
 from flipscope.models.outputs import numbers
-from flipscope.models.prefix import KeptPrefix, KeptStates, recurrent_layer
+from flipscope.models.prefix import KeptBlocks, KeptPrefix, KeptStates, causal_transformer, recurrent_layer
 from flipscope.models.subject import Subject
+from flipscope.models.transformer import Transformer
 from flipscope.probes.asking import Inputs, given_for
 from flipscope.probes.token_results import PICTURES, How
 
@@ -41,6 +42,7 @@ class TokenSite:
     """A model, its inputs, and the tensor whose tokens are disturbed: the input, or the output of a module."""
 
     _recurrent: nn.RNNBase | None = None
+    _causal: Transformer | None = None
 
     def __init__(
         self,
@@ -59,8 +61,8 @@ class TokenSite:
         self.count = given.strings
         _refuse_nan(given.tensors)
         self._next = None if label_words is None else _NextToken(self.given, label_words)
-        self._recurrent = recurrent_layer(subject.model)
-        self._kept: KeptPrefix | KeptStates | None = None
+        self._recurrent, self._causal = recurrent_layer(subject.model), causal_transformer(subject.model)
+        self._kept: KeptPrefix | KeptStates | KeptBlocks | None = None
         self._kept_inputs = np.zeros(0, np.int64)
         if self.main.numel() == 0:
             raise InputError(
@@ -93,17 +95,19 @@ class TokenSite:
     @property
     def keeps_prefixes(self) -> bool:
         """Whether the model may be run from a changed token on."""
-        if self._recurrent is not None:
+        if self._recurrent is not None or self._causal is not None:
             return True
         return self._next is not None and self.at is None and isinstance(self.given, Mapping)
 
     def keep_prefixes(self, inputs: Int64[np.ndarray, " input"]) -> None:
         """Run these inputs once, for changed copies of them to start where they differ."""
-        kept: KeptPrefix | KeptStates
+        kept: KeptPrefix | KeptStates | KeptBlocks
+        self._kept = None
         with blamed_on("the model"):
             if self._recurrent is not None:
-                self._kept = None
                 kept = KeptStates(self._recurrent, lambda: self.raw(inputs, lambda x: x))
+            elif self._causal is not None:
+                kept = KeptBlocks(self._causal, lambda: self.raw(inputs, lambda x: x))
             else:
                 kept = KeptPrefix(self.subject.model, self._rows(inputs))  # type: ignore[arg-type]  # a mapping
         self._kept, self._kept_inputs = (kept if kept.usable else None), inputs
@@ -194,8 +198,8 @@ class TokenSite:
             if start > 0 and isinstance(self._kept, KeptPrefix):
                 found = self._kept.run(slots, with_main(rows, change), start)  # type: ignore[arg-type]  # a mapping
             else:
-                starting = self._kept.starting(slots, start) if isinstance(self._kept, KeptStates) else nullcontext()
-                with starting:
+                kept = self._kept if isinstance(self._kept, KeptStates | KeptBlocks) else None
+                with nullcontext() if kept is None else kept.starting(slots, start):
                     start, found = 0, run_changed(self.subject.model, rows, change, self.at)
         return found if self._next is None else self._next.read(found, index, start)
 
