@@ -156,7 +156,7 @@ def test_the_demo_scale_is_large_enough_to_decide_whichever_way_it_falls() -> No
     assert none.high < random_init.FAR / 2
     assert none.high < random_init.MOST < every.low
     plan = trained_profiles.STUDY.scales["demo"].settings
-    assert (plan["models"], plan["training"]["max_epochs"]) == (6, 20)  # as the tour says
+    assert (plan["models"], plan["training"]["max_epochs"]) == (6, 12)  # as the tour says
     assert share(plan["models"], plan["models"]).low > 0.5  # so many are most, if all of them learn
     tested, confidence = plan["training"]["test"], of_each(2 * plan["models"])  # First and Majority together
     assert plan["models"] >= trained_models.FEWEST  # of a claim on every model

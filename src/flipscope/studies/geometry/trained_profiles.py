@@ -25,7 +25,7 @@ from flipscope.studies.geometry.training import SMALL, TINY, Name, Training, tra
 LANGUAGES: tuple[tuple[Name, int], ...] = (("first", 0), ("majority", 0), ("parity", 0))
 LEARNABLE: tuple[Name, ...] = ("first", "majority")
 CHANCE = 0.6  # accuracy up to which a language is not learned at all
-SHORT = {**SMALL, "train": 5_000, "max_epochs": 20, "learning_rate": 3e-3}
+SHORT = {**SMALL, "train": 5_000, "max_epochs": 12, "learning_rate": 3e-3}
 
 
 class TrainedProfiles(TrainedModels):
@@ -37,7 +37,7 @@ class TrainedProfiles(TrainedModels):
     scales = lab.scales(
         "First, Majority and Parity at N = {length}, {models} small models per language and number of heads in {heads}",
         smoke=(0.5, {"length": 16, "models": 1, "first_seed": 0, "heads": (2,), "training": TINY}),
-        demo=(1.2, {"length": 20, "models": 6, "first_seed": 0, "heads": (1,), "training": SHORT}),
+        demo=(1, {"length": 20, "models": 6, "first_seed": 0, "heads": (1,), "training": SHORT}),
         # Seeds from 0 on were used to choose the criterion for a learned language.
         laptop=(20, {"length": 100, "models": 3, "first_seed": 1000, "heads": (1, 2), "training": SMALL}),
     )
@@ -54,8 +54,8 @@ class TrainedProfiles(TrainedModels):
             (
                 "training (demo)",
                 "10,000 strings",
-                "5,000, at most 20 epochs, learning rate 0.003",
-                "to take a minute; the rate was chosen on seeds that the demo does not use",
+                "5,000, at most 12 epochs, learning rate 0.003",
+                "to take a minute; both were chosen on seeds that the demo does not use",
             ),
             ("Parity", "not learned", f"accuracy at most {CHANCE}", "no accuracy is given"),
             (
