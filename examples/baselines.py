@@ -41,7 +41,7 @@ CHOICES: dict[str, dict[str, Any]] = {
     "resnet-small": {},
     "densenet-small": {},
     "vit-tiny": {},
-    "vit-simple-small": {"learning_rate": 3e-3},
+    "vit-simple-small": {},
     "lstm-small": {"learning_rate": 3e-3, "batch": 64},
     "roberta-small": {"batch": 64},
     "roberta-relu-small": {"batch": 64},

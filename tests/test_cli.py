@@ -696,3 +696,16 @@ def test_a_verdict_on_a_family_by_its_zero_strings_and_by_examples(capsys: pytes
         said = capsys.readouterr()
         assert said.err.startswith("flipscope: ")
         assert not said.out
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("data", "there is no command 'data'; did you mean data check?\n"),
+        ("sensitvity", "there is no command 'sensitvity'; did you mean sensitivity?\n"),
+        ("xyzzy", "there is no command 'xyzzy'; there are function, compare, zoo,"),
+    ],
+)
+def test_an_unknown_command_names_its_neighbours(word: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([word, "--help"]) == 2
+    assert capsys.readouterr().err.startswith(f"flipscope: {said}")

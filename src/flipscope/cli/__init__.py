@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import errno
 import importlib
 import io
@@ -191,11 +192,19 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace | int:
         if " ".join(given[:2]) in COMMANDS:  # a command of two words
             given = [" ".join(given[:2]), *given[2:]]
         command = next((each for each in given if not each.startswith("-")), None)
+        if command is not None and command not in COMMANDS:
+            raise InputError(f"there is no command {command!r}; {_nearest_commands(command)}")
         parser = build_parser(command)
         _refuse_renamed(command, given)
         return parser.parse_args(given)
     except SystemExit as stop:
         return int(stop.code or 0)
+
+
+def _nearest_commands(word: str) -> str:
+    """The commands that begin with this word, or are spelled nearly like it."""
+    near = [name for name in COMMANDS if name.startswith(f"{word} ")] or difflib.get_close_matches(word, COMMANDS, 3)
+    return f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(COMMANDS)}"
 
 
 def _refuse_renamed(command: str | None, given: Sequence[str]) -> None:

@@ -98,13 +98,18 @@ def _vit_tiny(shape: ImageShape) -> TransformerConfig:
 
 
 def _vit_simple(shape: ImageShape) -> TransformerConfig:
-    return vit_simple(patch_size=shape.patch_size, outputs=shape.classes, **shape.sizes)
+    return vit_simple(patch_size=_normed_patch(shape), outputs=shape.classes, **shape.sizes)
 
 
 def _vit_simple_small(shape: ImageShape) -> TransformerConfig:
     return vit_simple(
-        patch_size=shape.patch_size, layers=4, heads=4, ffn_width=128, outputs=shape.classes, **shape.sizes
+        patch_size=_normed_patch(shape), layers=4, heads=4, ffn_width=128, outputs=shape.classes, **shape.sizes
     )
+
+
+def _normed_patch(shape: ImageShape) -> int:
+    """Pixels at a side of a patch that is normalised: of 2 x 2 pixels a norm leaves too little to see."""
+    return max(4, shape.patch_size)
 
 
 def _mlp(activation: Activation, small: bool = False) -> Callable[[ImageShape], MLPConfig]:
