@@ -164,6 +164,7 @@ MUTANTS = (
     Mutant("noise bounds times 1.02", wrapped(noise_stability, "change_bound", times(1.02)), ["noise-stability"]),
     Mutant("attention of Eq 3 times 1.02", wrapped(TokenAttention, "attention", times(1.02)), ["sparse-or-frequent"]),
     Mutant("answers of addition times 1.02", wrapped(AdditionNetwork, "_finish", times(1.02)), ["grokking"]),
+    Mutant("vectors of tokens times 1.1", wrapped(Embedding, "symbols", times(1.1)), [], ["texts"]),
     Mutant("images upside down", wrapped(image_data, "augmented", _upside_down), [], ["images"]),
     Mutant("loss times 1.02", wrapped(Aim, "total", times(1.02)), ["sparse-parity", "parity-progress"], ["scratchpad"]),
 )
