@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Int64
@@ -105,6 +105,8 @@ class AtLevels:
     levels: tuple[float, ...]
     disturbances: Disturbances
     seed: int
+    tokens: Literal["all"] | int = 1
+    draws: int = 1
 
     def __call__(self, model: nn.Module, before: Sequence[Mapping[str, float]]) -> dict[str, float]:
         """Measure; `before` are the earlier results of the same training."""
@@ -116,7 +118,8 @@ class AtLevels:
             passed = [START]
         if passed:
             found["level"] = passed[-1]
-            for name, estimate in self.disturbances.measured(model, self.examples[0], seed=self.seed).items():
+            options: dict[str, Any] = {"seed": self.seed, "tokens": self.tokens, "draws": self.draws}
+            for name, estimate in self.disturbances.measured(model, self.examples[0], **options).items():
                 found |= {name: estimate.value, name + HALF: estimate.half_width}
         return found
 
@@ -130,12 +133,15 @@ def at_levels(
     replace: bool = False,
     patch: int | None = None,
     inputs: int = 1_000,
+    tokens: int | None = 1,
+    draws: int = 1,
     seed: int = 0,
 ) -> AtLevels:
     """Token sensitivity when the training accuracy reaches one of the `levels` for the first time.
 
     Lists are texts with commas, such as levels="0.5,0.8", since a recipe holds plain values. `inputs` training inputs
-    are chosen by the seed, which also sets the noise: models that are compared should have the same one.
+    are chosen by the seed, which also sets the noise: models that are compared should have the same one. Of each input
+    `tokens` random tokens (None: all) are disturbed, each in so many `draws`.
     """
     if around.training is None:
         raise InputError("token_sensitivity needs a fixed training set, such as images or texts")
@@ -151,7 +157,7 @@ def at_levels(
         patch,
     )
     labelled = examples.bits, around.aim.targets(examples.labels, "training")
-    return AtLevels(labelled, around.aim, wanted, done, seed)
+    return AtLevels(labelled, around.aim, wanted, done, seed, "all" if tokens is None else tokens, draws)
 
 
 def chosen_examples(examples: Labelled, inputs: int, seed: int) -> tuple[Examples, Int64[np.ndarray, " row"]]:

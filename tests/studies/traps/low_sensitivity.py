@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from studies.traps import images
 from studies.traps.trap import Trap
 
 from flipscope.lab import Claim, Rows
@@ -17,6 +18,7 @@ from flipscope.studies.low_sensitivity import (
     noise_stability,
     parity_progress,
     sparse_or_frequent,
+    vision,
 )
 from flipscope.studies.low_sensitivity.kernel_spectrum import DEGREES, KINDS, READOUTS
 from flipscope.studies.low_sensitivity.noise_stability import RHOS
@@ -27,6 +29,7 @@ STUDIES = (
     sparse_or_frequent.STUDY,
     grokking.STUDY,
     parity_progress.STUDY,
+    vision.STUDY,
 )
 
 
@@ -558,13 +561,15 @@ PARITY = [
     )
 ]
 
-TRAPS = NOISE + KERNELS + TOKENS + GROKKING + PARITY
+TRAPS = NOISE + KERNELS + TOKENS + GROKKING + PARITY + images.VISION
 
 
 def good(study: str, claim: Claim) -> Rows:
     """A table on which the claim is reproduced."""
     if study == "grokking":
         return _good_groks(claim)
+    if study in images.GOOD:
+        return images.GOOD[study]()
     if study == "sparse-or-frequent":
         if claim.name == ATTENDED_EACH:
             return _each_token()

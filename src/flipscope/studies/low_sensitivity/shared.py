@@ -60,6 +60,8 @@ def watched(
     replace: bool = False,
     patch: int | None = None,
     inputs: int = 1_000,
+    tokens: int | None = 1,
+    draws: int = 1,
     seed: int = 0,
 ) -> Measurement:
     """The measurement for the log of a recipe; training accuracy is measured `every` so many steps.
@@ -78,6 +80,8 @@ def watched(
         "replace": replace,
         "patch": patch,
         "inputs": inputs,
+        "tokens": tokens,
+        "draws": draws,
         "seed": seed,
     }
     return measurement(MEASUREMENT, every, **settings)

@@ -1,0 +1,162 @@
+"""The image models that `vision`, `robustness` and `flatness` share: data sets, noise, levels, and their recipes.
+
+A recipe is the same in all three studies, so that a model is trained once. On scikit-learn's digits, which need no
+files, everything runs as well; results name the set.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from flipscope import lab
+from flipscope.data.finding import split_reference
+from flipscope.data.image_data import ImageData, image_data
+from flipscope.data.images import load_images
+from flipscope.models.baselines.presets import ImageShape
+from flipscope.models.config import TransformerConfig
+from flipscope.studies.low_sensitivity.shared import watched
+from flipscope.training.named import LossTerm, loss_term
+from flipscope.training.protocol import Optimiser
+from flipscope.training.recipe import Recipe
+from flipscope.training.recipes.low_sensitivity import PAPER_RATES, image_recipe
+from flipscope.training.token_measures import Disturbances
+
+SUBSTITUTE = "digits"
+Treatment = Literal["none", "penalty", "augmentation"]
+
+
+@dataclass(frozen=True)
+class ImageSetting:
+    """How sensitivity is measured on a data set; the paper's variances, pixels being between -1 and 1."""
+
+    title: str
+    levels: tuple[float, ...]  # of training accuracy; with the start and the end these are six checkpoints
+    variance: float  # of the noise on a patch
+    whole_variance: float = 0.025  # of the noise on the whole image (App. A.2)
+    replace: bool = False  # whether patches are also replaced by those of other images, as the paper does on MNIST
+
+    @property
+    def variances(self) -> tuple[float, ...]:
+        """A quarter, one and four times the variance."""
+        return (self.variance / 4, self.variance, 4 * self.variance)
+
+
+SETTINGS: Mapping[str, ImageSetting] = {
+    "fashion-mnist": ImageSetting("Fashion-MNIST", (0.80, 0.85, 0.90, 0.95), 5.0),
+    "cifar-10": ImageSetting("CIFAR-10", (0.40, 0.50, 0.60, 0.70), 1.0),
+    "svhn": ImageSetting("SVHN", (0.40, 0.60, 0.80, 0.90), 1.0),
+    "mnist": ImageSetting("MNIST", (0.85, 0.90, 0.95, 0.98), 1.0, replace=True),
+    SUBSTITUTE: ImageSetting("digits (scikit-learn)", (0.30, 0.50, 0.70, 0.90), 1.0),
+}
+# Names of models that differ in size only.
+FAMILIES: Mapping[str, str] = {
+    "vit-small": "ViT", "vit-tiny": "ViT", "vit-simple": "ViT-simple", "vit-simple-small": "ViT-simple",
+    "cnn": "CNN", "cnn-small": "CNN", "mlp": "MLP", "mlp-small": "MLP", "mlp-sigmoid": "sigmoid MLP",
+    "mlp-sigmoid-small": "sigmoid MLP", "convmixer": "ConvMixer", "convmixer-small": "ConvMixer",
+    "resnet-18": "ResNet", "resnet-small": "ResNet", "densenet-121": "DenseNet", "densenet-small": "DenseNet",
+}  # fmt: skip
+ORDER = ("ViT", "ViT-simple", "ConvMixer", "CNN", "ResNet", "DenseNet", "MLP", "sigmoid MLP")
+# Learning rates of SGD: of models and sets that the paper does not have, and of its two treatments (App. D).
+OTHER_RATE = 0.05
+TREATED_RATES: Mapping[Treatment, float] = {"penalty": 0.16, "augmentation": 0.2}
+STRENGTH, PENALTY_VARIANCE, AUGMENTATION_VARIANCE = 0.25, 1.0, 0.1  # § 7.1
+TREATED = {"none": "", "penalty": " + penalty", "augmentation": " + augmentation"}
+
+
+@dataclass(frozen=True)
+class ImageTrial(lab.TrainedTrial):
+    """A model on an image set: `layers` and `heads` are those of a ViT if they differ from the named model's."""
+
+    data: str  # the reference of the set
+    model: str
+    seed: int
+    train: int  # images at most
+    epochs: int
+    every: int  # steps after which training accuracy is measured
+    inputs: int  # training images on which sensitivity is measured
+    tokens: int | None  # random patches of each, None for all
+    draws: int  # of noise on each of them
+    optimiser: Optimiser = "adam"
+    layers: int | None = None
+    heads: int | None = None
+    treatment: Treatment = "none"
+
+    @property
+    def set(self) -> str:
+        """The name of the data set."""
+        return split_reference(self.data)[0]
+
+    @property
+    def setting(self) -> ImageSetting:
+        """How sensitivity is measured on this set."""
+        return SETTINGS[self.set]
+
+    @functools.cached_property
+    def images(self) -> ImageData:
+        """The data of the recipe: so many training images of the set, and all test images."""
+        return image_data(self.data, train=min(self.train, len(load_images(self.data).x_train)))
+
+    @property
+    def patch(self) -> int:
+        """Pixels at a side of a patch."""
+        return ImageShape(self.set, self.images.image_size, self.images.channels).patch_size
+
+    @property
+    def disturbances(self) -> Disturbances:
+        """What is done to the patches of an image."""
+        wholes = (self.setting.whole_variance,)
+        return Disturbances(self.setting.variances, wholes, replace=self.setting.replace, patch=self.patch)
+
+    @property
+    def recipe(self) -> Recipe:
+        done = self.disturbances
+        log = watched(
+            self.setting.levels, self.every, variances=done.variances, whole_variances=done.whole_variances,
+            replace=done.replace, patch=done.patch, inputs=self.inputs, tokens=self.tokens, draws=self.draws,
+            seed=self.seed,
+        )  # fmt: skip
+        recipe = image_recipe(
+            self.images, self.model, self.seed, optimiser=self.optimiser, learning_rate=self._rate(),
+            epochs=self.epochs, terms=self._terms(), log=[log],
+        )  # fmt: skip
+        return dataclasses.replace(recipe, model=sized(recipe.model, self.layers, self.heads))
+
+    def _rate(self) -> float | None:
+        """The learning rate; None is Adam's default."""
+        if self.optimiser != "sgd":
+            return None
+        return TREATED_RATES.get(self.treatment) or PAPER_RATES.get((self.set, self.model), OTHER_RATE)
+
+    def _terms(self) -> list[LossTerm]:
+        if self.treatment == "penalty":
+            return [loss_term("sensitivity", STRENGTH, variance=PENALTY_VARIANCE, patch=self.patch)]
+        if self.treatment == "augmentation":
+            return [loss_term("augmentation", 1.0, variance=AUGMENTATION_VARIANCE)]
+        return []
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The columns that tell models apart, beside the trial's own."""
+        family = FAMILIES[self.model]
+        return {"set": self.set, "family": family, "kind_of_model": family + TREATED[self.treatment]}
+
+
+def sized(config: Any, layers: int | None, heads: int | None) -> Any:
+    """A ViT of another depth or number of heads; other models as they are."""
+    if not isinstance(config, TransformerConfig):
+        return config
+    return dataclasses.replace(config, layers=layers or config.layers, heads=heads or config.heads)
+
+
+def sets_here(plan: Mapping[str, Any]) -> list[tuple[str, Sequence[str]]]:
+    """The references of the sets of a plan, each with the models to train on it.
+
+    A plan has the models of each set under its name. Without a folder of data sets they are those of the digits.
+    """
+    wanted = [name for name in SETTINGS if name != SUBSTITUTE and plan[name]]
+    found = lab.available_sets(wanted, SUBSTITUTE) if wanted else [lab.data_set(SUBSTITUTE)]
+    return [(reference, plan[split_reference(reference)[0]]) for reference in found]
