@@ -1,4 +1,4 @@
-"""Each test module of this folder runs in a process of its own, for the twin stays registered with PyTorch for good.
+"""The test modules of this folder run together in one other process: the twin stays registered with PyTorch for good.
 
 With FLIPSCOPE_TWIN=1 in the environment they run in the present process, so that single tests can be chosen.
 """
@@ -20,21 +20,31 @@ if HERE in os.environ:
     twin.install()  # before flipscope is loaded, which takes note of the methods that modules have
 
 
+MODULES = pytest.StashKey[list[Path]]()
+
+
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.File | None:
-    return None if HERE in os.environ else _Elsewhere.from_parent(parent, path=module_path)
+    if HERE in os.environ:
+        return None
+    parent.config.stash.setdefault(MODULES, []).append(module_path)
+    return _Elsewhere.from_parent(parent, path=module_path)
 
 
 class _Elsewhere(pytest.File):
-    """A test module that is run as one test."""
+    """A test module of this folder; the first one that is collected stands for all of them."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        yield _Process.from_parent(self, name="in a process of its own")
+        if self.path == self.config.stash[MODULES][0]:
+            yield _Process.from_parent(self, name="in a process of its own")
 
 
 class _Process(pytest.Item):
+    """All collected modules of this folder as one test: each process spends ten seconds on imports."""
+
     def runtest(self) -> None:
         plugins = ["-p", "no:cacheprovider", "-p", "no:xdist"]
-        command = [sys.executable, "-m", "pytest", "-q", "--no-header", *plugins, str(self.path)]
+        modules = map(str, dict.fromkeys(self.config.stash[MODULES]))
+        command = [sys.executable, "-m", "pytest", "-q", "--no-header", *plugins, *modules]
         found = subprocess.run(command, env={**os.environ, HERE: "1"}, capture_output=True, text=True, check=False)
         if found.returncode:
             raise _Failed(found.stdout + found.stderr)
@@ -47,7 +57,7 @@ class _Process(pytest.Item):
 
 
 class _Failed(Exception):
-    """What the process of a test module printed."""
+    """What the process of the test modules printed."""
 
 
 @pytest.fixture(scope="session")

@@ -67,7 +67,7 @@ class Recurrent(nn.Module):
 class Perceptron(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.second = nn.Linear(N, 6), nn.Linear(6, 1)
+        self.first, self.second = nn.Linear(N, 3), nn.Linear(3, 1)
 
     def forward(self, bits: Tensor) -> Tensor:
         out: Tensor = self.second(self.first(bits.to(self.first.weight.dtype)).tanh())
@@ -106,6 +106,11 @@ def fitted(model: nn.Module, **w: Any) -> Any:
     return [line.validation_loss for line in found.history]
 
 
+CURVATURE: dict[type[nn.Module], tuple[str, ...]] = {
+    Perceptron: ("trace", "eigenvalues", "gauss_newton"),
+    Transformer: ("trace", "gauss_newton"),
+    Recurrent: ("trace",),
+}
 # Which model, and how it is called; `w` is device= or nothing.
 ENTRIES: dict[str, tuple[Sequence[str], Call]] = {
     "probes.sensitivity.sensitivity": (
@@ -183,14 +188,15 @@ ENTRIES: dict[str, tuple[Sequence[str], Call]] = {
         ("transformer", "perceptron"),
         lambda m, **w: landscape(m, STRINGS, VALUES, points=3, dimensions=1, **w).losses,
     ),
-    # Eigenvalues take hundreds of products, which the twin computes slowly: a small model is enough for them.
+    # Eigenvalues take hundreds of products, and a product with an LSTM thousands of operators, which the twin computes
+    # slowly: eigenvalues are those of a small model, and the LSTM's only product is that of the trace.
     "probes.curvature.curvature": (
         ("perceptron", "transformer", "recurrent"),
         lambda m, **w: curvature(
             m,
             "mse",
             DATA,
-            what=("trace", "eigenvalues", "gauss_newton") if isinstance(m, Perceptron) else ("trace", "gauss_newton"),
+            what=CURVATURE[type(m)],
             probes=3,
             eigenvalues=1,
             tolerance=0.1,

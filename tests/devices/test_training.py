@@ -223,7 +223,7 @@ def test_a_measurement_that_draws_on_the_device_has_no_say(device: torch.device)
 
 def test_every_measurement_and_term(device: torch.device) -> None:
     terms = (loss_term("norm", 0.01), loss_term("trace", 0.01), loss_term("trace", 0.01, of="gauss_newton"))
-    log = [measurement(name, 2) for name in ("validation", "norm", "sensitivity")]
+    log = [measurement("validation", 2), measurement("norm", 2), measurement("sensitivity", 2, strings=8)]
     log += [measurement("blowup", 2, strings=8), measurement("sharpness", 2, strings=8, draws=4)]
     recipe = hardness_recipe("majority", N, 0, width=8, batch=8, steps=2, log=log, terms=terms)
     here, there = recipe.train(), recipe.train(device=device)

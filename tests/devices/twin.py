@@ -18,7 +18,7 @@ one kind; streams, pinned memory and `torch.Generator(device="twin")`. Of recurr
 gives a module new Parameter objects, as for no GPU, so that tied ones are tied no longer.
 
 It takes PyTorch's one PrivateUse1 name for the rest of the process and cannot be taken out again, so that the tests in
-this folder run in processes of their own (`conftest.py`).
+this folder run in a process of their own (`conftest.py`).
 """
 
 from __future__ import annotations
@@ -115,32 +115,47 @@ def on_cpu(tensor: Tensor) -> Tensor:
 
 def _call(operator: Any, *args: Any, **kwargs: Any) -> Any:
     """An operator on the twin."""
-    name = operator._schema.name.removeprefix("aten::")
+    name = _operator(operator)[0]
     ran[name] += 1
     _refuse_mixture(name, args, kwargs)
     if _Lacks.float64:
-        _refuse_float64((args, kwargs))
+        _refuse_float64((args, *kwargs.values()))
     if name == "_copy_from":  # what copy_ becomes, in either direction
         source, target = args[:2]
         on_cpu(target).copy_(on_cpu(source))
         return target
     if name == "set_" and isinstance(args[1], torch.UntypedStorage):
         return _set_storage(*args)
-    return _computed(name, operator, args, kwargs)
+    return _computed(operator, args, kwargs)
 
 
-def _as_tensors(operator: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments with tensors where the operator wants them: a plain number among them arrives as Python's."""
-    kinds = [str(each.type) for each in operator._schema.arguments]
-    return tuple(
-        torch.tensor(part, device="cpu") if kind == "Tensor" and isinstance(part, bool | int | float) else part
-        for part, kind in zip(args, kinds, strict=False)
-    )
+@functools.cache
+def _operator(operator: Any) -> tuple[str, frozenset[int], frozenset[str], bool]:
+    """An operator's name, the places of its tensors, the names of its outputs, and whether it draws random numbers."""
+    arguments = operator._schema.arguments
+    tensors = frozenset(place for place, each in enumerate(arguments) if str(each.type) == "Tensor")
+    outputs = frozenset(each.name for each in arguments if each.is_out)
+    draws = torch.Tag.nondeterministic_seeded in operator.tags
+    return operator._schema.name.removeprefix("aten::"), tensors, outputs, draws
 
 
-def _computed(name: str, operator: Any, args: Any, kwargs: Any) -> Any:
-    """What the CPU's operator gives, with outputs and changed shapes brought back to the tensors of the twin."""
-    outputs = {each.name for each in operator._schema.arguments if each.is_out}
+def _mapped(function: Callable[[Any], Any], part: Any) -> Any:
+    """The function of a part, or of every part of a list or tuple: arguments and results have no other containers."""
+    kind = type(part)
+    return kind([_mapped(function, each) for each in part]) if kind is list or kind is tuple else function(part)
+
+
+def _leaves(part: Any) -> Iterator[Any]:
+    if isinstance(part, list | tuple):
+        for each in part:
+            yield from _leaves(each)
+    else:
+        yield part
+
+
+def _computed(operator: Any, args: Any, kwargs: Any) -> Any:
+    """The result of the CPU's operator, with outputs and changed shapes brought back to the tensors of the twin."""
+    name, tensors, outputs, draws = _operator(operator)
     pairs: list[tuple[Tensor, Tensor]] = []  # a tensor of the twin, and its stand-in on the CPU
 
     def stand_in(part: Any, is_output: bool = False) -> Any:
@@ -154,12 +169,16 @@ def _computed(name: str, operator: Any, args: Any, kwargs: Any) -> Any:
         pairs.append((part, own))
         return own
 
-    given = pytree.tree_map(stand_in, _as_tensors(operator, args))
+    # A plain number where the operator has a tensor arrives as Python's.
+    given = [
+        torch.tensor(part, device="cpu")
+        if place in tensors and isinstance(part, bool | int | float)
+        else _mapped(stand_in, part)
+        for place, part in enumerate(args)
+    ]
     named = {
-        key: pytree.tree_map(functools.partial(stand_in, is_output=key in outputs), value)
-        for key, value in kwargs.items()
+        key: _mapped(functools.partial(stand_in, is_output=key in outputs), value) for key, value in kwargs.items()
     }
-    draws = torch.Tag.nondeterministic_seeded in operator.tags
     with _twin_randomness() if draws else contextlib.nullcontext():
         found = _REPLACED.get(name, operator)(*given, **named)
     for part, own in pairs:
@@ -168,7 +187,7 @@ def _computed(name: str, operator: Any, args: Any, kwargs: Any) -> Any:
         elif part.data_ptr() != own.data_ptr():
             on_cpu(part).copy_(own)
     known = {id(own): part for part, own in pairs}
-    found = pytree.tree_map_only(Tensor, lambda part: on_twin(known.get(id(part), part)), found)
+    found = _mapped(lambda part: on_twin(known.get(id(part), part)) if isinstance(part, Tensor) else part, found)
     if _Lacks.float64:
         _refuse_float64(found)
     return found
@@ -202,7 +221,7 @@ def _refuse_mixture(name: str, args: Any, kwargs: Any) -> None:
         return
     if name in _INDEXING and args[0].device.type == NAME:
         args = (args[0], *args[2:3])
-    parts = pytree.tree_leaves((args, kwargs))
+    parts = list(_leaves((args, *kwargs.values())))
     if any(isinstance(part, torch.Generator) and part.device.type != NAME for part in parts):
         raise RuntimeError(f"Expected a '{NAME}' device type for generator but found 'cpu'")
     tensors = [part for part in parts if isinstance(part, Tensor)]
@@ -212,7 +231,7 @@ def _refuse_mixture(name: str, args: Any, kwargs: Any) -> None:
 
 
 def _refuse_float64(parts: Any) -> None:
-    for part in pytree.tree_leaves(parts):
+    for part in _leaves(parts):
         kind = part.dtype if isinstance(part, Tensor) and part.device.type == NAME else part
         if kind in (torch.float64, torch.complex128):
             raise TypeError(f"Cannot convert a {NAME} Tensor to float64 dtype as it doesn't support float64")
