@@ -8,17 +8,23 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+import typechecking  # before flipscope is loaded, whose functions it wraps
 from commands import Called, Run
 from hypothesis import HealthCheck, settings
+from repetitions import PROFILE
 
 # No deadlines and no "too slow": the first call of a compiled kernel pays for its compilation.
 _COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("dev", _COMMON)
-settings.register_profile("ci", _COMMON, derandomize=True, database=None, print_blob=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+settings.register_profile("ci", _COMMON, derandomize=True, database=None, print_blob=True, max_examples=40)
+settings.load_profile(PROFILE)
 
 # The path of a measurement must not depend on what is in the cache of compiled code (flips/test_choice.py).
 os.environ.setdefault("FLIPSCOPE_COMPILE", "always")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(typechecking)
 
 
 @pytest.fixture(autouse=True)

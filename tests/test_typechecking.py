@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+import typechecking
 from jaxtyping import TypeCheckError
 
 from flipscope.basics.errors import InputError
@@ -23,3 +24,16 @@ def test_an_argument_that_does_not_fit_is_an_error() -> None:
 def test_what_a_function_refuses_it_refuses_in_its_own_words() -> None:
     with pytest.raises(InputError, match="must be a whole number"):
         draw(lambda bits: bits[:, 0], "three")  # type: ignore[arg-type]
+
+
+def test_the_first_calls_of_every_test_are_checked() -> None:
+    fitting, bad = torch.zeros((2, 3), dtype=torch.bool), torch.zeros(3, dtype=torch.bool)
+    typechecking.pytest_runtest_setup()
+    for _ in range(typechecking.CALLS - 1):
+        sparse_pays(fitting, 8)
+    with pytest.raises(TypeCheckError):
+        sparse_pays(bad, 8)
+    sparse_pays(bad, 8)
+    typechecking.pytest_runtest_setup()
+    with pytest.raises(TypeCheckError):
+        sparse_pays(bad, 8)

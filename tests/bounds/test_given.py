@@ -8,6 +8,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repetitions import repeated
 
 from flipscope.basics.errors import InputError
 from flipscope.bounds.geometry.counts import Count, parse_count
@@ -54,7 +55,7 @@ terms = st.dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=repeated(150, 50), deadline=None)
 @given(terms, terms)
 def test_arithmetic_and_the_sign_in_the_end(one: dict[object, Fraction], two: dict[object, Fraction]) -> None:
     a, b = Count(one), Count(two)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ import torch
 from bounds.recognisers import build, changes, strings
 from hypothesis import given
 from hypothesis import strategies as st
+from repetitions import repeated
 from scipy import stats
 
 from flipscope.basics.errors import InputError
@@ -122,7 +123,7 @@ def test_small_gaussian_variance_is_as_rare_as_the_bound_says(width: int, shift:
 
 
 def test_the_gaussian_tail_of_the_blowup() -> None:
-    draws, length, sigma, width = 150, 6, 1.0, 3
+    draws, length, sigma, width = repeated(150, 60), 6, 1.0, 3
     x = strings(0, 1, length)
     worst = np.array(
         [neighbourhood(shaken(s, sigma, width, gaussian=True), x, range(3)).tau.max() - 1 for s in range(draws)]
@@ -165,7 +166,7 @@ def shaken(seed: int, rho: float, width: int, *, gaussian: bool = False) -> torc
 
 @pytest.mark.parametrize("width", [3, 4])
 def test_the_tail_of_the_blowup(width: int) -> None:
-    draws, length, rho = 150, 6, 2.0
+    draws, length, rho = repeated(150, 60), 6, 2.0
     x = strings(0, 1, length)
     worst = np.array([neighbourhood(shaken(seed, rho, width), x, range(3)).tau.max() - 1 for seed in range(draws)])
     informative = 0

@@ -1,4 +1,4 @@
-"""How often intervals hold: at least the nominal confidence, less one point, over a thousand repetitions.
+"""How often intervals hold: at least the nominal confidence, less one point, over hundreds of repetitions.
 
 The truths are formulas or sums over all strings, written out here. Anytime intervals are also stopped at the
 worst moment there is: the first at which they miss the truth.
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from repetitions import repeated
 
 from flipscope.basics.estimates import Estimate, Validity, mean_from_samples, profile_from_counts, proportion_bounds
 from flipscope.cube.estimate import (
@@ -24,7 +25,9 @@ from flipscope.cube.estimate import (
     profile,
 )
 
-REPETITIONS = 1000
+# With 400 repetitions a coverage of 0.85 instead of 0.9 is found with a probability of 98 %, and one of 0.8, which
+# intervals of half the error have, surely.
+REPETITIONS = repeated(1000, 400)
 CONFIDENCE = 0.9  # lower than usual, so that intervals that are too narrow show
 
 Oracle = Callable[[Any], Any]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repetitions import repeated
 
 from flipscope.basics.errors import InputError
 from flipscope.cube import functions
@@ -210,7 +211,7 @@ def compound(children: st.SearchStrategy[Term]) -> st.SearchStrategy[Term]:
 terms = st.recursive(leaves, compound, max_leaves=12)
 
 
-@settings(max_examples=600)
+@settings(max_examples=repeated(600, 150))
 @given(terms, st.integers(0, 2**32))
 def test_every_expression_means_what_an_independent_evaluator_says(term: Term, seed: int) -> None:
     text = render(term, random.Random(seed))

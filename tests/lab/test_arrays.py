@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from repetitions import repeated
 
 from flipscope.basics.errors import InputError
 from flipscope.lab.store import outcomes
@@ -55,7 +56,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@settings(max_examples=150)
+@settings(max_examples=repeated(150, 50))
 @given(st.dictionaries(NAMES, VALUES | ARRAYS, max_size=5))
 def test_outcomes_come_back_exactly(tmp_path_factory: pytest.TempPathFactory, outcome: dict[str, Any]) -> None:
     folder = tmp_path_factory.getbasetemp() / "arrays-of-many"

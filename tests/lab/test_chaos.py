@@ -1,4 +1,4 @@
-"""Twenty drivers and their workers killed at random moments: nothing is lost, doubled or spoiled."""
+"""Drivers and their workers killed at random moments: nothing is lost, doubled or spoiled."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from lab.example_studies import HOLD, Blinks, environment
 from lab.processes import members
+from repetitions import repeated
 from waiting import LIMIT, waited_for
 
 from flipscope.lab.keys import trial_key
@@ -22,7 +23,7 @@ from flipscope.lab.run.driver import judged, run_study
 from flipscope.lab.run.runner import InProcess
 from flipscope.lab.store.store import Store
 
-KILLS = 20
+KILLS = repeated(20, 9)  # a multiple of three more than once: there are three ways to be killed
 
 
 def start(folder: Path, hold: Path) -> subprocess.Popen[bytes]:

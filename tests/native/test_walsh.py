@@ -8,6 +8,7 @@ from cube import reference
 from cube.messages import one_sentence
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repetitions import repeated
 
 from flipscope.basics import bits
 from flipscope.cube.spectrum import inverse_walsh_hadamard, table_coefficients, walsh_hadamard
@@ -94,7 +95,7 @@ def test_the_number_of_threads_changes_nothing(workers: int, monkeypatch: pytest
     assert sum(squares) == 1 << 38
 
 
-@settings(max_examples=200)
+@settings(max_examples=repeated(200, 60))
 @given(st.integers(0, 7).flatmap(lambda n: st.lists(st.integers(-(2**40), 2**40), min_size=2**n, max_size=2**n)))
 def test_integers_are_transformed_exactly(values: list[int]) -> None:
     out = walsh_hadamard(values)
@@ -102,7 +103,7 @@ def test_integers_are_transformed_exactly(values: list[int]) -> None:
     assert out.tolist() == (reference.characters(len(values).bit_length() - 1) @ np.array(values)).tolist()
 
 
-@settings(max_examples=200)
+@settings(max_examples=repeated(200, 60))
 @given(
     st.integers(0, 7).flatmap(
         lambda n: st.lists(st.floats(-1e6, 1e6, allow_subnormal=False), min_size=2**n, max_size=2**n)

@@ -16,12 +16,13 @@ from cube.reference import index_of, strings
 from cube.strategies import Built, any_function, built, string_arrays
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from repetitions import repeated
 
 from flipscope.cube import functions, sensitivity, spectrum
 from flipscope.cube.expression import parse
 from flipscope.cube.functions import BooleanFunction
 
-few, some, many = (settings(max_examples=count) for count in (100, 250, 800))
+few, some, many = (settings(max_examples=repeated(*counts)) for counts in ((100, 40), (250, 80), (800, 160)))
 
 
 def two_of_equal_length(most: int = 8) -> st.SearchStrategy[tuple[Built, Built]]:
@@ -334,7 +335,7 @@ def test_composition_composes(data: st.DataObject, k: int, n: int) -> None:
     assert sensitivity.profile(fixed)[0] == 2**n
 
 
-@settings(max_examples=250)
+@some
 @given(st.integers(1, 5).flatmap(lambda n: st.tuples(built(n, 1), st.integers(1, 5).flatmap(lambda m: built(m, 1)))))
 def test_answers_of_disjoint_parts_compose(parts: tuple[Built, Built]) -> None:
     (a, b), n = parts, parts[0].n + parts[1].n

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from repetitions import repeated
 from studies.harness import smoke_run
 
 from flipscope.basics.errors import InputError
@@ -92,11 +93,12 @@ def test_growth_that_decides_nothing() -> None:
 
 
 def test_an_intercept_alone_is_not_growth_that_slows_down() -> None:
+    tables = repeated(25, 10)
     said = [
         (PER_BIT.judge(table).verdict, SLOWER.judge(table).verdict)
-        for table in (_table(lambda length: 38 + 0.3 * length, seed=seed) for seed in range(25))
+        for table in (_table(lambda length: 38 + 0.3 * length, seed=seed) for seed in range(tables))
     ]
-    assert said.count(("reproduced", "reproduced")) <= 2  # of 25, one in forty is expected
+    assert said.count(("reproduced", "reproduced")) <= tables // 10  # one in forty is expected
     assert all(per_bit == "reproduced" for per_bit, _ in said)  # strings per bit do fall
 
 
