@@ -28,6 +28,7 @@ from flipscope.data.image_data import image_data
 from flipscope.data.images import load_images
 from flipscope.data.languages import draw
 from flipscope.data.modular import modular_addition
+from flipscope.data.photos import load_photos
 from flipscope.data.texts import load_texts
 from flipscope.models import initialise, presets, save
 from flipscope.models.addition_network import AdditionNetwork
@@ -190,6 +191,7 @@ ENTRIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "load_images": (load_images, {"name": "digits", "folder": None}),
     "load_texts": (load_texts, {"name": "synthetic-paraphrases", "folder": None}),
+    "load_photos": (load_photos, {"name": "imagenet-sample", "folder": "."}),
     "load_bpe": (load_bpe, {"style": "roberta", "folder": "."}),
     "trained_bpe": (trained_bpe, {"texts": ["a text"], "vocabulary": 300}),
     "check_data": (check_data, {"folder": "."}),

@@ -165,7 +165,11 @@ MUTANTS = (
     Mutant("attention of Eq 3 times 1.02", wrapped(TokenAttention, "attention", times(1.02)), ["sparse-or-frequent"]),
     Mutant("answers of addition times 1.02", wrapped(AdditionNetwork, "_finish", times(1.02)), ["grokking"]),
     Mutant("vectors of tokens times 1.1", wrapped(Embedding, "symbols", times(1.1)), [], ["texts"]),
-    Mutant("noise on tokens times 3", wrapped(token_actions, "noise_tensor", times(3.0)), ["vision"]),
+    Mutant(
+        "noise on tokens times 3",
+        wrapped(token_actions, "noise_tensor", times(3.0)),
+        ["vision", "pretrained", "language"],
+    ),
     Mutant("images upside down", wrapped(image_data, "augmented", _upside_down), [], ["images"]),
     Mutant("loss times 1.02", wrapped(Aim, "total", times(1.02)), ["sparse-parity", "parity-progress"], ["scratchpad"]),
 )

@@ -140,3 +140,13 @@ def test_texts_are_measured_where_noise_can_enter() -> None:
         assert 0 <= found[0]["token_sensitivity.noise 1 @embedding"] <= 1
         assert "token_sensitivity.level" not in found[1]
     assert np.isfinite(found[1]["token_sensitivity.accuracy"])
+
+
+def test_noise_in_units_of_each_tokens_size() -> None:
+    """Tokens that are scaled up, with noise in their units, change as the others do; with plain noise they do not."""
+    inputs = torch.randn(200, 4, 3, generator=torch.Generator().manual_seed(2))
+    model = linear(torch.ones(12))
+    for normalise, alike in ((True, True), (False, False)):
+        done = Disturbances((4.0,), normalise=normalise)
+        small, large = (done.measured(model, scale * inputs, seed=0)["noise 4"].value for scale in (1, 100))
+        assert (small == large) is alike

@@ -22,10 +22,11 @@ from flipscope.basics.bits import Bits, index_bits
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import mean_from_samples
+from flipscope.basics.importing import imported
 from flipscope.basics.seeds import check_strings_fit, generators, random_strings
 from flipscope.cli.hours import asking_seconds, check_hours, flipping_seconds, timed_seconds
 from flipscope.cli.model_options import MOST_BITS
-from flipscope.cli.other_models import imported, is_other_model, other_model, own_length
+from flipscope.cli.other_models import is_other_model, other_model, own_length
 from flipscope.cube.expression import parse
 from flipscope.data.real_functions import RealFunction, is_real
 from flipscope.models.baselines.config import BaselineConfig

@@ -17,7 +17,8 @@ from flipscope.basics import npz
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, blamed_on, reason
 from flipscope.basics.files import check_source
-from flipscope.cli.other_models import imported, is_other_model
+from flipscope.basics.importing import imported
+from flipscope.cli.other_models import is_other_model
 from flipscope.data.finding import data_in
 from flipscope.models.baselines.presets import ImageShape
 

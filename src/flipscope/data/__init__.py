@@ -13,11 +13,12 @@ steps           StepsData: parity with a chain of thought, or in one pass
 modular         addition modulo a number, some pairs to train on
 token_sets      sequences whose sparse and frequent tokens both tell the label
 images          ImageSet: digits, MNIST, Fashion-MNIST, CIFAR-10, SVHN; image_files reads their formats
+photos          PhotoSet: photographs with ImageNet classes, to measure models on
 texts           TextSet: pairs of sentences, MRPC, QQP, synthetic ones; text_files reads their layouts
 bpe             byte-level BPE of texts: ids and mask
 image_data      ImageData: the images of a set in a recipe, with crops and mirror images
 text_data       TextData: the pairs of sentences of a set in a recipe, as tokens
 kinds           the kinds that a recipe may name
 
-Of these, languages, real_functions, images, texts and bpe do without torch.
+Of these, languages, real_functions, images, photos, texts and bpe do without torch.
 """

@@ -19,6 +19,7 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.wording import count_text
 from flipscope.data.finding import DIGITS, named_folder, split_reference
 from flipscope.data.images import IMAGE_SETS, load_images
+from flipscope.data.photos import PHOTOS, load_photos
 from flipscope.data.texts import TEXT_SETS, load_texts
 
 _IN_JSON = re.compile(rf'"([a-z0-9]+(?:-[a-z0-9]+)*@[0-9a-f]{{{DIGITS}}})"')
@@ -45,14 +46,16 @@ def recorded(references: Mapping[str, str]) -> Iterator[None]:
 
 
 def data_set(name: str) -> str:
-    """The reference of an image or text set for a trial, such as fashion-mnist@c85e7078a78cd512."""
+    """The reference of a set of images or texts for a trial, such as fashion-mnist@c85e7078a78cd512."""
     if name in _recorded.get():
         return _recorded.get()[name]
     if name in IMAGE_SETS:
         return load_images(name).reference
     if name in TEXT_SETS:
         return load_texts(name).reference
-    raise InputError(f"there is no data set {name!r}: give one of {', '.join((*IMAGE_SETS, *TEXT_SETS))}")
+    if name == PHOTOS:
+        return load_photos().reference
+    raise InputError(f"there is no data set {name!r}: give one of {', '.join((*IMAGE_SETS, PHOTOS, *TEXT_SETS))}")
 
 
 def available_sets(names: Sequence[str], substitute: str) -> list[str]:

@@ -39,6 +39,7 @@ class Disturbances:
     places           names of modules whose outputs get the noise; "" is the input itself
     replace          whether a random token is also replaced: by one of the vocabulary, or of another input
     patch            pixels at a side of a patch, where tokens are patches of images
+    normalise        whether noise is multiplied by the root mean square of its token, for models without a norm there
     """
 
     variances: tuple[float, ...] = ()
@@ -46,6 +47,7 @@ class Disturbances:
     places: tuple[str, ...] = ("",)
     replace: bool = False
     patch: int | None = None
+    normalise: bool = False
 
     def measured(self, model: Any, inputs: Any, *, seed: int, **options: Any) -> dict[str, Estimate]:
         """The share of changed answers under each disturbance, by its name; `options` are of `token_sensitivity`.
@@ -55,18 +57,19 @@ class Disturbances:
         """
         mask: dict[str, Any] = {} if self.patch is None else {"feature_mask": patches(self.patch)}
         common: dict[str, Any] = {"tokens": 1, "draws": 1, "seed": seed, **mask, **options}
+        noise: dict[str, Any] = {"normalise": self.normalise, **common}
         found: dict[str, Estimate] = {}
         for place in self.places:
             at: dict[str, Any] = {"at": place} if place else {}
             wholes = list(self.whole_variances)
             for variance in self.variances:
                 whole = wholes.pop(0) if wholes else 0.0
-                result = token_sensitivity(model, inputs, variance=variance, whole_variance=whole, **at, **common)
+                result = token_sensitivity(model, inputs, variance=variance, whole_variance=whole, **at, **noise)
                 found[disturbance_name("noise", variance, place)] = result.definition
                 if result.whole is not None:
                     found[disturbance_name("whole", whole, place)] = result.whole
             for whole in wholes:  # more than there are variances of single tokens
-                result = token_sensitivity(model, inputs, variance=whole, whole_variance=whole, **at, **common)
+                result = token_sensitivity(model, inputs, variance=whole, whole_variance=whole, **at, **noise)
                 assert result.whole is not None
                 found[disturbance_name("whole", whole, place)] = result.whole
         if self.replace:
@@ -136,6 +139,7 @@ def at_levels(
     tokens: int | None = 1,
     draws: int = 1,
     seed: int = 0,
+    normalise: bool = False,
 ) -> AtLevels:
     """Token sensitivity when the training accuracy reaches one of the `levels` for the first time.
 
@@ -155,6 +159,7 @@ def at_levels(
         tuple(part.strip() for part in places.split(",")),
         replace,
         patch,
+        normalise,
     )
     labelled = examples.bits, around.aim.targets(examples.labels, "training")
     return AtLevels(labelled, around.aim, wanted, done, seed, "all" if tokens is None else tokens, draws)

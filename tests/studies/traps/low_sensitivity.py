@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from studies.traps import images
+from studies.traps import images, texts
 from studies.traps.trap import Trap
 
 from flipscope.lab import Claim, Rows
@@ -30,6 +30,7 @@ STUDIES = (
     grokking.STUDY,
     parity_progress.STUDY,
     vision.STUDY,
+    *texts.STUDIES,
 )
 
 
@@ -561,11 +562,13 @@ PARITY = [
     )
 ]
 
-TRAPS = NOISE + KERNELS + TOKENS + GROKKING + PARITY + images.VISION
+TRAPS = NOISE + KERNELS + TOKENS + GROKKING + PARITY + images.VISION + texts.LANGUAGE + texts.PRETRAINED
 
 
 def good(study: str, claim: Claim) -> Rows:
     """A table on which the claim is reproduced."""
+    if study in {each.name for each in texts.STUDIES}:
+        return texts.good(study, claim.name)
     if study == "grokking":
         return _good_groks(claim)
     if study in images.GOOD:

@@ -63,6 +63,7 @@ def watched(
     tokens: int | None = 1,
     draws: int = 1,
     seed: int = 0,
+    normalise: bool = False,
 ) -> Measurement:
     """The measurement for the log of a recipe; training accuracy is measured `every` so many steps.
 
@@ -84,6 +85,8 @@ def watched(
         "draws": draws,
         "seed": seed,
     }
+    if normalise:  # noise in units of each token's root mean square
+        settings["normalise"] = True
     return measurement(MEASUREMENT, every, **settings)
 
 
