@@ -154,7 +154,12 @@ MUTANTS = (
     Mutant("marker path times 1.05", _marker_path, [], ["sparse, fixed strings"]),
     Mutant("dropout 0.5", _more_dropout, ["sparse-and"], ["sparse, fresh strings", "fourier"]),
     Mutant("eps of layer norm times 100", _larger_eps, [], ["geometry, fresh strings"]),
-    Mutant("sharpness doubled", wrapped(sharpness, "_estimate", _doubled), ["parity-dynamics"], ["hardness, logged"]),
+    Mutant(
+        "sharpness doubled",
+        wrapped(sharpness, "_estimate", _doubled),
+        ["parity-dynamics", "flatness"],
+        ["hardness, logged"],
+    ),
     Mutant("wrong sign of a loss term", _negated_term, ["low-sharpness"], ["fourier, trace"]),
     Mutant("positions shifted by one", wrapped(Embedding, "positions", _shifted), ["cot-parity"], ["steps"]),
     Mutant("initial weights times 1.02", wrapped(init._Law, "draw", times(1.02)), ["norm-blowup"], ["table"]),
@@ -168,7 +173,7 @@ MUTANTS = (
     Mutant(
         "noise on tokens times 3",
         wrapped(token_actions, "noise_tensor", times(3.0)),
-        ["vision", "pretrained", "language"],
+        ["vision", "robustness", "pretrained", "language"],
     ),
     Mutant("images upside down", wrapped(image_data, "augmented", _upside_down), [], ["images"]),
     Mutant("loss times 1.02", wrapped(Aim, "total", times(1.02)), ["sparse-parity", "parity-progress"], ["scratchpad"]),

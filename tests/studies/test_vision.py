@@ -100,7 +100,7 @@ def test_figures_of_full_tables() -> None:
     figures = {figure.name: figure for figure in STUDY.draw(table)}
     assert set(figures) == {"vision", "vision-end", "vision-variance", "vision-whole"}
     assert len(figures["vision"].panels) == len(SETTINGS)
-    reached = "0.4 by 6, 0.5 by 6, 0.6 by 6, 0.7 by 6 of the models"
+    reached = ", ".join(f"{level:g} by 6" for level in SETTINGS["cifar-10"].levels) + " of the models"
     assert STUDY.provenance(table)[0] == f"CIFAR-10, ConvMixer: training accuracy {reached}"
     far = Rows({**row, "accuracy": 0.5 * (row["family"] == "ViT")} for row in table)
     assert "CIFAR-10: ResNet and ViT have no level in common" in STUDY.provenance(far)

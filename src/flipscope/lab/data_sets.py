@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -62,7 +62,7 @@ def available_sets(names: Sequence[str], substitute: str) -> list[str]:
     """The references of these sets, or that of the substitute alone where the user names no folder of data sets.
 
     A substitute needs no files: "digits" or "synthetic-paraphrases". When results are read back without the folder, it
-    depends on which of them were measured last.
+    depends on which of them were measured last, and sets that were not measured and are not found are left out.
 
     >>> [reference.split("@")[0] for reference in available_sets(["cifar-10"], "digits")]
     ['digits']
@@ -70,7 +70,13 @@ def available_sets(names: Sequence[str], substitute: str) -> list[str]:
     used = [name for name in _recorded.get() if name in (*names, substitute)]  # the last used first
     if (used[0] == substitute) if used else named_folder() is None:
         return [data_set(substitute)]
-    return [data_set(name) for name in names]
+    if not used:
+        return [data_set(name) for name in names]
+    found = []
+    for name in names:
+        with suppress(InputError):
+            found.append(data_set(name))
+    return found
 
 
 def in_trial(content: Mapping[str, Any] | str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 from studies.traps.trap import Trap
@@ -129,4 +130,159 @@ VISION = [
         (DEPTH, "too much scatter to call it none", partial(_vision, scatter=0.08), "undecided"),
     )
 ]
-GOOD: dict[str, Callable[[], Rows]] = {"vision": _vision}
+
+
+# ---------------------------------------------------------------- robustness
+
+PLAIN, PENALTY, NOISY, RESNET_KIND, CNN_KIND = "ViT", "ViT + penalty", "ViT + augmentation", "ResNet", "CNN"
+ROBUST_FIRST = (PENALTY, NOISY, PLAIN, CNN_KIND, RESNET_KIND)  # of the models, in the order of their sensitivity
+CATEGORIES = ("noise", "blur", "weather", "digital")
+
+
+@cache
+def _corrupted(
+    *,
+    order: tuple[str, ...] = ROBUST_FIRST,
+    sensitivities: tuple[str, ...] = ROBUST_FIRST,
+    step: float = 0.05,
+    unlike: tuple[float, float] = (1.0, 0.5),
+    clean_alone: bool = False,
+    scatter: float = 0.004,
+    seeds: int = 4,
+) -> Rows:
+    """Models whose corrupted accuracy falls by a `step` from one of the `order` to the next.
+
+    `unlike`: the part of the step on noise and blur, and on weather and digital faults. With `clean_alone` all models
+    keep the same share of their accuracy on clean images.
+    """
+    found = Rows()
+    for name in ("cifar-10", "digits"):
+        for seed in range(seeds):
+            for which in order:
+                sensitivity = 0.05 + 0.03 * sensitivities.index(which) + 0.002 * _noise(name, seed, which)
+                about = {"set": name, "seed": seed, "kind_of_model": which, "family": which.partition(" ")[0],
+                         "moment": "end", "sensitivity": sensitivity, "train_accuracy": 0.9}  # fmt: skip
+                for severity in (1, 2):
+                    means = []
+                    for category in CATEGORIES:
+                        part = unlike[category in ("weather", "digital")]
+                        value = 0.8 - step * part * order.index(which) - 0.1 * (severity - 1)
+                        value += scatter * _noise(name, seed, which, severity, category)
+                        kept = 0.8 + scatter * _noise("kept", name, seed, which, severity, category)
+                        clean = value / kept if clean_alone else 0.85
+                        row = {**about, "severity": severity, "category": category, "accuracy": value, "clean": clean,
+                               "kept": value / clean}  # fmt: skip
+                        means.append(row)
+                        found.append({**row, "corruption": None})
+                        # Single corruptions, which no claim may count as models: of the opposite order.
+                        found.append({**row, "corruption": f"{category} fault", "accuracy": 1 - value,
+                                      "kept": 1 - row["kept"]})  # fmt: skip
+                    average = {
+                        key: float(np.mean([row[key] for row in means])) for key in ("accuracy", "clean", "kept")
+                    }
+                    found.append({**about, "severity": severity, "category": "all", "corruption": None, **average})
+    return found
+
+
+REVERSED = ROBUST_FIRST[::-1]
+ROBUST, UNLIKE = "ViTs are more robust than CNNs", "also against weather and digital faults"
+PENALISED, AUGMENTED = "the penalty lowers the sensitivity", "augmentation lowers the sensitivity"
+HELPS, NOISE_HELPS = "the penalty improves robustness", "augmentation improves robustness"
+MOSTLY, GOES = "both help mostly against noise and blur", "less sensitive models are more robust"
+CATEGORY = "less sensitive models are more robust in every category"
+KEPT = "less sensitive models keep more of their accuracy"
+ON_DIGITS = "on scikit-learn's digits the penalty lowers the sensitivity"
+ACCURACY = (ROBUST, UNLIKE, HELPS, NOISE_HELPS)
+RANKS = (GOES, CATEGORY, KEPT)
+
+ROBUSTNESS = [
+    Trap("robustness", claim, what, table, expected)  # type: ignore[arg-type]
+    for claim, what, table, expected in (
+        *((claim, "the exactly opposite order", partial(_corrupted, order=REVERSED), "contradicted")
+          for claim in (*ACCURACY, *RANKS)),
+        *((claim, "all models alike", partial(_corrupted, step=0.0, scatter=0.01), "undecided")
+          for claim in (*ACCURACY, MOSTLY)),
+        *((claim, "two seeds", partial(_corrupted, seeds=2), "undecided") for claim in (*ACCURACY, *RANKS, PENALISED)),
+        *((claim, "it is raised", partial(_corrupted, sensitivities=REVERSED), "contradicted")
+          for claim in (PENALISED, AUGMENTED, ON_DIGITS)),
+        (MOSTLY, "they help against the others", partial(_corrupted, unlike=(0.5, 1.0)), "contradicted"),
+        (MOSTLY, "they help against all alike", partial(_corrupted, unlike=(1.0, 1.0), scatter=0.01), "undecided"),
+        (ROBUST, "at severity 1 alone",
+         lambda: Rows(row if row["severity"] == 1 else {**row, "accuracy": 1 - row["accuracy"]}
+                      for row in _corrupted()), "contradicted"),
+        (UNLIKE, "on weather alone",
+         lambda: Rows({**row, "accuracy": 1 - row["accuracy"]} if row["category"] == "digital" else row
+                      for row in _corrupted()), "contradicted"),
+        (KEPT, "all keep the same share, of better and worse clean accuracy", partial(_corrupted, clean_alone=True),
+         "contradicted"),
+        (CATEGORY, "in three of four categories",
+         lambda: Rows({**row, "accuracy": 1 - row["accuracy"]} if row["category"] == "blur" else row
+                      for row in _corrupted()), "contradicted"),
+        (GOES, "three models", lambda: _corrupted().where(lambda row: row["family"] == "ViT"), "undecided"),
+    )
+]  # fmt: skip
+
+
+# ---------------------------------------------------------------- flatness
+
+
+@cache
+def _flat(
+    *,
+    order: tuple[str, ...] = ROBUST_FIRST,
+    factor: float = 0.5,
+    relative: float = 0.5,
+    gap_order: tuple[str, ...] = ROBUST_FIRST,
+    scatter: float = 0.03,
+    seeds: int = 4,
+) -> Rows:
+    """Models whose sharpness is multiplied by a `factor` for the penalty, and by its root for augmentation."""
+    found = Rows()
+    for name in ("cifar-10", "digits"):
+        for seed in range(seeds):
+            for which in ROBUST_FIRST:
+                power = {PENALTY: 1.0, NOISY: 0.5}.get(which, 0.0)
+
+                def sharp(column: str, base: float, by: float, place: tuple[Any, ...], power: float = power) -> float:
+                    return base * by**power * (1 + scatter * _noise(column, *place))
+
+                place = (name, seed, which)
+                row: dict[str, Any] = {
+                    "set": name, "seed": seed, "kind_of_model": which, "family": which.partition(" ")[0],
+                    "moment": "end", "train_accuracy": 0.9, "test_accuracy": 0.5, "output_size": 20.0,
+                    "sensitivity": 0.05 + 0.03 * order.index(which) + 0.002 * _noise(*place),
+                    "test_gap": 0.1 + 0.05 * gap_order.index(which) + 0.002 * _noise("gap", *place),
+                }  # fmt: skip
+                for column in ("shop", "shpred", "shop_code", "shpred_code", "loss_increase"):
+                    row[column] = sharp(column, 0.4, factor, place)
+                for column in ("relative_shop", "adaptive_shpred"):
+                    row[column] = sharp(column, 0.4, relative, place)
+                found.append(row)
+    return found
+
+
+SHOP, SHPRED, GENERALISES = (
+    "the penalty lowers ShOp",
+    "the penalty lowers ShPred",
+    "less sensitive models generalise better",
+)
+CODE, RELATIVE_SHOP = "with the noise of the released code, too", "outputs change less for their size"
+LOSS, ADAPTIVE = "the loss increases less", "flatter for noise in proportion to the weights"
+FLATTER, FLAT_DIGITS = "less sensitive ViTs are flatter", "on scikit-learn's digits the penalty lowers ShOp"
+SHARP = (SHOP, SHPRED, CODE, LOSS, FLAT_DIGITS)
+
+FLATNESS = [
+    Trap("flatness", claim, what, table, expected)  # type: ignore[arg-type]
+    for claim, what, table, expected in (
+        *((claim, "sharper with the penalty", partial(_flat, factor=2.0), "contradicted") for claim in SHARP),
+        *((claim, "all models alike", partial(_flat, factor=1.0, relative=1.0), "undecided")
+          for claim in (*SHARP, RELATIVE_SHOP, ADAPTIVE)),
+        *((claim, "two seeds", partial(_flat, seeds=2), "undecided") for claim in (*SHARP, GENERALISES)),
+        *((claim, "only outputs are smaller", partial(_flat, relative=2.0), "contradicted")
+          for claim in (RELATIVE_SHOP, ADAPTIVE)),
+        (GENERALISES, "the exactly opposite order", partial(_flat, gap_order=REVERSED), "contradicted"),
+        (GENERALISES, "three models", lambda: _flat().where(lambda row: row["family"] == "ViT"), "undecided"),
+        (FLATTER, "sharper with lower sensitivity", partial(_flat, factor=2.0), "contradicted"),
+    )
+]  # fmt: skip
+GOOD: dict[str, Callable[[], Rows]] = {"vision": _vision, "robustness": _corrupted, "flatness": _flat}

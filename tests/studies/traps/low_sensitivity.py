@@ -13,10 +13,12 @@ from studies.traps.trap import Trap
 from flipscope.lab import Claim, Rows
 from flipscope.lab.rows import Row
 from flipscope.studies.low_sensitivity import (
+    flatness,
     grokking,
     kernel_spectrum,
     noise_stability,
     parity_progress,
+    robustness,
     sparse_or_frequent,
     vision,
 )
@@ -30,6 +32,8 @@ STUDIES = (
     grokking.STUDY,
     parity_progress.STUDY,
     vision.STUDY,
+    robustness.STUDY,
+    flatness.STUDY,
     *texts.STUDIES,
 )
 
@@ -562,7 +566,8 @@ PARITY = [
     )
 ]
 
-TRAPS = NOISE + KERNELS + TOKENS + GROKKING + PARITY + images.VISION + texts.LANGUAGE + texts.PRETRAINED
+IMAGES = images.VISION + images.ROBUSTNESS + images.FLATNESS
+TRAPS = NOISE + KERNELS + TOKENS + GROKKING + PARITY + IMAGES + texts.LANGUAGE + texts.PRETRAINED
 
 
 def good(study: str, claim: Claim) -> Rows:

@@ -47,7 +47,7 @@ class ImageSetting:
 
 SETTINGS: Mapping[str, ImageSetting] = {
     "fashion-mnist": ImageSetting("Fashion-MNIST", (0.80, 0.85, 0.90, 0.95), 5.0),
-    "cifar-10": ImageSetting("CIFAR-10", (0.40, 0.50, 0.60, 0.70), 1.0),
+    "cifar-10": ImageSetting("CIFAR-10", (0.35, 0.45, 0.55, 0.65), 1.0),
     "svhn": ImageSetting("SVHN", (0.40, 0.60, 0.80, 0.90), 1.0),
     "mnist": ImageSetting("MNIST", (0.85, 0.90, 0.95, 0.98), 1.0, replace=True),
     SUBSTITUTE: ImageSetting("digits (scikit-learn)", (0.30, 0.50, 0.70, 0.90), 1.0),

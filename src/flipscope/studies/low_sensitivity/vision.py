@@ -336,7 +336,7 @@ class VisionStudy(lab.Study):
                      "every": 1, "inputs": 60, "tokens": 1, "draws": 1, "optimiser": "adam", "layers": 1, "heads": 1,
                      "maps": 1, "variants": NO_VARIANTS}),
         laptop=(65, {"fashion-mnist": ("vit-tiny", "cnn-small", "mlp", "mlp-sigmoid"),
-                     "cifar-10": ("vit-tiny", "resnet-small", "convmixer-small"), "svhn": (), "mnist": (),
+                     "cifar-10": ("vit-tiny", "resnet-small", "convmixer-small", "cnn-small"), "svhn": (), "mnist": (),
                      "digits": ("vit-tiny", "cnn-small", "mlp-small", "convmixer-small"), "seeds": 6, "train": 5_000,
                      "epochs": 20, "every": 25, "inputs": 1_000, "tokens": 1, "draws": 1, "optimiser": "adam",
                      "layers": 2, "heads": 4, "maps": 2, "variants": NO_VARIANTS}),
