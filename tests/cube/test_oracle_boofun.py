@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -10,14 +12,21 @@ import pytest
 from flipscope.cube import functions, sensitivity, spectrum
 from flipscope.cube.functions import BooleanFunction
 
-boofun = pytest.importorskip("boofun")
-
 # boofun warns of its own compilations; its answers are what matters here.
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("_boofun")]
+
+
+@pytest.fixture(scope="module")
+def _boofun() -> None:
+    """boofun without numba, for which it compiles its functions at every import."""
+    with mock.patch.dict(sys.modules, {"numba": None}):
+        pytest.importorskip("boofun")
 
 
 def of_boofun(f: BooleanFunction) -> Any:
     """boofun numbers strings as we do: variable 0 is the least significant bit of a table's index."""
+    import boofun
+
     return boofun.create(f.table().astype(bool))
 
 

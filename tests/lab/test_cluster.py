@@ -232,7 +232,8 @@ def test_closing_takes_the_trials_back(address: str, tmp_path: Path) -> None:
         assert [type(event) for event in ends(list(runner.run(jobs_of(Deeds(Deed("nothing", 99))))))] == [Finished]
 
 
-def test_no_scheduler_is_a_sentence(unused_tcp_address: str) -> None:
+def test_no_scheduler_is_a_sentence(unused_tcp_address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CONNECT_SECONDS", 1)
     for wrong in (unused_tcp_address, "tcp://", "tcp://127.0.0.1"):
         silent = pytest.raises(InputError, match=f"no Dask scheduler answers at {wrong}: start one")
         with silent, open_runner(cluster=wrong):

@@ -67,7 +67,7 @@ def test_it_is_listed_run_and_reported_by_name(outside: Path) -> None:
     first = json.loads(_flipscope(outside, "run", "juntas", "--scale", "smoke", "--workers", "2", "--json"))
     assert (first["study"], first["trials"], first["failed"], first["reused"]) == ("juntas", 10, 0, 0)
     assert [claim["verdict"] for claim in first["claims"]] == ["undecided"]  # of five functions
-    again = json.loads(_flipscope(outside, "run", "juntas", "--scale", "smoke", "--json"))
+    again = json.loads(_flipscope(outside, "run", "juntas", "--scale", "smoke", "--workers", "0", "--json"))
     assert again["reused"] == 10
     assert again["claims"] == first["claims"]
 
@@ -81,8 +81,6 @@ def test_it_is_listed_run_and_reported_by_name(outside: Path) -> None:
 
 def test_it_runs_from_the_folder_it_is_in(tmp_path: Path) -> None:
     (tmp_path / "juntas.py").write_text(_code())
-    found = json.loads(_flipscope(tmp_path, "run", "juntas:STUDY", "--scale", "smoke", "--json"))
-    assert found["trials"] == 10
     page = _flipscope(tmp_path, "run", "juntas:STUDY", "--scale", "smoke")
     assert "The figures: flipscope report juntas:STUDY --results results" in page
     _flipscope(tmp_path, "report", "juntas:STUDY", "--results", "results", "-o", "juntas.html")

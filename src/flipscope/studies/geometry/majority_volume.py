@@ -92,7 +92,7 @@ class MajorityVolume(lab.Study):
     scales = lab.scales(
         "{seeds} recognisers of width 16 per language, N in {lengths}, {perturbations} perturbations per radius",
         common={"first_seed": 0},
-        smoke=(0.1, {"lengths": (4,), "seeds": 1, "perturbations": 20, "steps": 1000}),
+        smoke=(0.1, {"lengths": (4,), "seeds": 1, "perturbations": 20, "steps": 250}),
         laptop=(8, {"lengths": (4, 5, 6, 7, 8, 10), "seeds": 5, "perturbations": 60, "steps": 8000}),
         paper=(900, {"lengths": (4, 5, 6, 7, 8, 10, 12, 14), "seeds": 20, "perturbations": 400, "steps": 200_000}),
     )
