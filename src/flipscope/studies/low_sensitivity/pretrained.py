@@ -20,7 +20,7 @@ show that everything runs, and no claim is judged by them.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
@@ -50,6 +50,7 @@ from flipscope.studies.low_sensitivity.shared import if_present
 
 CNN, ENCODER = "efficientnet-lite0", "minilm"  # models of packages
 CNN_STAND_IN, ENCODER_STAND_IN = "random-cnn", "random-encoder"
+IMAGE_STAND_IN, TEXT_STAND_IN = "digits", "synthetic-paraphrases"  # sets that need no files
 PIXEL_MEAN, PIXEL_STD = 127.0, 128.0  # as EfficientNet-Lite reads bytes; with ImageNet's statistics it is less accurate
 PRINTED = {"ConvNeXtV2-Tiny": 0.0342, "ViT-L/16": 0.0191}  # of the paper, on 20,000 training images, variance 15
 # Where the noise enters the sentence encoder: after the norm of its embeddings, or on its word vectors before it.
@@ -504,6 +505,32 @@ CLAIMS = (
 )  # fmt: skip
 
 
+# ---------------------------------------------------------------- trials
+
+
+def image_trials(plan: Mapping[str, Any], model: str) -> list[Images]:
+    """A trial for each variance; on digits a network with random weights stands in for that of a package."""
+    known = (*IMAGE_SETS, PHOTOS)
+    if plan["image_set"] not in known:
+        raise InputError(f"image_set={plan['image_set']!r} is not one of {', '.join(known)}")
+    (images,) = lab.available_sets([plan["image_set"]], IMAGE_STAND_IN)
+    own = {name: plan[name] for name in ("images", "size", "patch", "patches", "mean", "std")}
+    if model == CNN and split_reference(images)[0] == IMAGE_STAND_IN:
+        model, own = CNN_STAND_IN, own | {"size": 8, "patch": 2}
+    seed = plan["first_seed"]
+    return [Images(model=model, data=images, variance=variance, seed=seed, **own) for variance in plan["variances"]]
+
+
+def question_trials(plan: Mapping[str, Any]) -> list[Questions]:
+    """A trial for each place of the noise; on synthetic sentences an encoder with random weights stands in."""
+    (texts,) = lab.available_sets([plan["text_set"]], TEXT_STAND_IN)
+    encoder = ENCODER_STAND_IN if split_reference(texts)[0] == TEXT_STAND_IN else ENCODER
+    own = {name: plan[name] for name in ("pairs", "calibration", "length", "tokens", "variance")}
+    seed = plan["first_seed"]
+    return [Questions(model=encoder, data=texts, place="after", seed=seed, **own),
+            Questions(model=encoder, data=texts, place="before", seed=seed, **own)]  # fmt: skip
+
+
 # ---------------------------------------------------------------- the study
 
 
@@ -516,7 +543,7 @@ class Pretrained(lab.Study):
         "{model}: {images} images, {patches} patches of {patch} pixels each, variances {variances}; {pairs} pairs of "
         "questions, {tokens} tokens each, variance {variance}",
         {"model": "packages", "tokenizer": "none", "at": "none", "mean": PIXEL_MEAN, "std": PIXEL_STD},
-        smoke=(0.05, {"image_set": "digits", "text_set": "synthetic-paraphrases", "images": 20, "size": 8, "patch": 2}
+        smoke=(0.05, {"image_set": IMAGE_STAND_IN, "text_set": TEXT_STAND_IN, "images": 20, "size": 8, "patch": 2}
                | {"patches": 4, "variances": (1.0,), "pairs": 16, "calibration": 32, "length": 16, "tokens": 2}
                | {"variance": 1.0, "first_seed": 0}),
         # 21,000 forward passes: 8,200 of the CNN and 12,800 of pairs of questions.
@@ -542,34 +569,15 @@ class Pretrained(lab.Study):
 
     def trials(self, scale: str) -> list[lab.Trial]:
         plan = self.scales[scale].settings
-        image_set, text_set = plan["image_set"], plan["text_set"]
-        if image_set not in (*IMAGE_SETS, PHOTOS):
-            raise InputError(f"image_set={image_set!r} is not one of {', '.join((*IMAGE_SETS, PHOTOS))}")
-        (images,) = lab.available_sets([image_set], "digits")
-        (texts,) = lab.available_sets([text_set], "synthetic-paraphrases")
-        stand_in = split_reference(images)[0] == "digits"
-        seed, chosen = plan["first_seed"], plan["model"]
-        if chosen != "packages" and plan["tokenizer"] != "none":
-            if plan["at"] == "none":
-                raise InputError("say which module's output gets the noise, such as --set at=bert.embeddings")
-            shared = {name: plan[name] for name in ("tokenizer", "at", "pairs", "length", "tokens", "variance")}
-            return [Sentences(model=chosen, data=texts, seed=seed, **shared)]
-        size, patch = plan["size"], plan["patch"]
-        model = chosen
-        if chosen == "packages":
-            model = CNN_STAND_IN if stand_in else CNN
-            size, patch = (8, 2) if stand_in else (size, patch)
-        shared = {name: plan[name] for name in ("images", "patches", "mean", "std")}
-        found: list[lab.Trial] = [
-            Images(model=model, data=images, size=size, patch=patch, variance=variance, seed=seed, **shared)
-            for variance in plan["variances"]
-        ]
-        if chosen != "packages":
-            return found
-        encoder = ENCODER_STAND_IN if split_reference(texts)[0] == "synthetic-paraphrases" else ENCODER
-        shared = {name: plan[name] for name in ("pairs", "calibration", "length", "tokens", "variance")}
-        return found + [Questions(model=encoder, data=texts, place=place, seed=seed, **shared)
-                        for place in ("after", "before")]  # fmt: skip
+        if plan["model"] == "packages":
+            return [*image_trials(plan, CNN), *question_trials(plan)]
+        if plan["tokenizer"] == "none":
+            return [*image_trials(plan, plan["model"])]
+        if plan["at"] == "none":
+            raise InputError("say which module's output gets the noise, such as --set at=bert.embeddings")
+        (texts,) = lab.available_sets([plan["text_set"]], TEXT_STAND_IN)
+        own = {name: plan[name] for name in ("model", "tokenizer", "at", "pairs", "length", "tokens", "variance")}
+        return [Sentences(data=texts, seed=plan["first_seed"], **own)]
 
     def measure(self, trial: lab.Trial, progress: lab.Progress) -> lab.Outcome:
         if isinstance(trial, Images):
