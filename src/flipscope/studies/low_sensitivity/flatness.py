@@ -16,7 +16,7 @@ in the table beside the numbers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,15 +26,14 @@ import flipscope.lab as lab
 from flipscope.lab import quantities
 from flipscope.lab.quantities import Criterion
 from flipscope.probes.sharpness import sharpnesses
-from flipscope.studies.low_sensitivity.image_models import FAMILIES, ORDER, SETTINGS, ImageTrial, sets_here
-from flipscope.studies.low_sensitivity.shared import FEWEST, end_columns, end_gap
+from flipscope.studies.low_sensitivity.image_models import KINDS, SETTINGS, ImageTrial, end_of, planned
+from flipscope.studies.low_sensitivity.shared import FEWEST, end_gap
 from flipscope.training.fit import evaluate
-from flipscope.training.token_measures import Disturbances, chosen_examples
+from flipscope.training.token_measures import chosen_examples
 
 STD, CODE_STD, ADAPTIVE_STD = 0.005, 0.05, 0.05  # of noise on weights: the paper's, the released code's, per weight
 CLEAR = 0.5  # rank correlation from which one goes with the other
 POINTS = 4  # models of a seed that a rank correlation needs
-KINDS = (*ORDER[:1], "ViT + penalty", "ViT + augmentation", *ORDER[1:])
 TABLE_2: Mapping[str, tuple[float, float]] = {"ViT": (39.166, 0.5346), "ViT + penalty": (9.025, 0.3982)}
 # Columns of a row, and what they say.
 MEASURES: Mapping[str, str] = {
@@ -239,28 +238,12 @@ class Flatness(lab.Study):
     claims = CLAIMS
 
     def trials(self, scale: str) -> list[Flat]:
-        plan = dict(self.scales[scale].settings)
-        common = {name: plan[name] for name in ("train", "epochs", "every", "inputs", "tokens", "draws", "optimiser",
-                                                "layers", "heads", "strings", "perturbations")}  # fmt: skip
-        found = []
-        for reference, models in sets_here(plan):
-            for model in models:
-                for seed in range(plan["first_seed"], plan["first_seed"] + plan["seeds"]):
-                    plain = Flat(reference, model, seed, **common)
-                    found.append(plain)
-                    if FAMILIES[model] == "ViT":
-                        found += [replace(plain, treatment=each) for each in plan["treatments"]]
-        return found
+        return planned(Flat, self.scales[scale].settings, "strings", "perturbations")
 
     def measure(self, trial: Flat, progress: lab.Progress) -> lab.Outcome:
         trained = lab.trained(trial.recipe, progress)
+        end = end_of(trial, trained)
         training = trial.images.training_set()
-        known, _ = chosen_examples(training, trial.inputs, trial.seed)
-        end = end_columns(
-            trained.model, known, Disturbances((trial.setting.variance,), patch=trial.patch),
-            step=trained.fitted.steps, seed=trial.seed, tokens="all" if trial.tokens is None else trial.tokens,
-            draws=trial.draws,
-        )  # fmt: skip
         fitted, tested = (
             evaluate(trained.model, each, loss="ce", inputs="numbers") for each in (training, trial.images.test_set())
         )

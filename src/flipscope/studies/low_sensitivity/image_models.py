@@ -10,7 +10,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from flipscope import lab
 from flipscope.data.finding import split_reference
@@ -18,12 +18,12 @@ from flipscope.data.image_data import ImageData, image_data
 from flipscope.data.images import load_images
 from flipscope.models.baselines.presets import ImageShape
 from flipscope.models.config import TransformerConfig
-from flipscope.studies.low_sensitivity.shared import watched
+from flipscope.studies.low_sensitivity.shared import end_columns, watched
 from flipscope.training.named import LossTerm, loss_term
 from flipscope.training.protocol import Optimiser
-from flipscope.training.recipe import Recipe
+from flipscope.training.recipe import Recipe, Trained
 from flipscope.training.recipes.low_sensitivity import PAPER_RATES, image_recipe
-from flipscope.training.token_measures import Disturbances
+from flipscope.training.token_measures import Disturbances, chosen_examples
 
 SUBSTITUTE = "digits"
 Treatment = Literal["none", "penalty", "augmentation"]
@@ -64,6 +64,9 @@ ORDER = ("ViT", "ViT-simple", "ConvMixer", "CNN", "ResNet", "DenseNet", "MLP", "
 OTHER_RATE = 0.05
 TREATED_RATES: Mapping[Treatment, float] = {"penalty": 0.16, "augmentation": 0.2}
 STRENGTH, PENALTY_VARIANCE, AUGMENTATION_VARIANCE = 0.25, 1.0, 0.1  # § 7.1
+KINDS = (ORDER[0], "ViT + penalty", "ViT + augmentation", *ORDER[1:])  # of models, with treatments
+# Settings of a plan that are fields of its trials.
+COMMON = ("train", "epochs", "every", "inputs", "tokens", "draws", "optimiser", "layers", "heads")
 TREATED = {"none": "", "penalty": " + penalty", "augmentation": " + augmentation"}
 
 
@@ -145,11 +148,28 @@ class ImageTrial(lab.TrainedTrial):
         return {"set": self.set, "family": family, "kind_of_model": family + TREATED[self.treatment]}
 
 
+Planned = TypeVar("Planned", bound=ImageTrial)
+
+
 def sized(config: Any, layers: int | None, heads: int | None) -> Any:
     """A ViT of another depth or number of heads; other models as they are."""
     if not isinstance(config, TransformerConfig):
         return config
     return dataclasses.replace(config, layers=layers or config.layers, heads=heads or config.heads)
+
+
+def end_of(trial: ImageTrial, trained: Trained, disturbances: Disturbances | None = None) -> dict[str, list[Any]]:
+    """The columns of a trained model at its end, on its training images; by default with the set's noise on patches."""
+    known, _ = chosen_examples(trial.images.training_set(), trial.inputs, trial.seed)
+    return end_columns(
+        trained.model,
+        known,
+        disturbances or Disturbances((trial.setting.variance,), patch=trial.patch),
+        step=trained.fitted.steps,
+        seed=trial.seed,
+        tokens="all" if trial.tokens is None else trial.tokens,
+        draws=trial.draws,
+    )
 
 
 def sets_here(plan: Mapping[str, Any]) -> list[tuple[str, Sequence[str]]]:
@@ -160,3 +180,19 @@ def sets_here(plan: Mapping[str, Any]) -> list[tuple[str, Sequence[str]]]:
     wanted = [name for name in SETTINGS if name != SUBSTITUTE and plan[name]]
     found = lab.available_sets(wanted, SUBSTITUTE) if wanted else [lab.data_set(SUBSTITUTE)]
     return [(reference, plan[split_reference(reference)[0]]) for reference in found]
+
+
+def planned(kind: type[Planned], plan: Mapping[str, Any], *own: str) -> list[Planned]:
+    """The trials of a plan: each model of each set with each seed, and ViTs also with the treatments of the plan.
+
+    `own` are settings of the plan that are fields of this kind of trial only.
+    """
+    common = {name: plan[name] for name in (*COMMON, *own)}
+    found = []
+    for reference, models in sets_here(plan):
+        for model in models:
+            for seed in range(plan["first_seed"], plan["first_seed"] + plan["seeds"]):
+                plain = kind(reference, model, seed, **common)
+                treatments = plan.get("treatments", ()) if FAMILIES[model] == "ViT" else ()
+                found += [plain, *(dataclasses.replace(plain, treatment=each) for each in treatments)]
+    return found

@@ -16,7 +16,7 @@ two or three percent will remain undecided at laptop scale. DenseNet and ViT-sim
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,23 +30,15 @@ from flipscope.data.corruptions import CORRUPTIONS, corrupt
 from flipscope.data.images import load_images
 from flipscope.lab import quantities
 from flipscope.lab.quantities import Criterion
-from flipscope.studies.low_sensitivity.image_models import (
-    FAMILIES,
-    ORDER,
-    SETTINGS,
-    ImageTrial,
-    sets_here,
-)
-from flipscope.studies.low_sensitivity.shared import FEWEST, end_columns, end_gap, paired_ends
+from flipscope.studies.low_sensitivity.image_models import KINDS, SETTINGS, ImageTrial, end_of, planned
+from flipscope.studies.low_sensitivity.shared import FEWEST, end_gap, paired_ends
 from flipscope.training.fit import evaluate
-from flipscope.training.token_measures import Disturbances, chosen_examples
 
 CATEGORIES = ("noise", "blur", "weather", "digital")
 ALL = "all"
 MOSTLY, LESS = ("noise", "blur"), ("weather", "digital")  # where the paper's treatments help most
 CLEAR = 0.5  # rank correlation from which one goes with the other
 POINTS = 4  # models of a seed that a rank correlation needs
-KINDS = (*ORDER[:1], "ViT + penalty", "ViT + augmentation", *ORDER[1:])
 
 
 # ---------------------------------------------------------------- measurements
@@ -294,30 +286,14 @@ class Robustness(lab.Study):
     claims = CLAIMS
 
     def trials(self, scale: str) -> list[Corrupted]:
-        plan = dict(self.scales[scale].settings)
-        common = {name: plan[name] for name in ("train", "epochs", "every", "inputs", "tokens", "draws", "optimiser",
-                                                "layers", "heads", "test", "corruptions", "severities")}  # fmt: skip
-        found = []
-        for reference, models in sets_here(plan):
-            for model in models:
-                for seed in range(plan["first_seed"], plan["first_seed"] + plan["seeds"]):
-                    plain = Corrupted(reference, model, seed, **common)
-                    found.append(plain)
-                    if FAMILIES[model] == "ViT":
-                        found += [replace(plain, treatment=each) for each in plan["treatments"]]
-        return found
+        return planned(Corrupted, self.scales[scale].settings, "test", "corruptions", "severities")
 
     def measure(self, trial: Corrupted, progress: lab.Progress) -> lab.Outcome:
         clean, corrupted = clean_and_corrupted(
             trial
         )  # first, since it fails at once where a corruption lacks a package
         trained = lab.trained(trial.recipe, progress)
-        known, _ = chosen_examples(trial.images.training_set(), trial.inputs, trial.seed)
-        end = end_columns(
-            trained.model, known, Disturbances((trial.setting.variance,), patch=trial.patch),
-            step=trained.fitted.steps, seed=trial.seed, tokens="all" if trial.tokens is None else trial.tokens,
-            draws=trial.draws,
-        )  # fmt: skip
+        end = end_of(trial, trained)
         return {
             "train_accuracy": end["accuracy"][0],
             "sensitivity": end["sensitivity"][0],

@@ -29,11 +29,10 @@ from flipscope.data.images import load_images
 from flipscope.figures import AnyPanel, ImagePanel
 from flipscope.lab.quantities import Criterion
 from flipscope.models.disturbing import patches
-from flipscope.studies.low_sensitivity.image_models import FAMILIES, ORDER, SETTINGS, ImageTrial, sets_here
+from flipscope.studies.low_sensitivity.image_models import FAMILIES, ORDER, SETTINGS, ImageTrial, end_of, planned
 from flipscope.studies.low_sensitivity.shared import (
     checkpoint_columns,
     checkpoint_rows,
-    end_columns,
     end_gap,
     gap,
     gap_change,
@@ -42,7 +41,6 @@ from flipscope.studies.low_sensitivity.shared import (
     paired,
     sensitivity_map,
 )
-from flipscope.training.token_measures import chosen_examples
 
 SAME = 0.02  # largest difference of sensitivities that the paper would call none
 NO_VARIANTS: Mapping[str, tuple[Any, ...]] = {"depth": (), "heads": (), "optimiser": ()}
@@ -374,28 +372,17 @@ class VisionStudy(lab.Study):
     claims = CLAIMS
 
     def trials(self, scale: str) -> list[Vision]:
-        plan = dict(self.scales[scale].settings)
-        seeds = range(plan["first_seed"], plan["first_seed"] + plan["seeds"])
-        common = {name: plan[name] for name in ("train", "epochs", "every", "inputs", "tokens", "draws", "optimiser",
-                                                "layers", "heads")}  # fmt: skip
+        plan = self.scales[scale].settings
         found = []
-        for reference, models in sets_here(plan):
-            for model in models:
-                for seed in seeds:
-                    maps = plan["maps"] if seed == plan["first_seed"] else 0
-                    base = Vision(reference, model, seed, **common, maps=maps)
-                    found.append(base)
-                    if base.set == "cifar-10" and FAMILIES[model] == "ViT":
-                        found += _variants(replace(base, maps=0), plan["variants"])
+        for trial in planned(Vision, plan):
+            found.append(replace(trial, maps=plan["maps"] if trial.seed == plan["first_seed"] else 0))
+            if trial.set == "cifar-10" and FAMILIES[trial.model] == "ViT":
+                found += _variants(trial, plan["variants"])
         return found
 
     def measure(self, trial: Vision, progress: lab.Progress) -> lab.Outcome:
         trained = lab.trained(trial.recipe, progress)
-        known, _ = chosen_examples(trial.images.training_set(), trial.inputs, trial.seed)
-        end = end_columns(
-            trained.model, known, trial.disturbances, step=trained.fitted.steps, seed=trial.seed,
-            tokens="all" if trial.tokens is None else trial.tokens, draws=trial.draws,
-        )  # fmt: skip
+        end = end_of(trial, trained, trial.disturbances)
         outcome: dict[str, Any] = joined(checkpoint_columns(trained.fitted.log), end)
         outcome["test_accuracy"] = trained.history[-1].validation_accuracy
         if trial.maps:
