@@ -26,6 +26,24 @@ def small_vit() -> Any:
     ).eval()
 
 
+def small_session() -> Any:
+    """A linear classifier of images of 8 x 8 pixels with three channels, as a session of ONNX Runtime."""
+    import numpy as np
+    import onnxruntime
+    from onnx import TensorProto, helper, numpy_helper
+
+    weights = numpy_helper.from_array(np.random.default_rng(0).normal(size=(192, 10)).astype(np.float32), "weights")
+    shapes = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["image", *shape])
+              for name, shape in (("pixels", (3, 8, 8)), ("logits", (10,)))]  # fmt: skip
+    nodes = [
+        helper.make_node("Flatten", ["pixels"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "weights"], ["logits"]),
+    ]
+    graph = helper.make_graph(nodes, "linear", shapes[:1], shapes[1:], [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+
+
 class PairClassifier(nn.Module):
     """The mean of embeddings, and a linear layer."""
 

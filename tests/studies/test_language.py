@@ -86,7 +86,7 @@ def test_depths_are_varied_for_two_models_on_qqp() -> None:
         assert {trial.layers for trial in trials if not trial.sweep} == {4}
         laptop = STUDY.checked_trials("laptop")
     assert len(laptop) == 6 * len(NAMES) * 2
-    assert not {trial.content()["seed"] for trial in laptop} & {100, 101}  # seeds with which sizes were chosen
+    assert 100 not in {trial.content()["seed"] for trial in laptop}  # with which sizes were chosen
 
 
 def test_the_paper_scale_starts() -> None:

@@ -122,11 +122,13 @@ def test_noise_reaches_the_tokens_of_a_pair_and_nothing_else() -> None:
     assert torch.equal(seen["before"], words)
 
 
-@pytest.mark.parametrize("name", ["small_network", "small_vit"])
-def test_a_model_of_the_users_on_images(name: str) -> None:
-    if name == "small_vit":
-        pytest.importorskip("transformers", reason="needs the extra 'language'")
-    size = 8 if name == "small_network" else 16
+@pytest.mark.parametrize(
+    ("name", "size", "packages"),
+    [("small_network", 8, ()), ("small_vit", 16, ("transformers",)), ("small_session", 8, ("onnx", "onnxruntime"))],
+)
+def test_a_model_of_the_users_on_images(name: str, size: int, packages: tuple[str, ...]) -> None:
+    for package in packages:
+        pytest.importorskip(package)
     scale = STUDY.scale_name("smoke", {"model": f"studies.own_models:{name}", "size": size, "patch": 4, "images": 6})
     (trial,) = STUDY.checked_trials(scale)
     outcome = STUDY.measure(trial, lambda done, total: None)

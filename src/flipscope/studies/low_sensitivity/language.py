@@ -12,6 +12,13 @@ GPT-2's kind has no norm there; its noise is in units of the root mean square of
 
 Models are compared at equal training accuracy, and paired by seed: a sample is a pair of models, not a text. Models of
 one seed are trained on the same pairs of sentences and measured on the same texts, tokens and noise.
+
+**The laptop's plan** follows from short runs on QQP with seed 100, which is none of its own. An LSTM knew .97 of its
+1,000 pairs after 10 epochs; after 14 the training loss of RoBERTa's kind was 0.18 and that of GPT-2's kind 0.08: hence
+18 epochs. The LSTM's sensitivity was .03 to .05 at training accuracies from .7 to .97, and 600 texts tell that of one
+model to within .02. Steps and checkpoints of one training take one to two minutes of processor time on QQP, and by the
+length of its texts 1.6 times as much on MRPC, so that six seeds fit into an hour on two cores. Gaps below about .02
+will stay open; claims that need less, or several depths, say that the paper's scale decides them.
 """
 
 from __future__ import annotations
@@ -575,7 +582,7 @@ class Language(lab.Study):
                | {"width": 16, "train": 64, "test": 32, "length": 16, "vocabulary": 300, "encoder": "trained"}
                | {"lr": 3e-3, "epochs": 2, "decay": False, "levels": (0.55,), "every": 1, "inputs": 16}
                | {"texts": 6, "shown": 1, "seeds": 1, "first_seed": 0}),
-        # Seeds 100 and 101 were used to choose sizes; see the module.
+        # Sizes and the number of seeds were chosen with seed 100; see the module.
         laptop=(45, {"sets": SETS, "models": ("lstm", "roberta", "roberta-relu", "gpt2"), "layers": (2,)}
                 | {"width": 64, "train": 1_000, "test": 1_000, "length": 64, "vocabulary": 2_000}
                 | {"encoder": "trained", "lr": 1e-3, "epochs": 18, "decay": False, "levels": (0.75, 0.85, 0.95)}
