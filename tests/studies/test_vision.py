@@ -61,14 +61,16 @@ def test_plans_with_data() -> None:
         laptop, paper = (STUDY.trials(scale) for scale in ("laptop", "paper"))
         svhn = STUDY.checked_trials("laptop+svhn=vit-tiny,resnet-small")
         deep = STUDY.checked_trials("laptop+variants.depth=4,6")
+        fashion = STUDY.checked_trials("laptop+cifar-10=none")
     assert {trial.set for trial in laptop} == {"fashion-mnist", "cifar-10"}
     assert {FAMILIES[trial.model] for trial in laptop} >= {"ViT", "CNN", "MLP", "ConvMixer", "ResNet"}
     assert {trial.set for trial in paper} == set(STORED)
     assert {trial.variant for trial in paper} == {"base", "depth", "heads", "optimiser"}
+    assert {trial.set for trial in fashion if isinstance(trial, Vision)} == {"fashion-mnist"}
     assert len(svhn) == len(laptop) + 2 * 6
     assert len(deep) == len(laptop) + 2 * 6
     assert {FAMILIES[trial.model] for trial in paper} == set(ORDER)
-    assert all(trial.maps == 0 for trial in laptop if trial.seed)
+    assert {trial.seed for trial in laptop if trial.maps} == {1_000}
 
 
 def test_a_recipe_has_the_sizes_of_its_trial() -> None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.wording import count_text
-from flipscope.data.finding import DIGITS, named_folder, split_reference
+from flipscope.data.finding import DIGITS, named_folder, reference, split_reference
 from flipscope.data.images import IMAGE_SETS, load_images
 from flipscope.data.photos import PHOTOS, load_photos
 from flipscope.data.texts import TEXT_SETS, load_texts
@@ -62,9 +62,10 @@ def available_sets(names: Sequence[str], substitute: str) -> list[str]:
     """The references of these sets, or that of the substitute alone where the user names no folder of data sets.
 
     A substitute needs no files: "digits" or "synthetic-paraphrases". When results are read back without the folder, it
-    depends on which of them were measured last, and sets that were not measured and are not found are left out.
+    depends on which of them were measured last; the trials of a set that was never measured and is not found here have
+    no results, and name it with a digest of zeros.
 
-    >>> [reference.split("@")[0] for reference in available_sets(["cifar-10"], "digits")]
+    >>> [each.split("@")[0] for each in available_sets(["cifar-10"], "digits")]
     ['digits']
     """
     used = [name for name in _recorded.get() if name in (*names, substitute)]  # the last used first
@@ -74,8 +75,10 @@ def available_sets(names: Sequence[str], substitute: str) -> list[str]:
         return [data_set(name) for name in names]
     found = []
     for name in names:
-        with suppress(InputError):
+        try:
             found.append(data_set(name))
+        except InputError:
+            found.append(reference(name, "0" * DIGITS))
     return found
 
 

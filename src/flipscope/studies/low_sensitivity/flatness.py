@@ -26,7 +26,15 @@ import flipscope.lab as lab
 from flipscope.lab import quantities
 from flipscope.lab.quantities import Criterion
 from flipscope.probes.sharpness import sharpnesses
-from flipscope.studies.low_sensitivity.image_models import KINDS, SETTINGS, ImageTrial, end_of, planned
+from flipscope.studies.low_sensitivity.image_models import (
+    KINDS,
+    ON_DIGITS,
+    SETTINGS,
+    TRAININGS,
+    ImageTrial,
+    end_of,
+    planned,
+)
 from flipscope.studies.low_sensitivity.shared import FEWEST, end_gap
 from flipscope.training.fit import evaluate
 from flipscope.training.token_measures import chosen_examples
@@ -209,20 +217,15 @@ class Flatness(lab.Study):
     scales = lab.scales(
         "{seeds} seeds of the models of `vision` and `robustness`; {perturbations} draws of noise on the weights, "
         "{strings} training images",
-        common={"first_seed": 0, "svhn": (), "mnist": (), "fashion-mnist": ()},
+        common={"svhn": (), "mnist": (), "fashion-mnist": ()},
         smoke=(0.2, {"cifar-10": (), "digits": ("vit-tiny", "mlp-small"), "treatments": ("penalty",), "seeds": 1,
-                     "train": 300, "epochs": 10, "every": 1, "inputs": 60, "tokens": 1, "draws": 1,
-                     "optimiser": "adam", "layers": 1, "heads": 1, "strings": 40, "perturbations": 3}),
+                     **TRAININGS["smoke"], "strings": 40, "perturbations": 3}),
         laptop=(10, {"cifar-10": ("vit-tiny", "resnet-small", "convmixer-small", "cnn-small"),
-                     "digits": ("vit-tiny", "cnn-small", "mlp-small", "convmixer-small"),
-                     "treatments": ("penalty", "augmentation"), "seeds": 3, "train": 5_000, "epochs": 20,
-                     "every": 25, "inputs": 1_000, "tokens": 1, "draws": 1, "optimiser": "adam", "layers": 2,
-                     "heads": 4, "strings": 500, "perturbations": 20}),
+                     "digits": ON_DIGITS["laptop"], "treatments": ("penalty", "augmentation"), "seeds": 3,
+                     **TRAININGS["laptop"], "strings": 500, "perturbations": 20}),
         paper=(2_000, {"cifar-10": ("vit-small", "vit-simple", "resnet-18", "densenet-121"),
-                       "digits": ("vit-small", "cnn", "mlp", "convmixer"), "treatments": ("penalty", "augmentation"),
-                       "seeds": 3, "train": 60_000, "epochs": 50, "every": 100, "inputs": 15_000, "tokens": None,
-                       "draws": 5, "optimiser": "sgd", "layers": None, "heads": None, "strings": 50_000,
-                       "perturbations": 20}),
+                       "digits": ON_DIGITS["paper"], "treatments": ("penalty", "augmentation"), "seeds": 3,
+                       **TRAININGS["paper"], "strings": 50_000, "perturbations": 20}),
     )  # fmt: skip
     deviations = lab.deviations(
         ("data, model, train, epochs, optimiser, every, inputs, tokens, draws, layers, heads", "complete CIFAR-10 and "

@@ -47,7 +47,7 @@ class ImageSetting:
 
 SETTINGS: Mapping[str, ImageSetting] = {
     "fashion-mnist": ImageSetting("Fashion-MNIST", (0.80, 0.85, 0.90, 0.95), 5.0),
-    "cifar-10": ImageSetting("CIFAR-10", (0.35, 0.45, 0.55, 0.65), 1.0),
+    "cifar-10": ImageSetting("CIFAR-10", (0.30, 0.40, 0.50, 0.60), 1.0),
     "svhn": ImageSetting("SVHN", (0.40, 0.60, 0.80, 0.90), 1.0),
     "mnist": ImageSetting("MNIST", (0.85, 0.90, 0.95, 0.98), 1.0, replace=True),
     SUBSTITUTE: ImageSetting("digits (scikit-learn)", (0.30, 0.50, 0.70, 0.90), 1.0),
@@ -65,8 +65,21 @@ OTHER_RATE = 0.05
 TREATED_RATES: Mapping[Treatment, float] = {"penalty": 0.16, "augmentation": 0.2}
 STRENGTH, PENALTY_VARIANCE, AUGMENTATION_VARIANCE = 0.25, 1.0, 0.1  # § 7.1
 KINDS = (ORDER[0], "ViT + penalty", "ViT + augmentation", *ORDER[1:])  # of models, with treatments
-# Settings of a plan that are fields of its trials.
-COMMON = ("train", "epochs", "every", "inputs", "tokens", "draws", "optimiser", "layers", "heads")
+# How models are trained and measured at each scale. Seeds from 1000 on were used by no earlier run.
+TRAININGS: Mapping[str, Mapping[str, Any]] = {
+    "smoke": {"first_seed": 0, "train": 300, "epochs": 10, "every": 1, "inputs": 60, "tokens": 1, "draws": 1,
+              "optimiser": "adam", "layers": 1, "heads": 1},
+    "laptop": {"first_seed": 1_000, "train": 5_000, "epochs": 20, "every": 25, "inputs": 1_000, "tokens": 1, "draws": 1,
+               "optimiser": "adam", "layers": 2, "heads": 4},
+    "paper": {"first_seed": 1_000, "train": 60_000, "epochs": 50, "every": 100, "inputs": 15_000, "tokens": None,
+              "draws": 5, "optimiser": "sgd", "layers": None, "heads": None},
+}  # fmt: skip
+COMMON = tuple(name for name in TRAININGS["paper"] if name != "first_seed")  # fields of every trial
+# Models on the digits, where no data are at hand.
+ON_DIGITS: Mapping[str, tuple[str, ...]] = {
+    "laptop": ("vit-tiny", "cnn-small", "mlp-small", "convmixer-small"),
+    "paper": ("vit-small", "cnn", "mlp", "convmixer"),
+}
 TREATED = {"none": "", "penalty": " + penalty", "augmentation": " + augmentation"}
 
 
@@ -175,11 +188,13 @@ def end_of(trial: ImageTrial, trained: Trained, disturbances: Disturbances | Non
 def sets_here(plan: Mapping[str, Any]) -> list[tuple[str, Sequence[str]]]:
     """The references of the sets of a plan, each with the models to train on it.
 
-    A plan has the models of each set under its name. Without a folder of data sets they are those of the digits.
+    A plan has the models of each set under its name, "none" being no model. Without a folder of data sets they are
+    those of the digits.
     """
-    wanted = [name for name in SETTINGS if name != SUBSTITUTE and plan[name]]
+    models = {name: [each for each in plan[name] if each != "none"] for name in SETTINGS}
+    wanted = [name for name in SETTINGS if name != SUBSTITUTE and models[name]]
     found = lab.available_sets(wanted, SUBSTITUTE) if wanted else [lab.data_set(SUBSTITUTE)]
-    return [(reference, plan[split_reference(reference)[0]]) for reference in found]
+    return [(reference, models[split_reference(reference)[0]]) for reference in found]
 
 
 def planned(kind: type[Planned], plan: Mapping[str, Any], *own: str) -> list[Planned]:

@@ -30,7 +30,15 @@ from flipscope.data.corruptions import CORRUPTIONS, corrupt
 from flipscope.data.images import load_images
 from flipscope.lab import quantities
 from flipscope.lab.quantities import Criterion
-from flipscope.studies.low_sensitivity.image_models import KINDS, SETTINGS, ImageTrial, end_of, planned
+from flipscope.studies.low_sensitivity.image_models import (
+    KINDS,
+    ON_DIGITS,
+    SETTINGS,
+    TRAININGS,
+    ImageTrial,
+    end_of,
+    planned,
+)
 from flipscope.studies.low_sensitivity.shared import FEWEST, end_gap, paired_ends
 from flipscope.training.fit import evaluate
 
@@ -250,22 +258,18 @@ class Robustness(lab.Study):
     scales = lab.scales(
         "{seeds} seeds of the models of `vision` and of ViTs with penalty and augmentation; {test} test images, "
         "{corruptions}, severities {severities}",
-        common={"first_seed": 0, "svhn": (), "mnist": (), "fashion-mnist": ()},
+        common={"svhn": (), "mnist": (), "fashion-mnist": ()},
         smoke=(0.2, {"cifar-10": (), "digits": ("vit-tiny", "mlp-small"), "treatments": ("penalty", "augmentation"),
-                     "seeds": 1, "train": 300, "epochs": 10, "every": 1, "inputs": 60, "tokens": 1, "draws": 1,
-                     "optimiser": "adam", "layers": 1, "heads": 1, "test": 60,
+                     "seeds": 1, **TRAININGS["smoke"], "test": 60,
                      "corruptions": ("gaussian_noise", "gaussian_blur", "brightness", "contrast"),
                      "severities": (1, 2)}),
         laptop=(38, {"cifar-10": ("vit-tiny", "resnet-small", "convmixer-small", "cnn-small"),
-                     "digits": ("vit-tiny", "cnn-small", "mlp-small", "convmixer-small"),
-                     "treatments": ("penalty", "augmentation"), "seeds": 3, "train": 5_000, "epochs": 20,
-                     "every": 25, "inputs": 1_000, "tokens": 1, "draws": 1, "optimiser": "adam", "layers": 2,
-                     "heads": 4, "test": 500, "corruptions": tuple(CORRUPTIONS), "severities": (1, 2)}),
+                     "digits": ON_DIGITS["laptop"], "treatments": ("penalty", "augmentation"), "seeds": 3,
+                     **TRAININGS["laptop"], "test": 500, "corruptions": tuple(CORRUPTIONS), "severities": (1, 2)}),
         paper=(30_000, {"cifar-10": ("vit-small", "vit-simple", "resnet-18", "densenet-121"),
-                        "digits": ("vit-small", "cnn", "mlp", "convmixer"), "treatments": ("penalty", "augmentation"),
-                        "seeds": 3, "train": 60_000, "epochs": 50, "every": 100, "inputs": 15_000, "tokens": None,
-                        "draws": 5, "optimiser": "sgd", "layers": None, "heads": None, "test": 10_000,
-                        "corruptions": tuple(CORRUPTIONS), "severities": (1, 2)}),
+                        "digits": ON_DIGITS["paper"], "treatments": ("penalty", "augmentation"), "seeds": 3,
+                        **TRAININGS["paper"], "test": 10_000, "corruptions": tuple(CORRUPTIONS),
+                        "severities": (1, 2)}),
     )  # fmt: skip
     deviations = lab.deviations(
         ("data, model, train, epochs, optimiser, every, inputs, tokens, draws, layers, heads", "complete CIFAR-10 and "

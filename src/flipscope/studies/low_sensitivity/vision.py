@@ -29,7 +29,16 @@ from flipscope.data.images import load_images
 from flipscope.figures import AnyPanel, ImagePanel
 from flipscope.lab.quantities import Criterion
 from flipscope.models.disturbing import patches
-from flipscope.studies.low_sensitivity.image_models import FAMILIES, ORDER, SETTINGS, ImageTrial, end_of, planned
+from flipscope.studies.low_sensitivity.image_models import (
+    FAMILIES,
+    ON_DIGITS,
+    ORDER,
+    SETTINGS,
+    TRAININGS,
+    ImageTrial,
+    end_of,
+    planned,
+)
 from flipscope.studies.low_sensitivity.shared import (
     checkpoint_columns,
     checkpoint_rows,
@@ -326,24 +335,19 @@ class VisionStudy(lab.Study):
     figures = ("Fig 4", "Fig 10", "Fig 11", "Fig 12", "Fig 13", "Fig 14", "Fig 15", "Fig 16", "Table 4")
     title = "Sensitivity to patches of vision transformers, CNNs, ConvMixers and MLPs at matched training accuracy"
     scales = lab.scales(
-        "{seeds} seeds, {train} training images at most, {epochs} epochs with {optimiser}; sensitivity on {inputs} "
-        "training images. Fashion-MNIST: {fashion-mnist}. CIFAR-10: {cifar-10}",
-        common={"first_seed": 0},
+        "{seeds} seeds of each model of the sets at hand, {train} training images at most, {epochs} epochs with "
+        "{optimiser}; sensitivity on {inputs} training images",
         smoke=(0.2, {"fashion-mnist": (), "cifar-10": (), "svhn": (), "mnist": (),
-                     "digits": ("vit-tiny", "cnn-small", "mlp-small"), "seeds": 2, "train": 300, "epochs": 10,
-                     "every": 1, "inputs": 60, "tokens": 1, "draws": 1, "optimiser": "adam", "layers": 1, "heads": 1,
-                     "maps": 1, "variants": NO_VARIANTS}),
+                     "digits": ("vit-tiny", "cnn-small", "mlp-small"), "seeds": 2, **TRAININGS["smoke"], "maps": 1,
+                     "variants": NO_VARIANTS}),
         laptop=(65, {"fashion-mnist": ("vit-tiny", "cnn-small", "mlp", "mlp-sigmoid"),
                      "cifar-10": ("vit-tiny", "resnet-small", "convmixer-small", "cnn-small"), "svhn": (), "mnist": (),
-                     "digits": ("vit-tiny", "cnn-small", "mlp-small", "convmixer-small"), "seeds": 6, "train": 5_000,
-                     "epochs": 20, "every": 25, "inputs": 1_000, "tokens": 1, "draws": 1, "optimiser": "adam",
-                     "layers": 2, "heads": 4, "maps": 2, "variants": NO_VARIANTS}),
+                     "digits": ON_DIGITS["laptop"], "seeds": 6, **TRAININGS["laptop"], "maps": 2,
+                     "variants": NO_VARIANTS}),
         paper=(60_000, {"fashion-mnist": ("vit-small", "cnn", "mlp", "mlp-sigmoid"),
                         "cifar-10": ("vit-small", "vit-simple", "resnet-18", "densenet-121", "convmixer"),
                         "svhn": ("vit-small", "resnet-18"), "mnist": ("vit-small", "mlp"),
-                        "digits": ("vit-small", "cnn", "mlp", "convmixer"), "seeds": 3, "train": 60_000, "epochs": 50,
-                        "every": 100, "inputs": 15_000, "tokens": None, "draws": 5, "optimiser": "sgd", "layers": None,
-                        "heads": None, "maps": 2,
+                        "digits": ON_DIGITS["paper"], "seeds": 3, **TRAININGS["paper"], "maps": 2,
                         "variants": {"depth": (4, 6), "heads": (8, 16), "optimiser": ("adam",)}}),
     )  # fmt: skip
     deviations = lab.deviations(
