@@ -52,7 +52,7 @@ def readers(
                     about = {"set": name, "model": model, "layers": layers, "sweep": layers != 2, "seed": seed}
                     found.extend(_checkpoints(about, law, moments))
                     if moments == "all":
-                        numbers = [value + 0.002 * (seed - 2) for value in sides[model]]
+                        numbers = [value + (0.002 * (seed - 2) if value else 0.0) for value in sides[model]]
                         ends = dict(zip(("first", "early", "late", "others"), numbers, strict=True))
                         found.append({**about, "moment": "positions", **ends})
     return found
@@ -96,7 +96,7 @@ def deep(row: Row) -> float:
 
 def deep_lstm(row: Row) -> float:
     """LSTMs become much more sensitive with depth."""
-    return papers(row) + (0.2 if row["model"] == "lstm" and row["layers"] > 2 else 0.0)
+    return papers(row) + (0.6 if row["model"] == "lstm" and row["layers"] > 2 else 0.0)
 
 
 def norm_only(row: Row) -> float:
@@ -105,6 +105,7 @@ def norm_only(row: Row) -> float:
 
 
 REVERSED = {model: (other[3], other[2], other[1], other[0]) for model, other in SIDES.items()}
+CONSTANT = dict.fromkeys(SIDES, (0.0, 0.0, 0.0, 0.0))
 LEANING = SIDES | {"roberta": (0.4, 0.02, 0.3, 0.1)}
 _untrained = partial(readers, moments="start")
 _few = partial(readers, seeds=2)
@@ -138,7 +139,7 @@ LANGUAGE = [
     *_language("GPT-2's kind lies between", *_BOTH),
     *_language("LSTMs are most sensitive to late tokens", ("early tokens", _reversed, "contradicted"), UNTRAINED),
     *_language("RoBERTa's kind is evenly sensitive", ("late tokens", partial(readers, sides=LEANING), "contradicted"),
-               UNTRAINED),
+               ("models that always give one answer", partial(readers, sides=CONSTANT), "undecided"), UNTRAINED),
     *_language("GPT-2's kind leans to recent tokens", ("early tokens", _reversed, "contradicted"), UNTRAINED),
     *_language("softmax attention is sensitive to <s>", ("less than to others", _reversed, "contradicted"), UNTRAINED),
     *_language("ReLU attention is less sensitive to <s>",
@@ -147,7 +148,8 @@ LANGUAGE = [
     *_language("GPT-2's kind is sensitive to some <s>", ("less than to others", partial(
         readers, sides={**SIDES, "gpt2": (0.01, 0.05, 0.15, 0.1)}), "contradicted"), UNTRAINED),
     *_language("noise on the whole text gives a similar gap",
-               ("a gap many times as large", partial(readers, with_whole), "contradicted"), UNTRAINED),
+               ("a gap many times as large", partial(readers, with_whole), "contradicted"),
+               ("no gap under either noise", _equal, "undecided"), UNTRAINED),
     *_language("RoBERTa's kind is less sensitive at every depth",
                ("only when shallow", partial(readers, deep), "contradicted"), EQUAL, UNTRAINED),
     *_language("deeper transformers are slightly more sensitive", ("less", partial(readers, deep), "contradicted"),
