@@ -42,7 +42,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     return _check(function) if with_result else function
 
 
-CALLS = 100  # of each function that are checked in each test
+CALLS = 20  # of each function that are checked in each test
 _jaxtyped = jaxtyping.jaxtyped
 
 
@@ -62,7 +62,7 @@ def _jaxtyped_when_called(thing: Any = None, *, typechecker: Callable[..., Any] 
 
     jaxtyping needs milliseconds for each function. There are thousands, most of which are not called by the tests at
     hand, and functions inside functions would be wrapped again at every call of the outer one: they are left out. The
-    first calls in every test are checked: what is called a hundred thousand times is not given anything else then.
+    first calls in every test are checked: a function that is called thousands of times is given more of the same.
     """
     if thing is None:
         return functools.partial(_jaxtyped_when_called, typechecker=typechecker)

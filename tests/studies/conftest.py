@@ -9,7 +9,7 @@ import pytest
 from flipscope.lab.run.resources import one_thread
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _one_thread() -> Iterator[None]:
     with one_thread():
         yield
