@@ -170,7 +170,7 @@ def test_the_gap_by_length() -> None:
 
 
 def test_perturbations_break_the_printed_product_only() -> None:
-    found = [perturbed(Perturbed(seed, 100)) for seed in range(6)]
+    found = [perturbed(Perturbed(seed, 100)) for seed in range(2)]
     assert sum(each["broken"] for each in found) == 0
     assert sum(each["broken_printed"] for each in found) > 0
     assert max(each["worst_printed"] for each in found) > 1 > max(each["worst"] for each in found)
