@@ -175,7 +175,7 @@ def _gpt2(shape: TextShape) -> TransformerConfig:
 
 def _gpt2_small(shape: TextShape) -> TransformerConfig:
     return gpt2(
-        shape.vocabulary, shape.length, width=64, layers=2, heads=4, outputs=shape.classes, padding=shape.padding
+        shape.vocabulary, shape.length, width=64, layers=4, heads=4, outputs=shape.classes, padding=shape.padding
     )
 
 
