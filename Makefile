@@ -24,7 +24,7 @@ ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick lint format bench clean
+.PHONY: help setup demo test pytest quick lint style types format bench clean
 
 help:
 	@echo "make demo     set up if needed, a story of three minutes that ends in verdicts and a report"
@@ -41,7 +41,11 @@ setup: $(READY)
 demo: $(READY)
 	@$(BIN)/python -m flipscope.demo
 
-test: lint
+# mypy takes a minute of one core: it runs beside the tests, which would otherwise wait for it.
+test: style
+	@$(MAKE) --no-print-directory -j2 types pytest
+
+pytest: $(READY)
 	@echo "==> pytest"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
@@ -56,10 +60,14 @@ quick: lint
 	@echo "==> pytest, the quick part"
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow" $(QUICK)
 
-lint: $(READY)
+lint: style types
+
+style: $(READY)
 	@echo "==> ruff"
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
+
+types: $(READY)
 	@echo "==> mypy"
 	@$(BIN)/mypy
 	@echo "==> import contracts"
