@@ -19,7 +19,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
 import flipscope.lab as lab
@@ -32,6 +31,7 @@ from flipscope.studies.low_sensitivity.image_models import (
     SETTINGS,
     TRAININGS,
     ImageTrial,
+    averages,
     end_of,
     planned,
 )
@@ -270,16 +270,8 @@ class Flatness(lab.Study):
         return [row]
 
     def provenance(self, table: lab.Rows) -> list[str]:
-        sentences = []
-        for (name, which), own in table.by("set", "kind_of_model"):
-            columns = ("train_accuracy", "test_accuracy", "sensitivity", "output_size")
-            means = {each: float(np.mean(own.column(each))) for each in columns}
-            sentences.append(
-                f"{SETTINGS[name].title}, {which}: training accuracy {means['train_accuracy']:.3f}, test accuracy "
-                f"{means['test_accuracy']:.3f}, sensitivity {means['sensitivity']:.3f}, size of the outputs "
-                f"{means['output_size']:.3g} (models: {len(own)})"
-            )
-        return sentences
+        return averages(table, {"train_accuracy": "training accuracy", "test_accuracy": "test accuracy",
+                                "sensitivity": "sensitivity", "output_size": "size of the outputs"})  # fmt: skip
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:
         each = "A point for each ViT. Table 2 is of another ViT, trained otherwise."

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+import numpy as np
+
 from flipscope import lab
 from flipscope.data.finding import split_reference
 from flipscope.data.image_data import ImageData, image_data
@@ -211,3 +213,12 @@ def planned(kind: type[Planned], plan: Mapping[str, Any], *own: str) -> list[Pla
                 treatments = plan.get("treatments", ()) if FAMILIES[model] == "ViT" else ()
                 found += [plain, *(dataclasses.replace(plain, treatment=each) for each in treatments)]
     return found
+
+
+def averages(table: lab.Rows, columns: Mapping[str, str]) -> list[str]:
+    """A sentence for each kind of model on each set, with the means of these columns under the words given for them."""
+    sentences = []
+    for (name, which), own in table.by("set", "kind_of_model"):
+        means = ", ".join(f"{words} {np.mean(own.column(column)):.3g}" for column, words in columns.items())
+        sentences.append(f"{SETTINGS[name].title}, {which}: {means} (models: {len(own)})")
+    return sentences

@@ -36,6 +36,7 @@ from flipscope.studies.low_sensitivity.image_models import (
     SETTINGS,
     TRAININGS,
     ImageTrial,
+    averages,
     end_of,
     planned,
 )
@@ -293,9 +294,8 @@ class Robustness(lab.Study):
         return planned(Corrupted, self.scales[scale].settings, "test", "corruptions", "severities")
 
     def measure(self, trial: Corrupted, progress: lab.Progress) -> lab.Outcome:
-        clean, corrupted = clean_and_corrupted(
-            trial
-        )  # first, since it fails at once where a corruption lacks a package
+        # Before the training, since it fails at once where a corruption lacks a package.
+        clean, corrupted = clean_and_corrupted(trial)
         trained = lab.trained(trial.recipe, progress)
         end = end_of(trial, trained)
         return {
@@ -322,15 +322,9 @@ class Robustness(lab.Study):
                 yield {**about, "severity": severity, "corruption": None, "category": category, **_kept(mean, outcome)}
 
     def provenance(self, table: lab.Rows) -> list[str]:
-        sentences = []
         models = table.where(category=ALL, severity=min(table.column("severity"), default=1))
-        for (name, which), own in models.by("set", "kind_of_model"):
-            means = {each: float(np.mean(own.column(each))) for each in ("train_accuracy", "clean", "sensitivity")}
-            sentences.append(
-                f"{SETTINGS[name].title}, {which}: training accuracy {means['train_accuracy']:.3f}, on clean test "
-                f"images {means['clean']:.3f}, sensitivity {means['sensitivity']:.3f} (models: {len(own)})"
-            )
-        return sentences
+        return averages(models, {"train_accuracy": "training accuracy", "clean": "on clean test images",
+                                 "sensitivity": "sensitivity"})  # fmt: skip
 
     def draw(self, table: lab.Rows) -> list[lab.Figure]:
         each = "Points: means over seeds; whiskers: smallest to largest."
