@@ -18,7 +18,7 @@ from flipscope.training.recipes.geometry import VALIDATION, language_recipe, ran
 Name = Literal["first", "majority", "parity", "sparse_majority", "sparse_parity", "random"]
 # Settings of small models. Those of App. F.1 would take months on two cores.
 SETTING = ("head_size", "ffn_multiple", "batch", "learning_rate", "train", "test", "strings", "max_epochs")
-TINY = dict(zip(SETTING, (8, 2, 64, 3e-3, 2_000, 1_000, 200, 10), strict=True))
+TINY = dict(zip(SETTING, (8, 2, 64, 3e-3, 2_000, 1_000, 200, 5), strict=True))
 SMALL = dict(zip(SETTING, (16, 2, 128, 1e-2, 10_000, 4_000, 400, 40), strict=True))
 DEVIATIONS = lab.deviations(
     (
@@ -45,7 +45,7 @@ DEVIATIONS = lab.deviations(
         "128 and 0.01; smoke 64 and 0.003",
         "these settings learn",
     ),
-    ("training: epochs (up to laptop)", "until it stops improving", "at most 40, 20 or 10", "to take minutes in all"),
+    ("training: epochs (up to laptop)", "until it stops improving", "at most 40, 20 or 5", "to take minutes in all"),
     (
         "training: strings to test, to flip (up to laptop)",
         "1,000",
