@@ -5,7 +5,8 @@ PYTHON ?= python3
 PIP_FLAGS ?= -qq
 WORKERS ?= 2
 
-# Tests run on WORKERS processes of one thread each: torch's own threads would only wait for each other.
+# Tests run on WORKERS processes of one thread each: torch's own threads would only wait for each other. They start
+# hundreds of commands, each of which would compile every source again where Python is told to write no bytecode.
 # The same hypothesis examples on every run; HYPOTHESIS_PROFILE=dev looks for new ones.
 HYPOTHESIS_PROFILE ?= ci
 export HYPOTHESIS_PROFILE
@@ -47,7 +48,7 @@ test: style
 
 pytest: $(READY)
 	@echo "==> pytest"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
+	@PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
 # Rooms whose tests are cheap for what they cover, and the most sensitive files of the expensive ones.
 QUICK := src README.md $(addprefix tests/,test_package.py test_typechecking.py basics data cube/test_functions.py \
@@ -58,7 +59,7 @@ QUICK := src README.md $(addprefix tests/,test_package.py test_typechecking.py b
 
 quick: lint
 	@echo "==> pytest, the quick part"
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow" $(QUICK)
+	@PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow" $(QUICK)
 
 lint: style types
 
