@@ -45,8 +45,8 @@ CHOICES: dict[str, dict[str, Any]] = {
     "vit-simple-small": {},
     "lstm-small": {"learning_rate": 3e-3, "batch": 64},
     "roberta-small": {"batch": 64},
-    "roberta-relu-small": {"batch": 64},
-    "gpt2-small": {"learning_rate": 2e-3, "decay_every": 8, "batch": 64},
+    "roberta-relu-small": {"learning_rate": 5e-4, "batch": 64},
+    "gpt2-small": {"batch": 64},
 }
 
 

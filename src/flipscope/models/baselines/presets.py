@@ -40,9 +40,12 @@ class _Sizes(TypedDict):
 
 
 class _TextSizes(TypedDict, total=False):
+    """Of small models. They have no dropout: at a width of 64 it keeps them from comparing two sentences."""
+
     width: int
     layers: int
     heads: int
+    dropout: float
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,7 @@ def _convmixer_small(shape: ImageShape) -> ConvMixerConfig:
 
 def _roberta(attention: str, small: bool = False) -> Callable[[TextShape], TransformerConfig]:
     def made(shape: TextShape) -> TransformerConfig:
-        sizes: _TextSizes = {"width": 64, "layers": 2, "heads": 4} if small else {}
+        sizes: _TextSizes = {"width": 64, "layers": 2, "heads": 4, "dropout": 0.0} if small else {}
         return roberta(
             shape.vocabulary,
             shape.length,
@@ -174,9 +177,8 @@ def _gpt2(shape: TextShape) -> TransformerConfig:
 
 
 def _gpt2_small(shape: TextShape) -> TransformerConfig:
-    return gpt2(
-        shape.vocabulary, shape.length, width=64, layers=4, heads=4, outputs=shape.classes, padding=shape.padding
-    )
+    sizes: _TextSizes = {"width": 64, "layers": 4, "heads": 8, "dropout": 0.0}
+    return gpt2(shape.vocabulary, shape.length, outputs=shape.classes, padding=shape.padding, **sizes)
 
 
 def _lstm(shape: TextShape) -> LSTMConfig:
