@@ -232,3 +232,9 @@ def test_a_claim_has_the_text_of_its_judge() -> None:
     assert made.asymptotic
     assert made.judge(lab.Rows({"y": 1.0, "bound": 2.0} for _ in range(3))).verdict == "reproduced"
     assert made.judge(lab.Rows({"y": 3.0, "bound": 2.0} for _ in range(3))).verdict == "contradicted"
+
+
+@pytest.mark.parametrize(("seeds", "verdict"), [(3, "undecided"), (5, "undecided"), (6, "reproduced")])
+def test_equal_rank_correlations_decide_only_if_a_sign_test_can(seeds: int, verdict: str) -> None:
+    rows = lab.Rows({"seed": seed, "n": n, "y": n} for seed in range(seeds) for n in range(4))
+    assert (quantities.order("n", "y") >= 0.5)(rows).verdict == verdict

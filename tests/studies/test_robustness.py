@@ -32,7 +32,8 @@ def test_smoke() -> None:
     assert {judgement.verdict for _, judgement in judgements} == {"undecided"}
     assert {row["kind_of_model"] for row in table} == {"ViT", "ViT + penalty", "ViT + augmentation", "MLP"}
     assert {row["set"] for row in table} == {"digits"}
-    for (which, severity), own in table.by("kind_of_model", "severity"):
+    assert {row["kind_of_model"] for row in table.where(moment="level")} >= {"ViT", "MLP"}
+    for (which, severity), own in table.where(moment="end").by("kind_of_model", "severity"):
         single = [row["accuracy"] for row in own if row["corruption"] is not None]
         assert len(single) == 4, which
         assert own.where(category=ALL)[0]["accuracy"] == pytest.approx(np.mean(single)), severity

@@ -64,6 +64,10 @@ def test_a_model_that_jumps_over_a_level_is_measured_at_the_highest() -> None:
     assert found["level"] == 0.9
 
 
+def test_nothing_is_measured_after_the_last_level() -> None:
+    assert made(inputs=50)(linear(GOOD), [{"accuracy": 0.95, "level": 0.9}]) == {}
+
+
 def test_what_is_measured_is_token_sensitivity_on_the_chosen_training_inputs() -> None:
     examples, rows = chosen_examples(around().training(), 60, seed=3)  # type: ignore[misc]
     assert len(set(rows.tolist())) == 60

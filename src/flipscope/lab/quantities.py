@@ -412,6 +412,9 @@ def order(
 ) -> Quantity:
     """Spearman's rank correlation of two columns within each `per` with at least `points` points, averaged.
 
+    If all have the same correlation, which is common with few points, the interval has no width: a sign test must then
+    be able to decide.
+
     >>> rows = Rows({"seed": seed, "a": a, "b": a**2 + seed} for seed in range(3) for a in range(4))
     >>> round(order("a", "b").estimate(rows, 0.95).value, 6)
     1.0
@@ -425,8 +428,14 @@ def order(
             return f"{len(varied)} {unit} with {points} points"
         return student_mean([float(stats.spearmanr(a, b).statistic) for a, b in varied], confidence)
 
+    def without_spread(judged: Judgement, found: Estimate, rows: Rows) -> Judgement:
+        if found.low == found.high and 2 * 0.5**found.samples > 1 - found.confidence:
+            return judged.left_open(f"all {found.samples} {unit} have the same correlation", f"more {unit}")
+        return judged
+
     words = f"rank correlation of {xs.words} and {ys.words}, averaged over each {per}"
-    return Quantity(words, estimate, unit, within=(-1.0, 1.0), remedy=f"at least {fewest} {unit}")
+    remedy = f"at least {fewest} {unit}"
+    return Quantity(words, estimate, unit, within=(-1.0, 1.0), remedy=remedy, after=without_spread)
 
 
 def more_often(

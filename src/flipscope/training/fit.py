@@ -438,8 +438,8 @@ class _Run:
     def _with_terms(self, value: Tensor, batch: tuple[Tensor, Tensor], outputs: Tensor, share: float) -> Tensor:
         """The loss of a part of a batch, which is so large a share of it, with the further terms."""
         for factor in (getattr(term, "loss_factor", 1.0) for term in self.task.terms):
-            if factor != 1.0:  # of a term that is mixed with the loss
-                value = factor * value
+            if factor != 1.0:  # of a term that is mixed with the loss, or takes its place and needs no gradient of it
+                value = factor * (value if factor else value.detach())
         for term in self.task.terms:
             found = term(self.model, batch, outputs)
             if not isinstance(found, Tensor) or found.numel() != 1:

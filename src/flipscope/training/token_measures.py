@@ -100,7 +100,10 @@ def disturbance(name: str) -> tuple[str, float | None, str]:
 
 @dataclass(frozen=True, eq=False)
 class AtLevels:
-    """Loss and accuracy on training examples; at a new level of accuracy also their sensitivity, with half-widths."""
+    """Loss and accuracy on training examples; at a new level of accuracy also their sensitivity, with half-widths.
+
+    After the last level nothing more is measured.
+    """
 
     reads_log: ClassVar[bool] = True
     examples: tuple[Tensor, Tensor]
@@ -113,9 +116,11 @@ class AtLevels:
 
     def __call__(self, model: nn.Module, before: Sequence[Mapping[str, float]]) -> dict[str, float]:
         """Measure; `before` are the earlier results of the same training."""
+        reached = max((entry["level"] for entry in before if "level" in entry), default=-1.0)
+        if reached == max(self.levels, default=None):
+            return {}
         loss, accuracy = answered(model, [self.examples], self.aim)
         found = {"loss": loss, "accuracy": accuracy}
-        reached = max((entry["level"] for entry in before if "level" in entry), default=-1.0)
         passed = [level for level in (START, *self.levels) if reached < level <= accuracy]
         if not before:
             passed = [START]

@@ -164,7 +164,8 @@ def paired(rows: lab.Rows, first: Which, second: Which, *, column: str = "sensit
 
     Compared are checkpoints of the same level whose accuracies differ by at most `near`; a fast learner may jump over a
     level. A row has the means over these levels: `first`, `second`, `gap` (first less second), `relative` (the gap over
-    the sum, between -1 and 1; 0 if both are 0), and `levels`. Seeds without common levels have no row.
+    the sum, between -1 and 1; 0 if both are 0), `accuracy_gap` (of the training accuracies), and `levels`. Seeds
+    without common levels have no row.
     """
     found = lab.Rows()
     for seed, own in rows.where(moment="level").by("seed"):
@@ -173,7 +174,8 @@ def paired(rows: lab.Rows, first: Which, second: Which, *, column: str = "sensit
                   if abs(ours[level]["accuracy"] - theirs[level]["accuracy"]) <= near]  # fmt: skip
         if levels:
             means = [float(np.mean([side[level][column] for level in levels])) for side in (ours, theirs)]
-            found.append({"seed": seed, "levels": levels, **_gap(*means)})
+            ahead = float(np.mean([ours[level]["accuracy"] - theirs[level]["accuracy"] for level in levels]))
+            found.append({"seed": seed, "levels": levels, "accuracy_gap": ahead, **_gap(*means)})
     return found
 
 
