@@ -51,6 +51,16 @@ def test_models_are_trained_with_all_parameters_unless_the_released_variant_is_a
         STUDY.checked_trials(STUDY.scale_name("smoke+models=roberta", {"trained": "recurrent"}))
 
 
+@pytest.mark.parametrize(("scale", "heads"), [("smoke", 4), ("laptop", 4), ("paper", 8)])
+def test_models_differ_in_their_architecture_only(scale: str, heads: int) -> None:
+    for model in NAMES:
+        config = _trial(scale, model=model).recipe.model
+        assert isinstance(config, LSTMConfig | TransformerConfig)
+        assert config.dropout == 0.1  # the presets of small transformers have none
+        if isinstance(config, TransformerConfig):
+            assert config.heads == heads
+
+
 def test_noise_enters_before_and_after_the_norm() -> None:
     trial = _trial(model="roberta")
     ids, config = trial.texts_of().training_set().bits[:8], trial.recipe.model

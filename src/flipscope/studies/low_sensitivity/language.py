@@ -74,7 +74,9 @@ NAMES = {
 }
 PLACES = {"after": "embedding", "before": "embedding.symbol"}  # the norm of the embeddings, where a model has one
 SMALL = 600  # tokens suffice for the synthetic sentences
-PAPER_WIDTH = 256  # narrower models have the sizes and the start of the small presets
+PAPER_WIDTH = 256  # narrower models start as PyTorch's modules do, and have fewer heads
+SMALL_HEADS, PAPER_HEADS = 4, 8  # of all transformers
+DROPOUT = 0.1  # of all models, as in the paper; the small presets of transformers have none
 MAIN = 15.0  # the variance of the paper's figures
 PRINTED = {  # sensitivities at the end of training (§ 6); the MRPC value of the LSTM may be a misprint of .015
     ("mrpc", "lstm"): 0.15, ("mrpc", "roberta"): 0.002, ("mrpc", "roberta-relu"): 0.001,
@@ -158,9 +160,11 @@ class Reader(lab.TrainedTrial):
                 )
             ],
         )  # fmt: skip
-        sizes: dict[str, Any] = {"width": self.width, "layers": self.layers}
+        sizes: dict[str, Any] = {"width": self.width, "layers": self.layers, "dropout": DROPOUT}
         if isinstance(made.model, LSTMConfig):
             sizes["trained"] = self.trained
+        else:
+            sizes["heads"] = SMALL_HEADS if small else PAPER_HEADS
         return replace(made, model=replace(made.model, **sizes))
 
 
@@ -603,6 +607,9 @@ class Language(lab.Study):
     sample_sizes = ("inputs", "texts")
     deviations = lab.deviations(
         ("width, layers, heads (laptop)", "4 layers of width 256, 8 heads", "2 layers of width 64, 4 heads", "time"),
+        ("MLP of transformers", "silent; 3,072 units in the released code", "4 times the width",
+         "RoBERTa's and GPT-2's proportion"),
+        ("dropout", "0.1", "0.1; in the LSTM between its layers only", "what PyTorch's LSTM offers"),
         ("train, test, epochs", "3,668 and 364,000 pairs, 100 epochs in the released code",
          "laptop: 1,000 random pairs for each seed, 20 epochs, which the models learn by heart", "time"),
         ("sets", "MRPC of 4,076 + 1,725 pairs, QQP", "GLUE's MRPC; smoke, and without data: synthetic sentences",
