@@ -27,6 +27,7 @@ _ORDER, _CHOICE = 0x74657874, 0x63686F73  # set the streams of batches and of th
 _TESTED = 256  # texts of similar lengths that are evaluated together
 
 Encoder = Literal["trained", "roberta", "gpt2"]
+Part = Literal["train", "test"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,15 +106,30 @@ class TextData:
             )
         return found
 
-    def _encoded(self, part: Literal["train", "test"]) -> Examples:
-        found = load_texts(self.texts)
-        pairs, count = (found.train, self.train) if part == "train" else (found.held_out, self.test)
-        if count > len(pairs):
-            raise InputError(f"{part}={count:,} is more than the {len(pairs):,} pairs of {self.name}")
+    def chosen_rows(self, part: Part) -> Int64[np.ndarray, " pair"]:
+        """The rows of the chosen pairs among all training or held-out pairs of the set, in increasing order."""
+        pairs, count = self._pairs(part)
         rows = np.arange(len(pairs))
         if count < len(pairs):
             stream = np.random.default_rng([self.seed, part == "train", _CHOICE])
             rows = np.sort(stream.permutation(len(pairs))[:count])
+        return rows
+
+    def cut_share(self, part: Part) -> float:
+        """The share of the chosen pairs that have more than `length` tokens, and are therefore cut."""
+        encoded = self.bpe().encode(*_sentences(self._pairs(part)[0], self.chosen_rows(part)))
+        return float((encoded.mask.sum(axis=1) > self.length).mean())
+
+    def _pairs(self, part: Part) -> tuple[TextPairs, int]:
+        """All training or held-out pairs of the set, and how many of them are used."""
+        found = load_texts(self.texts)
+        pairs, count = (found.train, self.train) if part == "train" else (found.held_out, self.test)
+        if count > len(pairs):
+            raise InputError(f"{part}={count:,} is more than the {len(pairs):,} pairs of {self.name}")
+        return pairs, count
+
+    def _encoded(self, part: Part) -> Examples:
+        (pairs, _), rows = self._pairs(part), self.chosen_rows(part)
         encoded = self.bpe().encode(*_sentences(pairs, rows), length=self.length)
         return Examples(torch.from_numpy(encoded.ids), torch.from_numpy(pairs.labels[rows]))
 

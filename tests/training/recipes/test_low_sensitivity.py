@@ -16,6 +16,7 @@ from flipscope.data.batches import ByLength, Examples, Resumable, text_lengths
 from flipscope.data.image_data import ImageData, augmented, image_data
 from flipscope.data.images import load_images
 from flipscope.data.text_data import TextData, text_data
+from flipscope.data.texts import load_texts
 from flipscope.lab.run.resources import one_thread
 from flipscope.lab.trained_trial import TrainedTrial
 from flipscope.models.baselines.presets import IMAGE_MODELS, TEXT_MODELS
@@ -102,6 +103,27 @@ def test_chosen_images_are_those_of_the_set(digits: ImageData) -> None:
 
 
 # ---------------------------------------------------------------- texts
+
+
+def test_chosen_pairs_are_those_of_the_set_and_long_ones_are_cut(pairs: TextData) -> None:
+    shares = []
+    for part in ("train", "test"):
+        whole = load_texts(pairs.texts)
+        own = whole.train if part == "train" else whole.held_out
+        rows = pairs.chosen_rows(part)  # type: ignore[arg-type]
+        assert len(set(rows.tolist())) == (90 if part == "train" else 40)
+        assert bool((np.diff(rows) > 0).all())
+        tokenizer = pairs.bpe().tokenizer
+        tokens = [tokenizer.encode(own.first[row]).ids + tokenizer.encode(own.second[row]).ids for row in rows]
+        sizes = np.array([len(each) + 4 for each in tokens])  # <s> A </s></s> B </s>
+        data = pairs.training_set() if part == "train" else pairs.test_set()
+        assert data.labels.tolist() == own.labels[rows].tolist()
+        assert (data.bits != pairs.padding).sum(dim=1).tolist() == np.minimum(sizes, 32).tolist()
+        for length in (16, int(np.median(sizes)), 32):
+            found = dataclasses.replace(pairs, length=length).cut_share(part)  # type: ignore[arg-type]
+            assert found == pytest.approx((sizes > length).mean())
+            shares.append(found)
+    assert any(0 < share < 1 for share in shares)
 
 
 def test_batches_by_length_have_each_text_once_and_little_padding(pairs: TextData) -> None:
