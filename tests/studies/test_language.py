@@ -12,12 +12,14 @@ from studies.traps.texts import readers
 
 from flipscope.basics.errors import InputError
 from flipscope.data.finding import data_in
+from flipscope.data.texts import load_texts
 from flipscope.lab.data_sets import recorded
 from flipscope.models.baselines.config import LSTMConfig
 from flipscope.models.config import TransformerConfig
 from flipscope.models.transformer import Transformer
 from flipscope.probes.tokens import token_sensitivity
 from flipscope.studies.low_sensitivity.language import NAMES, PLACES, STUDY, Reader, ends_of_texts
+from flipscope.studies.low_sensitivity.shared import COLUMNS
 
 
 def test_smoke() -> None:
@@ -33,7 +35,36 @@ def test_smoke() -> None:
         }
         assert len(own.where(moment="start", place="after")) == 1
     ends = table.where(moment="positions")
+    lines = STUDY.provenance(table)
+    assert sum("in units of each token's size: 3.9 times" in line for line in lines) == 1  # GPT-2's kind
+    assert sum("times after and" in line for line in lines) == len(NAMES) - 1
+    assert any("% of the training pairs" in line and "more than 16 tokens and are cut" in line for line in lines)
     assert all(0 <= row[name] <= 1 for row in ends for name in ("first", "early", "late", "others"))
+
+
+def test_rows_have_the_training_accuracy_at_the_end_and_the_pairs_seen() -> None:
+    table, _, _ = smoke_run(STUDY)
+    for model in NAMES:
+        own = table.where(model=model)
+        (end,) = {row["accuracy"] for row in own.where(moment="end", part="training")}
+        assert {row["end_accuracy"] for row in own} == {end}
+        assert {row["seen"] for row in own.where(moment="end")} == {128}
+    trial = STUDY.trials("smoke")[0]
+    columns = {name: [0.5, 0.5] for name in COLUMNS} | {"step": [1, 4], "moment": ["start", "end"]}
+    columns |= {"place": list(PLACES.values())}
+    outcome = {"pairs": 48, **columns, **{f"validation_{name}": value for name, value in columns.items()}}
+    assert [row["seen"] for row in STUDY.rows(trial, outcome)[:2]] == [24, 96]  # batches of 32 and 16 pairs
+
+
+def test_shown_texts_are_rows_of_the_set() -> None:
+    (row,) = smoke_run(STUDY)[0].where(moment="positions", model="lstm")
+    texts = STUDY.trials("smoke")[0].texts_of()
+    pairs = load_texts(texts.texts).held_out
+    assert len(pairs) > texts.test  # so that a row of the set is no place among the chosen
+    bpe = texts.bpe()
+    for number, shares in zip(row["shown_rows"], row["shown_shares"], strict=True):
+        found = bpe.encode([pairs.first[number]], [pairs.second[number]], length=texts.length)
+        assert int(found.mask.sum()) == sum(share >= 0 for share in shares)
 
 
 def _trial(scale: str = "smoke", **change: Any) -> Reader:
@@ -118,7 +149,8 @@ def test_real_sentences() -> None:
         sample = replace(trials[0], train=40, test=20)
         data = sample.texts_of()
         ids = data.training_set().bits
-        assert ids.shape == (40, 64)
+        assert ids.shape == (40, 96)
+        assert {trial.length for trial in trials if trial.data.startswith("qqp")} == {64}
         assert bool((ids[:, 0] == ids[0, 0]).all())  # <s>
         assert (replace(sample, seed=sample.seed + 1).texts_of().training_set().bits[:5] != ids[:5]).any()
         with torch.random.fork_rng(devices=[]):

@@ -72,6 +72,15 @@ def test_ends_are_paired_by_seed() -> None:
     assert [(row["seed"], row["gap"]) for row in paired_ends(rows, CNN, VIT)] == [(2, 0.4)]
 
 
+def test_ends_can_be_matched_by_training_accuracy() -> None:
+    accuracies = {("cnn", 1): 0.99, ("vit", 1): 0.97, ("cnn", 2): 0.99, ("vit", 2): 0.9}
+    rows = Rows(checkpoint(model, seed, None, 0.3, accuracy=0.7, learned=learned)  # on other inputs, all alike
+                for (model, seed), learned in accuracies.items())  # fmt: skip
+    assert [row["seed"] for row in paired_ends(rows, CNN, VIT)] == [1, 2]
+    assert [row["seed"] for row in paired_ends(rows, CNN, VIT, accuracy="learned")] == [1]
+    assert "paired by seed and training accuracy" in (end_gap("", CNN, VIT, accuracy="learned") > 0).text
+
+
 def models(cnn: float, vit: float, whole: float = 0.0, seeds: int = 5, level: float | None = 0.8) -> Rows:
     """Models of several seeds: the CNN less the ViT has this sensitivity to noise, and its share `whole` of it."""
     found = Rows()

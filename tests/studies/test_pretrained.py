@@ -150,6 +150,26 @@ def test_a_model_of_the_users_on_texts() -> None:
         STUDY.measure(wrong, lambda done, total: None)
 
 
+def test_families_of_the_users_models_are_checked_and_counted() -> None:
+    names = tuple(f"mine:model_{number}" for number in range(3))
+
+    def trials(**given: tuple[str, ...]) -> list[Any]:
+        with recorded(RECORDED):
+            return list(STUDY.checked_trials(STUDY.scale_name("laptop", given)))
+
+    found = trials(model=("packages", *names), family=("transformer", "transformer", "cnn"))
+    images = {(trial.model, trial.family) for trial in found if isinstance(trial, Images)}
+    assert images == {("efficientnet-lite0", "cnn"), (names[0], "transformer"), (names[1], "transformer"),
+                      (names[2], "cnn")}  # fmt: skip
+    assert {trial.family for trial in trials(model=names)} == {""}  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match="family='vit' is not one of cnn, transformer"):
+        trials(model=names[:1], family=("vit",))
+    with pytest.raises(InputError, match="give one for each"):
+        trials(model=names, family=("cnn",))
+    with pytest.raises(InputError, match="give one for each"):
+        trials(family=("cnn",))
+
+
 def test_photographs_are_named_by_their_files(tmp_path: Path) -> None:
     folder = tmp_path / "imagenet_sample"
     folder.mkdir()

@@ -41,6 +41,7 @@ Kept = TypeVar("Kept")
 MEASUREMENT = "token_sensitivity"
 NEAR = 0.05  # largest difference of the training accuracies of two models that are compared
 FEWEST = 3  # pairs of models that an interval needs
+MATCHED = "paired by seed and training accuracy"
 COLUMNS = (
     "step", "moment", "level", "accuracy", "loss", "kind", "variance", "place", "sensitivity", "half_width",
 )  # fmt: skip
@@ -179,12 +180,20 @@ def paired(rows: lab.Rows, first: Which, second: Which, *, column: str = "sensit
     return found
 
 
-def paired_ends(rows: lab.Rows, first: Which, second: Which, *, column: str = "sensitivity") -> lab.Rows:
-    """The same at the end of training, whatever the accuracies are."""
+def paired_ends(
+    rows: lab.Rows, first: Which, second: Which, *, column: str = "sensitivity", accuracy: str | None = None
+) -> lab.Rows:
+    """The same at the end of training: whatever the accuracies are, or with `accuracy` as in `seed_pairs`."""
     ours, theirs = (rows.where(moment="end", **which) for which in (first, second))
     return lab.Rows(
-        {"seed": one["seed"], **_gap(one[column], other[column])} for one, other in lab.matched(ours, theirs, "seed")
+        {"seed": one["seed"], **_gap(one[column], other[column])} for one, other in seed_pairs(ours, theirs, accuracy)
     )
+
+
+def seed_pairs(ours: lab.Rows, theirs: lab.Rows, accuracy: str | None) -> list[tuple[lab.Row, lab.Row]]:
+    """The rows of two kinds of models that agree in the seed and, up to NEAR, in this column of training accuracies."""
+    pairs = lab.matched(ours, theirs, "seed")
+    return [(one, other) for one, other in pairs if accuracy is None or abs(one[accuracy] - other[accuracy]) <= NEAR]
 
 
 def _by_level(rows: lab.Rows) -> dict[float, lab.Row]:
@@ -211,16 +220,26 @@ def gap(
     ...     paired(rows, {"model": "cnn"}, {"model": "vit"}), 0.95).value, 3)
     0.1
     """  # noqa: E501 - one example
-    return _over_seeds(words, part, fewest, lambda rows: paired(rows, first, second, column=column))
+    return over_seeds(words, lambda rows: paired(rows, first, second, column=column), part=part, fewest=fewest)
 
 
 def end_gap(
-    words: str, first: Which, second: Which, *, part: str = "gap", column: str = "sensitivity", fewest: int = FEWEST
+    words: str,
+    first: Which,
+    second: Which,
+    *,
+    part: str = "gap",
+    column: str = "sensitivity",
+    accuracy: str | None = None,
+    fewest: int = FEWEST,
 ) -> quantities.Quantity:
-    """The same at the end of training."""
-    return _over_seeds(
-        words, part, fewest, lambda rows: paired_ends(rows, first, second, column=column), "paired by seed"
-    )
+    """The same at the end of training; `accuracy` as in `paired_ends`."""
+
+    def ends(rows: lab.Rows) -> lab.Rows:
+        return paired_ends(rows, first, second, column=column, accuracy=accuracy)
+
+    pairs = "paired by seed" if accuracy is None else MATCHED
+    return over_seeds(words, ends, part=part, fewest=fewest, pairs=pairs)
 
 
 def gap_change(
@@ -238,12 +257,17 @@ def gap_change(
             for ours, theirs in lab.matched(larger, smaller, "seed")
         )
 
-    return _over_seeds(words, part, fewest, changes)
+    return over_seeds(words, changes, part=part, fewest=fewest)
 
 
-def _over_seeds(
-    words: str, part: str, fewest: int, counted: Callable[[lab.Rows], lab.Rows],
-    pairs: str = "paired by seed and training accuracy",
-) -> quantities.Quantity:  # fmt: skip
+def over_seeds(
+    words: str,
+    counted: Callable[[lab.Rows], lab.Rows],
+    *,
+    part: str = "gap",
+    fewest: int = FEWEST,
+    pairs: str = MATCHED,
+) -> quantities.Quantity:
+    """The mean over seeds of a column of what `counted` makes of the rows: one row for each pair of models."""
     mean = quantities.mean(lab.Column(words, lambda row: row[part]), fewest=fewest, unit="seeds")
     return mean.counting(f"models {pairs}", counted)
