@@ -11,6 +11,7 @@ from studies.harness import smoke_run
 from studies.traps.texts import readers
 
 from flipscope.basics.errors import InputError
+from flipscope.data.batches import ByLength
 from flipscope.data.finding import data_in
 from flipscope.data.texts import load_texts
 from flipscope.lab.data_sets import recorded
@@ -18,8 +19,7 @@ from flipscope.models.baselines.config import LSTMConfig
 from flipscope.models.config import TransformerConfig
 from flipscope.models.transformer import Transformer
 from flipscope.probes.tokens import token_sensitivity
-from flipscope.studies.low_sensitivity.language import NAMES, PLACES, STUDY, Reader, ends_of_texts
-from flipscope.studies.low_sensitivity.shared import COLUMNS
+from flipscope.studies.low_sensitivity.language import NAMES, PLACES, STUDY, Reader, ends_of_texts, pairs_seen
 
 
 def test_smoke() -> None:
@@ -49,11 +49,18 @@ def test_rows_have_the_training_accuracy_at_the_end_and_the_pairs_seen() -> None
         (end,) = {row["accuracy"] for row in own.where(moment="end", part="training")}
         assert {row["end_accuracy"] for row in own} == {end}
         assert {row["seen"] for row in own.where(moment="end")} == {128}
-    trial = STUDY.trials("smoke")[0]
-    columns = {name: [0.5, 0.5] for name in COLUMNS} | {"step": [1, 4], "moment": ["start", "end"]}
-    columns |= {"place": list(PLACES.values())}
-    outcome = {"pairs": 48, **columns, **{f"validation_{name}": value for name, value in columns.items()}}
-    assert [row["seen"] for row in STUDY.rows(trial, outcome)[:2]] == [24, 96]  # batches of 32 and 16 pairs
+
+
+def test_pairs_seen_are_those_of_the_batches_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = _trial(train=80, epochs=3)  # batches of 32, 32 and 16 pairs, in a random order
+    texts, sizes = trial.texts_of(), []
+    batch = ByLength._batch
+    with monkeypatch.context() as patch:
+        patch.setattr(ByLength, "_batch", lambda self, rows: (sizes.append(len(rows)), batch(self, rows))[1])
+        steps = replace(trial.recipe, log=()).train().fitted.steps
+    assert sorted(sizes[:3]) == [16, 32, 32]
+    assert pairs_seen(trial.recipe, texts, steps) == [0, *np.cumsum(sizes[:steps]).tolist()]
+    assert pairs_seen(trial.recipe, texts, steps)[-1] == 240
 
 
 def test_shown_texts_are_rows_of_the_set() -> None:

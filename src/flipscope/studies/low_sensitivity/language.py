@@ -189,7 +189,12 @@ def measured(trial: Reader, progress: lab.Progress) -> lab.Outcome:
     ends = [end_columns(done.model, part, disturbances, step=steps, seed=trial.seed) for part in (training, validation)]
     curve = joined(checkpoint_columns(done.fitted.log), ends[0])
     outcome: dict[str, Any] = {"steps": steps, "test_accuracy": done.accuracy, **curve}
-    outcome |= {"pairs": texts.train, "cut": texts.cut_share("train"), "validation_cut": texts.cut_share("test")}
+    seen = pairs_seen(trial.recipe, texts, steps)
+    outcome |= {
+        "seen": [seen[step] for step in curve["step"]],
+        "cut": texts.cut_share("train"),
+        "validation_cut": texts.cut_share("test"),
+    }
     outcome |= {f"validation_{name}": values for name, values in ends[1].items()}
     outcome |= by_position(trial, done.model, training)
     outcome |= {f"rms_{place}": root_mean_square(trial, done.model, training, at) for place, at in PLACES.items()}
@@ -200,6 +205,13 @@ def measured(trial: Reader, progress: lab.Progress) -> lab.Outcome:
     )  # fmt: skip
     shown = texts.chosen_rows("test")[rows[: trial.shown]]  # rows of the set
     return outcome | {"shown_rows": shown, "shown_shares": np.nan_to_num(shares, nan=-1.0)}
+
+
+def pairs_seen(recipe: Recipe, texts: TextData, steps: int) -> list[int]:
+    """The number of training pairs seen before each step and after the last; one batch of an epoch may be smaller."""
+    source = texts.source(recipe.batch, recipe.protocol.epoch_steps, recipe.seed)  # as in the training
+    batches = itertools.islice(itertools.chain.from_iterable(itertools.repeat(source)), steps)
+    return list(itertools.accumulate((len(labels) for _, labels in batches), initial=0))
 
 
 def _main(trial: Reader) -> float:
@@ -729,13 +741,12 @@ class Language(lab.Study):
         about = {"set": split_reference(trial.data)[0], **trial.content(), END_ACCURACY: end}
         for own in ("levels", "variances"):
             about.pop(own)
+        seen = dict(zip(plain["step"], plain.pop("seen"), strict=True))
         checkpoints: list[lab.Row] = []
         for part, start in (("training", ""), ("validation", "validation_")):
             columns = {name: plain[start + name] for name in COLUMNS}
             for row in checkpoint_rows(columns, {**about, "part": part}):
-                # The last batch of an epoch is smaller: exact at the end of each, an average within it.
-                seen = row["step"] * plain["pairs"] / math.ceil(plain["pairs"] / trial.batch)
-                checkpoints.append({**row, "place": names[row["place"]], "seen": seen})
+                checkpoints.append({**row, "place": names[row["place"]], "seen": seen[row["step"]]})
         rest = {name: value for name, value in plain.items() if name.removeprefix("validation_") not in COLUMNS}
         rest |= {"set": about["set"], END_ACCURACY: end, "moment": "positions"}
         return [*checkpoints, {**trial.content(), **rest}]
