@@ -134,7 +134,7 @@ class SharpnessByLength(lab.Study):
         smoke=(0.1, {"lengths": (3, 4), "seeds": 1, "parity_seeds": 1, "width": 8, "batch": 32, "steps": 20}
                | {"long": (6,), "long_seeds": 1, "long_steps": 10, "first_seed": 0}),
         # Seeds from 1000 on: "PARITY is sharper" was judged three times on seeds 0 to 2, at last with three more.
-        laptop=(35, {"lengths": (4, 6, 8, 10, 12), "seeds": 3, "width": 128, "batch": 128, "steps": 4_000}
+        laptop=(50, {"lengths": (4, 6, 8, 10, 12), "seeds": 3, "width": 128, "batch": 128, "steps": 4_000}
                 | {"parity_seeds": 6, "long": LONG[:3], "long_seeds": 2, "long_steps": 2_000, "first_seed": 1_000}),
         paper=(600_000, {"lengths": tuple(range(4, 31)), "seeds": 10, "width": 128, "batch": 1_024, "steps": 10_000}
                | {"parity_seeds": 10, "long": LONG, "long_seeds": 10, "long_steps": 10_000, "first_seed": 0}),
