@@ -25,7 +25,12 @@ def test_images_are_trained_on_and_measured(run: Run) -> None:
     arguments = ("train", "--dataset", "digits", "--model", "mlp-small", *TINY, "-o", "m.safetensors")
     code, out, err = run(*arguments)
     assert code == 0, err
-    for words in ("mlp-small on digits", "on 30 test images", "flipscope tokens m.safetensors --test-set --count 100"):
+    for words in (
+        "mlp-small on digits",
+        "200 images",
+        "on 30 test images",
+        "flipscope tokens m.safetensors --test-set --count 100",
+    ):
         assert words in out
     found = document(run(*arguments, "--json"), quiet=False)  # it is trained already
     assert found["recipe"]["data"]["images"].startswith("digits@")

@@ -39,7 +39,10 @@ def trained_page(
     again = f", resumed at step {resumed_at:,}" if resumed_at else ""
     rows = [
         ("model", f"{shape(trained.model.config.as_dict())}, {count:,} parameters"),
-        ("trained", f"{fitted.steps:,} steps, {fitted.strings:,} strings, {time_text(fitted.seconds)}{again}"),
+        (
+            "trained",
+            f"{fitted.steps:,} steps, {fitted.strings:,} {_inputs(trained)}, {time_text(fitted.seconds)}{again}",
+        ),
         ("kept", _kept(fitted.kept_epoch, len(fitted.history), fitted.stopped)),
         _quality(trained, tested),
         ("file", path),
@@ -70,11 +73,17 @@ def _kept(epoch: int, ran: int, stopped: str) -> str:
     )
 
 
+def _inputs(trained: Trained) -> str:
+    """What the inputs of the training are called."""
+    names = {"numbers": "images", "tokens": "texts"}
+    return "strings" if trained.recipe is None else names.get(trained.recipe.data.inputs, "strings")
+
+
 def _quality(trained: Trained, tested: Accuracy) -> tuple[str, str]:
     """Label and text of the accuracy, or of the error if values are real."""
     on = f"on {tested.strings:,} random strings"
     if trained.recipe is not None and trained.recipe.data.inputs != "bits":
-        on = f"on {tested.strings:,} test {'images' if trained.recipe.data.inputs == 'numbers' else 'texts'}"
+        on = f"on {tested.strings:,} test {_inputs(trained)}"
     if trained.recipe is not None and isinstance(trained.recipe.data, RealData):
         return "squared error", f"{number(tested.loss)}, {on}"
     return "accuracy", f"{number(tested.accuracy)}, {on}"
