@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy.special import gammaincinv, stdtrit  # quantiles; all of scipy.stats takes a second to import
 
 from flipscope.basics.checks import check_confidence
 from flipscope.basics.errors import InputError
@@ -21,7 +21,7 @@ def student_mean(samples: Sequence[float], confidence: float = 0.95) -> Estimate
         raise InputError(f"Student's interval needs two finite numbers or more, got {list(samples)[:5]}")
     centre = float(values.mean())
     reach = (
-        float(stats.t.ppf((1 + check_confidence(confidence)) / 2, len(values) - 1))
+        float(stdtrit(len(values) - 1, (1 + check_confidence(confidence)) / 2))
         * float(values.std(ddof=1))
         / math.sqrt(len(values))
     )
@@ -42,6 +42,8 @@ def bootstrap_mean(samples: Sequence[float], confidence: float = 0.95, seed: int
     check_confidence(confidence)
     if np.ptp(values) == 0:  # nothing to resample
         return Estimate(centre, centre, centre, confidence, len(values))
+    from scipy import stats
+
     interval = stats.bootstrap(
         (values,),
         np.mean,
@@ -82,7 +84,7 @@ def regression_slope(
     coefficients = np.linalg.lstsq(columns, values)[0]
     variance = float(np.square(values - columns @ coefficients).sum()) / freedom
     error = math.sqrt(variance * float(np.linalg.inv(columns.T @ columns)[0, 0]))
-    reach = float(stats.t.ppf((1 + check_confidence(confidence)) / 2, freedom)) * error
+    reach = float(stdtrit(freedom, (1 + check_confidence(confidence)) / 2)) * error
     value = float(coefficients[0])
     return Estimate(value, value - reach, value + reach, confidence, len(values))
 
@@ -110,7 +112,7 @@ def tail_exponent(samples: Sequence[float], largest: int, confidence: float = 0.
     value = largest / excess
     # The excesses of a power law are exponential with rate a, so a * excess is Gamma(largest).
     error = (1 - check_confidence(confidence)) / 2
-    low, high = (float(stats.gamma.ppf(side, largest)) / excess for side in (error, 1 - error))
+    low, high = (float(gammaincinv(largest, side)) / excess for side in (error, 1 - error))
     return Estimate(value, low, high, confidence, len(values))
 
 
@@ -126,5 +128,5 @@ def welch_difference(first: Sequence[float], second: Sequence[float], confidence
     reach = 0.0
     if spread:
         freedom = spread**2 / sum(part**2 / (len(group) - 1) for part, group in zip(parts, groups, strict=True))
-        reach = float(stats.t.ppf((1 + check_confidence(confidence)) / 2, freedom)) * math.sqrt(spread)
+        reach = float(stdtrit(freedom, (1 + check_confidence(confidence)) / 2)) * math.sqrt(spread)
     return Estimate(centre, centre - reach, centre + reach, confidence, len(first) + len(second))

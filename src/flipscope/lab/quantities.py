@@ -26,7 +26,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from scipy import stats
 
 from flipscope.basics import resampling
 from flipscope.basics.estimates import Estimate
@@ -426,6 +425,8 @@ def order(
         varied = [(a, b) for a, b in pairs if np.ptp(a) and np.ptp(b)]  # a constant has no ranks
         if len(varied) < fewest:
             return f"{len(varied)} {unit} with {points} points"
+        from scipy import stats  # a second to import, so only when needed
+
         return student_mean([float(stats.spearmanr(a, b).statistic) for a, b in varied], confidence)
 
     def without_spread(judged: Judgement, found: Estimate, rows: Rows) -> Judgement:
