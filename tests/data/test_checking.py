@@ -15,6 +15,7 @@ from flipscope.basics.errors import InputError
 from flipscope.data import images
 from flipscope.data.checking import check_data
 from flipscope.data.images import load_images
+from flipscope.data.photos import load_photos
 
 
 def test_every_set_is_found_with_its_numbers(tmp_path: Path) -> None:
@@ -85,10 +86,31 @@ def test_a_broken_set_is_named_beside_the_others(run: Run, tmp_path: Path) -> No
     assert "20 examples" in text
 
 
+def test_photographs_are_decoded_and_counted(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = pytest.importorskip("PIL.Image")
+    folder = tmp_path / "imagenet_sample"
+    folder.mkdir()
+    for name in ("0207.jpg", "0207_b.jpg", "0011.png"):
+        image.new("RGB", (30, 20), (200, 10, 90)).save(folder / name)
+    (found,) = document(run("data", "check", str(tmp_path), "--json"))["sets"]
+    assert (found["name"], found["sizes"], found["complete"]) == ("imagenet-sample", {"photographs": 3}, None)
+    assert found["reference"] == load_photos(folder=tmp_path).reference
+    assert found["notes"] == ["Photographs of 2 of 1,000 classes", "All of them can be read as images"]
+    with monkeypatch.context() as without_pillow:
+        without_pillow.setattr("importlib.util.find_spec", lambda name: None)
+        assert "is not checked without Pillow" in check_data(tmp_path)[0].notes[1]
+    (folder / "0300.jpg").write_bytes((folder / "0207.jpg").read_bytes()[:100])  # cut off
+    code, out, _ = run("data", "check", str(tmp_path))
+    assert code == 1
+    assert "0300.jpg cannot be read as an image" in " ".join(out.replace("│", " ").split())
+    (folder / "0300.jpg").rename(folder / "1000.jpg")
+    assert "called after the class 1000" in check_data(tmp_path)[0].problem
+
+
 def test_an_empty_folder_is_said_to_be_one(run: Run, tmp_path: Path) -> None:
     code, _, err = run("data", "check", str(tmp_path))
     assert code == 2
-    assert "has no files of mnist, fashion-mnist, cifar-10, svhn, mrpc, qqp" in err
+    assert "has no files of mnist, fashion-mnist, cifar-10, svhn, imagenet-sample, mrpc, qqp" in err
     with pytest.raises(InputError, match="does not exist"):
         check_data(tmp_path / "nowhere")
 

@@ -8,6 +8,7 @@ from flipscope.basics.errors import InputError
 from flipscope.cli.common import print_json
 from flipscope.data.checking import check_data
 from flipscope.data.images import KINDS as IMAGES
+from flipscope.data.photos import PHOTOS
 from flipscope.data.texts import KINDS as TEXTS
 
 EXAMPLES = """
@@ -25,9 +26,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Check every data set of the folder; 1 when one of them cannot be used."""
     found = check_data(arguments.folder)
     if not found:
-        raise InputError(
-            f"{arguments.folder} has no files of {', '.join((*IMAGES, *TEXTS))}: docs/data.md lists the file names"
-        )
+        names = ", ".join((*IMAGES, PHOTOS, *TEXTS))
+        raise InputError(f"{arguments.folder} has no files of {names}: docs/data.md lists the file names")
     if arguments.json:
         print_json({"folder": str(arguments.folder), "sets": [each.as_json() for each in found]})
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from jaxtyping import UInt8
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
-from flipscope.data import images, texts
+from flipscope.data import images, photos, texts
 from flipscope.data.finding import data_folder
 from flipscope.data.image_files import Form
 from flipscope.data.images import ImageSet
@@ -31,7 +32,7 @@ class SetCheck:
     problem: str = ""
     sizes: dict[str, int] = field(default_factory=dict)  # examples of each part
     class_counts: dict[str, list[int]] = field(default_factory=dict)
-    complete: bool = False  # whether the parts have the sizes of the published set
+    complete: bool | None = None  # whether the parts have the sizes of the published set; None where there is none
     published: bool | None = None  # whether it is the published set by its digest; None where that is not known
     reference: str = ""
     notes: tuple[str, ...] = ()
@@ -46,7 +47,7 @@ def check_data(folder: str | Path) -> list[SetCheck]:
     """A check of every data set in the folder and its subfolders, in each format in which it is there."""
     where = data_folder(folder)
     assert where is not None
-    return [*_image_checks(where), *_text_checks(where)]
+    return [*_image_checks(where), *_photo_checks(where), *_text_checks(where)]
 
 
 def _image_checks(folder: Path) -> Iterator[SetCheck]:
@@ -100,6 +101,32 @@ def _shared_images(found: ImageSet) -> str:
 
 def _row_digests(pixels: UInt8[np.ndarray, "image row column channel"]) -> Iterator[bytes]:
     return (hashlib.blake2b(each.tobytes(), digest_size=16).digest() for each in pixels)
+
+
+def _photo_checks(folder: Path) -> Iterator[SetCheck]:
+    files = photos.photo_files(folder)
+    if not files:
+        return
+    names = tuple(str(file.relative_to(folder)) for file in files)
+    readable = importlib.util.find_spec("PIL") is not None
+    try:
+        found = photos.load_photos(folder=folder)
+        if readable:
+            len(found.images)  # reads them all
+    except InputError as error:
+        yield SetCheck(photos.PHOTOS, "JPEG", names, str(error))
+        return
+    note = "All of them can be read as images"
+    if not readable:
+        note = "Whether they can be read as images is not checked without Pillow: pip install 'flipscope[vision]'"
+    yield SetCheck(
+        photos.PHOTOS,
+        "JPEG",
+        names,
+        sizes={"photographs": len(files)},
+        reference=found.reference,
+        notes=(f"Photographs of {len(np.unique(found.labels)):,} of {photos.CLASSES:,} classes", note),
+    )
 
 
 def _text_checks(folder: Path) -> Iterator[SetCheck]:

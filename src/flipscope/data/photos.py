@@ -70,17 +70,21 @@ def load_photos(name: str = PHOTOS, folder: str | Path | None = None) -> PhotoSe
     """
     if split_reference(name)[0] != PHOTOS:
         raise InputError(f"name={name!r} is not {PHOTOS}, the only set of photographs")
-    files = _files(data_folder(folder))
+    place = data_folder(folder)
+    files = photo_files(place)
+    if not files:
+        raise not_found(PHOTOS, place, "JPEG files that are called after their class, such as 0207.jpg,")
     found = kept(PHOTOS, files, lambda: _listed(files))
     check_reference(name, found.reference)
     return found
 
 
-def _files(folder: Path | None) -> list[Path]:
+def photo_files(folder: Path | None) -> list[Path]:
+    """The photographs of a folder of data sets by name; none where it has no subfolder of them."""
     for place in [] if folder is None else [folder / each for each in _FOLDERS]:
         if place.is_dir() and (files := sorted(each for each in place.iterdir() if _NAME.fullmatch(each.name))):
             return files
-    raise not_found(PHOTOS, folder, "JPEG files that are called after their class, such as 0207.jpg,")
+    return []
 
 
 def _listed(files: list[Path]) -> PhotoSet:

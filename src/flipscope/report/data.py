@@ -10,6 +10,7 @@ from rich.text import Text
 from flipscope.data.checking import SetCheck
 from flipscope.report.models import facts, panel
 
+_COMPLETE = {True: "yes, by its numbers of examples", False: "no: the published set has more or other examples"}
 _PUBLISHED = {True: "the published set, by its digest", False: "NOT the published files: their MD5 sums differ"}
 MAX_FILES = 4  # names shown; of more, the first and their number
 
@@ -23,13 +24,11 @@ def _set_panel(found: SetCheck) -> RenderableType:
     rows = [("files", _files(found.files))] if found.files else []
     if found.problem:
         return panel(f"{found.name}, {found.format}", [facts(rows), Text(found.problem, style="red")])
-    rows += [(part, f"{size:,} examples, {_counts(found.class_counts[part])}") for part, size in found.sizes.items()]
-    rows.append(
-        (
-            "complete",
-            "yes, by its numbers of examples" if found.complete else "no: the published set has more or other examples",
-        )
-    )
+    for part, size in found.sizes.items():
+        counts = f", {_counts(found.class_counts[part])}" if part in found.class_counts else ""
+        rows.append((part, f"{size:,} examples{counts}"))
+    if found.complete is not None:
+        rows.append(("complete", _COMPLETE[found.complete]))
     if found.published is not None:
         rows.append(("published", _PUBLISHED[found.published]))
     rows.append(("reference", found.reference))
