@@ -410,6 +410,24 @@ def test_a_causal_transformer_computes_what_follows_the_changed_token(
     assert (spent < 0.85 * sum(rows)) is shorter
 
 
+def test_prefixes_are_kept_only_for_inputs_with_many_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Transformer(gpt2(20, 24, width=16, layers=2, heads=2), scheme="xavier_normal", seed=2)
+    ids = torch.randint(2, 20, (150, 24), generator=torch.Generator().manual_seed(1))
+    kept: list[int] = []
+    keep = TokenSite.keep_prefixes
+    monkeypatch.setattr(TokenSite, "keep_prefixes", lambda site, some: (kept.append(len(some)), keep(site, some))[1])
+    noise: dict[str, Any] = {"at": "embedding", "variance": 9.0}
+    token_sensitivity(model, ids, tokens=1, draws=2, **noise)
+    assert kept == []
+    # One token of each input, then 3, 12 and 8 more; noise on whole inputs follows, in another order of the inputs.
+    adaptive = token_sensitivity(model, ids, precision=0.001, **noise)
+    assert sum(kept) > 0
+    monkeypatch.setattr(TokenSite, "keeps_prefixes", False)
+    plain = token_sensitivity(model, ids, precision=0.001, **noise)
+    np.testing.assert_array_equal(adaptive.changed, plain.changed)
+    assert adaptive.whole == plain.whole
+
+
 def test_a_language_model_is_run_from_the_replaced_token_on(monkeypatch: pytest.MonkeyPatch) -> None:
     transformers = pytest.importorskip("transformers", reason="needs the extra 'language'")
     torch.manual_seed(0)

@@ -191,14 +191,17 @@ class TokenSite:
         return one.tensor
 
     def raw(self, index: Int64[np.ndarray, " row"], change: Change, start: int = 0) -> Any:
-        """The model's output for these inputs, with their tokens changed; for language models after the last token."""
+        """The model's output for these inputs, with their tokens changed; for language models after the last token.
+
+        With ``start`` above 0, the inputs are among those whose prefixes are kept.
+        """
         rows = self._rows(index)
+        kept = self._kept if start > 0 else None
         with blamed_on("the model"):
             slots = torch.from_numpy(np.searchsorted(self._kept_inputs, index)).to(self.subject.device)
-            if start > 0 and isinstance(self._kept, KeptPrefix):
-                found = self._kept.run(slots, with_main(rows, change), start)  # type: ignore[arg-type]  # a mapping
+            if isinstance(kept, KeptPrefix):
+                found = kept.run(slots, with_main(rows, change), start)  # type: ignore[arg-type]  # a mapping
             else:
-                kept = self._kept if isinstance(self._kept, KeptStates | KeptBlocks) else None
                 with nullcontext() if kept is None else kept.starting(slots, start):
                     start, found = 0, run_changed(self.subject.model, rows, change, self.at)
         return found if self._next is None else self._next.read(found, index, start)

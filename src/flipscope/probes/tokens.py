@@ -56,6 +56,7 @@ _FIRST_LOOK, _LOOK_GROWTH = 32, 1.25  # inputs after which the interval is looke
 _TOKEN_STEPS = 4  # by which the tokens of each input are multiplied when all inputs have been used
 _FIRST_SHARE = 0.8  # of the allowed error that the first pass over the inputs gets; later ones this share of the rest
 _PREFIX_CALLS, _PREFIX_ROWS = 16, 8  # into how many calls rows with kept prefixes are split, if each has so many rows
+_PREFIX_FROM = 8  # rows of an input, on average, from which keeping its prefix pays
 _CHOICE = 1 << 40  # numbers of the streams that choose tokens, beyond those of any token or draw
 
 
@@ -314,32 +315,32 @@ class _Meter:
         drawn, differs = self._action.prepared(rows)
         np.add.at(self.drawn, (rows[:, 0], rows[:, 1]), 1)
         kept = np.flatnonzero(differs)
-        for part in self._parts(rows, kept):
+        for part, start in self._calls(rows, kept):
             some = rows[part]
             change = self._action.change(some, None if drawn is None else drawn[part])
-            found = self._site.values(some[:, 0].copy(), change, int(some[:, 1].min()))
+            found = self._site.values(some[:, 0].copy(), change, start)
             changed = some[self._site.subject.chosen(found) != self._site.answers[some[:, 0]]]
             np.add.at(self._hits, (changed[:, 0], changed[:, 1]), 1)
             self.rows += len(part)
             self._tell(len(part))
         self._tell(len(rows) - len(kept))
 
-    def _parts(self, rows: Rows, kept: Int64[np.ndarray, " kept"]) -> Iterator[Int64[np.ndarray, " part"]]:
-        """The rows that go into one call; where prefixes are kept, of few inputs, by token."""
-        batch = self._site.batch
-        groups = [kept]
-        if self._site.keeps_prefixes:
-            inputs = np.unique(rows[kept, 0])
-            groups = [kept[np.isin(rows[kept, 0], inputs[n : n + batch])] for n in range(0, len(inputs), batch)]
-        for group in groups:
-            if self._site.keeps_prefixes:
-                self._site.keep_prefixes(np.unique(rows[group, 0]))
-                group = group[np.argsort(rows[group, 1], kind="stable")]
-            if len(group):
-                calls = -(-len(group) // batch)
-                if self._site.keeps_prefixes:  # all rows of a call start at the first token that is changed in it
-                    calls = max(calls, min(_PREFIX_CALLS, len(group) // _PREFIX_ROWS))
-                yield from np.array_split(group, max(1, calls))
+    def _calls(self, rows: Rows, kept: Int64[np.ndarray, " kept"]) -> Iterator[tuple[Int64[np.ndarray, " part"], int]]:
+        """The rows that go into one call, and the position from which the model is run.
+
+        Where prefixes are kept, a call has rows of few inputs, and starts at the first token that is changed in it.
+        Keeping them is a pass of its own, which does not pay for the few rows of an input.
+        """
+        batch, inputs = self._site.batch, np.unique(rows[kept, 0])
+        if not (self._site.keeps_prefixes and len(kept) >= _PREFIX_FROM * len(inputs)):
+            yield from ((part, 0) for part in np.array_split(kept, max(1, -(-len(kept) // batch))) if len(part))
+            return
+        for some in (inputs[n : n + batch] for n in range(0, len(inputs), batch)):
+            self._site.keep_prefixes(some)
+            group = kept[np.isin(rows[kept, 0], some)]
+            group = group[np.argsort(rows[group, 1], kind="stable")]
+            calls = max(1, -(-len(group) // batch), min(_PREFIX_CALLS, len(group) // _PREFIX_ROWS))
+            yield from ((part, int(rows[part, 1].min())) for part in np.array_split(group, calls))
 
     def _tell(self, count: int) -> None:
         self._done += count
