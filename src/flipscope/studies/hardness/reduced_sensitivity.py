@@ -112,7 +112,7 @@ def difference(words: str, column: str) -> lab.Quantity:
             of_target.setdefault(target, []).append(gain)
         means = [float(np.mean(gains)) for gains in of_target.values()]
         if len(means) < FEWEST:
-            return f"{len(means)} targets with a pair that fits"
+            return f"targets with a pair that fits: {len(means)}"
         if odd := sum(map(math.isnan, means)):
             return f"{odd} of {len(means)} targets have no number"
         return lab.student_mean(means, confidence)
