@@ -48,6 +48,8 @@ def points(
 ) -> list[Series]:
     """A point per row, one colour for each value of a column, in the order of `labels` if given; `say` describes a row.
 
+    Values of `labels` have the same colour in every panel, with or without rows.
+
     >>> rows = Rows({"n": n, "y": n / 2, "kind": kind} for kind in ("a", "b") for n in (10, 20))
     >>> [(each.label, each.y) for each in points(rows, "n", "y", "kind", lambda row: f"N = {row['n']}")]
     [('a', [5.0, 10.0]), ('b', [5.0, 10.0])]
@@ -63,6 +65,7 @@ def points(
             hover=[say(row) for row in own],
         )
         for colour, (value, own) in enumerate(groups)
+        if own
     ]
 
 

@@ -209,9 +209,8 @@ def measures(table: lab.Rows) -> list[lab.Panel]:
 
 def gaps(table: lab.Rows) -> list[lab.Panel]:
     """A panel for each set: training less test accuracy against sensitivity, a point for each model."""
-    panels = []
+    panels, labels = [], {each: each for each in KINDS if table.where(kind_of_model=each)}
     for name, own in table.by("set"):
-        labels = {each: each for each in KINDS if own.where(kind_of_model=each)}
         series = lab.points(own, "sensitivity", "test_gap", "kind_of_model", lambda row: f"seed {row['seed']}", labels)
         panels.append(lab.Panel(SETTINGS[name].title, "sensitivity", "training less test accuracy", series))
     return panels

@@ -276,12 +276,12 @@ CLAIMS = (
 
 def by_corruption(table: lab.Rows) -> list[lab.Panel]:
     """A panel for each severity: accuracy on each corruption, means over seeds for each kind of model."""
-    panels = []
+    panels, kinds = [], [each for each in KINDS if table.where(kind_of_model=each)]
     for (name, severity), own in table.where(lambda row: row["corruption"] is not None).by("set", "severity"):
         names = [each for each in CORRUPTIONS if own.where(corruption=each)]
         placed = lab.Rows({**row, "place": names.index(row["corruption"])} for row in own)
         panels.append(lab.chart(
-            placed, "place", "accuracy", "kind_of_model", order=KINDS, kind="points", categories=names, x_label=" ",
+            placed, "place", "accuracy", "kind_of_model", order=kinds, kind="points", categories=names, x_label=" ",
             y_label="accuracy", title=f"{SETTINGS[name].title}, severity {severity}",
         ))  # fmt: skip
     return panels
@@ -289,11 +289,10 @@ def by_corruption(table: lab.Rows) -> list[lab.Panel]:
 
 def against_sensitivity(table: lab.Rows) -> list[lab.Panel]:
     """A panel for each category at the largest severity: accuracy against sensitivity, a point for each model."""
-    panels = []
+    panels, labels = [], {each: each for each in KINDS if table.where(kind_of_model=each)}
     for (name, category), own in table.where(moment="end", corruption=None).by("set", "category"):
         severity = own.values("severity")[-1]
         shown = own.where(severity=severity)
-        labels = {each: each for each in KINDS if shown.where(kind_of_model=each)}
         series = lab.points(
             shown, "sensitivity", "accuracy", "kind_of_model", lambda row: f"seed {row['seed']}", labels
         )

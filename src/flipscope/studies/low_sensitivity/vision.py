@@ -276,12 +276,17 @@ CLAIMS = (
 # ---------------------------------------------------------------- figures
 
 
+def families_of(table: lab.Rows) -> list[str]:
+    """The kinds of models of a table, which have the same colours in all of its figures."""
+    return [family for family in ORDER if table.where(family=family)]
+
+
 def at_accuracy(table: lab.Rows) -> list[lab.Panel]:
     """A panel for each set: sensitivity against the level of training accuracy."""
     main = table.where(moment="level", variant="base", main=True)
     titles = {name: SETTINGS[name].title for name in SETTINGS}
     return lab.charts(
-        main, "level", "sensitivity", "family", facet="set", titles=titles, order=ORDER,
+        main, "level", "sensitivity", "family", facet="set", titles=titles, order=families_of(table),
         x_label="training accuracy", y_label="sensitivity",
     )  # fmt: skip
 
@@ -290,7 +295,7 @@ def against_paper(table: lab.Rows) -> list[lab.Panel]:
     """A panel for each set: sensitivity at the end, with the paper's values as crosses."""
     panels = []
     for name, own in table.where(moment="end", variant="base", main=True).by("set"):
-        families = [family for family in ORDER if own.where(family=family)]
+        families = families_of(own)
         drawn = []
         for label, column in (("measured", "sensitivity"), ("in the paper", "paper_end")):
             known = [(place, row[column]) for place, family in enumerate(families) for row in own.where(family=family)
@@ -312,7 +317,7 @@ def by_variance(table: lab.Rows) -> list[lab.Panel]:
         if levels:
             shown = own.where(level=levels[-1])
             panels.append(lab.chart(
-                shown, "variance", "sensitivity", "family", order=ORDER, x_log=True, x_label="variance",
+                shown, "variance", "sensitivity", "family", order=families_of(table), x_log=True, x_label="variance",
                 y_label="sensitivity", title=f"{SETTINGS[name].title}, training accuracy {levels[-1]:g}",
             ))  # fmt: skip
     return panels
@@ -330,7 +335,7 @@ def token_and_whole(table: lab.Rows) -> list[lab.Panel]:
                               "whole": whole[0]["sensitivity"]})  # fmt: skip
         if joint:
             shown = lab.points(joint, "whole", "token", "family", lambda row: f"seed {row['seed']}, {row['level']:g}",
-                               {family: family for family in ORDER if joint.where(family=family)})  # fmt: skip
+                               {family: family for family in families_of(table)})  # fmt: skip
             panels.append(lab.Panel(SETTINGS[name].title, "noise on the whole image", "noise on a patch", shown))
     return panels
 
@@ -342,7 +347,7 @@ def pictures(table: lab.Rows) -> list[AnyPanel]:
         found = if_present(lambda data=data: load_images(data))  # type: ignore[misc]
         if found is None:
             continue
-        for family in ORDER:
+        for family in families_of(own):
             for row in own.where(family=family)[:1]:
                 for number, shares in enumerate(row["map"]):
                     side = round(len(shares) ** 0.5)
