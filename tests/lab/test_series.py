@@ -103,4 +103,5 @@ def test_points_of_groups() -> None:
     found = points(rows, "n", "y", "right", lambda row: f"N = {row['n']}", {True: "learned", False: "not"})
     assert [(each.label, each.colour, each.kind) for each in found] == [("learned", 0, "points"), ("not", 1, "points")]
     assert found[0].hover == ["N = 10", "N = 20"]
-    assert points(rows.where(right=True), "n", "y", "right", str, {False: "not"})[0].y == []
+    (alone,) = points(rows.where(right=False), "n", "y", "right", str, {True: "learned", False: "not"})
+    assert (alone.label, alone.colour) == ("not", 1)  # the colour that it has beside others
