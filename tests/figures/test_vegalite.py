@@ -204,6 +204,9 @@ def test_notes_rules_and_categories_are_written() -> None:
     assert "First" in said
     assert "a very long name of a l…" in said
     assert "here" in said
+    many = [f"corruption {number}" for number in range(20)]
+    crowded = texts(figure(panel(Series("s", range(20), range(20), "points"), categories=many)))
+    assert all(name in crowded for name in many)
     inside = figure(panel(series, rules=[Rule(9, "outside")], y_range=(0, 4)))
     assert "outside" not in texts(inside)
 

@@ -208,7 +208,7 @@ def _frame(axes: Axes) -> Spec:
     if panel.categories is not None:
         names = [cut(str(name), NAME_CHARACTERS) for name in panel.categories]
         x |= {"values": list(range(len(names))), "labelExpr": f"{_quoted(names)}[datum.value]", "grid": False}
-        x |= {"labelOverlap": False, "ticks": False, "labelPadding": 5}
+        x |= {"labelOverlap": False, "ticks": False, "labelPadding": 5, "tickCount": len(names)}  # none is left out
         if sum(len(name) + 2 for name in names) > CROWDED:
             x |= {"labelAngle": -30, "labelAlign": "right"}
     y = {"title": in_lines(panel.y_label, LABEL_CHARACTERS), **_ticks(axes.y_range, panel.y_log)}
