@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 import pytest
@@ -195,6 +196,14 @@ def test_every_kind_names_everything_and_is_taken_by_vega() -> None:
         said = texts(every_kind(log))
         for text in ("a panel", "the x", "the y", "line", "points", "bars", "steps", "halfway", "three", "no data"):
             assert text in said
+
+
+def test_lines_that_look_alike_are_not_joined() -> None:
+    seeds = [Series("seeds" if seed == 0 else "", [0, 1], [seed, seed], colour=0) for seed in range(3)]
+    paths = re.findall(r'<path d="([^"]*)"[^>]*stroke-dasharray="1,0"', figure(panel(*seeds)).svg())
+    assert [path.count("L") for path in paths] == [1, 1, 1]
+    bands = [Series(each.label, each.x, each.y, low=each.y, high=each.y, colour=0) for each in seeds]
+    assert {row["k"] for row in rows(figure(panel(*bands)), "area")} == {0, 1, 2}
 
 
 def test_notes_rules_and_categories_are_written() -> None:

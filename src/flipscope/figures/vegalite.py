@@ -252,7 +252,8 @@ def _drawn(axes: Axes, symbols: Mapping[str, str], keys: Keys, legend: Spec | No
     place, said = {"x": _at("x"), "y": _at("y")}, {"tooltip": _tooltip(axes)}
     corners = {"x": _at("x"), "x2": {"field": "x2"}, "y": _at("y"), "y2": {"field": "y2"}}
     line = {"type": "line", "strokeWidth": 1.6, "clip": True}
-    drawn = {**place, "color": colour, "strokeDash": dash, "order": {"field": "i"}}
+    apart = {"field": "k", "type": "nominal"}  # lines that look alike, such as those of several seeds, are not one line
+    drawn = {**place, "color": colour, "strokeDash": dash, "order": {"field": "i"}, "detail": apart}
     # Not clipped: a marker on the edge of the axes stands there whole, and those beyond it are left out.
     point = {"type": "point", "filled": True, "size": 24, "opacity": 1, "clip": False}
     lines, steps, bars, cells = (_of(axes, kind) for kind in ("line", "steps", "bars", "cells"))
@@ -269,7 +270,7 @@ def _drawn(axes: Axes, symbols: Mapping[str, str], keys: Keys, legend: Spec | No
         (
             {"type": "area", "opacity": 0.16, "clip": True},
             _intervals(axes, lines, keys),
-            {**interval, "color": colour},
+            {**interval, "color": colour, "detail": apart},
         ),
         ({"type": "rect", "clip": True}, _boxes(axes, bars, keys), {**corners, "color": colour, **said}),
         (line, _rows(axes, lines, keys, gaps=True), drawn),
@@ -353,8 +354,8 @@ def _tooltip(axes: Axes) -> list[Spec]:
 def _rows(axes: Axes, group: Sequence[Marks], keys: Keys, gaps: bool = False) -> list[Spec]:
     """A row per point; with gaps also where there is none, so that lines break."""
     return [
-        {**_said(axes, marks, index, keys), "x": _moved(axes, marks, x, 0.0), "y": _short(y), "i": index}
-        for marks in group
+        {**_said(axes, marks, index, keys), "x": _moved(axes, marks, x, 0.0), "y": _short(y), "i": index, "k": number}
+        for number, marks in enumerate(group)
         for index, (x, y) in enumerate(zip(marks.x, marks.y, strict=True))
         if x is not None and (y is not None or gaps)
     ]
@@ -383,7 +384,7 @@ def _boxes(axes: Axes, group: Sequence[Marks], keys: Keys) -> list[Spec]:
 def _intervals(axes: Axes, group: Sequence[Marks], keys: Keys, gaps: bool = True) -> list[Spec]:
     """The interval of each point; with gaps also where there is none, so that bands break."""
     rows = []
-    for marks in group:
+    for number, marks in enumerate(group):
         ends = [whisker(marks, index, axes.y_range[0], axes.panel.y_log) for index in range(len(marks.x))]
         if not any(ends):
             continue
@@ -391,7 +392,7 @@ def _intervals(axes: Axes, group: Sequence[Marks], keys: Keys, gaps: bool = True
             if x is not None and (pair is not None or gaps):
                 low, high = pair or (None, None)
                 row = {"x": _moved(axes, marks, x, 0.0), "l": _short(low), "h": _short(high)}
-                rows.append({"s": keys[marks.label, marks.number], **row})
+                rows.append({"s": keys[marks.label, marks.number], "k": number, **row})
     return rows
 
 
