@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
@@ -190,18 +190,21 @@ def main(names: Sequence[str]) -> None:
     for mutant in MUTANTS:
         if names and mutant.name not in names:
             continue
-        noticed = []
-        for name, golden in known.items():
-            with mutant.fault():
-                try:
-                    is_noticed = bool(differences(registry.find(name), golden, stop=True))
-                except InputError:  # bounds refuse a transformer whose methods were replaced
-                    is_noticed = True
-            noticed += [name] * is_noticed
-        with mutant.fault():
-            short_noticed = [name for name in short if trainings.differences(short[name], trainings.measured(name))]
-        print(f"{mutant.name}\n  studies ({len(noticed)}): {', '.join(noticed)}", flush=True)
-        print(f"  trainings ({len(short_noticed)}): {', '.join(short_noticed)}", flush=True)
+
+        def noticed(compare: Callable[[str], object], every: Iterable[str], fault: Any = mutant.fault) -> list[str]:
+            found = []
+            for name in every:
+                with fault():
+                    try:
+                        found += [name] * bool(compare(name))
+                    except InputError:  # bounds and norms refuse a transformer whose methods were replaced
+                        found.append(name)
+            return found
+
+        long = noticed(lambda name: differences(registry.find(name), known[name], stop=True), known)
+        brief = noticed(lambda name: trainings.differences(short[name], trainings.measured(name)), short)
+        print(f"{mutant.name}\n  studies ({len(long)}): {', '.join(long)}", flush=True)
+        print(f"  trainings ({len(brief)}): {', '.join(brief)}", flush=True)
 
 
 if __name__ == "__main__":
