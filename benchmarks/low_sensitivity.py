@@ -22,8 +22,8 @@ from _timing import medians, milliseconds
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from flipscope.adapters.disturbing import patches
 from flipscope.models import Transformer, TransformerConfig
-from flipscope.models.disturbing import patches
 from flipscope.training.low_sensitivity import NoiseAugmentation, SensitivityPenalty
 
 PENALTY = SensitivityPenalty(variance=1.0, strength=0.25, feature_mask=patches(4))

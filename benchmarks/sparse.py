@@ -22,10 +22,10 @@ from _timing import medians, milliseconds
 from torch import Tensor
 from torch.nn import functional as F
 
+from flipscope.adapters.outputs import binary_logit
 from flipscope.models import Transformer, initialise, mingpt
 from flipscope.models.fast_logits import logits_for
 from flipscope.models.modes import first_derivatives
-from flipscope.models.outputs import binary_logit
 
 LENGTH, STRINGS, VALIDATION = 100, 100, 10_000
 Forward = Callable[[Tensor], Tensor]

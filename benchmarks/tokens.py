@@ -26,8 +26,9 @@ from _timing import medians, milliseconds
 from torch import Tensor, nn
 
 from flipscope import token_sensitivity
+from flipscope.adapters.disturbing import patches
+from flipscope.adapters.subject import Subject
 from flipscope.models import Transformer, gpt2, roberta
-from flipscope.models.disturbing import patches
 
 INPUTS = 12
 VARIANCE = 1.0
@@ -161,7 +162,7 @@ def memory() -> None:
     with torch.no_grad():
         model(images[:1])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    token_sensitivity(model, images, feature_mask=patches(56), whole_variance=0.0, memory=LIMIT)
+    token_sensitivity(Subject(model, memory_limit=LIMIT), images, feature_mask=patches(56), whole_variance=0.0)
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     print(f"memory: the process grew by {grown:.0f} MiB with a limit of {LIMIT >> 20} MiB")
 
@@ -184,7 +185,7 @@ def prefixes() -> None:
         return logits
 
     sides = {
-        "whole": lambda: token_sensitivity(model, prompts, how="replace", output=last),
+        "whole": lambda: token_sensitivity(Subject(model, output=last), prompts, how="replace"),
         "kept": lambda: token_sensitivity(model, prompts, how="replace", label_words="any"),
     }
     seconds = medians(sides, 3)

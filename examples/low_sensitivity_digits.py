@@ -24,11 +24,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from flipscope import token_sensitivity
+from flipscope.adapters.disturbing import patches
 from flipscope.basics.estimates import Estimate
 from flipscope.basics.resampling import student_mean
 from flipscope.basics.wording import number_text
 from flipscope.models import Transformer, TransformerConfig
-from flipscope.models.disturbing import patches
 from flipscope.training.low_sensitivity import SensitivityPenalty
 
 

@@ -19,6 +19,7 @@ import torch
 from commands import Run
 from waiting import LIMIT, waited_for
 
+from flipscope.adapters.parameters import weight_norm
 from flipscope.basics import limits
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import generators, random_strings
@@ -39,7 +40,6 @@ from flipscope.models import (
     save,
     vit_small,
 )
-from flipscope.models.parameters import weight_norm
 from flipscope.models.size import check_model
 from flipscope.probes.blowup import blowup
 from flipscope.probes.results import joined

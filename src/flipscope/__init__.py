@@ -36,6 +36,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from flipscope import report
+    from flipscope.adapters.disturbing import patches
+    from flipscope.adapters.subject import Subject
     from flipscope.basics.errors import InputError
     from flipscope.cube.expression import parse
     from flipscope.cube.functions import BooleanFunction
@@ -43,8 +45,6 @@ if TYPE_CHECKING:
     from flipscope.lab.run.driver import run
     from flipscope.models import presets
     from flipscope.models.checkpoint import load
-    from flipscope.models.disturbing import patches
-    from flipscope.models.subject import Subject
     from flipscope.models.transformer import Transformer
     from flipscope.probes import fourier
     from flipscope.probes.blowup import blowup

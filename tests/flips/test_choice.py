@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from flipscope.adapters.subject import Subject
 from flipscope.basics.compiling import VARIABLE, compile_always, compiling
 from flipscope.basics.errors import InputError
 from flipscope.flips import choice, engine
@@ -174,12 +175,12 @@ def measured(subject: Transformer, seed: int) -> tuple[str, tuple[Any, ...]]:
     given = strings(12, 11)
     with torch.no_grad():
         median = float(subject(torch.from_numpy(given)).median())  # else a random model gives one answer everywhere
-    found = sensitivities(subject, given, threshold=median)
-    profile = sensitivity_profile(subject, 11, strings=9, seed=seed, threshold=median)
+    found = sensitivities(Subject(subject, threshold=median), given)
+    profile = sensitivity_profile(Subject(subject, threshold=median), 11, strings=9, seed=seed)
     accepted = acceptance_flips(subject, given, 0.01)
     counts = (found.counts.tolist(), found.flipped.tolist(), found.near_ties, profile.profile)
     others = (profile.influences, accepted.changed.tolist(), accepted.answers.tolist(), accepted.near_ties)
-    return found.path, (*counts, *others, truth_table(subject, 7, threshold=median).table().tolist())
+    return found.path, (*counts, *others, truth_table(Subject(subject, threshold=median), 7).table().tolist())
 
 
 @pytest.mark.parametrize(("seed", "width", "layers"), [(0, 16, 2), (1, 24, 3), (2, 32, 2)])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from flipscope.adapters.subject import Subject
 from flipscope.basics.errors import InputError
 from flipscope.flips import deltas
 from flipscope.flips.choice import obstacle
@@ -172,7 +173,7 @@ def test_small_weights_of_large_values_at_any_length():
     for length in range(20, 48, 4):
         model = faint_model(length, length // 3, 2, 0)
         strings = np.random.default_rng(length).integers(0, 2, (2, length), np.uint8)
-        found = sensitivities(model, strings, threshold=0.7)
+        found = sensitivities(Subject(model, threshold=0.7), strings)
         assert (found.path, found.counts.tolist()) == ("fast", [1, 1]), length
 
 
@@ -266,12 +267,12 @@ def test_a_norm_that_overflows_in_float32_is_computed_in_float64():
     with torch.no_grad():
         model.blocks[1].mlp.down.bias.mul_(1e24)
     threshold = float(np.median(plain(copy.deepcopy(model).double(), strings)[0]))
-    found = sensitivities(model, strings, threshold=threshold)
+    found = sensitivities(Subject(model, threshold=threshold), strings)
     assert (found.path, found.precision) == ("fast", "float64")
-    expected = sensitivities(model, strings, threshold=threshold, path="general", precision="float64")
+    expected = sensitivities(Subject(model, threshold=threshold, precision="float64"), strings, path="general")
     assert found.counts.tolist() == expected.counts.tolist()
     with pytest.raises(InputError, match="NaN"):
-        sensitivities(model, strings, precision="native")
+        sensitivities(Subject(model, precision="native"), strings)
     with torch.no_grad():
         model.double().blocks[1].mlp.down.bias.mul_(1e200)
     with pytest.raises(InputError, match="NaN"):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from flipscope.adapters.subject import Subject
 from flipscope.basics.seeds import generators, random_strings
 from flipscope.cube import functions, sensitivity, spectrum
 from flipscope.cube.functions import BooleanFunction
@@ -56,7 +57,7 @@ def of_model(name: str) -> str:
     # Around the median logit, so that a good part of the flips matter.
     (stream,) = generators(5, 1)
     strings = random_strings(stream, 12, 24)
-    found = sensitivities(model, strings, threshold=_median(model), **options)
+    found = sensitivities(Subject(model, threshold=_median(model)), strings, **options)
     assert found.near_ties == 0
     assert found.counts.max() > 0
     audit = found.screening and [found.screening.skipped, found.screening.audited, found.screening.wrong]

@@ -10,8 +10,9 @@ import pytest
 import torch
 from models.modified import CHANGES, Turned
 
+from flipscope.adapters.subject import Subject
 from flipscope.basics.errors import InputError
-from flipscope.flips.engine import GeneralEngine, neighbours
+from flipscope.flips.engine import neighbours
 from flipscope.flips.fast import FastEngine
 from flipscope.models import Transformer, encoder
 from flipscope.probes import fourier
@@ -40,7 +41,7 @@ def test_a_changed_model_is_measured_as_it_is(name: str) -> None:
         model = CHANGES[name](model, undo) or model
         threshold, counts = by_definition(model)
         assert sum(counts) > 0
-        found = sensitivities(model, STRINGS, threshold=threshold)
+        found = sensitivities(Subject(model, threshold=threshold), STRINGS)
         assert found.counts.tolist() == counts
         assert (found.path, found.near_ties) == ("general", 0)
         with pytest.raises(InputError, match=r"path='fast' needs .* .*: say path='general'"):
@@ -58,7 +59,10 @@ def test_a_change_that_few_strings_show(precision: Any) -> None:
     model.register_forward_hook(lambda _module, args, out: out + 0.3 * args[0][:, :7].all(dim=1))
     strings = np.random.default_rng(0).integers(0, 2, (12, 20)).astype(np.uint8)
     strings[:, :7], strings[-1, :7] = 0, 1
-    options: Any = {"threshold": float(np.median(GeneralEngine(model).logits(strings))), "precision": precision}
+    options: Any = {
+        "threshold": float(np.median(Subject(model, precision="native").values(strings))),
+        "precision": precision,
+    }
     found = sensitivities(model, strings, **options)
     assert found.counts.tolist() == sensitivities(model, strings, path="general", **options).counts.tolist()
 
@@ -73,7 +77,7 @@ def test_parameters_on_another_device_are_not_for_the_fast_path() -> None:
 def test_the_screen_knows_nothing_of_a_changed_model() -> None:
     model, strings = Turned(SHAPE, scheme="gaussian", seed=1), np.repeat(STRINGS, 3, axis=0)
     threshold, counts = by_definition(model)
-    found = sensitivities(model, strings, threshold=threshold, heuristic=True)
+    found = sensitivities(Subject(model, threshold=threshold), strings, heuristic=True)
     assert found.path == "general"
     assert found.counts.tolist() == np.repeat(counts, 3).tolist()
 

@@ -13,6 +13,8 @@ from flips.exactness import in_longdouble, longer_than_float64
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from flipscope.adapters.settled import Settled
+from flipscope.adapters.subject import Subject
 from flipscope.basics.errors import InputError
 from flipscope.flips.engine import GeneralEngine, neighbours
 from flipscope.flips.signs import FACTOR, FEWEST, PERTURBED, SAMPLE, TrustedSigns, trusted_signs
@@ -44,11 +46,10 @@ class Rounded:
     """An engine in float32 with errors of a known size at some of the strings."""
 
     path, why = "general", "it rounds"
-    length = None
     tolerance = 0.0
     first_order = None
 
-    def __init__(self, exact: GeneralEngine, wrong: set[bytes], error: float) -> None:
+    def __init__(self, exact: Settled, wrong: set[bytes], error: float) -> None:
         self.exact, self.wrong, self.error = exact, wrong, error
 
     def logits(self, strings: Bits) -> NDArray[np.float32]:
@@ -63,17 +64,14 @@ class Rounded:
         table = self.logits(neighbours(strings, rows)).reshape(len(strings), -1)
         return table[:, 0], table[:, 1:]
 
-    def check_deterministic(self, strings: Bits) -> None:
-        pass
-
     def strings_at_once(self, length: int) -> int:
         return 4
 
 
 def test_signs_that_float32_gets_wrong_are_found() -> None:
     model, given = Cancelling(2.0**20, 12), strings(30, 12)
-    narrow = sensitivities(model, given, precision="native")
-    exact = sensitivities(model, given, precision="float64")
+    narrow = sensitivities(Subject(model, precision="native"), given)
+    exact = sensitivities(Subject(model, precision="float64"), given)
     checked = sensitivities(model, given)
     assert (narrow.counts != exact.counts).any()  # or this test would show nothing
     assert checked.counts.tolist() == exact.counts.tolist()
@@ -86,29 +84,29 @@ def test_a_model_that_float32_cannot_decide_is_run_in_float64() -> None:
     model, given = Cancelling(2.0**26, 12), strings(10, 12)
     checked = sensitivities(model, given)
     assert checked.precision == "float64"
-    assert checked.counts.tolist() == sensitivities(model, given, precision="float64").counts.tolist()
+    assert checked.counts.tolist() == sensitivities(Subject(model, precision="float64"), given).counts.tolist()
     assert checked.rechecked == 0
     transformer = Transformer(encoder(16, 3, 2), scheme="gaussian", seed=0)
     with torch.no_grad():
         transformer.head.bias.fill_(2.0**26)
-    found = sensitivities(transformer, given, threshold=2.0**26)
+    found = sensitivities(Subject(transformer, threshold=2.0**26), given)
     assert (found.path, found.precision, found.rechecked) == ("fast", "float64", 0)
-    plain = sensitivities(transformer, given, threshold=2.0**26, path="general", precision="float64")
+    plain = sensitivities(Subject(transformer, threshold=2.0**26, precision="float64"), given, path="general")
     assert found.counts.tolist() == plain.counts.tolist()
 
 
 def test_what_float64_cannot_decide_is_counted() -> None:
     model, given = Cancelling(2.0**40, 12), strings(4, 12)
-    found = sensitivities(model, given, precision="float64")
+    found = sensitivities(Subject(model, precision="float64"), given)
     assert 2.0**-12 < found.tolerance < 4  # the spacing of float64 at 2^40 is 2^-12
-    logits = GeneralEngine(model, dtype=torch.float64).logits(neighbours(given, np.arange(4 * 13)))
+    logits = Subject(model, precision="float64").values(neighbours(given, np.arange(4 * 13)))
     assert found.near_ties == np.count_nonzero(np.abs(logits) < found.tolerance) > 0
 
 
 def test_the_rounding_of_a_weight_that_is_used_twice_is_seen() -> None:
     model, given = Cancelling(2.0**18, 12, twice=True), strings(20, 12)
     for precision in ("auto", "float64"):
-        found = sensitivities(model, given, precision=precision)  # type: ignore[arg-type]
+        found = sensitivities(Subject(model, precision=precision), given)  # type: ignore[arg-type]
         assert 2.0**-35 < found.tolerance < 2.0**-25  # the spacing of float64 at 2^18 is 2^-34
 
 
@@ -136,20 +134,20 @@ def ajar(count: int) -> Bits:
 def test_dead_logits_do_not_stand_for_others(precision: Any) -> None:
     """One logit in thirteen is alive, and so large that it is rounded by 2^-17."""
     model = Gated(Cancelling(2.0**36, 12).double())
-    found = sensitivities(model, ajar(4)[4:], precision=precision)
+    found = sensitivities(Subject(model, precision=precision), ajar(4)[4:])
     assert found.tolerance > 2.0**-17
-    later = sensitivities(model, ajar(20), precision=precision)  # in the first block of strings all are dead
+    later = sensitivities(Subject(model, precision=precision), ajar(20))  # in the first block of strings all are dead
     assert later.tolerance > 2.0**-17
 
 
 def test_the_margin_is_not_of_dead_logits() -> None:
     model, given = Gated(Cancelling(2.0**20, 12)), ajar(30)
     every = neighbours(given, np.arange(34 * 13))
-    wide, coarse = (GeneralEngine(model, dtype=dtype).logits(every) for dtype in (torch.float64, torch.float32))
+    wide, coarse = (Subject(model, precision=precision).values(every) for precision in ("float64", "native"))
     worst = np.abs(wide - coarse).argmax()
     threshold = float(wide[worst] + coarse[worst]) / 2
     exact, checked, narrow = (
-        sensitivities(model, given, threshold=threshold, precision=precision)  # type: ignore[arg-type]
+        sensitivities(Subject(model, threshold=threshold, precision=precision), given)  # type: ignore[arg-type]
         for precision in ("float64", "auto", "native")
     )
     assert (narrow.counts != exact.counts).any()  # or this test would show nothing
@@ -162,7 +160,7 @@ def test_a_constant_has_a_tolerance_too() -> None:
     model.weight.zero_()
     model.bias.fill_(3.0)
     for precision in ("auto", "float64"):
-        found = sensitivities(model, strings(8, 5), precision=precision, threshold=3.0)  # type: ignore[arg-type]
+        found = sensitivities(Subject(model, precision=precision, threshold=3.0), strings(8, 5))  # type: ignore[arg-type]
         assert 2.0**-50 < found.tolerance < 2.0**-30
         assert (found.counts.sum(), found.near_ties) == (0, 8 * 6)
     model.bias.zero_()
@@ -170,25 +168,16 @@ def test_a_constant_has_a_tolerance_too() -> None:
     assert (found.tolerance, found.near_ties) == (0.0, 0)  # 0 times anything is 0
 
 
-class Seen(GeneralEngine):
-    """Remembers which strings it was asked first."""
-
-    first: Bits | None = None
-
-    def logits(self, strings: Bits) -> NDArray[np.floating]:
-        if self.first is None:
-            self.first = strings
-        return super().logits(strings)
-
-
 def compared(model: nn.Module, given: Bits, seed: int = 0) -> list[int]:
     """Numbers of the logits that are compared with float64."""
-    signs, exact = trusted_signs(model, seed=seed), Seen(model, dtype=torch.float64)
-    signs._exact = exact
-    signs.flip_signs(given)
-    assert exact.first is not None
+    asked: list[Bits] = []
+    signs = trusted_signs(model, seed=seed)
+    look = signs._look
+    signs._look = lambda exact, some: (asked.append(some), look(exact, some))[1]  # type: ignore[assignment,func-returns-value]
+    with signs.settled.measuring():
+        signs.flip_signs(given)
     every = neighbours(given, np.arange(given.size + len(given)))
-    return [int(np.flatnonzero((every == string).all(axis=1))[0]) for string in exact.first]
+    return [int(np.flatnonzero((every == string).all(axis=1))[0]) for string in asked[0]]
 
 
 def test_samples_come_from_the_model_the_strings_and_the_seed() -> None:
@@ -209,13 +198,13 @@ def test_samples_come_from_the_model_the_strings_and_the_seed() -> None:
 
 def test_samples_are_smaller_where_few_logits_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: Counter[Any] = Counter()
-    forward = GeneralEngine._forward
+    run = Settled.run
 
-    def counting(engine: GeneralEngine, strings: Bits) -> Any:
-        asked[engine.dtype] += len(strings)
-        return forward(engine, strings)
+    def counting(settled: Settled, strings: Bits) -> Any:
+        asked[settled.dtype] += len(strings)
+        return run(settled, strings)
 
-    monkeypatch.setattr(GeneralEngine, "_forward", counting)
+    monkeypatch.setattr(Settled, "run", counting)
     model = Transformer(encoder(8, 2, 2), scheme="xavier_normal", seed=0)
     sensitivities(model, strings(2, 20))
     few = dict(asked)
@@ -244,51 +233,53 @@ def chaotic(seed: int) -> tuple[Transformer, Bits]:
 def test_float64_is_no_farther_from_the_truth_than_the_tolerance(seed: int) -> None:
     model, given = chaotic(seed)
     every = neighbours(given, np.arange(given.size + len(given)))
-    error = np.abs(GeneralEngine(model, dtype=torch.float64).logits(every) - in_longdouble(model, every)).max()
+    error = np.abs(Subject(model, precision="float64").values(every) - in_longdouble(model, every)).max()
     for precision in ("auto", "float64"):
-        found = sensitivities(model, given, precision=precision)  # type: ignore[arg-type]
+        found = sensitivities(Subject(model, precision=precision), given)  # type: ignore[arg-type]
         assert 0 < error < found.tolerance < 1e-5, precision  # logits differ by 1 and more
 
 
 def test_exact_ties_of_a_module_are_near_ties_and_count_as_zero() -> None:
     model = nn.Linear(4, 1, bias=False)
     nn.init.ones_(model.weight)
-    found = sensitivities(model, [[1, 0, 0, 0]], threshold=1.0)  # its logit is at the threshold
+    found = sensitivities(Subject(model, threshold=1.0), [[1, 0, 0, 0]])  # its logit is at the threshold
     assert found.counts.tolist() == [3]
     assert found.near_ties == 1
     assert found.rechecked >= 1
 
 
 def test_functions_are_taken_at_their_word() -> None:
-    found = sensitivities(lambda bits: bits.sum(dim=1) - 1, [[1, 0, 0, 0]])
+    found = sensitivities(Subject(lambda bits: bits.sum(dim=1) - 1, output="logit"), [[1, 0, 0, 0]])
     assert found.counts.tolist() == [3]
     assert (found.precision, found.near_ties, found.rechecked, found.tolerance) == ("native", 0, 0, 0.0)
 
 
-def test_a_function_that_rounds_differently_alone_has_near_ties() -> None:
+def test_a_function_that_rounds_differently_with_few_strings_has_near_ties() -> None:
     def shaky(bits: Tensor) -> Tensor:
-        return bits[:, 0] - 0.5 + (0.01 if len(bits) == 1 else 0.0)
+        return bits[:, 0] - 0.5 + (0.01 if len(bits) < 6 else 0.0)
 
-    found = sensitivities(shaky, strings(4, 5), threshold=0.45)
+    found = sensitivities(Subject(shaky, threshold=0.45), strings(4, 5))
     assert found.tolerance == pytest.approx(FACTOR * 0.01, rel=1e-5)
     assert found.near_ties == np.count_nonzero(neighbours(strings(4, 5), np.arange(24))[:, 0])
 
 
 def test_the_margin_follows_the_sample_and_the_rechecks() -> None:
     model, given = Cancelling(0.0, 10).double(), strings(40, 10)
-    exact = GeneralEngine(model)
+    exact = Subject(model).settled()
     every = neighbours(given, np.arange(40 * 11))
-    logits = exact.logits(every)
+    with exact.measuring():
+        logits = exact.logits(every)
     # Errors of 0.3 at logits of at most 0.2: wrong signs that a sample of the other strings does not show.
     wrong = {string.tobytes() for string, logit in zip(every, logits, strict=True) if 0 < abs(logit) <= 0.2}
-    signs = TrustedSigns(Rounded(exact, wrong, 0.3), 0.0, exact=exact)
-    _, flipped = signs.flip_signs(given)
-    _, true = TrustedSigns(exact, 0.0, exact=exact).flip_signs(given)
+    signs, blind = (TrustedSigns(Rounded(exact, wrong, 0.3), exact, exact=it) for it in (lambda: exact, None))
+    with exact.measuring():
+        _, flipped = signs.flip_signs(given)
+        _, true = TrustedSigns(GeneralEngine(exact), exact, exact=lambda: exact).flip_signs(given)
+        _, guessed = blind.flip_signs(given)
     assert (flipped == true).all()
     assert signs.margin == pytest.approx(FACTOR * 0.3, rel=1e-5)
     assert signs.rechecked >= len(wrong)
-    blind = TrustedSigns(Rounded(exact, wrong, 0.3), 0.0)
-    assert (blind.flip_signs(given)[1] != true).any()
+    assert (guessed != true).any()
 
 
 def test_float32_margins_are_small_for_tame_models() -> None:
@@ -303,14 +294,14 @@ def test_float32_margins_are_small_for_tame_models() -> None:
 def test_models_of_other_number_types(dtype: torch.dtype) -> None:
     model = Transformer(encoder(16, 2, 2), scheme="gaussian", seed=0, dtype=dtype)
     given = strings(6, 9)
-    threshold = float(np.median(GeneralEngine(model, dtype=torch.float64).logits(given)))
+    threshold = float(np.median(Subject(model, precision="float64").values(given)))
     found = {
-        path: sensitivities(model, given, threshold=threshold, path=path)  # type: ignore[arg-type]
+        path: sensitivities(Subject(model, threshold=threshold), given, path=path)  # type: ignore[arg-type]
         for path in ("general", "fast")
     }
-    exact = sensitivities(model.double(), given, threshold=threshold, path="general")
+    exact = sensitivities(Subject(model.double(), threshold=threshold), given, path="general")
     assert found["general"].counts.tolist() == found["fast"].counts.tolist() == exact.counts.tolist()
-    own = sensitivities(model.to(dtype), given, threshold=threshold, precision="native")
+    own = sensitivities(Subject(model.to(dtype), threshold=threshold, precision="native"), given)
     assert (own.precision, own.counts.shape) == ("native", (6,))
     assert found["fast"].precision == ("float64" if dtype == torch.float64 else "float32+float64")
 
@@ -324,10 +315,10 @@ def test_native_is_the_answers_that_the_model_itself_gives(kind: str) -> None:
         threshold = float(np.median(plain))
         answers = plain > threshold
         counts = (answers[:, 1:] != answers[:, :1]).sum(axis=1)
-        found = sensitivities(model, given, threshold=threshold, precision="native")
-        changes = logit_changes(model, given, precision="native")
+        found = sensitivities(Subject(model, threshold=threshold, precision="native"), given)
+        changes = logit_changes(Subject(model, precision="native"), given)
         with pytest.raises(InputError, match=r"path='fast' needs .*, but .*float16.*: say path='general'"):
-            sensitivities(model, given, precision="native", path="fast")
+            sensitivities(Subject(model, precision="native"), given, path="fast")
     assert found.path == "general"
     # In a batch of another size a logit may be rounded to another number of so coarse a type.
     assert (found.counts != counts).sum() <= found.near_ties
@@ -337,7 +328,7 @@ def test_native_is_the_answers_that_the_model_itself_gives(kind: str) -> None:
 def test_native_keeps_the_fast_path_for_float32_and_float64() -> None:
     for dtype in (torch.float32, torch.float64):
         model = Transformer(encoder(16, 2, 2), seed=0, dtype=dtype)
-        assert sensitivities(model, strings(3, 9), precision="native").path == "fast"
+        assert sensitivities(Subject(model, precision="native"), strings(3, 9)).path == "fast"
 
 
 def test_a_module_that_cannot_run_in_float64_says_what_to_do() -> None:
@@ -351,9 +342,9 @@ def test_a_module_that_cannot_run_in_float64_says_what_to_do() -> None:
 
     with pytest.raises(InputError, match="the model failed on"):
         sensitivity(Fixed(), strings(2, 4))
-    assert sensitivity(Fixed(), strings(2, 4), precision="native").shape == (2,)
+    assert sensitivity(Subject(Fixed(), precision="native"), strings(2, 4)).shape == (2,)
     with pytest.raises(InputError, match="precision='native'"):
-        sensitivity(lambda bits: bits[:, 0], strings(2, 4), precision="float64")
+        sensitivity(Subject(lambda bits: bits[:, 0], precision="float64"), strings(2, 4))
 
 
 @pytest.mark.parametrize("path", ["general", "fast"])
@@ -384,20 +375,20 @@ class Coarse(Cancelling):
 def test_float32_inside_a_module_is_told_and_its_errors_are_near_ties(precision: Any) -> None:
     given = strings(30, 12)
     model = Coarse(2.0**20, 12, way="float")
-    found = sensitivities(model, given, precision=precision)
+    found = sensitivities(Subject(model, precision=precision), given)
     assert found.precision.endswith("float64, float32 inside")
     every = neighbours(given, np.arange(30 * 13))
-    true, rounded = (GeneralEngine(one, dtype=torch.float64).logits(every) for one in (Cancelling(2.0**20, 12), model))
+    true, rounded = (Subject(one, precision="float64").values(every) for one in (Cancelling(2.0**20, 12), model))
     wrong = (true > 0) != (rounded > 0)
     assert 0 < wrong.sum() <= found.near_ties  # or this test would show nothing
     assert np.abs(true - rounded).max() < found.tolerance
-    plain = sensitivities(Cancelling(2.0**20, 12), given, precision=precision)
+    plain = sensitivities(Subject(Cancelling(2.0**20, 12), precision=precision), given)
     assert plain.precision.endswith("float64")
     assert plain.near_ties == 0
 
 
 def test_a_detour_through_numpy_is_seen_in_the_end() -> None:
-    found = sensitivities(Coarse(1.0, 12, way="numpy"), strings(5, 12), precision="float64")
+    found = sensitivities(Subject(Coarse(1.0, 12, way="numpy"), precision="float64"), strings(5, 12))
     assert found.precision == "float64, float32 inside"
 
 
@@ -418,11 +409,11 @@ def test_the_tolerance_of_float32_inside_covers_its_errors() -> None:
 
     for seed in range(5):
         model, given = Middle(seed), strings(10, 10, seed)
-        found = sensitivities(model, given, precision="float64")
+        found = sensitivities(Subject(model, precision="float64"), given)
         every = neighbours(given, np.arange(10 * 11))
-        rounded = GeneralEngine(model, dtype=torch.float64).logits(every)
+        rounded = Subject(model, precision="float64").values(every)
         model.rounds = False
-        true = GeneralEngine(model, dtype=torch.float64).logits(every)
+        true = Subject(model, precision="float64").values(every)
         assert 0 < np.abs(true - rounded).max() < found.tolerance < 0.1
 
 
@@ -430,13 +421,13 @@ def test_results_that_cannot_tell_are_refused() -> None:
     model, given = Coarse(2.0**20, 12, way="float"), strings(3, 12)
     for ask in (logit_changes, influences):
         with pytest.raises(InputError, match="rounds to float32 inside: take that out, or say precision='native'"):
-            ask(model, given, precision="float64")  # type: ignore[operator]
+            ask(Subject(model, precision="float64"), given)
         ask(model, given)  # type: ignore[operator]
 
 
 def test_a_module_of_several_types_is_converted_as_a_whole() -> None:
     model = nn.Sequential(nn.Linear(4, 3).double(), nn.Tanh(), nn.Linear(3, 1))
-    found = sensitivities(model, strings(4, 4), precision="float64")
+    found = sensitivities(Subject(model, precision="float64"), strings(4, 4))
     assert found.precision == "float64"
     assert found.tolerance < 1e-9
     assert model[2].weight.dtype == torch.float32
@@ -446,5 +437,5 @@ def test_what_a_model_is_given_may_be_rounded() -> None:
     def thirds(bits: Tensor) -> Tensor:
         return bits / 3  # in float32
 
-    found = sensitivities(nn.Linear(6, 1), strings(4, 6), encoding=thirds, precision="float64")
+    found = sensitivities(Subject(nn.Linear(6, 1), encoding=thirds, precision="float64"), strings(4, 6))
     assert found.precision == "float64"

@@ -97,17 +97,6 @@ def _own_scores(model: Transformer, _: ExitStack) -> None:
     attention.scores = lambda query, key: -plain(query, key)  # type: ignore[method-assign]
 
 
-def _patched_class(model: Transformer, undo: ExitStack) -> None:
-    plain = Attention.weights
-    _set(Attention, "weights", lambda self, scores, visible=None: plain(self, -scores, visible), undo)
-
-
-def _patched_inherited(model: Transformer, undo: ExitStack) -> None:
-    """A method that the class had from its base."""
-    undo.callback(delattr, Transformer, "__call__")
-    Transformer.__call__ = lambda self, *args: nn.Module.__call__(self, args[0].flip(1))  # type: ignore[method-assign]
-
-
 def _parametrised(model: Transformer, _: ExitStack) -> None:
     parametrize.register_parametrization(_mlp(model).up, "weight", Rolled())
 
@@ -204,8 +193,6 @@ CHANGES: dict[str, Change] = {
     "global hook": _global_hook,
     "forward set on the model": _own_forward,
     "method set on a module": _own_scores,
-    "method of a class replaced": _patched_class,
-    "inherited method of a class replaced": _patched_inherited,
     "parametrisation": _parametrised,
     "weight norm": _weight_norm,
     "weight norm by a hook": _old_weight_norm,

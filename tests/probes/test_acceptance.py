@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import nn
 
+from flipscope.adapters.subject import Subject
 from flipscope.basics.errors import InputError
 from flipscope.models import Transformer, encoder
 from flipscope.probes.sensitivity import acceptance_flips, sensitivity
@@ -58,7 +59,9 @@ def test_acceptance_flips_equal_a_plain_loop(path: str, dtype: torch.dtype) -> N
 
 
 def test_acceptance_counts_the_margin_itself_and_near_ties() -> None:
-    whole = acceptance_flips(lambda bits: 2.0 * bits.sum(dim=1) - 2, [[0, 0], [1, 0]], margin=2)
+    whole = acceptance_flips(
+        Subject(lambda bits: 2.0 * bits.sum(dim=1) - 2, output="logit"), [[0, 0], [1, 0]], margin=2
+    )
     assert (whole.answers.tolist(), whole.changed.tolist(), whole.crossed.tolist()) == ([0, -1], [2, 2], [0, 0])
 
     class Near(nn.Module):
@@ -74,12 +77,10 @@ def test_acceptance_counts_the_margin_itself_and_near_ties() -> None:
     assert acceptance_flips(Near(), [[1, 1, 1]], margin=1).near_ties >= 1
     with pytest.raises(InputError, match="margin=0 must be a positive number"):
         acceptance_flips(Near(), [[1, 1, 1]], margin=0)
-    with pytest.raises(InputError, match="threshold has no meaning"):
-        acceptance_flips(Near(), [[1, 1, 1]], margin=1, threshold=1.0)
     with pytest.raises(InputError, match="heuristic has no meaning"):
         acceptance_flips(Near(), [[1, 1, 1]], margin=1, heuristic=True)
     with pytest.raises(InputError, match="threshold must be a number"):
-        sensitivity(Near(), [[1, 1, 1]], threshold=(0.0, 1.0))  # type: ignore[arg-type]
+        sensitivity(Subject(Near(), threshold=(0.0, 1.0)), [[1, 1, 1]])  # type: ignore[arg-type]
 
 
 @settings(max_examples=60, deadline=None)
@@ -104,5 +105,5 @@ def test_a_change_below_twice_the_margin_never_crosses(
 
 def test_a_change_below_twice_the_margin_may_lead_to_undefined() -> None:
     # The proof's step from |T(x) - T(x')| < 2 xi to equal acceptance: 0.9 < 2, and yet 1 becomes undefined.
-    found = acceptance_flips(lambda bits: 1.0 - 0.9 * bits[:, 0], [[0]], margin=1)
+    found = acceptance_flips(Subject(lambda bits: 1.0 - 0.9 * bits[:, 0], output="logit"), [[0]], margin=1)
     assert (found.answers.tolist(), found.changed.tolist(), found.crossed.tolist()) == ([1], [1], [0])

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from flipscope.adapters.subject import Subject
 from flipscope.basics.errors import InputError
 from flipscope.models import (
     LayerNorm,
@@ -345,7 +346,7 @@ def test_strings_on_the_second_axis(strings: int, batch: int) -> None:
     straight = Wrapped(lambda module, x: module.body(x), body=torch_encoder(True))
     turned = Wrapped(lambda module, x: module.body(x.transpose(0, 1)).transpose(0, 1), body=torch_encoder(False))
     bits = draw(strings)
-    one, other = blowup(straight, bits, batch=64), blowup(turned, bits, batch=batch)
+    one, other = blowup(Subject(straight, batch=64), bits), blowup(Subject(turned, batch=batch), bits)
     assert one.names == other.names == tuple(f"body.layers.{i}.norm{k}" for i in (0, 1) for k in (1, 2))
     for a, b in zip(one.inverse_std, other.inverse_std, strict=True):
         assert a.shape == (strings, 7)
@@ -439,10 +440,10 @@ def test_inputs_changed_by_a_hook_of_the_users_are_measured_as_changed() -> None
 @pytest.mark.parametrize("batch", [1, 2, 5, 100])
 def test_batches_do_not_matter(batch: int) -> None:
     model = Transformer(encoder(8, 2, 2), seed=5, dtype=torch.float64)
-    whole, parts = blowup(model, draw(11)), blowup(model, draw(11), batch=batch)
+    whole, parts = blowup(model, draw(11)), blowup(Subject(model, batch=batch), draw(11))
     np.testing.assert_allclose(parts.tau, whole.tau, rtol=1e-12)
     np.testing.assert_allclose(
-        hardness_proxy(model, draw(11), batch=batch), hardness_proxy(model, draw(11)), rtol=1e-12
+        hardness_proxy(Subject(model, batch=batch), draw(11)), hardness_proxy(model, draw(11)), rtol=1e-12
     )
 
 
@@ -458,7 +459,7 @@ def test_arrays_and_tensors_alike() -> None:
 def test_neighbourhood_is_the_blowup_on_each_flip() -> None:
     model = Transformer(encoder(8, 2, 2), seed=7, dtype=torch.float64)
     bits = draw(4, 6)
-    found = neighbourhood(model, bits, batch=10)
+    found = neighbourhood(Subject(model, batch=10), bits)
     assert found.positions == tuple(range(6))
     assert found.tau.shape == (4, 7, 4)
     np.testing.assert_allclose(found.tau[:, 0], blowup(model, bits).tau, rtol=1e-12)
@@ -500,7 +501,7 @@ def test_an_exception_leaves_no_hook_behind(call: int) -> None:
 
     model = Wrapped(step, norm=nn.LayerNorm(4)).train()
     with pytest.raises(InputError, match="the model failed with RuntimeError: out of luck"):
-        blowup(model, draw(6), batch=3)
+        blowup(Subject(model, batch=3), draw(6))
     assert hooks(model) == 0
     assert model.training
     assert model.norm.training
@@ -547,7 +548,7 @@ def test_bad_input_is_one_sentence(model: Any, inputs: Any, sentence: str) -> No
 def test_bad_options_are_refused() -> None:
     model = Transformer(encoder(8, 1, 2))
     with pytest.raises(InputError, match="batch must be a whole number of at least 1, not 0"):
-        blowup(model, draw(), batch=0)
+        blowup(Subject(model, batch=0), draw())
     with pytest.raises(InputError, match="none of the 2 norms of the Transformer was called"):
         blowup(model, draw(), forward=lambda bits: bits)
     for strings, sentence in (
@@ -567,7 +568,7 @@ def test_a_model_that_calls_other_norms_on_other_strings_is_refused() -> None:
 
     model = Wrapped(step, one=nn.LayerNorm(4), two=nn.LayerNorm(4))
     with pytest.raises(InputError, match=r"calls other norms on string 4 \(two\) than before \(one\)"):
-        blowup(model, draw(7), batch=4)
+        blowup(Subject(model, batch=4), draw(7))
 
 
 def test_the_proxy_refuses_models_it_is_not_about() -> None:
@@ -621,7 +622,7 @@ def test_all_norms_of_an_encoder_and_a_decoder(norm_first: bool, batch: int) -> 
     torch.backends.mha.set_fastpath_enabled(True)
     for handle in handles:
         handle.remove()
-    found = blowup(model, strings, batch=batch)
+    found = blowup(Subject(model, batch=batch), strings)
     assert found.strings == 7
     assert sorted(found.names) == sorted(seen)
     assert [name for name in found.names if name.startswith("decoder.layers.1")] == [
@@ -634,7 +635,9 @@ def test_all_norms_of_an_encoder_and_a_decoder(norm_first: bool, batch: int) -> 
     np.testing.assert_allclose(halves[0].beta * halves[1].beta, found.beta, rtol=1e-12)
     layers = [name for name in seen if name.startswith("decoder.layers.")]
     proxy = np.prod([(1 / seen[name].detach().std(dim=-1)).amax(dim=1).numpy() for name in layers], axis=0)
-    np.testing.assert_allclose(hardness_proxy(model, strings, part="decoder.layers", batch=batch), proxy, rtol=1e-9)
+    np.testing.assert_allclose(
+        hardness_proxy(Subject(model, batch=batch), strings, part="decoder.layers"), proxy, rtol=1e-9
+    )
     with pytest.raises(InputError, match="part='decode' holds none"):
         found.part("decode")
 

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import flipscope
+from flipscope.adapters.subject import Subject
 from flipscope.basics.errors import InputError
 from flipscope.models import Transformer, TransformerConfig, encoder, fourier, hardness, mingpt
 from flipscope.probes import hessian_products
@@ -227,11 +228,11 @@ def test_quick_logits_change_nothing() -> None:
 def test_graphs_that_are_kept_and_graphs_that_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     model = seeded(MODELS["hardness"])
     rows = np.random.default_rng(0).normal(size=(40, 945))
-    with loss_surface(model, "mse", (BITS, LABELS), batch=5) as surface:
+    with loss_surface(Subject(model, batch=5), "mse", (BITS, LABELS)) as surface:
         kept = surface.products(rows)
         assert len(surface._graphs) == 3
     monkeypatch.setattr(hessian_products, "_KEPT", 0.0)
-    with loss_surface(model, "mse", (BITS, LABELS), batch=5) as surface:
+    with loss_surface(Subject(model, batch=5), "mse", (BITS, LABELS)) as surface:
         again = surface.products(rows)
         assert len(surface._graphs) == 0
     assert again == pytest.approx(kept, rel=1e-12, abs=1e-14)
@@ -249,7 +250,6 @@ def test_batches_loaders_and_reductions() -> None:
     for data, options in (
         (loader, {}),
         (list(loader), {}),
-        ((inputs, targets), {"batch": 1}),
         (({"input": inputs}, targets), {}),
         (((inputs,), targets), {}),
         ((BITS, LABELS[:, None]), {"forward": lambda bits: model(bits.double())}),
@@ -261,7 +261,7 @@ def test_batches_loaders_and_reductions() -> None:
     summed = curvature(model, lambda a, b: F.mse_loss(a, b, reduction="sum"), loader, what="trace", reduction="sum")
     assert summed.trace is not None
     assert summed.trace.value.value == pytest.approx(12 * whole.trace.value.value)
-    named = curvature(model, "mse", (BITS, LABELS), what="trace", reduction="sum", batch=5)
+    named = curvature(Subject(model, batch=5), "mse", (BITS, LABELS), what="trace", reduction="sum")
     assert named.trace is not None
     assert named.trace.value.value == pytest.approx(summed.trace.value.value)
 
@@ -368,7 +368,7 @@ def test_batches_are_chosen_by_memory_and_change_nothing(monkeypatch: pytest.Mon
     with loss_surface(model, "mse", data) as surface:
         assert surface.batches == 5
     for batch in (None, 70, 1100):
-        cut = curvature(model, "mse", data, **options, batch=batch).as_json()
+        cut = curvature(Subject(model, batch=batch), "mse", data, **options).as_json()
         for name in ("trace", "gauss_newton", "fisher_rao"):
             for key, value in whole[name].items():
                 if isinstance(value, float):
@@ -433,7 +433,9 @@ def test_gauss_newton_and_fisher_rao_against_the_jacobian(loss: Any) -> None:
         bent = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
         slope = p - F.one_hot(targets, 3)
     matrix = torch.einsum("nap,nab,nbq->pq", jacobian, bent.detach().double(), jacobian) / 12
-    measured = curvature(model, loss, (BITS, targets), what=["gauss_newton", "fisher_rao"], method="exact", batch=5)
+    measured = curvature(
+        Subject(model, batch=5), loss, (BITS, targets), what=["gauss_newton", "fisher_rao"], method="exact"
+    )
     assert measured.gauss_newton is not None
     assert measured.fisher_rao is not None
     assert measured.gauss_newton.value.value == pytest.approx(float(matrix.trace()))
@@ -441,7 +443,13 @@ def test_gauss_newton_and_fisher_rao_against_the_jacobian(loss: Any) -> None:
     own = torch.einsum("na,nap,p->n", slope.detach().double(), jacobian, theta)
     assert measured.fisher_rao.empirical == pytest.approx(float(own.square().mean().sqrt()))
     sampled = curvature(
-        model, loss, (BITS, targets), what="gauss_newton", method="hutchinson", probes=300, confidence=0.999, batch=5
+        Subject(model, batch=5),
+        loss,
+        (BITS, targets),
+        what="gauss_newton",
+        method="hutchinson",
+        probes=300,
+        confidence=0.999,
     ).gauss_newton
     assert sampled is not None
     assert sampled.value.low < float(matrix.trace()) < sampled.value.high
@@ -538,8 +546,7 @@ def broken() -> nn.Module:
     [
         (nn.Linear(5, 1), vector_loss, (BITS, LABELS[:, None]), {}, r"shape \(12, 1\): curvature is of one number"),
         (nn.Linear(5, 1), lambda a, b: 3.0, (BITS, LABELS), {}, "must return a tensor"),
-        (nn.Linear(5, 1).half(), "mse", (BITS, LABELS), {}, "type float16, too coarse"),
-        (nn.Linear(5, 1).bfloat16(), "mse", (BITS, LABELS), {}, "type bfloat16, too coarse"),
+        (Subject(nn.Linear(5, 1).half(), precision="native"), "mse", (BITS, LABELS), {}, "type float16, too coarse"),
         (nn.ReLU(), "mse", (BITS, LABELS), {}, "has no parameters"),
         (lambda x: x, "mse", (BITS, LABELS), {}, "the parameters of an nn.Module, and the model is a function"),
         (nn.Linear(5, 1), "mse", (BITS, LABELS), {"parameters": "nothing*"}, "matches none of"),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 from torch import Tensor, nn
 
+from flipscope.adapters.subject import Subject
 from flipscope.basics.bits import index_bits
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
@@ -21,7 +22,6 @@ from flipscope.cube import functions, testers
 from flipscope.cube import spectrum as cube_spectrum
 from flipscope.cube.functions import BooleanFunction
 from flipscope.cube.spectrum import RealSpectrum
-from flipscope.flips.engine import GeneralEngine
 from flipscope.models import (
     Transformer,
     TransformerConfig,
@@ -493,10 +493,10 @@ def test_the_output_and_the_threshold_of_an_oracle() -> None:
     def second(output: torch.Tensor) -> torch.Tensor:
         return output[:, 1]
 
-    assert oracle(scores, "logit", output=second)(strings).tolist() == [0, -1, -2, -3]
-    assert oracle(scores, output=second)(strings).tolist() == [0, 0, 0, 0]
-    assert oracle(scores, output=second, threshold=-1.5)(strings).tolist() == [1, 1, 0, 0]
-    assert spectrum(scores, 3, output=second).real.degree() == 1
+    assert oracle(Subject(scores, output=second), "logit")(strings).tolist() == [0, -1, -2, -3]
+    assert oracle(Subject(scores, output=second))(strings).tolist() == [0, 0, 0, 0]
+    assert oracle(Subject(scores, output=second, threshold=-1.5))(strings).tolist() == [1, 1, 0, 0]
+    assert spectrum(Subject(scores, output=second), 3).real.degree() == 1
     with pytest.raises(InputError, match="choose it with output="):
         spectrum(scores, 4)
 
@@ -526,19 +526,19 @@ def test_testers_say_the_same_of_a_model_and_of_its_function() -> None:
     assert first_sparsity(as_model(f), 12, seed=3) == testers.first_accepted_sparsity(f, 12, seed=3)
 
 
-# ---------------------------------------------------------------- engines
+# ---------------------------------------------------------------- conventions
 
 
-def test_an_engine_says_how_its_model_is_asked() -> None:
+def test_a_subject_says_how_its_model_is_asked() -> None:
     model = Transformer(encoder(8, 2, 2), scheme="gaussian", seed=2)
-    double = GeneralEngine(model, dtype=torch.float64, batch=7)
+    double = Subject(model, precision="float64", batch=7)
     exact = spectrum(double, 8)
     with torch.no_grad():
         logits = copy.deepcopy(model).double()(torch.from_numpy(index_bits(0, 256, 8)))
     np.testing.assert_allclose(exact.logits, logits.numpy(), rtol=1e-9)
     assert logit_range(double) == pytest.approx(logit_range(model), rel=1e-6)
     assert weight_by_degree(double, 8, samples=100) == weight_by_degree(model, 8, samples=100)
-    flipped = GeneralEngine(Polynomial({(0, 1): 1.0}), encoding=lambda bits: 1 - bits[:, [1, 2]])
+    flipped = Subject(Polynomial({(0, 1): 1.0}), output="logit", encoding=lambda bits: 1 - bits[:, [1, 2]])
     assert coefficient(flipped, 5, [1, 2], samples=100).value == -1.0
 
 

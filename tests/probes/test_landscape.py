@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from flipscope.adapters.movable_parameters import MovableParameters
+from flipscope.adapters.parameters import chosen
 from flipscope.basics.bits import index_bits
 from flipscope.basics.errors import InputError
 from flipscope.bounds.pac_bayes import posterior_bound
 from flipscope.models import Transformer, hardness, initialise
-from flipscope.models.movable_parameters import MovableParameters
-from flipscope.models.parameters import chosen
 from flipscope.probes.landscape import Landscape, _direction, landscape
 from flipscope.probes.sharpness import sharpness
 from flipscope.report.drawing import render

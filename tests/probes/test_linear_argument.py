@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 from torch import nn
 
-from flipscope.models.outputs import binary_logit
+from flipscope.adapters.outputs import binary_logit
 
 INPUTS = np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0], [0.5, -0.5, 2.0]])
 

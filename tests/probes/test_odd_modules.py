@@ -17,12 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize, prune
 
+from flipscope.adapters.copies import copied, moved_by
+from flipscope.adapters.subject import Subject
 from flipscope.basics.errors import InputError
 from flipscope.cube.functions import majority
 from flipscope.flips.engine import neighbours
 from flipscope.models import Transformer, encoder
-from flipscope.models.copies import copied
-from flipscope.models.deterministic import perturbed
 from flipscope.probes import fourier
 from flipscope.probes.influence import influences
 from flipscope.probes.recognition import accept, recognition
@@ -50,14 +50,14 @@ def plain_logits(model: nn.Module, dtype: torch.dtype) -> np.ndarray:
 def check_all(make: Callable[[], nn.Module], true: np.ndarray, precision: Any, reported: str) -> None:
     """Every probe of flips against these logits."""
     answers, changes = true > 0, true[:, 1:] - true[:, :1]
-    found = sensitivities(make(), STRINGS, precision=precision)
+    found = sensitivities(Subject(make(), precision=precision), STRINGS)
     assert found.counts.tolist() == (answers[:, 1:] != answers[:, :1]).sum(axis=1).tolist()
     assert (found.precision, found.path, found.near_ties) == (reported, "general", 0)
     size = 1e-5 * max(1.0, np.abs(true).max())
-    np.testing.assert_allclose(logit_changes(make(), STRINGS, precision=precision), changes, atol=size)
-    np.testing.assert_allclose(influences(make(), STRINGS, precision=precision), np.abs(changes), atol=size)
+    np.testing.assert_allclose(logit_changes(Subject(make(), precision=precision), STRINGS), changes, atol=size)
+    np.testing.assert_allclose(influences(Subject(make(), precision=precision), STRINGS), np.abs(changes), atol=size)
     values = accept(true, 0.05)
-    flips = acceptance_flips(make(), STRINGS, 0.05, precision=precision)
+    flips = acceptance_flips(Subject(make(), precision=precision), STRINGS, 0.05)
     assert flips.answers.tolist() == values[:, 0].tolist()
     assert flips.changed.tolist() == (values[:, 1:] != values[:, :1]).sum(axis=1).tolist()
 
@@ -70,7 +70,7 @@ class Constant(nn.Module):
 
     def __init__(self, outputs: int) -> None:
         super().__init__()
-        self.bias = nn.Parameter(torch.linspace(0.3, 0.1, outputs))
+        self.bias = nn.Parameter(torch.linspace(1.3, 1.1, outputs))
 
     def forward(self, bits: Tensor) -> Tensor:
         return self.bias.expand(len(bits), -1) if len(self.bias) > 1 else self.bias[0].expand(len(bits))
@@ -196,7 +196,10 @@ def test_a_copy_has_the_same_numbers_and_none_in_common(name: str) -> None:
     for parameter in other.parameters():
         nn.init.zeros_(parameter)
     np.testing.assert_array_equal(plain_logits(model, torch.float32), before)
-    moved = np.abs(plain_logits(perturbed(model, 1e-3), torch.float32) - before)
+    other = copied(model)
+    with moved_by(other, 1e-3):
+        moved = np.abs(plain_logits(other, torch.float32) - before)
+    np.testing.assert_array_equal(plain_logits(other, torch.float32), before)
     assert 1e-6 < moved.max() < 0.1
     tied = [len({id(p) for p in some.parameters()}) for some in (model, other)]
     assert tied[0] == tied[1]
@@ -217,10 +220,10 @@ def test_a_frozen_script_is_asked_natively(optimised: bool) -> None:
         for precision in ("auto", "native"):
             check_all(make, true, precision, "native")
         assert fourier.spectrum(make(), LENGTH).n == LENGTH
-        with pytest.raises(InputError, match=r"failed on .* evaluated in torch.float64: .* precision='native'"):
-            sensitivities(make(), STRINGS, precision="float64")
+        with pytest.raises(InputError, match=r"failed on .* evaluated in float64: .* precision='native'"):
+            sensitivities(Subject(make(), precision="float64"), STRINGS)
         inside = nn.Sequential(nn.Linear(LENGTH, LENGTH), make())
-        with pytest.raises(InputError, match=r"failed on .* evaluated in torch.float64: .* precision='native'"):
+        with pytest.raises(InputError, match=r"failed on .* evaluated in float64: .* precision='native'"):
             sensitivities(inside, STRINGS)
         check_all(lambda: inside, plain_logits(inside, torch.float32), "native", "native")
 
@@ -301,9 +304,9 @@ def test_what_overflows_in_float32_only_is_measured_in_float64(make: Callable[[]
 def test_what_overflows_in_its_own_type_is_told_where_that_is_meant() -> None:
     for ask in (sensitivities, logit_changes, influences):
         with pytest.raises(InputError, match="the model gave NaN"):
-            ask(Exponentials(70), STRINGS, precision="native")  # type: ignore[operator]
+            ask(Subject(Exponentials(70), precision="native"), STRINGS)
     with pytest.raises(InputError, match="infinite logits, whose changes are not numbers"):
-        logit_changes(Cubed(), STRINGS, precision="native")
+        logit_changes(Subject(Cubed(), precision="native"), STRINGS)
 
 
 def test_what_overflows_in_float64_too() -> None:

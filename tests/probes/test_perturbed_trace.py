@@ -6,11 +6,11 @@ import torch
 from torch import nn
 
 import flipscope
+from flipscope.adapters.movable_parameters import MovableParameters
+from flipscope.adapters.parameters import chosen
 from flipscope.basics.errors import InputError
 from flipscope.constructions.fourier import fourier_network
 from flipscope.cube.fourier_sums import random_sum
-from flipscope.models.movable_parameters import MovableParameters
-from flipscope.models.parameters import chosen
 from flipscope.models.presets import encoder
 from flipscope.models.transformer import Transformer
 from flipscope.probes.gradients import squared_gradients

@@ -7,11 +7,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from flipscope.adapters.outputs import binary_logit
+from flipscope.adapters.subject import Subject
 from flipscope.basics.bits import index_bits
 from flipscope.basics.errors import InputError
 from flipscope.cube.functions import first, majority, parity, random
 from flipscope.models import Transformer, encoder, initialise, mingpt
-from flipscope.models.outputs import binary_logit
 from flipscope.probes.recognition import accept, recognition, recognizes
 
 
@@ -41,12 +42,13 @@ def test_counts_over_all_strings(batch: int) -> None:
     def surplus(bits: Tensor) -> Tensor:  # ones less zeros
         return 2.0 * bits.float().sum(dim=1) - bits.shape[1]
 
-    answer = recognition(surplus, majority(5), 1.0, batch=batch)
+    model = Subject(surplus, output="logit", batch=batch)
+    answer = recognition(model, majority(5), 1.0)
     assert answer.recognized
     assert (answer.strings, answer.exhaustive, answer.length) == (32, True, 5)
-    answer = recognition(surplus, majority(5), 2.0, batch=batch)
+    answer = recognition(model, majority(5), 2.0)
     assert (answer.correct, answer.wrong, answer.undefined) == (12, 0, 20)
-    answer = recognition(surplus, parity(4), 2.0, batch=batch)
+    answer = recognition(model, parity(4), 2.0)
     # two ones: undefined; one or four ones: right only by chance
     table = {0: "right", 1: "wrong", 2: "undefined", 3: "right", 4: "wrong"}
     weights = [table[sum(string)] for string in itertools.product((0, 1), repeat=4)]
@@ -85,7 +87,7 @@ def test_samples_long_strings() -> None:
     assert (answer.correct, answer.strings, answer.exhaustive) == (300, 300, False)
     answer = recognition(dictator, parity(100), 1.0, samples=300)
     assert 90 < answer.wrong < 210
-    small = recognition(dictator, parity(100), 1.0, samples=300, batch=7)
+    small = recognition(Subject(dictator, batch=7), parity(100), 1.0, samples=300)
     assert small == answer
     assert recognition(dictator, parity(100), 1.0, samples=300, seed=1) != answer
 
@@ -130,10 +132,7 @@ def test_frozen_modules_stay_frozen() -> None:
     model.frozen.eval()
     recognition(model, first(3), 0.5)
     assert [module.training for module in model.modules()] == [True, False]
-    assert model.told == [False, True]
-    with pytest.raises(InputError):
-        recognition(model, first(3), 0.5, batch=0)
-    assert [module.training for module in model.modules()] == [True, False]
+    assert model.told == []
 
 
 def test_refuses() -> None:
@@ -143,7 +142,7 @@ def test_refuses() -> None:
     with pytest.raises(InputError, match="samples must be a whole number of at least 1"):
         recognition(model, first(3), 0.5, samples=0)
     with pytest.raises(InputError, match="batch must be a whole number of at least 1"):
-        recognition(model, first(3), 0.5, batch=0)
+        recognition(Subject(model, batch=0), first(3), 0.5)
     with pytest.raises(InputError, match="2 of 8 logits are NaN"):
         recognition(lambda bits: torch.where(bits[:, 0] & bits[:, 1] == 1, float("nan"), 1.0), first(3), 0.5)
     with pytest.raises(InputError, match="for 8 strings"):
@@ -165,5 +164,9 @@ def test_recognizes_agrees_with_the_counts(n: int) -> None:
                 return logits[(bits.long() * places).sum(1)]
 
             for margin in (0.1, 0.6):
-                expected = recognition(model, f, margin, output="logit").recognized
-                assert recognizes(model, f, margin, batch=7) == expected == (wrong is None and margin < 0.5)
+                expected = recognition(Subject(model, output="logit"), f, margin).recognized
+                assert (
+                    recognizes(Subject(model, output="logit", batch=7), f, margin)
+                    == expected
+                    == (wrong is None and margin < 0.5)
+                )

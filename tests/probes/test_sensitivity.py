@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import flipscope
+from flipscope.adapters.subject import Subject
 from flipscope.basics.errors import InputError
 from flipscope.cube import sensitivity as cube_sensitivity
 from flipscope.cube.functions import majority, parity
-from flipscope.flips.engine import GeneralEngine
 from flipscope.models import SCHEMES, Transformer, encoder, initialise, mingpt, recognizer, roberta, vit_small
 from flipscope.probes.influence import influences
 from flipscope.probes.sensitivity import logit_changes, sensitivities, sensitivity, sensitivity_profile, truth_table
@@ -74,7 +74,7 @@ def mlp(length: int, hidden: int = 16) -> nn.Sequential:
 
 def middle(model: Any, given: Bits, **options: Any) -> float:
     """A threshold that divides the strings' logits in two halves, so that flips matter."""
-    found = np.sort(GeneralEngine(model, **options).logits(given).astype(np.float64))
+    found = np.sort(Subject(model, **options).values(given).astype(np.float64))
     return float(found[len(found) // 2 - 1 : len(found) // 2 + 1].mean())
 
 
@@ -85,7 +85,7 @@ def test_a_plain_function_equals_the_loop() -> None:
     given = strings(9, 7)
 
     def surplus(bits: Tensor) -> Tensor:
-        return (2.0 * bits - 1).sum(dim=1)
+        return 0.5 * (2.0 * bits - 1).sum(dim=1)
 
     expected = loop(lambda string: float(2 * string.astype(float).sum() - 7), given)
     assert flipscope.sensitivity(surplus, given).tolist() == expected
@@ -111,7 +111,7 @@ def test_an_mlp_equals_the_loop(batch: int | None) -> None:
     torch.manual_seed(0)
     model, given = mlp(9), strings(12, 9)
     threshold = middle(model, given)
-    found = sensitivities(model, given, threshold=threshold, batch=batch)
+    found = sensitivities(Subject(model, threshold=threshold, batch=batch), given)
     assert found.counts.tolist() == loop(in_float64(model, floats=True), given, threshold)
     assert found.counts.sum() == found.flipped.sum() > 0
     assert (found.path, found.near_ties, found.strings, found.length) == ("general", 0, 12, 9)
@@ -122,7 +122,7 @@ def test_an_lstm_equals_the_loop(outputs: int) -> None:
     torch.manual_seed(1)
     model, given = LastOfLSTM(8, outputs), strings(8, 10, 1)
     threshold = middle(model, given)
-    found = sensitivities(model, given, threshold=threshold)
+    found = sensitivities(Subject(model, threshold=threshold), given)
     assert found.counts.tolist() == loop(in_float64(model), given, threshold)
     assert found.counts.sum() > 0
 
@@ -133,7 +133,7 @@ def test_our_transformer_equals_the_loop(scheme: Any, path: Any) -> None:
     model = initialise(Transformer(encoder(16, 2, 2, ffn_width=32)), scheme, 3, scope="weights")
     given = strings(6, 12, 2)
     threshold = middle(model, given)
-    found = sensitivities(model, given, path=path, threshold=threshold)
+    found = sensitivities(Subject(model, threshold=threshold), given, path=path)
     assert found.counts.tolist() == loop(in_float64(model), given, threshold)
     assert found.path == path
     assert found.counts.sum() > 0
@@ -146,7 +146,7 @@ def test_other_transformers_equal_the_loop(config: Any) -> None:
     model = Transformer(config, scheme="gaussian", seed=5)
     given = strings(5, 9, 3)
     threshold = middle(model, given)
-    assert sensitivity(model, given, threshold=threshold).tolist() == loop(in_float64(model), given, threshold)
+    assert sensitivity(Subject(model, threshold=threshold), given).tolist() == loop(in_float64(model), given, threshold)
 
 
 def test_a_trained_model_equals_the_loop_and_the_function_it_learned() -> None:
@@ -195,16 +195,16 @@ def test_a_text_model_of_transformers_equals_the_loop() -> None:
 
     threshold = middle(model, given, encoding=words)
     model.train()
-    found = sensitivities(model, given, encoding=words, threshold=threshold)
+    found = sensitivities(Subject(model, encoding=words, threshold=threshold), given)
     assert found.counts.tolist() == loop(logit, given, threshold)
     assert found.counts.sum() > 0
     assert model.training
     vectors = model.get_input_embeddings()
     embedded = sensitivities(
-        model,
+        Subject(
+            model, encoding=lambda bits: {"inputs_embeds": vectors(torch.where(bits == 1, 6, 3))}, threshold=threshold
+        ),
         given,
-        encoding=lambda bits: {"inputs_embeds": vectors(torch.where(bits == 1, 6, 3))},
-        threshold=threshold,
     )
     assert embedded.counts.tolist() == found.counts.tolist()
 
@@ -220,12 +220,14 @@ def test_thresholds_move_the_answer() -> None:
 
     for threshold in (0, 0.5, 2, 4):
         expected = loop(lambda string: float(string.sum()), given, threshold)
-        assert sensitivity(ones, given, threshold=threshold).tolist() == expected
+        assert sensitivity(Subject(ones, threshold=threshold), given).tolist() == expected
 
 
 def test_a_logit_at_the_threshold_counts_as_zero() -> None:
     # logit = number of ones, threshold 1: 1 from two ones on
-    assert sensitivity(lambda bits: bits.sum(dim=1), [[1, 0, 0], [1, 1, 0], [0, 0, 0]], threshold=1).tolist() == [
+    assert sensitivity(
+        Subject(lambda bits: bits.sum(dim=1), threshold=1), [[1, 0, 0], [1, 1, 0], [0, 0, 0]]
+    ).tolist() == [
         2,
         2,
         0,
@@ -243,12 +245,12 @@ def test_logit_changes_and_real_sensitivity() -> None:
     assert sensitivity(linear, given, real=True).tolist() == [5.25, 5.25]  # Eq 2
     model = Transformer(encoder(8, 2, 2), scheme="gaussian", seed=1)
     given = strings(3, 6)
-    wide = {path: logit_changes(model, given, precision="float64", path=path) for path in ("general", "fast")}
+    wide = {path: logit_changes(Subject(model, precision="float64"), given, path=path) for path in ("general", "fast")}
     assert wide["general"].dtype == np.float64
     np.testing.assert_allclose(wide["fast"], wide["general"], rtol=0, atol=1e-9)
     np.testing.assert_allclose(logit_changes(model, given), wide["general"], atol=1e-3)
     squares = np.square(wide["general"]).sum(axis=1)
-    np.testing.assert_allclose(sensitivity(model, given, real=True, precision="float64"), squares)
+    np.testing.assert_allclose(sensitivity(Subject(model, precision="float64"), given, real=True), squares)
 
 
 def test_influences_on_the_output_are_absolute_changes() -> None:
@@ -261,13 +263,13 @@ def test_influences_on_the_output_are_absolute_changes() -> None:
             pair = model(torch.from_numpy(np.stack([given[row], flipped])).long())
             assert found[row, position] == pytest.approx(float((pair[0] - pair[1]).norm()), rel=1e-9)
     one = Transformer(encoder(8, 2, 2), scheme="gaussian", seed=1)
-    expected = np.abs(logit_changes(one, given, precision="float64"))
-    np.testing.assert_allclose(influences(one, given, precision="float64"), expected, rtol=1e-6, atol=1e-9)
+    expected = np.abs(logit_changes(Subject(one, precision="float64"), given))
+    np.testing.assert_allclose(influences(Subject(one, precision="float64"), given), expected, rtol=1e-6, atol=1e-9)
 
 
 def test_influences_on_an_activation_by_module_and_by_name() -> None:
     model, given = Transformer(encoder(8, 2, 2), scheme="gaussian", seed=1), strings(2, 5)
-    found = influences(model, given, of="embedding", batch=2)
+    found = influences(Subject(model, batch=2), given, of="embedding")
     # A flip changes the embedding at its own position only, by the difference of the two symbols.
     assert model.embedding.symbol is not None
     gap = model.embedding.symbol.weight[0] - model.embedding.symbol.weight[1]
@@ -284,7 +286,7 @@ def test_influences_on_an_activation_by_module_and_by_name() -> None:
 def test_influences_by_position_are_definition_2_7_at_every_position(config: object) -> None:
     model, given = initialise(Transformer(config, dtype=torch.float64), "gaussian", 1).eval(), strings(3, 5)  # type: ignore[arg-type]
     for layer in range(2 if model.config.layers > 1 else 1):
-        found = influences(model, given, of=model.blocks[layer], by_position=True, batch=3)
+        found = influences(Subject(model, batch=3), given, of=model.blocks[layer], by_position=True)
         with torch.no_grad():
             base = model.states(torch.from_numpy(given))[layer + 1]
         assert found.shape == (3, 5, base.shape[1])
@@ -325,11 +327,11 @@ def test_influences_of_a_module_that_gives_a_tuple() -> None:
 def test_exhaustive_equals_the_cubes_profile_of_the_table(n: int) -> None:
     model = Transformer(encoder(8, 2, 2, ffn_width=16), scheme="gaussian", seed=4)
     threshold = middle(model, strings(50, n, 1))
-    f = truth_table(model, n, threshold=threshold)
+    f = truth_table(Subject(model, threshold=threshold), n)
     every = np.array(list(itertools.product((0, 1), repeat=n)), np.uint8)
-    logits = GeneralEngine(model, dtype=torch.float64).logits(every)
+    logits = Subject(model, precision="float64").values(every)
     assert (f(every) == (logits > threshold)).all()
-    found = sensitivity_profile(model, n, exhaustive=True, threshold=threshold)
+    found = sensitivity_profile(Subject(model, threshold=threshold), n, exhaustive=True)
     assert list(found.profile) == cube_sensitivity.profile(f)
     assert found.average_sensitivity == float(cube_sensitivity.average_sensitivity(f))
     assert found.strings == sum(found.profile) == 2**n
@@ -343,11 +345,11 @@ def test_exhaustive_equals_the_cubes_profile_of_the_table(n: int) -> None:
 def test_exhaustive_at_16_bits_equals_flips_one_by_one() -> None:
     model = Transformer(encoder(8, 2, 1, ffn_width=16), scheme="uniform", seed=2)
     threshold = middle(model, strings(50, 16, 1))
-    f = truth_table(model, 16, threshold=threshold)
-    found = sensitivity_profile(model, 16, exhaustive=True, threshold=threshold)
+    f = truth_table(Subject(model, threshold=threshold), 16)
+    found = sensitivity_profile(Subject(model, threshold=threshold), 16, exhaustive=True)
     assert list(found.profile) == cube_sensitivity.profile(f)
     given = strings(60, 16, 3)
-    counted = sensitivity(model, given, threshold=threshold, path="fast")
+    counted = sensitivity(Subject(model, threshold=threshold), given, path="fast")
     assert counted.tolist() == cube_sensitivity.string_sensitivity(f, given).tolist()
     assert counted.sum() > 0
 
@@ -388,13 +390,13 @@ def test_the_same_seed_gives_the_same_spectrum_whatever_the_batch() -> None:
     model = Transformer(encoder(8, 2, 2, ffn_width=16), scheme="gaussian", seed=4)
     threshold = middle(model, strings(50, 9, 1))
     runs = [
-        sensitivity_profile(model, 9, strings=30, seed=7, threshold=threshold, path=path, batch=batch)
+        sensitivity_profile(Subject(model, threshold=threshold, batch=batch), 9, strings=30, seed=7, path=path)
         for path, batch in (("fast", None), ("general", None), ("general", 4))
     ]
     keys = ("average_sensitivity", "profile", "zero_share", "influences")
     told = [{key: run.as_json()[key] for key in keys} for run in runs]
     assert told[0] == told[1] == told[2]
-    other = sensitivity_profile(model, 9, strings=30, seed=8, threshold=threshold)
+    other = sensitivity_profile(Subject(model, threshold=threshold), 9, strings=30, seed=8)
     assert other.as_json()["influences"] != told[0]["influences"]
 
 
@@ -429,9 +431,9 @@ def test_progress_counts_strings() -> None:
 def test_the_heuristic_says_what_it_skipped() -> None:
     model = Transformer(encoder(8, 2, 2, ffn_width=16), scheme="xavier_normal", seed=1)
     given = strings(40, 12, 1)
-    threshold = float(np.quantile(GeneralEngine(model).logits(given), 0.9))
-    found = sensitivities(model, given, heuristic=True, threshold=threshold)
-    assert found.counts.tolist() == sensitivity(model, given, threshold=threshold).tolist()
+    threshold = float(np.quantile(Subject(model, precision="native").values(given), 0.9))
+    found = sensitivities(Subject(model, threshold=threshold), given, heuristic=True)
+    assert found.counts.tolist() == sensitivity(Subject(model, threshold=threshold), given).tolist()
     assert found.screening is not None
     assert found.screening.flips == 480
     assert 0 < found.screening.skipped < 480
@@ -569,7 +571,7 @@ def test_dropout_left_on_is_noticed() -> None:
         (3, "must be an nn.Module or callable"),
         (lambda bits: bits[:, :, None], r"\(4, 3, 1\) are not one per string"),
         (lambda bits: bits, "one per class or one per position: say output='logits'"),
-        (lambda bits: bits.sum(dim=1)[:2], "2 logits for 4 strings"),
+        (lambda bits: bits.sum(dim=1)[:2], r"outputs of shape \(2,\) for 4 strings"),
         (lambda bits: "yes", "returned str"),
         (lambda bits: (bits.sum(dim=1), 1), "returned tuple"),
         (lambda bits: bits.sum(dim=1) * 1j, "returned Tensor"),
@@ -579,7 +581,7 @@ def test_dropout_left_on_is_noticed() -> None:
 )
 def test_models_that_cannot_be_measured(model: Any, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        sensitivity(model, [[0, 1, 1]], batch=4)
+        sensitivity(Subject(model, batch=4), [[0, 1, 1]])
 
 
 def test_a_module_that_wants_bits_is_found_out_by_a_trial_call() -> None:
@@ -592,9 +594,9 @@ def test_a_module_that_wants_bits_is_found_out_by_a_trial_call() -> None:
             return self.rows[bits].sum(dim=1)
 
     for encoding in ("auto", "bits"):
-        assert sensitivity(Table(), [[1, 0, 0]], encoding=encoding).tolist() == [2]
+        assert sensitivity(Subject(Table(), encoding=encoding), [[1, 0, 0]]).tolist() == [2]
     with pytest.raises(InputError, match="it was given floats: if it wants bits, say encoding='bits'"):
-        sensitivity(Table(), strings(2, 4), encoding="floats")
+        sensitivity(Subject(Table(), encoding="floats"), strings(2, 4))
     with pytest.raises(InputError, match="the model failed on"):
         sensitivity(nn.Linear(5, 1), strings(2, 4))
 
@@ -606,17 +608,19 @@ def test_options_that_do_not_exist() -> None:
     with pytest.raises(InputError, match="path='fast' needs flipscope's own transformer"):
         sensitivity(mlp(4), given, path="fast")
     with pytest.raises(InputError, match="precision='half'"):
-        sensitivity(first_bit, given, precision="half")  # type: ignore[call-overload]
+        sensitivity(Subject(first_bit, precision="half"), given)  # type: ignore[call-overload]
     with pytest.raises(InputError, match="encoding='pixels'"):
-        sensitivity(first_bit, given, encoding="pixels")  # type: ignore[call-overload]
+        sensitivity(Subject(first_bit, encoding="pixels"), given)  # type: ignore[call-overload]
     with pytest.raises(InputError, match="batch"):
-        sensitivity(first_bit, given, batch=0)
+        sensitivity(Subject(first_bit, batch=0), given)
     with pytest.raises(InputError, match="threshold=nan"):
-        sensitivity(first_bit, given, threshold=float("nan"))
+        sensitivity(Subject(first_bit, threshold=float("nan")), given)
     with pytest.raises(TypeError, match="unknown keyword 'bacth'"):
         sensitivity(first_bit, given, bacth=3)  # type: ignore[call-overload]
-    with pytest.raises(InputError, match="threshold has no meaning for real=True"):
-        sensitivity(first_bit, given, real=True, threshold=1.0)
+    with pytest.raises(InputError, match="heuristic has no meaning for real=True"):
+        sensitivity(first_bit, given, real=True, heuristic=True)
+    with pytest.raises(InputError, match=r"write sensitivity\(flipscope\.Subject\(model, encoding='signs'\), \.\.\.\)"):
+        sensitivity(first_bit, given, encoding="signs")  # type: ignore[call-overload]
     with pytest.raises(InputError, match="not a module of the model"):
         influences(mlp(4), given, of="layer")
     with pytest.raises(InputError, match="the model is a function"):
@@ -649,6 +653,6 @@ def test_a_small_memory_limit_means_small_batches() -> None:
         sizes.append(len(bits))
         return bits.float().repeat(1, 1000).sum(dim=1)
 
-    sensitivity(wide, strings(20, 10), memory_limit=1 << 20)
-    assert max(sizes) == (1 << 20) // (4 * 40_000)
+    sensitivity(Subject(wide, memory_limit=1 << 20, output="logit"), strings(20, 10))
+    assert max(sizes[2:]) == (1 << 20) // (4 * 40_000)  # after the two trial calls
     sensitivity(parity(10), strings(20, 10))

@@ -18,12 +18,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from flipscope import sharpness
+from flipscope.adapters.movable_parameters import MovableParameters
+from flipscope.adapters.parameters import chosen, positional, weight_norm
+from flipscope.adapters.subject import Subject
 from flipscope.basics.bits import index_bits
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
 from flipscope.models import Transformer, encoder, hardness, initialise, mingpt
-from flipscope.models.movable_parameters import MovableParameters
-from flipscope.models.parameters import chosen, positional, weight_norm
 from flipscope.probes.sharpness import MEASURES, sharpnesses, watch, worst_case
 
 CUBE = index_bits(0, 16, 4)
@@ -193,7 +194,9 @@ def test_shop_and_shpred_of_texts() -> None:
     model = transformers.BertForSequenceClassification(config).train()
     ids = torch.randint(1, 50, (12, 9))
     texts = {"input_ids": ids, "attention_mask": (torch.arange(9) < torch.arange(1, 13)[:, None]).long()}
-    found = sharpnesses(model, texts, measures=["ShOp", "ShPred"], std=0.2, draws=2, over_outputs="sum", batch=5)
+    found = sharpnesses(
+        Subject(model, batch=5), texts, measures=["ShOp", "ShPred"], std=0.2, draws=2, over_outputs="sum"
+    )
     shop, shpred = by_hand(model, lambda net: net(**texts).logits.detach(), 0.2, 0)
     assert found["ShOp"].draws[0] == pytest.approx(shop, rel=1e-4)
     assert found["ShPred"].draws[0] == pytest.approx(shpred)
@@ -267,8 +270,10 @@ def test_no_draw_is_used_twice_and_further_draws_change_none() -> None:
 def test_the_strings_of_all_batches_see_the_same_draw(batch: int) -> None:
     strings = np.random.default_rng(0).integers(0, 2, (150, 6))
     for model in (Transformer(hardness(6, width=16), seed=1), Transformer(mingpt(6, width=16, heads=2), seed=1)):
-        whole = sharpness(model, strings, std=0.02, draws=5, batch=150)
-        assert sharpness(model, strings, std=0.02, draws=5, batch=batch).draws == pytest.approx(whole.draws, rel=1e-3)
+        whole = sharpness(Subject(model, batch=150), strings, std=0.02, draws=5)
+        assert sharpness(Subject(model, batch=batch), strings, std=0.02, draws=5).draws == pytest.approx(
+            whole.draws, rel=1e-3
+        )
 
 
 def test_our_transformer_by_its_quick_logits_and_by_its_forward() -> None:
@@ -412,7 +417,7 @@ def test_a_tuple_of_inputs_and_an_encoder_decoder() -> None:
     model = nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
     source, target = torch.rand(20, 5, 8), torch.rand(20, 3, 8)
     whole = sharpness(model, (source, target), std=0.02, draws=3)
-    parts = sharpness(model, (source, target), std=0.02, draws=3, batch=6)
+    parts = sharpness(Subject(model, batch=6), (source, target), std=0.02, draws=3)
     assert parts.draws == pytest.approx(whole.draws, rel=1e-3)
     assert whole.strings == 20
 
@@ -505,7 +510,7 @@ BAD: list[tuple[Callable[[], nn.Module], dict[str, Any], str]] = [
     (linear, {"interval": "normal"}, "interval='normal'"),
     (linear, {"measure": "average"}, "measure='average'"),
     (linear, {"over_outputs": "max"}, "over_outputs='max'"),
-    (linear, {"batch": 0}, "batch must be"),
+    (linear, {"batch": 2}, r"write sharpness\(flipscope\.Subject\(model, batch=2\), \.\.\.\)"),
     (linear, {"parameters": "head.*"}, "parameters='head.\\*' matches none of weight, bias"),
     (linear, {"parameters": ["weight", "b"]}, "parameters='b' matches none"),
     (linear, {"parameters": lambda name: False}, "no parameter is left"),

@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from flipscope.models.disturbing import Change, Layout
+from flipscope.adapters.disturbing import Change, Layout
 from flipscope.probes.token_actions import Rows
 from flipscope.probes.token_site import TokenSite
 from flipscope.probes.tokens import _Meter, _Plan
@@ -25,7 +25,7 @@ class Simulated(TokenSite):
         self.count, self.chances, self.rng = len(chances), chances, rng
         self.batch, self.answers = 1 << 20, np.zeros(len(chances), np.int64)
         self.layout = Layout.of((chances.shape[1],))
-        self.subject: Any = self
+        self.settled: Any = self
         self._next = None
         self.rows: Rows = np.zeros((0, 3), np.int64)
 

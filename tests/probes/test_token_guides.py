@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import flipscope
-from flipscope.models.disturbing import patches
+from flipscope.adapters.disturbing import patches
 
 PRAISE = [
     "a wonderful film with a great cast",

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 import flipscope
+from flipscope.adapters.disturbing import RowStreams, noise_tensor, patches
+from flipscope.adapters.subject import Subject
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import proportions
 from flipscope.figures import ImagePanel, TextPanel
-from flipscope.models.disturbing import RowStreams, noise_tensor, patches
 from flipscope.models.presets import gpt2
 from flipscope.models.transformer import Block, Transformer
 from flipscope.probes.token_site import TokenSite
@@ -239,7 +240,7 @@ def test_normalised_noise_is_in_units_of_each_token() -> None:
 def test_results_depend_on_the_seed_and_not_on_chunks(reader: Reader) -> None:
     ids = torch.randint(0, 20, (7, 6), generator=torch.Generator().manual_seed(0))
     found = token_sensitivity(reader, ids, at="embed", variance=3.0, draws=5)
-    chunked = token_sensitivity(reader, ids, at="embed", variance=3.0, draws=5, memory=20_000)
+    chunked = token_sensitivity(Subject(reader, memory_limit=20_000), ids, at="embed", variance=3.0, draws=5)
     assert np.array_equal(found.changed, chunked.changed)
     assert found.whole == chunked.whole
     other = token_sensitivity(reader, ids, at="embed", variance=3.0, draws=5, seed=1)
@@ -557,7 +558,10 @@ IMAGES = torch.zeros(2, 1, 6, 6)
         (lambda: token_sensitivity(nn.Flatten(), IMAGES, feature_mask=patches(4)), "cannot be cut into patches"),
         (lambda: token_sensitivity(nn.Flatten(), IMAGES), r"feature_mask=patches\(4\)"),
         (lambda: token_sensitivity(lambda x: x[:, 0, 0] * torch.nan, FLOATS), "the model gave NaN"),
-        (lambda: token_sensitivity(lambda x: torch.rand(len(x)), FLOATS, output="logit"), "for the same inputs"),
+        (
+            lambda: token_sensitivity(Subject(lambda x: torch.rand(len(x)), output="logit"), FLOATS),
+            "for the same inputs",
+        ),
         (lambda: token_sensitivity(lambda x: (x - x.mean(0))[:, 0, 0], RAMP), "with the other inputs of its batch"),
         (lambda: token_sensitivity(Reader(), IDS, how="replace", vocabulary=[0], special=[0]), "no token of input 0"),
         (lambda: token_sensitivity(lambda x: x[:, 0] - 0.5, IDS, how="replace"), "how many tokens there are"),

@@ -144,7 +144,7 @@ def test_checkpoints_of_a_training() -> None:
 
 
 def _patches() -> Any:
-    from flipscope.models.disturbing import patches
+    from flipscope.adapters.disturbing import patches
 
     return patches(2)
 

@@ -11,6 +11,7 @@ import torch
 from studies.harness import smoke_run
 
 import flipscope
+from flipscope.adapters.subject import Subject
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import seed_of
 from flipscope.lab import Claim, Result, Rows
@@ -96,7 +97,7 @@ def test_pieces_of_a_model_are_the_model() -> None:
 def test_what_is_measured_is_the_sensitivity_of_the_stated_model() -> None:
     found = STUDY.measure(SMALL, _ignore)
     model = Transformer(TransformerConfig.from_dict(found["config"]), scheme="xavier_uniform", seed=SMALL.seed)
-    plain = flipscope.sensitivity(model, SMALL.strings(), path="general", precision="float64")
+    plain = flipscope.sensitivity(Subject(model, precision="float64"), SMALL.strings(), path="general")
     assert found["counts"].tolist() == plain.tolist()
     assert plain.any()
     with torch.no_grad():

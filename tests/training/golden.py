@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from flipscope.adapters.parameters import weight_norm
 from flipscope.data.image_data import image_data
 from flipscope.data.steps import StepsData
 from flipscope.data.strings import StringData
@@ -26,7 +27,6 @@ from flipscope.data.tables import TableData, random_table
 from flipscope.data.text_data import text_data
 from flipscope.lab.run.resources import one_thread
 from flipscope.models.config import TransformerConfig
-from flipscope.models.parameters import weight_norm
 from flipscope.models.presets import encoder, hardness, recognizer
 from flipscope.training.named import measurement
 from flipscope.training.recipe import REVISION, Recipe, TrainingProtocol

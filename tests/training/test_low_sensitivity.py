@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import flipscope
+from flipscope.adapters.disturbing import patches
 from flipscope.basics.errors import InputError
 from flipscope.data.batches import Examples
 from flipscope.models import Transformer, encoder
-from flipscope.models.disturbing import patches
 from flipscope.training.fit import fit
 from flipscope.training.logs import Log
 from flipscope.training.low_sensitivity import (

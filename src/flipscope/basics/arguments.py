@@ -96,6 +96,9 @@ def checked_arguments(function: F) -> F:
     """
     signature = inspect.signature(function)
     names = [one.name for one in signature.parameters.values() if one.kind <= one.POSITIONAL_OR_KEYWORD]
+    shared = _keywords(function, signature)
+    free = not shared and any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+    accepted = {*signature.parameters, *shared}
     kinds: dict[str, _Kind] = {}
     others: list[_Kind] = []  # for the values of **keywords, where these are annotated
     known = False
@@ -106,14 +109,40 @@ def checked_arguments(function: F) -> F:
         if not known:  # at the first call: annotations may name what is defined further below
             kinds.update(_kinds(function, others))
             known = True
+        if not free:
+            for name, value in keywords.items():
+                if name not in accepted:
+                    _refuse_keyword(function, names, name, value, accepted)
         positional = [_taken(name, value, kinds.get(name)) for name, value in zip(names, arguments, strict=False)]
         other = others[0] if others else None
         named = {name: _taken(name, value, kinds.get(name, other)) for name, value in keywords.items()}
         return function(*positional, *arguments[len(names) :], **named)
 
-    if keywords := _keywords(function, signature):
-        _spell_out(call, signature, keywords)
+    if shared:
+        _spell_out(call, signature, shared)
     return typing.cast(F, call)
+
+
+_BELONG: dict[str, tuple[frozenset[str], str]] = {}  # by the name of a function's first parameter
+
+
+def belong_to(first: str, names: collections.abc.Iterable[str], where: str) -> None:
+    """Functions whose first parameter has this name refuse these keywords with a sentence that shows where they belong.
+
+    In ``where``, {function}, {name} and {value} stand for the call.
+    """
+    _BELONG[first] = frozenset(names), where
+
+
+def _refuse_keyword(
+    function: Callable[..., Any], names: list[str], name: str, value: Any, accepted: set[str]
+) -> typing.NoReturn:
+    belonging, where = _BELONG.get(names[0] if names else "", (frozenset(), ""))
+    if name in belonging:
+        said = shown(value) if isinstance(value, str | int | float | tuple) else "..."
+        raise InputError(where.format(function=function.__name__, name=name, value=said))
+    known = ", ".join(sorted(each for each in accepted if each not in ("args", "options")))
+    raise TypeError(f"{function.__name__}() got an unknown keyword {name!r}; known are {known}")
 
 
 def _keywords(function: Callable[..., Any], signature: inspect.Signature) -> dict[str, tuple[Any, Keyword]]:

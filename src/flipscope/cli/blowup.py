@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure the blowup of a model on random strings."""
     opened = open_model(arguments, work=Work(1))
 
-    from flipscope.models.parameters import weight_norm
+    from flipscope.adapters.parameters import weight_norm
     from flipscope.probes.blowup import blowup
 
     module = opened.module("the blowup is measured inside")

@@ -233,9 +233,10 @@ def _subgaussian(arguments: argparse.Namespace) -> float:
 
 def _loss(model: Any, strings: Bits, labels: NDArray[np.float64]) -> float:
     """The mean squared error of the model on its training set."""
+    from flipscope.adapters.settled import as_settled
     from flipscope.probes.asking import asked
 
-    with asked(model, strings, None, None) as (_, outputs):
+    with asked(as_settled(model), strings, None) as (_, outputs):
         if tuple(outputs.shape) != labels.shape:
             raise InputError(f"the model gives outputs of shape {tuple(outputs.shape)}, not one number per string")
         return float(((outputs.double().numpy() - labels) ** 2).mean())

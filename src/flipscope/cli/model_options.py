@@ -99,6 +99,5 @@ def engine_keywords(arguments: argparse.Namespace) -> Options:
     """The keyword arguments of a measurement for these options."""
     return {
         "path": arguments.path,
-        "precision": "float64" if arguments.float64 else "auto",
         "heuristic": arguments.heuristic,
     }

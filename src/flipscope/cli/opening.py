@@ -1,7 +1,7 @@
 """Opening the MODEL of a measuring command, with the settings of the measurement.
 
 MODEL is a flipscope file, `package.module:factory` or an ONNX file (`cli.other_models`); --encoding, --decision and
---device define how it is evaluated (`models.subject`).
+--device define how it is evaluated (`adapters.subject`).
 
 Each setting comes from an option, else from the model's file, else it has a default. A file written by `flipscope
 train` or a study records function, length, loss and labels of its training (`training.task`). Every page and document
@@ -40,8 +40,9 @@ from flipscope.training.task import Function, NoFunction, Task, read_task
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from flipscope.adapters.settled import Settled
+    from flipscope.adapters.subject import Subject
     from flipscope.cube.functions import BooleanFunction
-    from flipscope.models.subject import Subject
     from flipscope.models.transformer import Transformer
 
 DEFAULT_LENGTH = 100  # as in the geometry paper's experiments
@@ -76,7 +77,6 @@ class Opened:
     function_name: str | None
     loss: Literal["mse", "bce"]
     labels: Literal["signs", "bits"]
-    threshold: float | None  # None: 0, or 0.5 for a probability
     train_strings: int | None  # size of a fixed training set
     from_file: Mapping[str, Any]  # settings taken from the file
     differs: Mapping[str, Any]  # the file's values of settings that options override
@@ -120,17 +120,16 @@ class Opened:
 
         Two outputs become their difference, and for bce a probability becomes its logit.
         """
-        from flipscope.models.subject import Subject
+        from flipscope.adapters.subject import as_subject
 
-        subject = Subject(self.model)
-        subject.values(np.zeros((1, self.length), np.uint8))  # detects whether the outputs are probabilities
-        return Subject(self.model, output=_one_number(subject, self.loss))
+        subject = as_subject(self.model)
+        return subject.replaced(output=_one_number(_tried(subject, self.length), self.loss))
 
     def module(self, what: str) -> nn.Module:
         """The model as a module; for other models an InputError, in which `what` names the purpose."""
-        from flipscope.models.subject import Subject
+        from flipscope.adapters.subject import as_subject
 
-        return Subject(self.model).needed_module(what)
+        return as_subject(self.model).needed_module(what)
 
 
 def open_model(
@@ -169,7 +168,7 @@ def open_model(
         model = load(header)
     if double and callable(getattr(model, "double", None)):
         model = model.double()
-    asked = _subject(arguments, model, is_ours=header is not None)
+    asked = _subject(arguments, model, length, chosen.threshold(), is_ours=header is not None)
     if config is None and strings_asked is not None:
         _check_measured_hours(asked, arguments, length, strings_asked, work)
     values, name, missing = chosen.function(given, length, function)
@@ -185,7 +184,6 @@ def open_model(
         function_name=name,
         loss=loss,
         labels=labels,
-        threshold=chosen.threshold(),
         train_strings=chosen.train_strings() if strings is None else strings,
         from_file=chosen.from_file,
         differs=chosen.differs,
@@ -385,17 +383,27 @@ def _own_config(model: object) -> StringConfig | None:
     return found if isinstance(found, StringConfig) else None
 
 
-def _subject(arguments: argparse.Namespace, model: Any, *, is_ours: bool) -> Any:
+def _subject(arguments: argparse.Namespace, model: Any, length: int, threshold: float | None, *, is_ours: bool) -> Any:
     """The model in the form that probes accept, with a fixed encoding, so that all probes evaluate it alike."""
     encoding = _encoding(getattr(arguments, "encoding", "auto"))
     output = output_of(getattr(arguments, "decision", "auto"))
     device = getattr(arguments, "device", None)
-    if is_ours and (encoding, output, device) == ("auto", "auto", None):
-        return model
-    from flipscope.models.subject import Subject
+    precision: Literal["auto", "float64"] = "float64" if getattr(arguments, "float64", False) else "auto"
+    from flipscope.adapters.subject import Subject
 
-    settled = Subject(model, encoding=encoding, output=output, device=device)
-    return Subject(model, encoding=settled.encoding, output=output, device=device)
+    subject = Subject(model, encoding=encoding, output=output, threshold=threshold, precision=precision, device=device)
+    if is_ours and encoding == "auto":
+        plain = (output, threshold, precision, device) == ("auto", None, "auto", None)
+        return model if plain else subject
+    return subject.replaced(encoding=_tried(subject, length).encoding)
+
+
+def _tried(subject: Subject, length: int) -> Settled:
+    """The model after a trial call, which tells what its inputs and outputs are."""
+    settled = subject.settled()
+    with settled.measuring():
+        settled.prepare(np.zeros((1, length), np.uint8))
+    return settled
 
 
 def _encoding(text: str) -> Any:
@@ -415,16 +423,16 @@ def output_of(text: str) -> Any:
     return imported(text, "decision") if ":" in text else text
 
 
-def _one_number(subject: Subject, loss: str) -> Callable[[Any], Tensor]:
+def _one_number(settled: Settled, loss: str) -> Callable[[Any], Tensor]:
     """The function that turns raw outputs into one number per string."""
     import torch
 
-    from flipscope.models.outputs import binary_logit, numbers
+    from flipscope.adapters.outputs import binary_logit, numbers
 
-    is_logit = subject.output_name not in ("probability", "probabilities") or loss != "bce"
+    is_logit = settled.meaning not in ("probability", "probabilities") or loss != "bce"
 
     def found(raw: Any) -> Tensor:
-        values = numbers(subject.output(raw) if callable(subject.output) else raw)
+        values = numbers(settled.chosen_part(raw))
         if is_logit:
             return binary_logit(values)
         # The logit is the difference of the logarithms of two probabilities.

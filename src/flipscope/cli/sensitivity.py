@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     from flipscope.probes.sensitivity import sensitivity_profile
 
     with progress("flips") as report:
-        options: Options = {**engine_keywords(arguments), "threshold": opened.threshold, "progress": report}
+        options: Options = {**engine_keywords(arguments), "progress": report}
         found = sensitivity_profile(
             opened.model,
             opened.length,

@@ -64,15 +64,19 @@ def run(arguments: argparse.Namespace) -> int:
     opened = open_model(arguments, work=work, function="optional")
     strings = opened.strings(arguments)
 
+    from flipscope.adapters.subject import as_subject
     from flipscope.probes.sharpness import Measure, sharpnesses
 
     gaussian = arguments.rho is None
+    model = opened.one_number() if opened.function is not None else opened.model
+    if opened.labels == "bits" and opened.loss == "mse":
+        model = as_subject(model).replaced(threshold=0.5)
     measures: list[Measure] = (
         ["prediction", "ShOp", "ShPred"] if opened.function is None else ["loss", "prediction", "ShOp", "ShPred"]
     )
     with progress("draws") as report:
         found = sharpnesses(
-            opened.one_number() if opened.function is not None else opened.model,
+            model,
             strings,
             opened.targets(strings),
             measures=measures,
@@ -83,7 +87,6 @@ def run(arguments: argparse.Namespace) -> int:
             draws=draws,
             seed=arguments.seed,
             loss=opened.loss,
-            threshold=0.5 if opened.labels == "bits" and opened.loss == "mse" else 0.0,
             confidence=arguments.confidence,
             interval=arguments.interval,
             progress=report,

@@ -63,7 +63,7 @@ def tested(arguments: argparse.Namespace) -> Iterator[Tested]:
 
     from flipscope.probes.fourier import oracle
 
-    ask, asked = oracle(opened.model, threshold=opened.threshold), 0
+    ask, asked = oracle(opened.model), 0
     with progress(f"queries, of at most {arguments.max_queries:,}") as report:
 
         def counted(strings: Bits) -> Bits:

@@ -95,7 +95,7 @@ def _arrays(arguments: argparse.Namespace) -> TokenInputs:
 def _patches(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.patch is None:
         return {}
-    from flipscope.models.disturbing import patches
+    from flipscope.adapters.disturbing import patches
 
     return {"feature_mask": patches(arguments.patch)}
 
@@ -143,9 +143,9 @@ def _images(arguments: argparse.Namespace) -> TokenInputs:
 
 def _test_set(arguments: argparse.Namespace, model: Any) -> TokenInputs:
     """The inputs on which the model's file says that it was evaluated, as it reads them."""
+    from flipscope.adapters.disturbing import patches
     from flipscope.data.image_data import ImageData
     from flipscope.data.text_data import TextData
-    from flipscope.models.disturbing import patches
     from flipscope.models.seal import NotWhole
     from flipscope.training.artefact import describe
 

@@ -94,6 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     model = _model(arguments)
     data = read_inputs(arguments, model).first(arguments.count)
 
+    from flipscope.adapters.subject import Subject
     from flipscope.probes.tokens import token_sensitivity
 
     options: dict[str, Any] = {}
@@ -103,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
         options["label_words"] = _label_words(arguments.label_words)
     with progress("tokens") as report:
         found = token_sensitivity(
-            model,
+            Subject(model, output=output_of(arguments.decision), device=arguments.device),
             data.inputs,
             at=arguments.at,
             how=arguments.how,
@@ -115,8 +116,6 @@ def run(arguments: argparse.Namespace) -> int:
             first_order=arguments.first_order,
             confidence=arguments.confidence,
             seed=arguments.seed,
-            output=output_of(arguments.decision),
-            device=arguments.device,
             progress=report,
             **options,
             **data.options,

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from flipscope.adapters.rounding import name_of
 from flipscope.basics.compiling import VARIABLE, compiling
 from flipscope.models.config import TransformerConfig
-from flipscope.models.rounding import name_of
 from flipscope.models.size import multiplications
 from flipscope.models.transformer import Transformer
 from flipscope.models.unmodified import difference, on_cpu

@@ -29,39 +29,31 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from functools import cache
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from flipscope.adapters.deterministic import largest_difference
+from flipscope.adapters.rounding import name_of
+from flipscope.adapters.settled import Settled, as_settled
+from flipscope.adapters.subject import Model
 from flipscope.basics.errors import InputError
 from flipscope.flips.choice import Work
-from flipscope.flips.engine import (
-    Bits,
-    Engine,
-    GeneralEngine,
-    Logits,
-    Path,
-    neighbours,
-    open_engine,
-    refuse_nan,
-)
-from flipscope.flips.inside import rounding_inside, type_inside
-from flipscope.models.batches import MEMORY_LIMIT
-from flipscope.models.deterministic import largest_difference
-from flipscope.models.rounding import name_of
-from flipscope.models.subject import Model, Subject, as_subject
+from flipscope.flips.engine import Bits, Engine, GeneralEngine, Logits, Path, neighbours, open_engine, refuse_nan
+from flipscope.flips.inside import exact_logits, rounding_inside
 
-Precision: TypeAlias = Literal["auto", "float64", "native"]
+Signs: TypeAlias = NDArray[np.integer]
 Rows: TypeAlias = Callable[[NDArray[np.int64]], Bits]  # strings by their numbers
 
 FACTOR = 8.0  # the margin over the largest difference seen, since the differences have long tails
 ROUNDINGS = 16.0  # least margin, in roundings of the largest logit
 SAMPLE, SHARE, FEWEST = 32, 16, 16  # logits compared at the start: the most, one in this many, the fewest
-LOOKED = 8  # strings evaluated twice
 AUDIT = 256  # later, one logit in this many is compared
+CANDIDATES = 4096  # logits among which a sample looks for new values
 PERTURBATION = 2.0**-44  # relative change of every weight that represents the rounding of float64
 PERTURBED = 4  # one in this many compared logits, and at least this many, are computed with perturbed weights
 PERTURBATION_FACTOR = 16.0  # reasons: "Honest precision" in docs/instrument-internals.md
@@ -71,47 +63,34 @@ FINGERPRINT = 64  # entries of each parameter in a model's fingerprint
 
 
 def trusted_signs(
-    model: Model,
+    model: Model | Settled,
     *,
-    threshold: float | None = None,
     offsets: tuple[float, ...] = (0.0,),
     path: Path = "auto",
-    precision: Precision = "auto",
-    batch: int | None = None,
-    memory_limit: int = MEMORY_LIMIT,
     seed: int = 0,
     work: Work | None = None,
 ) -> TrustedSigns:
     """The `TrustedSigns` of this model; nothing is computed yet. ``work`` is the planned work, if known.
 
-    The thresholds are ``threshold`` plus each of the ``offsets``; by default it is that of the model's outputs, 0.5 for
-    a probability and else 0.
-
-    precision "auto" is float32 with checks (float64 if that is the model's own type), "float64" is float64 throughout,
-    and "native" is the model's own arithmetic, without checks: the only way for a function that is not a module.
+    The thresholds are that of the settled model plus each of the ``offsets``.
     """
-    subject = as_subject(model)
-    dtype = working_type(subject, precision)
-    if threshold is not None and not math.isfinite(threshold):
-        raise InputError(f"threshold={threshold} must be a finite number")
+    settled = as_settled(model)
+    working, key = open_engine(settled, path=path, work=work), (seed, fingerprint(settled.subject.model))
+    if settled.subject.precision == "native" or settled.dtype is None:
+        return TrustedSigns(working, settled, offsets, key=key)
+    if settled.dtype == torch.float64:
+        return TrustedSigns(working, settled, offsets, exact=lambda: settled, key=key)
 
-    def engine(path: Path, dtype: torch.dtype | None) -> Engine:
-        return open_engine(subject, path=path, dtype=dtype, batch=batch, memory_limit=memory_limit, work=work)
+    @cache
+    def exact() -> Settled:
+        return settled.converted(torch.float64)
 
-    working, key = engine(path, dtype), (seed, fingerprint(subject.model))
-    if dtype is None:
-        return TrustedSigns(working, threshold, offsets, key=key)
-    if dtype == torch.float64 and isinstance(working, GeneralEngine):
-        return TrustedSigns(working, threshold, offsets, exact=working, key=key)
-    exact = GeneralEngine(subject, dtype=torch.float64, batch=batch, memory_limit=memory_limit)
-    if dtype == torch.float64:
-        return TrustedSigns(working, threshold, offsets, exact=exact, key=key)
     return TrustedSigns(
         working,
-        threshold,
+        settled,
         offsets,
         exact=exact,
-        switch=lambda: exact if working.path == "general" else engine(path, torch.float64),
+        switch=lambda: open_engine(exact(), path=path if working.path == "fast" else "general", work=work),
         key=key,
     )
 
@@ -126,43 +105,32 @@ def fingerprint(model: object) -> int:
     return int.from_bytes(found.digest(), "little") if isinstance(model, nn.Module) else 0
 
 
-def working_type(subject: Subject, precision: Precision) -> torch.dtype | None:
-    """The number type of most of the work; None is the model's own."""
-    if precision not in ("auto", "float64", "native"):
-        raise InputError(f"precision={precision!r} is not one of auto, float64, native")
-    own = subject.dtype
-    if precision == "float64" or (precision == "auto" and own == torch.float64):
-        return torch.float64
-    if precision == "native" or own is None:
-        return None
-    return torch.float32  # half precision is slower than this on a CPU, and too coarse for signs
-
-
 class TrustedSigns:
     """Signs of strings and of all their flips, with an account of their reliability.
 
-    ``working`` computes every logit. ``exact`` checks it in float64; without it, logits are not checked. ``switch``
-    creates a working engine in float64, for models for which float32 decides too few signs or overflows. The ``key``
-    and the first strings determine the random samples.
+    ``working`` computes every logit. ``exact`` makes the model that checks it in float64; without it, logits are not
+    checked. ``switch`` creates a working engine in float64, for models for which float32 decides too few signs or
+    overflows. The ``key`` and the first strings determine the random samples.
     """
 
     def __init__(
         self,
         working: Engine,
-        threshold: float | None,
+        settled: Settled,
         offsets: tuple[float, ...] = (0.0,),
         *,
-        exact: GeneralEngine | None = None,
+        exact: Callable[[], Settled] | None = None,
         switch: Callable[[], Engine] | None = None,
         key: tuple[int, ...] = (0,),
     ) -> None:
         self.working = working
-        self.threshold = threshold  # None is that of the model's outputs, known after the first evaluation
+        self.settled = settled
         self._offsets = offsets
         self.margin = 0.0
         self.tolerance = 0.0
         self.rechecked = 0
         self.near_ties = 0
+        self.lowest, self.highest = math.inf, -math.inf  # of all logits
         self.inside: torch.dtype | None = None  # the type to which a module rounds in a float64 evaluation
         self._exact = exact
         self._switch = switch
@@ -171,6 +139,7 @@ class TrustedSigns:
         self._ahead = self._asked = 0  # numbers of announced and of computed logits
         self._compared: Counter[str] = Counter()  # logits of different value compared with float64, by kind of call
         self._values: NDArray[np.floating] = np.empty(0)  # those values
+        self._looked = False
         self._perturbed = 0  # number of them computed with perturbed weights
         self._finer = 1.0  # the rounding of float64 over that of the working type
 
@@ -186,16 +155,16 @@ class TrustedSigns:
         """Announce how many more logits will be requested, which determines the size of samples."""
         self._ahead += logits
 
-    def signs(self, strings: Bits) -> Bits:
-        """The bit of each string."""
+    def signs(self, strings: Bits) -> Signs:
+        """The answer to each string: 0 or 1, or the number of the class."""
 
         def ask() -> Logits:
             return self.working.logits(strings)
 
         return self._settled("plain", strings, ask, lambda index: strings[index])
 
-    def flip_signs(self, strings: Bits) -> tuple[Bits, Bits]:
-        """The bits of the strings [string] and of all their flips [string, position]."""
+    def flip_signs(self, strings: Bits) -> tuple[Signs, Signs]:
+        """The answers to the strings [string] and of all their flips [string, position]."""
 
         def ask() -> Logits:
             base, flipped = self.working.flip_logits(strings)
@@ -206,17 +175,18 @@ class TrustedSigns:
         found = found.reshape(len(strings), -1)
         return found[:, 0], found[:, 1:]
 
-    def _settled(self, way: str, strings: Bits, ask: Callable[[], Logits], rows: Rows) -> Bits:
-        """The bits of all logits that ``ask`` computes of the strings; ``rows`` gives the strings they belong to."""
+    def _settled(self, way: str, strings: Bits, ask: Callable[[], Logits], rows: Rows) -> Signs:
+        """The answers of all logits that ``ask`` computes of the strings; ``rows`` gives the strings they belong to."""
         logits = ask()
         if self._switch is not None and not np.isfinite(logits).all():  # float32 may overflow where float64 does not
             logits = self._switched(ask)
         refuse_nan(logits)
-        if self.threshold is None:
-            self.threshold = self.working.subject.threshold if isinstance(self.working, GeneralEngine) else 0.0
         if self._stream is None:
+            self.settled.check_clear(logits)
             self._stream = _stream(self._key, strings)
-            self._look(rows(self._stream.choice(len(logits), size=min(LOOKED, len(logits)), replace=False)))
+            if self._exact is None:
+                self.tolerance = FACTOR * self.settled.noise
+        self.lowest, self.highest = min(self.lowest, float(logits.min())), max(self.highest, float(logits.max()))
         self._asked += len(logits)
         self._compare(way, logits, rows)
         if self._switch is not None and np.mean(self._distance(logits) < self.margin) > SWITCH:
@@ -242,17 +212,22 @@ class TrustedSigns:
             with np.errstate(invalid="ignore"):
                 ahead: Logits = (first - second) / 2
             return np.where(first == second, 0.0, ahead)
+        if self.settled.meaning == "labels":
+            return np.full(len(logits), np.inf)  # whole numbers are not near each other
         found: Logits = np.min([np.abs(logits - threshold) for threshold in self.thresholds], axis=0)
         return found
 
     @property
     def thresholds(self) -> tuple[float, ...]:
         """All thresholds."""
-        return tuple((self.threshold or 0.0) + offset for offset in self._offsets)
+        return tuple(self.settled.threshold + offset for offset in self._offsets)
 
-    def _answers(self, values: NDArray[np.float64]) -> Bits:
+    def _answers(self, values: NDArray[np.float64]) -> Signs:
+        if self.settled.meaning == "labels" and values.ndim == 1:
+            self.settled.check_clear(values)
+            return values.astype(np.int64)
         if values.ndim == 1:
-            answers: Bits = np.sum([values > threshold for threshold in self.thresholds], axis=0, dtype=np.uint8)
+            answers: Signs = np.sum([values > threshold for threshold in self.thresholds], axis=0, dtype=np.uint8)
             return answers
         if self._offsets != (0.0,):
             raise InputError(
@@ -261,27 +236,24 @@ class TrustedSigns:
             )
         if values.shape[1] > 256:
             raise InputError(f"the model decides between {values.shape[1]} classes: at most 256 can be told apart")
-        classes: Bits = values.argmax(axis=1).astype(np.uint8)
+        classes: Signs = values.argmax(axis=1).astype(np.uint8)
         return classes
 
-    def _look(self, strings: Bits) -> None:
-        """Check that the model's answers are reproducible, and measure differences if nothing else is compared."""
-        if isinstance(self.working, GeneralEngine):
-            self.working.check_deterministic(strings)
-            if self._exact is None:
-                self.tolerance = FACTOR * self.working.noise(strings)
-        if self._exact is not None:
-            self.inside = type_inside(self._exact, strings)
-            if self.inside is not None:
-                self.tolerance = max(self.tolerance, rounding_inside(self._exact, strings, self.inside))
+    @property
+    def asked(self) -> Settled:
+        """The model that computes the answers; on the fast path, whose outputs are logits, that of which it is."""
+        return self.working.settled if isinstance(self.working, GeneralEngine) else self.settled
 
     def _compare(self, way: str, logits: Logits, rows: Rows) -> None:
         """Compare a sample with float64, a larger one at first and a few logits later; measure float64's error."""
         if self._exact is None:
             return
         sample, new = self._sample(way, logits)
-        own = self.working is self._exact
-        exact = logits[sample] if own else self._exact.logits(rows(sample))
+        own = self._works_exactly
+        if not self._looked:
+            exact = self._look(self._exact(), rows(sample))
+        else:
+            exact = logits[sample] if own else self._exact().logits(rows(sample))
         refuse_nan(exact)
         floor = ROUNDINGS * float(np.finfo(logits.dtype).eps) * _largest(logits)
         self._finer = FINER if logits.dtype == np.float32 else 1.0
@@ -291,8 +263,21 @@ class TrustedSigns:
             self._widen(max(FACTOR * largest_difference(logits[sample], exact), floor))
         some = min(new, max(PERTURBED, self._size() // PERTURBED) - self._perturbed)
         if some > 0:
-            self._compare_perturbed(self._exact, rows(sample[:some]), exact[:some])
+            self._compare_perturbed(self._exact(), rows(sample[:some]), exact[:some])
             self._perturbed += some
+
+    def _look(self, model: Settled, strings: Bits) -> Logits:
+        """The first logits in float64, and how far a module that rounds to a coarser type inside is from them."""
+        self._looked = True
+        logits, self.inside = exact_logits(model, strings)
+        if self.inside is not None:
+            self.tolerance = max(self.tolerance, rounding_inside(model, strings, self.inside))
+        return logits
+
+    @property
+    def _works_exactly(self) -> bool:
+        """Whether the working engine is itself the plain evaluation in float64."""
+        return self._exact is not None and isinstance(self.working, GeneralEngine) and self.asked is self._exact()
 
     def _widen(self, margin: float) -> None:
         """Trust no sign within this margin; the error of float64 is assumed to be proportionally smaller."""
@@ -300,22 +285,23 @@ class TrustedSigns:
         if math.isfinite(margin):  # float32 may overflow where float64 does not
             self.tolerance = max(self.tolerance, self._finer * margin)
 
-    def _compare_perturbed(self, engine: GeneralEngine, strings: Bits, exact: Logits) -> None:
+    def _compare_perturbed(self, model: Settled, strings: Bits, exact: Logits) -> None:
         """Measure the possible error of float64 logits."""
-        moved = largest_difference(exact, engine.perturbed(PERTURBATION).logits(strings))
+        with model.perturbed(PERTURBATION) as other:
+            moved = largest_difference(exact, other.logits(strings))
         self.tolerance = max(self.tolerance, PERTURBATION_FACTOR * moved)
         if self._finer == 1.0:
             # Perturbations of a weight that is used twice may cancel; rounding in float32 does not.
-            coarse = FACTOR * largest_difference(exact, engine.converted(torch.float32).logits(strings))
+            coarse = FACTOR * largest_difference(exact, model.converted(torch.float32).logits(strings))
             self.tolerance = max(self.tolerance, FINER * coarse) if math.isfinite(coarse) else self.tolerance
 
     def _recheck(self, values: NDArray[np.float64], rows: Rows) -> None:
         """Replace logits within the margin by float64, until no new ones fall within it."""
-        if self._exact is None or self.working is self._exact:
+        if self._exact is None or self._works_exactly:
             return
         settled = np.zeros(len(values), np.bool_)
         while len(doubtful := np.flatnonzero((self._distance(values) < self.margin) & ~settled)):
-            exact = self._exact.logits(rows(doubtful))
+            exact = self._exact().logits(rows(doubtful))
             refuse_nan(exact)
             self._widen(FACTOR * largest_difference(values[doubtful], exact))
             values[doubtful] = exact
@@ -325,7 +311,9 @@ class TrustedSigns:
     def _sample(self, way: str, logits: Logits) -> tuple[NDArray[np.int64], int]:
         """Indices of the logits to compare, those with new values first, and the number of these."""
         assert self._stream is not None
-        order = self._stream.permutation(len(logits))
+        # Many logits are not all looked at: sorting them would take longer than computing them.
+        some = self._stream.choice(len(logits), CANDIDATES, replace=False) if len(logits) > CANDIDATES else None
+        order = self._stream.permutation(len(logits)) if some is None else some
         single = logits if logits.ndim == 1 else logits.max(axis=1)  # for classes, the largest represents all
         new = order[np.sort(np.unique(single[order], return_index=True)[1])]  # one of each value
         new = new[~np.isin(single[new], self._values)][: max(0, self._size() - self._compared[way])]

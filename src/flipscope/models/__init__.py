@@ -15,10 +15,8 @@ __all__ = [
     "FourierNetwork",
     "FourierNetworkConfig",
     "LayerNorm",
-    "Subject",
     "Transformer",
     "TransformerConfig",
-    "binary_logit",
     "encoder",
     "fourier",
     "gpt2",
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
     from flipscope.models.fourier_network import FourierNetwork
     from flipscope.models.fourier_network_config import FourierNetworkConfig
     from flipscope.models.init import SCHEMES, initialise
-    from flipscope.models.outputs import binary_logit
     from flipscope.models.presets import (
         encoder,
         fourier,
@@ -55,7 +52,6 @@ if TYPE_CHECKING:
         vit_small,
     )
     from flipscope.models.shapes import random_shape
-    from flipscope.models.subject import Subject
     from flipscope.models.transformer import Attention, Block, LayerNorm, Transformer
 
 __getattr__, __dir__ = lazily(__name__)

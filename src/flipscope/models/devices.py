@@ -121,10 +121,16 @@ def seed_generators(device: torch.device, seed: int) -> None:
 @contextlib.contextmanager
 def random_states_kept(device: torch.device) -> Iterator[None]:
     """Restore PyTorch's generators of the CPU and of this kind of device after the context."""
-    accelerated = device.type != "cpu"
-    devices = range(torch.get_device_module(device).device_count()) if accelerated else ()
-    with torch.random.fork_rng(devices=devices, device_type=device.type):
+    if device.type != "cpu":
+        devices = range(torch.get_device_module(device).device_count())
+        with torch.random.fork_rng(devices=devices, device_type=device.type):
+            yield
+        return
+    state = torch.random.get_rng_state()
+    try:
         yield
+    finally:
+        torch.random.set_rng_state(state)
 
 
 # ---------------------------------------------------------------- numbers

@@ -24,6 +24,13 @@ def multiplications(config: TransformerConfig, length: int) -> int:
     return config.layers * attention + config.mlp_count * tokens * 2 * config.width * config.hidden_width
 
 
+def largest_activation(config: TransformerConfig, length: int) -> int:
+    """Entries of the largest intermediate result of one forward pass for a string of this length."""
+    tokens = length + (config.marker != "none")
+    inner = config.heads * config.key_width
+    return tokens * max(config.hidden_width, config.width, inner, config.heads * tokens)
+
+
 def check_model(config: TransformerConfig, number: int = 4) -> None:
     """Raise InputError if the model does not fit into memory with this many bytes per number."""
     what = f"a transformer of width {config.width:,} and {config.layers:,} layers"

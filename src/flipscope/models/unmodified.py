@@ -8,28 +8,22 @@ replaced module, so all code that reads weights performs this check first.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from flipscope.models.config import TransformerConfig
-from flipscope.models.init import Linear, Lookup, Projection
-from flipscope.models.transformer import MLP, Attention, Block, Embedding, LayerNorm, Transformer
+from flipscope.models.transformer import Transformer
 
 # Attributes that a module may have without changing what it computes.
 _FREE = ("training", "_parameters", "_modules", "_is_full_backward_hook")
-_TYPES = (
-    *(Transformer, Embedding, Block, Attention, MLP, LayerNorm, Linear, Lookup, Projection, TransformerConfig),
-    *(nn.ModuleList, nn.Dropout, nn.Identity),
-)
 
 
 def difference(model: object) -> str | None:
     """How the model differs from the transformer of its configuration; None if it computes exactly that.
 
-    Types, names and shapes, settings, hooks and methods are compared with those of a new transformer. Parameter values,
-    their type, the mode and attributes that no method reads may differ.
+    Types, names and shapes, settings, hooks and methods set on a module are compared with those of a new transformer.
+    Parameter values, their type, the mode and attributes that no method reads may differ.
     """
     own = own_difference(model)
     if own is not None or not isinstance(model, Transformer):
@@ -43,35 +37,9 @@ def own_difference(model: object) -> str | None:
         return f"the model is a {type(model).__name__}, not flipscope's Transformer itself"
     if type(model.config) is not TransformerConfig:
         return f"the model's config is a {type(model.config).__name__}"
-    for kind, methods in _METHODS.items():
-        if replaced := sorted(name for name in _differing(methods, _methods(kind)) if _matters(kind, name)):
-            return f"{kind.__name__}.{replaced[0]} has been replaced"
     if nn.modules.module._has_any_global_hook():
         return "hooks are registered for all modules"
     return _own(model, _built(model.config), "")
-
-
-def _methods(kind: type) -> dict[str, Any]:
-    """The methods and properties that a class defines itself."""
-    kinds = (property, classmethod, staticmethod)
-    return {name: value for name, value in vars(kind).items() if callable(value) or isinstance(value, kinds)}
-
-
-# As at import: a method replaced later changes a plain forward pass, but not the weights that we read.
-_METHODS = {kind: _methods(kind) for some in _TYPES for kind in some.__mro__[:-1]}
-
-
-def _differing(first: dict[str, Any], second: dict[str, Any]) -> set[str]:
-    """The names that refer to different objects."""
-    return {name for name in first.keys() | second.keys() if first.get(name) is not second.get(name)}
-
-
-def _matters(kind: type, name: str) -> bool:
-    """Whether a changed method can change the computation: an existing one, or one that hides an inherited one.
-
-    A method with a new name is called by nobody; importing `transformers` adds one to every module.
-    """
-    return name in _METHODS[kind] or any(name in vars(base) for base in kind.__mro__[1:]) or name.startswith("__")
 
 
 @functools.lru_cache(maxsize=16)

@@ -25,23 +25,22 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor, nn
 
+from flipscope.adapters.hooks import watching
+from flipscope.adapters.inputs import Given, Inputs, check_string_axis, given_for
+from flipscope.adapters.settled import Settled, as_settled
+from flipscope.adapters.subject import Model, as_subject
 from flipscope.basics.arguments import checked_arguments, renamed_arguments
 from flipscope.basics.bits import check_strings
-from flipscope.basics.checks import check_count, check_positions
+from flipscope.basics.checks import check_positions
 from flipscope.basics.errors import InputError, blamed_on
 from flipscope.basics.wording import count_text
 from flipscope.figures import Figure
 from flipscope.figures.panels import ranges_panel
 from flipscope.figures.results import Result
-from flipscope.models.devices import Device, in_float64
-from flipscope.models.encoding import Encoding
-from flipscope.models.hooks import watching
-from flipscope.models.modes import eval_mode
+from flipscope.models.devices import in_float64
 from flipscope.models.seq2seq import Seq2Seq
-from flipscope.models.subject import Model, Subject, as_subject
 from flipscope.models.transformer import LayerNorm, Transformer
 from flipscope.models.unmodified import own_difference
-from flipscope.probes.asking import Given, Inputs, given_for
 
 Forward = Callable[..., object]
 Statistic = Callable[[nn.Module, Tensor], Tensor]  # a norm and its input -> one number per vector
@@ -170,15 +169,12 @@ def blowup(
     strings: Inputs,
     *,
     all_positions: bool = True,
-    encoding: Encoding = "auto",
-    device: Device | None = None,
     forward: Forward | None = None,
-    batch: int = DEFAULT_BATCH,
 ) -> Blowup:
     """The blowup of the model on the strings, along the first axis; several inputs are passed as a tuple of arrays.
 
-    With an `encoding`, the inputs are strings of bits: see `flipscope.Subject`, also for `device`. Without one, arrays
-    are passed unchanged, or as floats to modules without an embedding.
+    Of a `flipscope.Subject` with an encoding, the inputs are strings of bits. Else arrays are passed unchanged, or as
+    floats to modules without an embedding.
 
     Known norms are our `LayerNorm`, PyTorch's `nn.LayerNorm` and `nn.RMSNorm` (mean square in place of the variance),
     and other classes whose name ends in RMSNorm. flipscope's transformer computes its last layer only where it is read;
@@ -192,8 +188,8 @@ def blowup(
     >>> found.tau.tolist(), found.bound  # 1 + 1 / sqrt(variance + eps) of each [string, norm]; what they cannot exceed
     ([[2.0], [1.5]], 2.0)
     """
-    subject = _subject(model, encoding, device)
-    parts = list(_parts(subject, strings, _inverse_std, forward, all_positions, batch))
+    settled = _settled(model, forward)
+    parts = list(_parts(settled, strings, _inverse_std, forward, all_positions))
     columns = zip(*(part.values for part in parts), strict=True)
     joined = tuple(np.concatenate(column) for column in columns)  # of each norm [string, position]
     return Blowup(sum(part.strings for part in parts), parts[0].names, parts[0].eps, joined)
@@ -205,10 +201,7 @@ def neighbourhood(
     strings: Tensor | np.ndarray,
     positions: Sequence[int] | None = None,
     *,
-    encoding: Encoding = "auto",
-    device: Device | None = None,
     forward: Forward | None = None,
-    batch: int = DEFAULT_BATCH,
 ) -> Neighbourhood:
     """The blowup on B_S(x) (Eq 28): on each string of bits and on its flips at the positions (default: all).
 
@@ -224,8 +217,8 @@ def neighbourhood(
     everything = (bits[:, None] ^ flips).reshape(-1, length)  # [string * neighbour, position]
     names: tuple[str, ...] = ()
     taus = []
-    subject = _subject(model, encoding, device)
-    for part in _parts(subject, everything, _inverse_std, forward, True, batch):
+    settled = _settled(model, forward)
+    for part in _parts(settled, everything, _inverse_std, forward, True):
         names = part.names
         taus.append(_over_positions(part.values, part.strings, "max") + 1)
     return Neighbourhood(chosen, names, np.concatenate(taus).reshape(len(bits), len(flips), len(names)))
@@ -239,10 +232,7 @@ def hardness_proxy(
     *,
     over: Over = "max",
     part: str = "",
-    encoding: Encoding = "auto",
-    device: Device | None = None,
     forward: Forward | None = None,
-    batch: int = DEFAULT_BATCH,
 ) -> Float64[np.ndarray, " string"]:
     """For each string, the substitute for blowup that the hardness paper's code computes; not Eq 18.
 
@@ -263,8 +253,8 @@ def hardness_proxy(
     if over not in ("max", "mean"):
         raise InputError(f"over={over!r} is not one of max, mean")
     last = ""
-    subject = _subject(model, encoding, device)
-    whole = subject.needed_module("the hardness proxy is read inside")
+    settled = _settled(model, forward)
+    whole = settled.needed_module("the hardness proxy is read inside")
     if isinstance(whole, Transformer):
         if whole.config.norm == "none":
             raise InputError("the hardness proxy needs layer norms, but the model has norm='none'")
@@ -281,11 +271,11 @@ def hardness_proxy(
             return None
         return "last" if last and _inside(name, last) else "all"
 
-    return _proxy(subject, strings, counts, over, f"part={part!r}", forward, batch)
+    return _proxy(settled, strings, counts, over, f"part={part!r}", forward)
 
 
 def scratchpad_proxy(
-    model: Seq2Seq, inputs: Tensor, side: Literal["encoder", "decoder"], *, batch: int = DEFAULT_BATCH
+    model: Seq2Seq, inputs: Tensor, side: Literal["encoder", "decoder"]
 ) -> Float64[np.ndarray, " string"]:
     """For each string, the substitute that the hardness paper's code computes for one side of an encoder-decoder.
 
@@ -307,21 +297,20 @@ def scratchpad_proxy(
             return None
         return "last" if _inside(name, last) else "all"
 
-    return _proxy(_subject(model), inputs, counts, "max", f"side={side!r}", None, batch)
+    return _proxy(_settled(model), inputs, counts, "max", f"side={side!r}", None)
 
 
 def _proxy(
-    subject: Subject,
+    settled: Settled,
     strings: Inputs,
     counts: Callable[[str], Counts | None],
     over: Over,
     said: str,
     forward: Forward | None,
-    batch: int,
 ) -> Float64[np.ndarray, " string"]:
     """The product over the norms that count, each at all positions or at the last, of 1 / std."""
     products = []
-    for each in _parts(subject, strings, _unbiased_inverse_std, forward, True, batch):
+    for each in _parts(settled, strings, _unbiased_inverse_std, forward, True):
         kept = [
             values[:, -1:] if counts(name) == "last" else values
             for name, values in zip(each.names, each.values, strict=True)
@@ -424,33 +413,32 @@ class _Part:
     values: list[Float64[np.ndarray, "string position"]]
 
 
-def _subject(model: Model, encoding: Encoding = "auto", device: Device | None = None) -> Subject:
-    """The model as a subject; InputError unless its parts can be watched."""
-    if isinstance(model, nn.Module) and any(parameter.is_meta for parameter in model.parameters()):
-        raise InputError("the model has shapes but no numbers: build it with a seed")
-    subject = as_subject(model, encoding, device=device)
-    subject.needed_module("blowup is read inside")
-    return subject
+def _settled(model: Model, forward: Forward | None = None) -> Settled:
+    """The model, settled; InputError unless its parts can be watched."""
+    as_subject(model).needed_module("blowup is read inside")
+    return as_settled(model, native=forward is not None)
 
 
 def _parts(
-    subject: Subject, strings: Inputs, statistic: Statistic, forward: Forward | None, all_positions: bool, batch: int
+    settled: Settled, strings: Inputs, statistic: Statistic, forward: Forward | None, all_positions: bool
 ) -> Iterator[_Part]:
     """The batches of the strings, one after the other; at least one."""
-    check_count("batch", batch)
-    model = subject.needed_module("blowup is read inside")
-    given = given_for(subject, strings, converts=forward is None)
+    batch = settled.subject.batch or DEFAULT_BATCH
+    model = settled.needed_module("blowup is read inside")
+    given = given_for(settled, strings, converts=forward is None)
     run = _forward(model, forward, all_positions)
+    with settled.measuring():
+        check_string_axis(settled, given, run, tensors_only=True)
     axes = None
     if batch > 1 and given.strings > 1:
         few = [given.rows(0, count) for count in (1, 2)]
-        axes = _string_axes(*(_visits(subject, some, statistic, run) for some in few))
+        axes = _string_axes(*(_visits(settled, some, statistic, run) for some in few))
     # If strings cannot be distinguished inside the model, they are run one by one.
     step = 1 if axes is None else batch
     names: tuple[str, ...] | None = None
     for start in range(0, given.strings, step):
         chunk = given.rows(start, start + step)
-        visits = _visits(subject, chunk, statistic, run)
+        visits = _visits(settled, chunk, statistic, run)
         seen = tuple(visit.name for visit in visits)
         if names is not None and seen != names:
             raise InputError(
@@ -463,9 +451,9 @@ def _parts(
         yield _Part(chunk.strings, seen, tuple(visit.eps for visit in visits), rows)
 
 
-def _visits(subject: Subject, strings: Given, statistic: Statistic, forward: Forward) -> list[_Visit]:
+def _visits(settled: Settled, strings: Given, statistic: Statistic, forward: Forward) -> list[_Visit]:
     """The calls of the model's norms on these strings, in order."""
-    model = subject.needed_module("blowup is read inside")
+    model = settled.needed_module("blowup is read inside")
     visits: list[_Visit] = []
     calls: dict[str, int] = {}
 
@@ -481,9 +469,7 @@ def _visits(subject: Subject, strings: Given, statistic: Statistic, forward: For
     if not norms and not isinstance(model, Transformer):
         raise InputError(f"the {type(model).__name__} has no nn.LayerNorm or nn.RMSNorm to measure")
     with (
-        subject.kept(),
-        eval_mode(model),
-        torch.no_grad(),
+        settled.measuring(),
         watching(norms, inputs=visit),
         blamed_on("the model"),
     ):
@@ -522,7 +508,7 @@ def _by_string(visit: _Visit, axis: int | None, strings: int) -> Float64[np.ndar
         return np.repeat(values.reshape(1, -1), strings, axis=0)
     if values.shape[axis] != strings:
         raise InputError(
-            f"the norm {visit.name} met {values.shape[axis]} strings when {strings} were given: use batch=1"
+            f"the norm {visit.name} met {values.shape[axis]} strings when {strings} were given: say batch=1"
         )
     return np.moveaxis(values, axis, 0).reshape(strings, -1)
 

@@ -21,6 +21,8 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from flipscope.adapters.parameters import Choice
+from flipscope.adapters.subject import Model
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_confidence, check_count
 from flipscope.basics.errors import InputError
@@ -32,10 +34,6 @@ from flipscope.basics.wording import count_text
 from flipscope.figures import Figure, Panel, Rule, Series
 from flipscope.figures.panels import bars_panel
 from flipscope.figures.results import Result
-from flipscope.models.devices import Device
-from flipscope.models.encoding import Encoding
-from flipscope.models.parameters import Choice
-from flipscope.models.subject import Model
 from flipscope.probes.asking import Loss
 from flipscope.probes.extreme_eigenvalues import Extremes, extremes
 from flipscope.probes.hessian_products import Data, LossSurface, loss_surface
@@ -174,6 +172,7 @@ class Curvature(Result):
     names: tuple[str, ...]
     strings: int
     outputs: tuple[int, ...]  # shape of the outputs of one string
+    precision: str  # number type in which the model was evaluated
     trace: Trace | None = None
     gauss_newton: Trace | None = None
     eigenvalues: Eigenvalues | None = None
@@ -225,6 +224,7 @@ class Curvature(Result):
             "gradient_norm": self.gradient_norm,
             "parameters": self.parameters,
             "strings": self.strings,
+            "precision": self.precision,
             **{name: None if each is None else each.as_json() for name, each in told.items()},
         }
 
@@ -246,21 +246,17 @@ def curvature(
     density_steps: int = 40,
     confidence: float = 0.95,
     seed: Seed = 0,
-    encoding: Encoding = "auto",
-    device: Device | None = None,
     forward: Callable[..., Any] | None = None,
-    batch: int | None = None,
     reduction: Literal["mean", "sum"] = "mean",
 ) -> Curvature:
     """Trace, extreme eigenvalues, density, Gauss-Newton trace and Fisher-Rao norm of a loss at a model.
 
     `loss` of outputs and targets: "mse", "bce" and "cross_entropy" by name, or a function that returns one number.
     `data`: (inputs, targets), or an iterable of such pairs, such as a DataLoader; inputs are an array whose first axis
-    is the string, a tuple of arguments, or a mapping of keywords. With an `encoding` they are strings of bits: see
-    `flipscope.Subject`, also for `device`. The losses of several batches are treated as means over their strings and
-    averaged over all of them; reduction="sum" adds them instead. `batch` is the number of strings differentiated at
-    once: by default limited by the size of their graphs, and for a custom loss, which need not be a mean, all strings
-    of a pair. It changes the result only by rounding.
+    is the string, a tuple of arguments, or a mapping of keywords; of a `flipscope.Subject` with an encoding, strings
+    of bits. The losses of several batches are treated as means over their strings and averaged over all of them;
+    reduction="sum" adds them instead. The strings differentiated at once are limited by the size of their graphs; for a
+    custom loss, which need not be a mean, they are all strings of a pair unless the subject has a `batch`.
     `parameters`: patterns of names or a function of a name; the Hessian is then the block of these. By default all but
     the learned positions of flipscope's transformers, as in `sharpness`; "*" includes those. Parameters that the loss
     does not use have zeros in H.
@@ -292,10 +288,7 @@ def curvature(
         loss,
         data,
         parameters=parameters,
-        encoding=encoding,
-        device=device,
         forward=forward,
-        batch=batch,
         reduction=reduction,
     ) as surface:
         found: dict[str, Any] = {}
@@ -313,7 +306,8 @@ def curvature(
         if "density" in wanted:
             found["density"] = _density(surface, density_probes, density_steps, start, confidence)
         norm = float(np.linalg.norm(surface.gradient))
-        return Curvature(surface.loss, norm, surface.size, surface.names, surface.strings, surface.outputs, **found)
+        about = (surface.size, surface.names, surface.strings, surface.outputs, surface.precision)
+        return Curvature(surface.loss, norm, *about, **found)
 
 
 def _checked(what: What | Sequence[What], method: str, tolerance: float) -> list[str]:

@@ -14,16 +14,15 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from flipscope.adapters.inputs import Inputs
+from flipscope.adapters.parameters import Choice
+from flipscope.adapters.subject import Model
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_positive
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
 from flipscope.basics.seeds import Seed, seed_number
-from flipscope.models.devices import Device
-from flipscope.models.encoding import Encoding
-from flipscope.models.parameters import Choice
-from flipscope.models.subject import Model, as_subject
-from flipscope.probes.asking import Inputs, Loss
+from flipscope.probes.asking import Loss
 from flipscope.probes.curvature import curvature
 from flipscope.probes.sharpness import sharpness, worst_case
 
@@ -65,8 +64,6 @@ def flatness(
     parameters: Choice = None,
     confidence: float = 0.95,
     seed: Seed = 0,
-    encoding: Encoding = "auto",
-    device: Device | None = None,
     forward: Callable[..., Any] | None = None,
 ) -> list[Flatness]:
     """The measures of flatness of a loss at a model, one row each; arguments as in `sharpness` and `curvature`.
@@ -82,10 +79,9 @@ def flatness(
     if not isinstance(data, tuple) or len(data) != 2:
         raise InputError("data of a table of flatness must be one pair (inputs, targets)")
     inputs, targets = data
-    subject = as_subject(model, encoding, device=device)
     start = seed_number(seed)
     found = curvature(
-        subject,
+        model,
         loss,
         data,
         what=("trace", "gauss_newton", "eigenvalues", "fisher_rao"),
@@ -106,9 +102,9 @@ def flatness(
     averages, worst = [], []
     for adaptive, radius in ((False, rho), (True, adaptive_rho)):
         moved = same | {"rho": radius, "adaptive": adaptive}
-        drawn = sharpness(subject, inputs, targets, measure="loss", draws=draws, confidence=confidence, **moved)
+        drawn = sharpness(model, inputs, targets, measure="loss", draws=draws, confidence=confidence, **moved)
         averages.append(drawn.value)
-        worst.append(worst_case(subject, inputs, targets, steps=STEPS, **moved).value)
+        worst.append(worst_case(model, inputs, targets, steps=STEPS, **moved).value)
     norm = found.fisher_rao
     return [
         Flatness("average", averages[0], True, f"mean increase of the loss on the sphere of radius {rho:g}"),

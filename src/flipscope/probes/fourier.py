@@ -20,6 +20,8 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
+from flipscope.adapters.settled import Settled, as_settled
+from flipscope.adapters.subject import Model
 from flipscope.basics.arguments import Keyword, checked_arguments
 from flipscope.basics.bits import Bits, index_bits
 from flipscope.basics.checks import check_confidence, check_count, check_positions
@@ -43,16 +45,12 @@ from flipscope.cube.testers import (
 from flipscope.figures import Figure
 from flipscope.figures.panels import weights_panel
 from flipscope.figures.results import Result
-from flipscope.flips.engine import GeneralEngine, refuse_nan
-from flipscope.models.devices import Device
-from flipscope.models.encoding import Encoding
-from flipscope.models.outputs import Output
-from flipscope.models.subject import Model, as_subject, number_type
+from flipscope.flips.engine import refuse_nan
 from flipscope.models.transformer import Block, Transformer
 from flipscope.models.unmodified import difference
 
 Values: TypeAlias = Literal["sign", "logit"]  # of what the spectrum is computed: the model's decision, or its logit
-Asked: TypeAlias = Model | GeneralEngine  # an engine also determines the number type and batches
+Asked: TypeAlias = Model | Settled
 
 MAX_EXACT_BITS = 20
 _ULPS = 100  # roundings of its range by which an output may leave it
@@ -71,6 +69,7 @@ class ModelSpectrum(Result):
 
     logits: Float64[np.ndarray, " string"]
     threshold: float = 0.0  # the sign is 1 where the logit is greater: 0.5 for probabilities
+    precision: str = ""  # number type in which the model was evaluated
 
     @property
     def n(self) -> int:
@@ -133,15 +132,10 @@ class ModelSpectrum(Result):
 def spectrum(
     model: Asked,
     n: int,
-    *,
-    encoding: Encoding = "auto",
-    output: Output = "auto",
-    device: Device | None = None,
 ) -> ModelSpectrum:
     """The exact spectra of a model on strings of n <= 20 bits, from one logit for each of the 2^n strings.
 
-    The model, ``encoding``, ``output`` and ``device`` are as for `flipscope.Subject`. For a model with several classes,
-    ``output`` must select one logit.
+    For a model with several classes, the ``output`` of a `flipscope.Subject` must select one logit.
 
     >>> found = spectrum(lambda bits: bits.sum(dim=1) - 1.5, 3)
     >>> found.real.coefficients.tolist()  # of the sets {}, {0}, {1}, {0, 1}, {2}, ... of positions
@@ -154,76 +148,55 @@ def spectrum(
             f"n={n} is beyond {MAX_EXACT_BITS}, up to which all strings are evaluated: sample with coefficient or "
             "weight_by_degree"
         )
-    engine = _engine(model, encoding, output, device)
-    ask = _asking(engine, "logit")
+    settled = as_settled(model)
+    ask = _asking(settled, "logit", clear=True)
     logits = np.empty(1 << n)
     for start in range(0, len(logits), _BLOCK_STRINGS):
         count = min(_BLOCK_STRINGS, len(logits) - start)
         logits[start : start + count] = ask(index_bits(start, count, n))
     if wrong := int(np.isinf(logits).sum()):
         raise InputError(f"{wrong} of {len(logits)} logits are infinite, and have no spectrum: the model is broken")
-    engine.subject.warn_of_probabilities()
-    return ModelSpectrum(logits, engine.subject.threshold)
+    return ModelSpectrum(logits, settled.threshold, settled.precision)
 
 
 # ---------------------------------------------------------------- the model as an oracle
 
 
 @checked_arguments
-def oracle(
-    model: Asked,
-    values: Values = "sign",
-    *,
-    encoding: Encoding = "auto",
-    output: Output = "auto",
-    threshold: float | None = None,
-    device: Device | None = None,
-) -> Oracle:
+def oracle(model: Asked, values: Values = "sign") -> Oracle:
     """The model as a function of 0/1 arrays [string, position], for code that uses queries.
 
-    Its value is 1 where the logit is above the threshold (None is 0, or 0.5 for a probability) and 0 elsewhere, or the
-    logit itself.
+    Its value is 1 where the logit is above the threshold and 0 elsewhere, or the logit itself.
 
     >>> oracle(lambda bits: bits.sum(dim=1) - 1.5)(np.array([[0, 1, 1], [0, 0, 1]], np.uint8))
     array([1, 0], dtype=uint8)
     """
     if values not in ("sign", "logit"):
         raise InputError(f"values={values!r} is not one of sign, logit")
-    engine = _engine(model, encoding, output, device)
-    return _asking(engine, values, threshold, is_final=isinstance(model, GeneralEngine))
+    return _asking(as_settled(model), values, clear=values == "sign")
 
 
-def _engine(
-    model: Asked, encoding: Encoding = "auto", output: Output = "auto", device: Device | None = None
-) -> GeneralEngine:
-    """The given engine, or a new one for the given model."""
-    return model if isinstance(model, GeneralEngine) else GeneralEngine(as_subject(model, encoding, output, device))
-
-
-def _asking(engine: GeneralEngine, values: Values, threshold: float | None = None, is_final: bool = False) -> Oracle:
-    """A function that evaluates strings; ``is_final`` keeps the number type even if logits overflow."""
-    checked = False
-    is_final = is_final or engine.dtype in (None, torch.float64)
+def _asking(settled: Settled, values: Values, clear: bool) -> Oracle:
+    """A function that evaluates strings; ``clear`` demands that the outputs have one meaning as a decision."""
 
     def ask(strings: Bits) -> Floats | Bits:
-        nonlocal checked, engine, is_final
-        with engine.subject.kept():
-            if not checked:
-                engine.check_deterministic(strings)
-                checked = True
-            logits = engine.logits(strings)
-            if not is_final and not np.isfinite(logits).all():  # a coarser type may overflow where float64 does not
-                engine, is_final = engine.converted(torch.float64), True
-                logits = engine.logits(strings)
-        if logits.ndim > 1:
+        nonlocal settled, clear
+        with settled.measuring():
+            logits = settled.logits(strings)
+            if settled.may_overflow and not np.isfinite(logits).all():
+                settled = settled.converted(torch.float64)
+                logits = settled.logits(strings)
+        if logits.ndim > 1 or settled.meaning == "labels":
+            kind = f"{logits.shape[1]} classes" if logits.ndim > 1 else "labels"
             raise InputError(
-                f"the model decides between {logits.shape[1]} classes, and a spectrum is of one number: choose it with "
-                "output=, such as a function that returns out[:, 1]"
+                f"the model decides between {kind}, and a spectrum is of one number: choose it with output=, such as a "
+                "function that returns out[:, 1]"
             )
         refuse_nan(logits)
-        if values == "logit":
-            return logits.astype(np.float64)
-        return (logits > (engine.subject.threshold if threshold is None else threshold)).astype(np.uint8)
+        if clear:
+            settled.check_clear(logits)
+            clear = False
+        return logits.astype(np.float64) if values == "logit" else (logits > settled.threshold).astype(np.uint8)
 
     return ask
 
@@ -241,7 +214,7 @@ def logit_range(model: Asked) -> Range:
     >>> low < high
     True
     """
-    asked = _engine(model).model
+    asked = as_settled(model).model
     found = difference(asked)
     if found is not None or not isinstance(asked, Transformer):
         raise InputError(
@@ -280,24 +253,16 @@ def _numbers(parameter: Tensor) -> Floats:
     return parameter.detach().cpu().double().numpy()
 
 
-def _oracle_within(
-    model: Asked,
-    values: Values,
-    value_range: Range | None,
-    encoding: Encoding,
-    output: Output,
-    device: Device | None,
-) -> tuple[Oracle, Range | None]:
+def _oracle_within(model: Asked, values: Values, value_range: Range | None) -> tuple[Oracle, Range | None]:
     """The oracle of the model, and the range of its values if they are real, up to rounding."""
-    ask = oracle(model, values, encoding=encoding, output=output, device=device)
+    settled = as_settled(model)
+    ask = oracle(settled, values)
     if values == "sign":
         if value_range is not None:
             raise InputError(f"value_range={value_range} is for values='logit': a sign is 0 or 1")
         return ask, None
-    engine = _engine(model, encoding, output, device)
-    low, high = ends = logit_range(engine) if value_range is None else value_range
-    kind = number_type(engine.model) or torch.float64
-    slack = _ULPS * torch.finfo(kind).eps * max(abs(low), abs(high))
+    low, high = ends = logit_range(settled) if value_range is None else value_range
+    slack = _ULPS * torch.finfo(settled.dtype or torch.float64).eps * max(abs(low), abs(high))
 
     def ask_within(strings: Bits) -> Floats:
         found: Floats = ask(strings)
@@ -320,9 +285,6 @@ def coefficient(
     *,
     values: Values = "sign",
     value_range: Range | None = None,
-    encoding: Encoding = "auto",
-    output: Output = "auto",
-    device: Device | None = None,
     **sampling: Unpack[Sampling],
 ) -> Estimate:
     """Estimate of f^(S) = E[f(x) chi_S(x)], S the 0-based positions; f is (-1)**sign, or the logit.
@@ -335,7 +297,7 @@ def coefficient(
     >>> found.low < 1 / 2 < found.high
     True
     """
-    ask, ends = _oracle_within(model, values, value_range, encoding, output, device)
+    ask, ends = _oracle_within(model, values, value_range)
     chosen = check_positions(positions, check_count("n", n))
     if ends is None or not chosen:
         return fourier_coefficient(ask, n, chosen, value_range=ends, **sampling)
@@ -384,9 +346,6 @@ def weight_by_degree(
     degrees: Sequence[int] | None = None,
     values: Values = "sign",
     value_range: Range | None = None,
-    encoding: Encoding = "auto",
-    output: Output = "auto",
-    device: Device | None = None,
     samples: int = DEFAULT_SAMPLES,
     confidence: float = 0.95,
     seed: Seed = 0,
@@ -408,7 +367,7 @@ def weight_by_degree(
     >>> found.weights[1].low < 3 / 4 < found.weights[1].high
     True
     """
-    ask, ends = _oracle_within(model, values, value_range, encoding, output, device)
+    ask, ends = _oracle_within(model, values, value_range)
     queries = Queries(ask, n, ends)
     size = check_count("samples", samples, 20)
     error = 1 - check_confidence(confidence)
@@ -619,9 +578,6 @@ def degree_test(
     *,
     values: Values = "sign",
     value_range: Range | None = None,
-    encoding: Encoding = "auto",
-    output: Output = "auto",
-    device: Device | None = None,
     **options: Unpack[DegreeOptions],
 ) -> TestResult:
     """Whether the degree of the model's sign or logit is at most `degree`; a rejection is proof.
@@ -631,7 +587,7 @@ def degree_test(
     >>> degree_test(lambda bits: bits[:, 0] - 0.5, 8, 1).accepted
     True
     """
-    ask, ends = _oracle_within(model, values, value_range, encoding, output, device)
+    ask, ends = _oracle_within(model, values, value_range)
     return low_degree_test(ask, n, degree, value_range=ends, **_tolerant(options, ends))
 
 
@@ -643,9 +599,6 @@ def first_degree(
     max_degree: int | None = None,
     values: Values = "sign",
     value_range: Range | None = None,
-    encoding: Encoding = "auto",
-    output: Output = "auto",
-    device: Device | None = None,
     **options: Unpack[DegreeOptions],
 ) -> Sweep:
     """The first degree 0, 1, 2, ... that `degree_test` accepts; never more than the true one.
@@ -653,7 +606,7 @@ def first_degree(
     >>> first_degree(lambda bits: bits[:, 0] - 0.5, 8).value
     1
     """
-    ask, ends = _oracle_within(model, values, value_range, encoding, output, device)
+    ask, ends = _oracle_within(model, values, value_range)
     return first_accepted_degree(ask, n, max_degree=max_degree, value_range=ends, **_tolerant(options, ends))
 
 
@@ -665,9 +618,6 @@ def sparsity_test(
     *,
     values: Values = "sign",
     value_range: Range | None = None,
-    encoding: Encoding = "auto",
-    output: Output = "auto",
-    device: Device | None = None,
     **options: Unpack[SparsityOptions],
 ) -> TestResult:
     """Whether the model's sign or logit has at most `sparsity` coefficients that are not zero.
@@ -675,7 +625,7 @@ def sparsity_test(
     >>> sparsity_test(lambda bits: bits[:, 0] - 0.5, 8, 1).accepted
     True
     """
-    ask, ends = _oracle_within(model, values, value_range, encoding, output, device)
+    ask, ends = _oracle_within(model, values, value_range)
     return fourier_sparsity_test(ask, n, sparsity, value_range=ends, **options)
 
 
@@ -687,9 +637,6 @@ def first_sparsity(
     max_sparsity: int = 1000,
     values: Values = "sign",
     value_range: Range | None = None,
-    encoding: Encoding = "auto",
-    output: Output = "auto",
-    device: Device | None = None,
     **options: Unpack[SparsityOptions],
 ) -> Sweep:
     """The first sparsity 0, 1, 2, ... that `sparsity_test` accepts; never more than the true one.
@@ -697,7 +644,7 @@ def first_sparsity(
     >>> first_sparsity(lambda bits: bits[:, 0] - 0.5, 8).value
     1
     """
-    ask, ends = _oracle_within(model, values, value_range, encoding, output, device)
+    ask, ends = _oracle_within(model, values, value_range)
     return first_accepted_sparsity(ask, n, max_sparsity=max_sparsity, value_range=ends, **options)
 
 

@@ -9,17 +9,16 @@ import numpy as np
 import torch
 from jaxtyping import Float64
 
+from flipscope.adapters.inputs import Inputs, given_for
+from flipscope.adapters.parameters import Choice, chosen
+from flipscope.adapters.settled import Settled, as_settled
+from flipscope.adapters.subject import Model
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError, blamed_on
 from flipscope.figures import Figure
 from flipscope.figures.panels import bars_panel
 from flipscope.figures.results import Result, as_json
-from flipscope.models.devices import Device, in_float64
-from flipscope.models.encoding import Encoding
-from flipscope.models.modes import eval_mode
-from flipscope.models.parameters import Choice, chosen
-from flipscope.models.subject import Model, as_subject
-from flipscope.probes.asking import Inputs, given_for
+from flipscope.models.devices import in_float64
 
 MAX_BARS = 24  # parameters in a picture
 
@@ -69,12 +68,10 @@ class SquaredGradients(Result):
 
 @checked_arguments
 def squared_gradients(
-    model: Model,
+    model: Model | Settled,
     inputs: Inputs,
     *,
     parameters: Choice = None,
-    encoding: Encoding = "auto",
-    device: Device | None = None,
 ) -> SquaredGradients:
     """The squared gradients of a model with one output per string, string by string.
 
@@ -82,15 +79,15 @@ def squared_gradients(
     >>> squared_gradients(model, np.array([[1.0, 1.0, 0.0]])).total.tolist()
     [2.0]
     """
-    subject = as_subject(model, encoding, device=device)
-    module = subject.needed_module("squared gradients are of the parameters of")
+    settled = as_settled(model)
+    module = settled.needed_module("squared gradients are of the parameters of")
     moved = chosen(module, parameters)
-    given = given_for(subject, inputs)
+    given = given_for(settled, inputs)
     found = {name: np.zeros(given.strings) for name in moved}
-    with subject.kept(), eval_mode(module), torch.enable_grad():
+    with settled.measuring(), torch.enable_grad():
         for number in range(given.strings):
             with blamed_on("the model"):
-                output = subject.rows(given.rows(number, number + 1).to(module), 1)
+                output = settled.rows(given.rows(number, number + 1).to(module), 1)
             if output.numel() != 1:
                 raise InputError("the model must give one number per string for its squared gradients")
             gradients = torch.autograd.grad(output.sum(), list(moved.values()), allow_unused=True)

@@ -26,16 +26,16 @@ from jaxtyping import Float64
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from flipscope.basics.checks import check_count
+from flipscope.adapters.inputs import Given, check_string_axis, given_for
+from flipscope.adapters.parameters import Choice, check_differentiable, chosen, differentiable
+from flipscope.adapters.settled import Settled, as_settled
+from flipscope.adapters.subject import Model
 from flipscope.basics.errors import InputError, blamed_on
 from flipscope.basics.limits import machine_memory
-from flipscope.models.devices import Device, in_float64, moved, twice_differentiable
-from flipscope.models.encoding import Encoding
+from flipscope.models.devices import in_float64, moved, twice_differentiable
 from flipscope.models.fast_logits import logits_for
-from flipscope.models.modes import dense_gradients, eval_mode
-from flipscope.models.parameters import Choice, check_differentiable, chosen, differentiable
-from flipscope.models.subject import Model, Subject, as_subject
-from flipscope.probes.asking import Given, Loss, as_loss, check_paired, given_for
+from flipscope.models.modes import dense_gradients
+from flipscope.probes.asking import Loss, as_loss, check_paired
 
 Rows: TypeAlias = Float64[np.ndarray, "row number"]
 Vector: TypeAlias = Float64[np.ndarray, " number"]
@@ -73,15 +73,15 @@ class LossSurface:
 
     def __init__(
         self,
-        subject: Subject,
+        settled: Settled,
         loss: Loss,
         data: Data,
         parameters: dict[str, nn.Parameter],
         forward: Callable[..., Any] | None,
-        batch: int | None,
         reduction: str,
     ) -> None:
-        model = subject.needed_module("curvature is of the parameters of")
+        model = settled.needed_module("curvature is of the parameters of")
+        batch = settled.subject.batch
         self.names = tuple(parameters)
         self._loss, self._parameters = loss, list(parameters.values())
         self._sizes = [each.numel() for each in self._parameters]
@@ -91,7 +91,7 @@ class LossSurface:
         if self.size == 0:
             raise InputError("the parameters chosen hold no numbers: choose others")
         quick = logits_for(model) if forward is None else model
-        self._subject = subject
+        self._settled, self.precision = settled, settled.precision
         self._forward: Callable[..., Any] = forward or quick
         self._converts = forward is None and quick is model
         self._room = machine_memory() * _KEPT
@@ -100,7 +100,7 @@ class LossSurface:
         self._reduction = reduction
         # A custom loss is evaluated on all strings of a pair at once, unless a batch is given.
         self._cuts = batch is not None or not callable(loss)
-        self._most = self._usual_batch() if batch is None else check_count("batch", batch)
+        self._most = batch or self._usual_batch()
         self._parts = self._cut(self._given, self._most)
         self._graphs: dict[int, tuple[Tensor | None, ...]] = {}
         self.products_made = 0
@@ -212,7 +212,7 @@ class LossSurface:
 
     def _part(self, pair: tuple[Any, Any]) -> _Part:
         inputs, targets = pair
-        given = given_for(self._subject, inputs, self._converts)
+        given = given_for(self._settled, inputs, self._converts)
         if not isinstance(targets, Tensor):
             try:
                 targets = torch.from_numpy(np.array(targets, order="C"))
@@ -223,7 +223,7 @@ class LossSurface:
         if targets.ndim == 0 or len(targets) != given.strings:
             shape = tuple(targets.shape)
             raise InputError(f"targets of shape {shape} must be one for each of the {given.strings} strings")
-        targets = moved(targets.detach(), self._subject.device)
+        targets = moved(targets.detach(), self._settled.device)
         return _Part(given, targets.clone() if targets.is_inference() else targets)
 
     def _usual_batch(self) -> int:
@@ -245,8 +245,8 @@ class LossSurface:
     def _outputs(self, part: _Part) -> Tensor:
         with sdpa_kernel(SDPBackend.MATH), blamed_on("the model"):
             found = part.given.to(self._forward)
-        own = callable(self._loss) and isinstance(found, Tensor) and not callable(self._subject.output)
-        outputs = found if own else self._subject.rows(found, part.strings)
+        own = callable(self._loss) and isinstance(found, Tensor) and not callable(self._settled.subject.output)
+        outputs = found if own else self._settled.rows(found, part.strings)
         return outputs[:, 0] if not callable(self._loss) and outputs.shape[1:] == (1,) else outputs
 
     def _weight(self, part: _Part) -> float:
@@ -311,6 +311,7 @@ class LossSurface:
     def _checked_loss(self, twice: bool) -> float:
         """The loss, after checking that it is finite, differentiable and not random."""
         total = 0.0
+        check_string_axis(self._settled, self._given[0].given, self._forward)
         for number, part in enumerate(self._parts):
             with torch.no_grad():
                 outputs = self._outputs(part)
@@ -405,10 +406,7 @@ def loss_surface(
     data: Data,
     *,
     parameters: Choice = None,
-    encoding: Encoding = "auto",
-    device: Device | None = None,
     forward: Callable[..., Any] | None = None,
-    batch: int | None = None,
     reduction: str = "mean",
 ) -> Iterator[LossSurface]:
     """The loss of the model on the data around its parameters, as a context in which the model is in evaluation mode.
@@ -423,8 +421,8 @@ def loss_surface(
     """
     if reduction not in ("mean", "sum"):
         raise InputError(f"reduction={reduction!r} is not one of mean, sum")
-    subject = as_subject(model, encoding, device=device)
-    module = subject.needed_module("curvature is of the parameters of")
+    settled = as_settled(model, native=forward is not None)
+    module = settled.needed_module("curvature is of the parameters of")
     meant = chosen(module, parameters)
     for name, each in module.named_parameters():
         if each.is_floating_point() and each.dtype not in (torch.float32, torch.float64):
@@ -432,15 +430,14 @@ def loss_surface(
             raise InputError(f"the parameter {name} is of type {kind}, too coarse for curvature: use model.float()")
     check_differentiable(module)
     with (
-        subject.kept(),
-        eval_mode(module),
+        settled.measuring(),
         dense_gradients(module),
         twice_differentiable(module),
         torch.inference_mode(False),
         torch.enable_grad(),
         differentiable(list(meant.values())),
     ):
-        yield LossSurface(subject, loss, data, meant, forward, batch, reduction)
+        yield LossSurface(settled, loss, data, meant, forward, reduction)
 
 
 def _pairs(data: Data) -> list[tuple[Any, Any]]:

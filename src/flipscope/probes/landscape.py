@@ -18,6 +18,11 @@ import torch
 from jaxtyping import Float32, Float64
 from torch import Tensor, nn
 
+from flipscope.adapters.inputs import Inputs
+from flipscope.adapters.movable_parameters import MovableParameters
+from flipscope.adapters.parameters import Choice, chosen
+from flipscope.adapters.settled import as_settled
+from flipscope.adapters.subject import Model
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count, check_positive
 from flipscope.basics.errors import InputError
@@ -27,12 +32,7 @@ from flipscope.basics.seeds import Seed, seed_number
 from flipscope.basics.wording import count_text
 from flipscope.figures import Figure, Panel, Rule, Series
 from flipscope.figures.results import Result
-from flipscope.models.devices import Device
-from flipscope.models.encoding import Encoding
-from flipscope.models.movable_parameters import MovableParameters
-from flipscope.models.parameters import Choice, chosen
-from flipscope.models.subject import Model, as_subject
-from flipscope.probes.asking import Inputs, Loss, as_loss, asked
+from flipscope.probes.asking import Loss, as_loss, asked
 
 _CAPTION = (
     "Loss at offsets along random directions, normalised by filter: at offset 1 every unit has moved by its own size."
@@ -99,10 +99,7 @@ def landscape(
     parameters: Choice = None,
     seed: Seed = 0,
     loss: Loss = "mse",
-    encoding: Encoding = "auto",
-    device: Device | None = None,
     forward: Callable[..., Any] | None = None,
-    batch: int | None = None,
     progress: Progress | None = None,
 ) -> Landscape:
     """The loss at offsets from -reach to reach along random directions, or on the plane of two of them.
@@ -124,8 +121,8 @@ def landscape(
     count = check_count("points", (41 if dimensions == 1 else 21) if points is None else points, 3)
     if count % 2 == 0:
         raise InputError(f"points={count} must be odd, for the model itself to be one of them")
-    subject = as_subject(model, encoding, device=device)
-    moving = MovableParameters(chosen(subject.needed_module("a landscape is of the parameters of"), parameters))
+    settled = as_settled(model, native=forward is not None)
+    moving = MovableParameters(chosen(settled.needed_module("a landscape is of the parameters of"), parameters))
     moving.check_size("reach", float(reach))
     number = seed_number(seed)
     many = 2 if dimensions == 2 else check_count("directions", directions)
@@ -135,7 +132,7 @@ def landscape(
     half = count // 2
     offsets = np.arange(-half, half + 1) * (float(reach) / half)
     losses = np.empty((rows, count))
-    with asked(subject, inputs, forward, batch) as (asking, before), moving:
+    with asked(settled, inputs, forward) as (asking, before), moving:
         scorer = as_loss(loss, targets, before)
         own = float(scorer(before))
         for place in range(losses.size):

@@ -14,16 +14,17 @@ from statistics import NormalDist
 import numpy as np
 import torch
 
+from flipscope.adapters.inputs import Inputs
+from flipscope.adapters.movable_parameters import MovableParameters
+from flipscope.adapters.parameters import Choice, chosen
+from flipscope.adapters.settled import as_settled
+from flipscope.adapters.subject import Model
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_confidence, check_count, check_positive
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import Seed, generators
-from flipscope.models.devices import Device, in_float64
-from flipscope.models.encoding import Encoding
-from flipscope.models.movable_parameters import MovableParameters
-from flipscope.models.parameters import Choice, chosen
-from flipscope.models.subject import Model, as_subject
-from flipscope.probes.asking import Inputs, asked
+from flipscope.models.devices import in_float64
+from flipscope.probes.asking import asked
 from flipscope.probes.gradients import squared_gradients
 
 
@@ -59,8 +60,6 @@ def perturbed_loss(
     confidence: float = 0.95,
     parameters: Choice = None,
     seed: Seed = 0,
-    encoding: Encoding = "auto",
-    device: Device | None = None,
 ) -> PerturbedLoss:
     """The expected mean squared difference between the perturbed network and itself, e ~ N(0, sigma^2 I).
 
@@ -74,9 +73,9 @@ def perturbed_loss(
     z = NormalDist().inv_cdf((1 + check_confidence(confidence)) / 2)
     (stream,) = generators(seed, 1)
     losses = np.empty(draws)
-    subject = as_subject(model, encoding, device=device)
-    moved = MovableParameters(chosen(subject.needed_module("the perturbed loss is of the parameters of"), parameters))
-    with asked(subject, inputs, None, None) as (asking, before), moved as moving:
+    settled = as_settled(model)
+    moved = MovableParameters(chosen(settled.needed_module("the perturbed loss is of the parameters of"), parameters))
+    with asked(settled, inputs, None) as (asking, before), moved as moving:
         moving.check_size("sigma", sigma)
         for number in range(draws):
             moving.to(torch.from_numpy(stream.normal(size=moving.count)), sigma)
@@ -85,5 +84,5 @@ def perturbed_loss(
         mean, half = float(losses.mean()), z * float(losses.std(ddof=1)) / math.sqrt(draws)
     if not math.isfinite(mean + half):
         raise InputError(f"sigma={sigma:g} makes the outputs NaN or infinite: take a smaller one")
-    trace = squared_gradients(subject, inputs, parameters=parameters).gauss_newton_trace
+    trace = squared_gradients(settled, inputs, parameters=parameters).gauss_newton_trace
     return PerturbedLoss(mean, mean - half, mean + half, sigma, draws, trace)

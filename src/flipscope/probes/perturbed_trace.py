@@ -19,17 +19,17 @@ from jaxtyping import Float64
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from flipscope.adapters.inputs import Inputs, given_for
+from flipscope.adapters.movable_parameters import MovableParameters
+from flipscope.adapters.parameters import Choice, chosen, differentiable
+from flipscope.adapters.settled import as_settled
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count, check_positive
 from flipscope.basics.errors import InputError, blamed_on
 from flipscope.basics.seeds import Seed, generators
 from flipscope.models.devices import in_float64
 from flipscope.models.modes import eval_mode
-from flipscope.models.movable_parameters import MovableParameters
-from flipscope.models.parameters import Choice, chosen, differentiable
-from flipscope.models.subject import as_subject
 from flipscope.models.transformer import LayerNorm
-from flipscope.probes.asking import Inputs, given_for
 
 _CELLS = 1 << 23  # most entries of gradients held at once
 _AT_ONCE = 8  # signs per parameter before its error is computed, and at each extension
@@ -140,7 +140,7 @@ def _given(model: nn.Module, inputs: Inputs) -> Tensor:
     chosen(model, None)  # checks that the module has parameters
     if any(isinstance(module, nn.LayerNorm | LayerNorm) for module in model.modules()):
         raise InputError("a split trace is of models without layer norms: take flipscope.curvature for this one")
-    parts = given_for(as_subject(model), inputs).positional
+    parts = given_for(as_settled(model), inputs).positional
     if len(parts) != 1:
         raise InputError(f"a split trace is of models with one input, and {len(parts)} were given")
     return parts[0]

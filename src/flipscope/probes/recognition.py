@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Int8, UInt8
 from torch import Tensor
 
+from flipscope.adapters.settled import Bits, Settled, as_settled
+from flipscope.adapters.subject import Model
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import as_array, index_bits
 from flipscope.basics.checks import check_count, check_positive, shown
@@ -20,15 +22,10 @@ from flipscope.cube.functions import BooleanFunction
 from flipscope.figures import Figure
 from flipscope.figures.panels import bars_panel
 from flipscope.figures.results import Result
-from flipscope.flips.engine import GeneralEngine
-from flipscope.models.devices import Device
-from flipscope.models.encoding import Encoding
-from flipscope.models.modes import eval_mode
-from flipscope.models.outputs import Output
-from flipscope.models.subject import Bits, Model, as_subject
 from flipscope.probes.results import ACCEPT, REJECT, UNDEFINED
 
 MAX_EXHAUSTIVE = 24  # 16 million strings
+_BLOCK = 4096  # strings evaluated together
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,6 +38,7 @@ class Recognition(Result):
     correct: int
     wrong: int
     undefined: int
+    precision: str  # number type in which the model was evaluated
 
     @property
     def strings(self) -> int:
@@ -94,15 +92,11 @@ def recognition(
     *,
     samples: int | None = None,
     seed: int | np.random.Generator = 0,
-    batch: int = 256,
-    encoding: Encoding = "auto",
-    output: Output = "auto",
-    device: Device | None = None,
 ) -> Recognition:
     """How often the model gives the function's value with this margin, on strings of the function's length.
 
-    All 2^n strings are evaluated, or `samples` uniformly random ones. The model, `encoding`, `output` and `device` are
-    as for `flipscope.Subject`. For a model that returns probabilities, the margin is measured from 0.5.
+    All 2^n strings are evaluated, or `samples` uniformly random ones. The margin is measured from the threshold, which
+    is 0.5 for a model that returns probabilities.
 
     >>> from flipscope.cube.functions import majority
     >>> recognition(lambda bits: bits.sum(dim=1) - 1.5, majority(3), 0.5).recognized
@@ -112,19 +106,16 @@ def recognition(
     n = function.n
     if samples is None and n > MAX_EXHAUSTIVE:
         raise InputError(f"all strings of length {n} are too many (most: {MAX_EXHAUSTIVE}): give samples")
-    subject = as_subject(model, encoding, output, device)
-    engine = GeneralEngine(subject, batch=batch)
+    settled = as_settled(model)
     correct = undefined = total = 0
-    with subject.kept(), eval_mode(subject.model, own=True):
-        for bits in _strings(n, samples, seed, batch):
-            if total == 0:
-                engine.check_deterministic(bits)
-            answers = _accepted(engine, bits, margin)
+    with settled.measuring():
+        for bits in _strings(n, samples, seed):
+            answers = _accepted(settled, bits, margin)
             correct += int((answers == function(bits)).sum())
             undefined += int((answers == UNDEFINED).sum())
             total += len(bits)
-    subject.warn_of_probabilities()
-    return Recognition(n, margin, samples is None, correct, total - correct - undefined, undefined)
+    wrong = total - correct - undefined
+    return Recognition(n, margin, samples is None, correct, wrong, undefined, settled.precision)
 
 
 @checked_arguments
@@ -132,11 +123,6 @@ def recognizes(
     model: Model,
     function: BooleanFunction,
     margin: float,
-    *,
-    batch: int = 256,
-    encoding: Encoding = "auto",
-    output: Output = "auto",
-    device: Device | None = None,
 ) -> bool:
     """Whether the model is correct on all strings with this margin; stops at the first batch with an error.
 
@@ -147,34 +133,32 @@ def recognizes(
     check_positive("margin", margin)
     if function.n > MAX_EXHAUSTIVE:
         raise InputError(f"all strings of length {function.n} are too many (most: {MAX_EXHAUSTIVE})")
-    subject = as_subject(model, encoding, output, device)
-    engine = GeneralEngine(subject, batch=batch)
-    with subject.kept(), eval_mode(subject.model, own=True):
+    settled = as_settled(model)
+    with settled.measuring():
         return all(
-            bool((_accepted(engine, bits, margin) == function(bits)).all())
-            for bits in _strings(function.n, None, 0, batch)
+            bool((_accepted(settled, bits, margin) == function(bits)).all()) for bits in _strings(function.n, None, 0)
         )
 
 
-def _accepted(engine: GeneralEngine, bits: Bits, margin: float) -> Int8[np.ndarray, " string"]:
+def _accepted(settled: Settled, bits: Bits, margin: float) -> Int8[np.ndarray, " string"]:
     """The model's answer to each string with this margin."""
-    logits = engine.logits(bits)
+    logits = settled.logits(bits)
+    settled.check_clear(logits)
     if logits.ndim > 1:
         raise InputError(
             f"the model decides between {logits.shape[1]} classes, and recognition is by one logit: choose it by "
             "output=, such as a function that returns out[:, 1]"
         )
-    return accept(logits - engine.subject.threshold, margin)
+    return accept(logits - settled.threshold, margin)
 
 
 def _strings(
-    n: int, samples: int | None, seed: int | np.random.Generator, batch: int
+    n: int, samples: int | None, seed: int | np.random.Generator
 ) -> Iterator[UInt8[np.ndarray, "string position"]]:
-    """Batches of all strings in truth-table order, or of random ones, the same for every batch size."""
-    check_count("batch", batch)
+    """Blocks of all strings in truth-table order, or of random ones."""
     total = 1 << n if samples is None else check_count("samples", samples)
     check_work(total * n, f"{shown(total)} strings", "give fewer samples")
     [stream] = generators(seed, 1)
-    for start in range(0, total, batch):
-        count = min(batch, total - start)
+    for start in range(0, total, _BLOCK):
+        count = min(_BLOCK, total - start)
         yield index_bits(start, count, n) if samples is None else random_strings(stream, count, n)

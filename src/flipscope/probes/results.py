@@ -35,12 +35,27 @@ class Measured(Result):
     tolerance: float  # signs nearer to the threshold than this remain undetermined
     rechecked: int  # signs computed again
     near_ties: int  # undetermined signs, of strings and of flips
+    lowest: float  # of all outputs that were seen
+    highest: float
     screening: Screening | None  # the flips skipped by heuristic=True, and their audit
     seconds: float
 
+    @property
+    def one_sided(self) -> str | None:
+        """Why no flip can change an answer here, if all outputs lie on one side of the threshold; else None."""
+        if self.threshold is None or self.output == "labels" or self.lowest <= self.threshold < self.highest:
+            return None
+        side = "above" if self.lowest > self.threshold else "not above"
+        return (
+            f"all outputs, {self.lowest:.4g} to {self.highest:.4g}, are {side} the threshold {self.threshold:g}, so "
+            "that no flip changes an answer: Subject(model, threshold=...) sets another"
+        )
+
     def said(self) -> dict[str, object]:
         """The account of the measurement for the end of a summary."""
+        one_sided = {} if self.one_sided is None else {"note": self.one_sided}
         return {
+            **one_sided,
             "precision": f"{self.precision}, {self.near_ties:,} signs undetermined, {time_text(self.seconds)}",
             "path": f"{self.path}: {self.path_reason}",
         }
@@ -57,6 +72,8 @@ class Measured(Result):
             "tolerance": self.tolerance,
             "rechecked": self.rechecked,
             "near_ties": self.near_ties,
+            "outputs": [self.lowest, self.highest],
+            "one_sided": self.one_sided,
             "seconds": self.seconds,
         }
         if self.screening is not None:
@@ -238,6 +255,8 @@ def joined(parts: Sequence[Flips]) -> Flips:
         tolerance=max(part.tolerance for part in parts),
         rechecked=sum(part.rechecked for part in parts),
         near_ties=sum(part.near_ties for part in parts),
+        lowest=min(part.lowest for part in parts),
+        highest=max(part.highest for part in parts),
         screening=_joined_screening(screenings) if screenings else None,
         seconds=sum(part.seconds for part in parts),
         counts=np.concatenate([part.counts for part in parts]),

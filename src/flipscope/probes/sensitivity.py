@@ -18,14 +18,15 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from numbers import Real
-from typing import Annotated, Any, Literal, TypedDict, Unpack, cast, overload
+from typing import Annotated, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
 from jaxtyping import Float64, Int64
 from numpy.typing import NDArray
 
+from flipscope.adapters.settled import Bits, Logits, Settled, as_settled
+from flipscope.adapters.subject import Model
 from flipscope.basics.arguments import Keyword, checked_arguments
 from flipscope.basics.bits import check_strings, index_bits, pack
 from flipscope.basics.checks import check_confidence, check_count, check_positive
@@ -36,15 +37,10 @@ from flipscope.basics.seeds import Seed, generators, random_strings
 from flipscope.cube import sensitivity as cube_sensitivity
 from flipscope.cube.functions import BooleanFunction
 from flipscope.flips.choice import Work
-from flipscope.flips.engine import Engine, GeneralEngine, Logits, Path, open_engine, refuse_nan
-from flipscope.flips.inside import check_answers
+from flipscope.flips.engine import Engine, GeneralEngine, Path, open_engine, refuse_nan
+from flipscope.flips.inside import refuse_coarse
 from flipscope.flips.screen import Screening, screened_changes
-from flipscope.flips.signs import Precision, TrustedSigns, trusted_signs, working_type
-from flipscope.models.batches import MEMORY_LIMIT
-from flipscope.models.devices import Device
-from flipscope.models.encoding import Encoding
-from flipscope.models.outputs import Output
-from flipscope.models.subject import Bits, Model, Subject, as_subject
+from flipscope.flips.signs import trusted_signs
 from flipscope.probes.results import (
     ACCEPT,
     REJECT,
@@ -64,20 +60,12 @@ _FIRST_LOOK = 16
 _LOOK_GROWTH = 1.25  # the interval is checked after a quarter more strings, so at most a quarter is wasted
 _TABLE_BLOCK = 1 << 12  # strings of a truth table evaluated together
 _VALUES: NDArray[np.int8] = np.array([REJECT, UNDEFINED, ACCEPT], np.int8)  # by thresholds of Eq 15 exceeded
-_FIRST_BLOCK = 4  # strings evaluated first, from which the comparison with float64 takes its sample
 
 
 class Options(TypedDict, total=False):
-    """The keyword arguments of every measurement."""
+    """The keyword arguments of every measurement; how the model is to be evaluated, a `flipscope.Subject` says."""
 
-    threshold: Annotated[float | None, Keyword(None, "the answer is 1 above it; None is 0, or 0.5 for a probability")]
     path: Annotated[Path, Keyword("auto", "'general' takes any model, 'fast' flipscope's own transformers")]
-    precision: Annotated[Precision, Keyword("auto", "float32 checked in float64; or 'float64', or 'native' unchecked")]
-    encoding: Annotated[Encoding, Keyword("auto", "how bits become the model's input: see flipscope.Subject")]
-    output: Annotated[Output, Keyword("auto", "how its outputs become a decision: see flipscope.Subject")]
-    device: Annotated[Device | None, Keyword(None, "where it is asked; None is where its parameters are")]
-    batch: Annotated[int | None, Keyword(None, "strings in one call of the general path; None is what is fastest")]
-    memory_limit: Annotated[int, Keyword(MEMORY_LIMIT, "bytes that a batch may take")]
     heuristic: Annotated[bool, Keyword(False, "skip flips that are unlikely to matter, with an audit")]
     progress: Annotated[Progress | None, Keyword(None, "called with (strings done, strings in all)")]
 
@@ -113,9 +101,8 @@ def sensitivity(
     """
     if not real:
         return sensitivities(model, strings, **options).counts
-    for name in ("threshold", "heuristic"):
-        if name in options:
-            raise InputError(f"{name} has no meaning for real=True, which looks at logits and not at answers")
+    if "heuristic" in options:
+        raise InputError("heuristic has no meaning for real=True, which looks at logits and not at answers")
     changes = logit_changes(model, strings, **options).astype(np.float64)
     total: Float64[np.ndarray, " string"] = np.square(changes).sum(axis=1)
     return total
@@ -131,9 +118,7 @@ def sensitivities(model: Model, strings: object, **options: Unpack[Options]) -> 
     """
     bits = check_strings(strings)
     meter = _Meter(model, options, Work(*bits.shape))
-    found = meter.flips(bits, _reporter(options, len(bits)))
-    meter.warn()
-    return found
+    return meter.flips(bits, _reporter(options, len(bits)))
 
 
 @checked_arguments
@@ -149,9 +134,8 @@ def acceptance_flips(model: Model, strings: object, margin: float, **options: Un
     (array([ 0, -1], dtype=int8), array([3, 1]), array([0, 0]))
     """
     xi = check_positive("margin", margin)
-    for name in ("threshold", "heuristic"):
-        if name in options:
-            raise InputError(f"{name} has no meaning for acceptance with a margin: leave it out")
+    if "heuristic" in options:
+        raise InputError("heuristic has no meaning for acceptance with a margin: leave it out")
     bits = check_strings(strings)
     # logit > the number below xi means logit >= xi; logit <= -xi is the negation of logit > -xi.
     both = (-xi, math.nextafter(xi, -math.inf))
@@ -159,7 +143,7 @@ def acceptance_flips(model: Model, strings: object, margin: float, **options: Un
     meter.signs.announce(len(bits) * (bits.shape[1] + 1))
     report = _reporter(options, len(bits))
     answers, parts = [], []
-    with meter.subject.kept():
+    with meter.settled.measuring():
         for block in _blocks(meter.signs.working, bits):
             own, flipped = (_VALUES[level] for level in meter.signs.flip_signs(block))
             changed = flipped != own[:, None]
@@ -183,43 +167,49 @@ def acceptance_flips(model: Model, strings: object, margin: float, **options: Un
 def logit_changes(model: Model, strings: object, **options: Unpack[Options]) -> Logits:
     """f(x with bit i flipped) - f(x) for each string x and position i, [string, position], f being the logit.
 
-    Computed in float32 unless precision="float64" or the model itself is in another type, and in float64 if float32
-    overflows. Nothing is checked, but with "float64" a module that rounds to float32 inside is rejected.
+    In float64 if float32 overflows. Nothing is checked, but with precision="float64" a module that rounds to float32
+    inside is refused.
 
     >>> logit_changes(lambda bits: 2 * bits[:, 0] - bits[:, 1], [[0, 0], [1, 0]]).tolist()
     [[2.0, -1.0], [-2.0, -1.0]]
     """
-    if "threshold" in options or options.get("heuristic"):
-        raise InputError("threshold and heuristic have no meaning for changes of the logit")
+    if options.get("heuristic"):
+        raise InputError("heuristic has no meaning for changes of the logit")
     bits = check_strings(strings)
-    subject = _subject(model, options)
-    dtype = working_type(subject, options.get("precision", "auto"))
-    names = ("path", "batch", "memory_limit")
-    chosen = {name: value for name, value in options.items() if name in names}
+    settled = as_settled(model)
+    with settled.measuring():
+        try:
+            return _changes(settled, bits, options)
+        except _Overflow:
+            return _changes(settled.converted(torch.float64), bits, options)
 
-    def measured(dtype: torch.dtype | None) -> Logits:
-        engine = open_engine(subject, dtype=dtype, work=Work(*bits.shape), **cast(Any, chosen))
-        check_answers(engine, bits, options.get("precision", "auto"))
-        report = _reporter(options, len(bits))
-        parts = []
-        for block in _blocks(engine, bits):
-            base, flipped = engine.flip_logits(block)
-            if base.ndim > 1:
-                raise InputError(
-                    f"the model gives {base.shape[1]} numbers per string, and changes of the logit are of one: choose "
-                    "it by output=, such as a function that returns out[:, 1]"
-                )
-            if dtype == torch.float32 and not (np.isfinite(base).all() and np.isfinite(flipped).all()):
-                return measured(torch.float64)
-            refuse_nan(base, flipped)
-            if infinite := int(np.isinf(base).sum() + np.isinf(flipped).sum()):
-                raise InputError(f"the model gave {infinite} infinite logits, whose changes are not numbers")
-            parts.append(flipped - base[:, None])
-            report(len(block))
-        return np.concatenate(parts)
 
-    with subject.kept():
-        return measured(dtype)
+class _Overflow(Exception):
+    """A logit is infinite or no number in float32, and may be neither in float64."""
+
+
+def _changes(settled: Settled, bits: Bits, options: Options) -> Logits:
+    engine = open_engine(settled, path=options.get("path", "auto"), work=Work(*bits.shape))
+    if isinstance(engine, GeneralEngine):
+        settled.prepare(bits)
+        refuse_coarse(settled, bits)
+    report = _reporter(options, len(bits))
+    parts = []
+    for block in _blocks(engine, bits):
+        base, flipped = engine.flip_logits(block)
+        if base.ndim > 1:
+            raise InputError(
+                f"the model gives {base.shape[1]} numbers per string, and changes of the logit are of one: choose "
+                "it by output=, such as a function that returns out[:, 1]"
+            )
+        if settled.may_overflow and not (np.isfinite(base).all() and np.isfinite(flipped).all()):
+            raise _Overflow
+        refuse_nan(base, flipped)
+        if infinite := int(np.isinf(base).sum() + np.isinf(flipped).sum()):
+            raise InputError(f"the model gave {infinite} infinite logits, whose changes are not numbers")
+        parts.append(flipped - base[:, None])
+        report(len(block))
+    return np.concatenate(parts)
 
 
 # ---------------------------------------------------------------- the spectrum
@@ -268,16 +258,13 @@ def sensitivity_profile(
         size = check_count("max_strings", max_strings)
     meter = _Meter(model, options, Work(size, n))
     if precision_target is None:
-        found = meter.flips(random_strings(stream, size, n), _reporter(options, size))
-        meter.warn()
-        return estimated(found, confidence)
+        return estimated(meter.flips(random_strings(stream, size, n), _reporter(options, size)), confidence)
     report = _reporter(options, size)
     for total in _looks(size):
         found = meter.flips(random_strings(stream, total - meter.strings, n), report)
         estimate = mean_from_samples(found.counts, 0, n, confidence, "anytime")
         if estimate.half_width <= precision_target:
             break
-    meter.warn()
     return estimated(found, confidence, "anytime")
 
 
@@ -289,9 +276,10 @@ def truth_table(model: Model, n: int, **options: Unpack[Options]) -> BooleanFunc
     [0, 0, 0, 1, 0, 1, 1, 1]
     """
     answers, meter = _exact_answers(model, n, options)
-    if meter.classes is not None:
-        raise InputError(f"the model decides between {meter.classes} classes, and a truth table is of two")
-    return BooleanFunction.from_words(pack(answers), n)
+    if not meter.is_binary:
+        kind = "labels" if meter.classes is None else f"{meter.classes} classes"
+        raise InputError(f"the model decides between {kind}, and a truth table is of two")
+    return BooleanFunction.from_words(pack(answers.astype(np.uint8)), n)
 
 
 def _looks(size: int) -> Iterator[int]:
@@ -307,8 +295,8 @@ def _exhaustive(model: Model, n: int, options: Options) -> SensitivityProfile:
     """The exact spectrum, from the answers to all strings."""
     answers, meter = _exact_answers(model, n, options)
     total = 1 << n
-    if meter.classes is None:
-        f = BooleanFunction.from_words(pack(answers), n)
+    if meter.is_binary:
+        f = BooleanFunction.from_words(pack(answers.astype(np.uint8)), n)
         profile = cube_sensitivity.profile(f)
         influences = [float(influence) for influence in cube_sensitivity.influences(f)]
     else:
@@ -334,7 +322,7 @@ def _exhaustive(model: Model, n: int, options: Options) -> SensitivityProfile:
     )
 
 
-def _exact_answers(model: Model, n: int, options: Options) -> tuple[Bits, _Meter]:
+def _exact_answers(model: Model, n: int, options: Options) -> tuple[NDArray[np.integer], _Meter]:
     """The answer to every string of length n, in the order of truth tables."""
     n = check_count("n", n)
     if n > MAX_EXHAUSTIVE_BITS:
@@ -345,13 +333,12 @@ def _exact_answers(model: Model, n: int, options: Options) -> tuple[Bits, _Meter
     meter = _Meter(model, options, Work(total, n, flips=False))
     report = _reporter(options, total)
     meter.signs.announce(total)
-    values = np.empty(total, np.uint8)
-    with meter.subject.kept():
+    values: NDArray[np.integer] = np.empty(total, np.uint8 if meter.is_binary else np.int64)
+    with meter.settled.measuring():
         for start in range(0, total, _TABLE_BLOCK):
             count = min(_TABLE_BLOCK, total - start)
             values[start : start + count] = meter.signs.signs(index_bits(start, count, n))
             report(count)
-    meter.warn()
     return values, meter
 
 
@@ -364,16 +351,11 @@ class _Meter:
     def __init__(self, model: Model, options: Options, work: Work, offsets: tuple[float, ...] = (0.0,)) -> None:
         self._start = time.perf_counter()
         self._heuristic = options.get("heuristic", False)
-        self.subject = _subject(model, options)
-        names = ("threshold", "path", "precision", "batch", "memory_limit")
-        chosen = {name: value for name, value in options.items() if name in names}
-        threshold = options.get("threshold")
-        if not isinstance(threshold, Real | None):
-            raise InputError(f"threshold={threshold!r} must be a finite number")
-        self._warns = threshold is None
+        self.settled = as_settled(model)
         # A screen needs first-order estimates, which only the fast path has.
         known = None if self._heuristic else work
-        self.signs: TrustedSigns = trusted_signs(self.subject, offsets=offsets, work=known, **cast(Any, chosen))
+        path = options.get("path", "auto")
+        self.signs = trusted_signs(self.settled, offsets=offsets, path=path, work=known)
         self._counts: list[NDArray[np.int64]] = []
         self._flipped: NDArray[np.int64] | None = None
         self._screening: Screening | None = None
@@ -386,7 +368,7 @@ class _Meter:
     def flips(self, strings: Bits, report: Callable[[int], None]) -> Flips:
         """Measure these strings; returns the results of all strings measured so far."""
         self.signs.announce(len(strings) * (strings.shape[1] + 1))
-        with self.subject.kept():
+        with self.settled.measuring():
             if self._heuristic:
                 self._screened(strings)
                 report(len(strings))
@@ -401,23 +383,18 @@ class _Meter:
     @property
     def classes(self) -> int | None:
         """The number of classes if there are three or more, else None."""
-        return self._asked.classes
+        return self.signs.asked.classes
 
     @property
-    def _asked(self) -> Subject:
-        """The subject that computed the answers; that of the model on the fast path, whose outputs are logits."""
-        return self.signs.working.subject if isinstance(self.signs.working, GeneralEngine) else self.subject
-
-    def warn(self) -> None:
-        """Warn about outputs that look like probabilities, unless a threshold is given."""
-        if self._warns:
-            self._asked.warn_of_probabilities()
+    def is_binary(self) -> bool:
+        """Whether the answers are 0 and 1."""
+        return self.classes is None and self.settled.subject.output != "labels"
 
     def account(self) -> Measured:
         """The account of the measurement so far."""
         return Measured(
-            output=self._asked.output_name,
-            threshold=None if self.classes is not None else self.signs.threshold,
+            output=self.signs.asked.output_name,
+            threshold=self.settled.threshold if self.is_binary else None,
             path=self.signs.working.path,
             path_reason=self.signs.working.why,
             precision=self.signs.precision,
@@ -425,6 +402,8 @@ class _Meter:
             tolerance=self.signs.tolerance,
             rechecked=self.signs.rechecked,
             near_ties=self.signs.near_ties,
+            lowest=self.signs.lowest,
+            highest=self.signs.highest,
             screening=self._screening,
             seconds=time.perf_counter() - self._start,
         )
@@ -448,26 +427,12 @@ class _Meter:
         self._add(changed)
 
 
-def _subject(model: Model, options: Options) -> Subject:
-    """The model as a subject with the conventions in the options, after checking the options' names."""
-    _check_names(options)
-    return as_subject(model, options.get("encoding", "auto"), options.get("output", "auto"), options.get("device"))
-
-
-def _check_names(options: Options) -> None:
-    known = set(Options.__annotations__)
-    if "inputs" in options:
-        raise InputError("inputs= is now called encoding=.")
-    if unknown := sorted(set(options) - known):
-        raise TypeError(f"unknown keyword {unknown[0]!r}; known are {', '.join(sorted(known))}")
-
-
 def _blocks(engine: Engine, strings: Bits) -> Iterator[Bits]:
     """The strings in blocks that are large enough for the engine and small enough to show progress."""
-    first = min(_FIRST_BLOCK, len(strings))
-    yield strings[:first]
+    if isinstance(engine, GeneralEngine):
+        engine.settled.prepare(strings)
     step = engine.strings_at_once(strings.shape[1])
-    for start in range(first, len(strings), step):
+    for start in range(0, len(strings), step):
         yield strings[start : start + step]
 
 

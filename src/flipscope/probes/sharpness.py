@@ -28,8 +28,13 @@ import torch
 from jaxtyping import Float, Float32, Float64
 from torch import Tensor, nn
 
+from flipscope.adapters.inputs import Inputs
+from flipscope.adapters.movable_parameters import MovableParameters
+from flipscope.adapters.parameters import Choice, chosen, differentiable
+from flipscope.adapters.settled import as_settled
+from flipscope.adapters.subject import Model
 from flipscope.basics.arguments import Keyword, checked_arguments
-from flipscope.basics.checks import check_confidence, check_count, check_positive, is_finite
+from flipscope.basics.checks import check_confidence, check_count, check_positive
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, mean_from_samples
 from flipscope.basics.limits import check_memory
@@ -40,13 +45,9 @@ from flipscope.basics.wording import count_text
 from flipscope.figures import Figure, Panel, Series
 from flipscope.figures.panels import histogram_panel
 from flipscope.figures.results import Result
-from flipscope.models.devices import Device, in_float64
-from flipscope.models.encoding import Encoding
-from flipscope.models.movable_parameters import MovableParameters
-from flipscope.models.parameters import Choice, chosen, differentiable
-from flipscope.models.subject import Model, as_subject
+from flipscope.models.devices import in_float64
 from flipscope.models.transformer import Transformer
-from flipscope.probes.asking import Inputs, Loss, Scorer, as_loss, asked
+from flipscope.probes.asking import Loss, Scorer, as_loss, asked
 
 Measure: TypeAlias = Literal["prediction", "loss", "ShOp", "ShPred"]
 MEASURES: tuple[Measure, ...] = ("prediction", "loss", "ShOp", "ShPred")
@@ -65,13 +66,9 @@ class Options(TypedDict, total=False):
     seed: Annotated[Seed, Keyword(0, "of the perturbations")]
     loss: Annotated[Loss, Keyword("mse", "of outputs and targets: mse, bce, cross_entropy or a function")]
     over_outputs: Annotated[Literal["mean", "sum"], Keyword("mean", "what to take of several outputs of a string")]
-    threshold: Annotated[float, Keyword(0.0, "an answer is output > threshold")]
     confidence: Annotated[float, Keyword(0.95, "with which the interval holds")]
     interval: Annotated[Interval, Keyword("student", "over draws: Student's, or 'bootstrap'")]
-    encoding: Annotated[Encoding, Keyword("auto", "how bits become the model's input: see flipscope.Subject")]
-    device: Annotated[Device | None, Keyword(None, "where it is asked; None is where its parameters are")]
     forward: Annotated[Callable[..., Any] | None, Keyword(None, "what is called instead of the model")]
-    batch: Annotated[int | None, Keyword(None, "strings in one call")]
     progress: Annotated[Progress | None, Keyword(None, "called with (draws done, draws in all)")]
 
 
@@ -92,6 +89,7 @@ class Sharpness(Result):
     loss: float | None  # of the model as it is, where there are targets
     outputs: int  # numbers that the model gives for a string
     over_outputs: Literal["mean", "sum"]  # what prediction and ShOp take of these
+    precision: str  # number type in which the model was evaluated
 
     def summary(self) -> dict[str, object]:
         """The value, and how it was measured."""
@@ -125,6 +123,7 @@ class Sharpness(Result):
             "loss": self.loss,
             "outputs": self.outputs,
             "over_outputs": self.over_outputs,
+            "precision": self.precision,
         }
 
 
@@ -192,20 +191,16 @@ def sharpnesses(
     seed: Seed = 0,
     loss: Loss = "mse",
     over_outputs: Literal["mean", "sum"] = "mean",
-    threshold: float = 0.0,
     confidence: float = 0.95,
     interval: Interval = "student",
-    encoding: Encoding = "auto",
-    device: Device | None = None,
     forward: Callable[..., Any] | None = None,
-    batch: int | None = None,
     progress: Progress | None = None,
 ) -> dict[Measure, Sharpness]:
     """Several measures of the same perturbations, each as one would get it alone.
 
     Either `rho` (sphere) or `std` (Gaussian) is given. `inputs` are what the model is called with: an array of strings,
-    images or token ids, a tuple of several, or a mapping of keywords, such as tokenizers of `transformers` return. With
-    an `encoding` they are strings of bits, which become the model's input as it says (`flipscope.Subject`).
+    images or token ids, a tuple of several, or a mapping of keywords, such as tokenizers of `transformers` return. Of a
+    `flipscope.Subject` with an encoding they are strings of bits.
     `parameters`: patterns of names or a function of a name; by default all but learned positions of our transformers.
     `loss` of outputs and targets: "mse", "bce" and "cross_entropy" by name, or a function that returns losses or their
     mean. Where a string has several outputs, prediction and ShOp take their mean or sum, `over_outputs`. An answer of
@@ -216,19 +211,17 @@ def sharpnesses(
     at every number of draws. The model is in evaluation mode meanwhile and left bit for bit as it was.
     """
     wanted = _checked_measures(measures)
-    subject = as_subject(model, encoding, device=device)
-    module = subject.needed_module("sharpness moves the parameters of")
+    settled = as_settled(model, native=forward is not None)
+    module = settled.needed_module("sharpness moves the parameters of")
     numbers = _Noise(chosen(module, parameters), rho, std, adaptive, seed)
     count = check_count("draws", draws, 2)
     check_memory(8 * len(wanted) * count, f"what {count:,} draws do", "give fewer")
     check_confidence(confidence)
-    if not is_finite(threshold):
-        raise InputError(f"threshold={threshold} must be a finite number")
     if interval not in ("student", "bootstrap"):
         raise InputError(f"interval={interval!r} is not one of student, bootstrap")
-    with asked(subject, inputs, forward, batch) as (asking, before), numbers.moving as moving:
+    with asked(settled, inputs, forward) as (asking, before), numbers.moving as moving:
         scorer = as_loss(loss, targets, before) if targets is not None or "loss" in wanted else None
-        judge = _Judge(module, before, scorer, wanted, over_outputs, threshold)
+        judge = _Judge(module, before, scorer, wanted, over_outputs, settled.threshold)
         rows = np.empty((count, len(wanted)))
         for number in range(count):
             moving.to(*numbers.draw(number))
@@ -243,7 +236,8 @@ def sharpnesses(
     for measure, column in zip(wanted, rows.T, strict=True):
         value = _estimate(measure, column, confidence, interval, seed_of(numbers.seed, count))
         about = (numbers.rho, numbers.std, numbers.kind, adaptive, moving.count, moving.names, asking.strings)
-        found[measure] = Sharpness(measure, value, column, *about, judge.loss, judge.outputs, over_outputs)
+        said = (judge.loss, judge.outputs, over_outputs, settled.precision)
+        found[measure] = Sharpness(measure, value, column, *about, *said)
     return found
 
 
@@ -283,10 +277,7 @@ def worst_case(
     parameters: Choice = None,
     seed: Seed = 0,
     loss: Loss = "mse",
-    encoding: Encoding = "auto",
-    device: Device | None = None,
     forward: Callable[..., Any] | None = None,
-    batch: int | None = None,
 ) -> WorstCase:
     """The increase of the loss at the point of the sphere that the gradient leads to, as in SAM; adaptive: as in ASAM.
 
@@ -302,11 +293,11 @@ def worst_case(
     """
     if measure not in ("prediction", "loss"):
         raise InputError(f"measure={measure!r} of the worst case is not one of prediction, loss")
-    subject = as_subject(model, encoding, device=device)
-    module = subject.needed_module("sharpness moves the parameters of")
+    settled = as_settled(model, native=forward is not None)
+    module = settled.needed_module("sharpness moves the parameters of")
     numbers = _Noise(chosen(module, parameters), rho, None, adaptive, seed)
     path: list[float] = []
-    with asked(subject, inputs, forward, batch) as (asking, before), numbers.moving as moving:
+    with asked(settled, inputs, forward) as (asking, before), numbers.moving as moving:
         scorer: Callable[[Tensor], Tensor]
         if measure == "loss":
             scorer = as_loss(loss, targets, before)

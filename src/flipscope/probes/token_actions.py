@@ -12,11 +12,11 @@ import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor, nn
 
+from flipscope.adapters.disturbing import Change, Layout, RowStreams, noise_tensor
+from flipscope.adapters.settled import Settled
 from flipscope.basics.bits import as_array, as_numbers
 from flipscope.basics.checks import check_count, check_not_negative
 from flipscope.basics.errors import InputError
-from flipscope.models.disturbing import Change, Layout, RowStreams, noise_tensor
-from flipscope.models.subject import Subject
 from flipscope.models.transformer import Transformer
 from flipscope.probes.token_results import How
 from flipscope.probes.token_site import CountedTokens, TokenSite
@@ -57,13 +57,13 @@ def token_action(
         if not site.floats:
             raise InputError(
                 f"noise needs numbers, and the tokens are ids: name the module whose output gets it, such as "
-                f"at={_embedding_name(site.subject)!r}, or say how='replace'"
+                f"at={_embedding_name(site.settled)!r}, or say how='replace'"
             )
         return _Noise(site.layout, math.sqrt(check_not_negative("variance", variance)), normalise, RowStreams(seed))
     if how == "flip":
         return _Flip(site, vocabulary)
     if site.at is None and not site.floats:
-        ids = _vocabulary_ids(site.subject, vocabulary)
+        ids = _vocabulary_ids(site.settled, vocabulary)
         ids = ids[~np.isin(ids, counted.special)]
         if len(ids) == 0:
             raise InputError("vocabulary has no token but special ones: give others to replace from")
@@ -191,8 +191,8 @@ class _Flip:
         pairs: list[tuple[Any, ...]] = [(0, 1), (-1, 1)]
         if given is not None:
             pairs = [tuple(np.atleast_1d(given).tolist())]
-        elif isinstance(site.subject.encoding, tuple):  # the token ids that stand for the bits
-            pairs = [site.subject.encoding]
+        elif isinstance(site.settled.encoding, tuple):  # the token ids that stand for the bits
+            pairs = [site.settled.encoding]
         values = set(site.main.unique().tolist())
         pair = next((each for each in pairs if len(each) == 2 and values <= set(each)), None)
         if pair is None:
@@ -213,10 +213,10 @@ class _Flip:
         return {}
 
 
-def _vocabulary_ids(subject: Subject, vocabulary: Vocabulary | None) -> Int64[np.ndarray, " entry"]:
+def _vocabulary_ids(settled: Settled, vocabulary: Vocabulary | None) -> Int64[np.ndarray, " entry"]:
     """The token ids to replace from."""
     if vocabulary is None:
-        vocabulary = _own_vocabulary(subject)
+        vocabulary = _own_vocabulary(settled)
     if isinstance(vocabulary, int):
         return np.arange(check_count("vocabulary", vocabulary))
     found = as_array(vocabulary, "vocabulary")
@@ -225,9 +225,9 @@ def _vocabulary_ids(subject: Subject, vocabulary: Vocabulary | None) -> Int64[np
     return np.unique(found.astype(np.int64))
 
 
-def _own_vocabulary(subject: Subject) -> int:
+def _own_vocabulary(settled: Settled) -> int:
     """How many token ids the model has a vector for, where it says so."""
-    module = subject.module
+    module = settled.module
     if isinstance(module, Transformer):
         return module.config.vocabulary
     parts = () if module is None else module.modules()  # the model itself, or what it wraps
@@ -240,11 +240,11 @@ def _own_vocabulary(subject: Subject) -> int:
     raise InputError("the model does not say how many tokens there are: give them, or their number, as vocabulary=")
 
 
-def _embedding_name(subject: Subject) -> str:
+def _embedding_name(settled: Settled) -> str:
     """A module that could be meant by at=: the one around the first table of embeddings."""
-    if subject.module is None:
+    if settled.module is None:
         return "embedding"
-    names = [name for name, each in subject.module.named_modules() if isinstance(each, nn.Embedding) and name]
+    names = [name for name, each in settled.module.named_modules() if isinstance(each, nn.Embedding) and name]
     found = names[0] if names else "embedding"
     around = found.rpartition(".")[0]
     return around if around.endswith("embeddings") else found

@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
+from flipscope.adapters.outputs import binary_logit, numbers
 from flipscope.basics.errors import InputError
 from flipscope.models.devices import in_float64
-from flipscope.models.outputs import binary_logit, numbers
 from flipscope.probes.token_site import TokenSite
 
 _MORE_MEMORY = 4  # times that of a forward, for what a backward pass keeps
@@ -27,7 +27,7 @@ def first_order_changes(site: TokenSite, std: float, normalise: bool) -> Float64
     """
     from scipy.special import ndtr
 
-    site.subject.needed_module("first_order differentiates")
+    site.settled.needed_module("first_order differentiates")
     step = max(1, site.batch // _MORE_MEMORY)
     found = np.zeros((site.count, site.layout.tokens))
     for index in np.array_split(np.arange(site.count), -(-site.count // step)):
@@ -58,8 +58,7 @@ class _Leaf:
 
 
 def _read(site: TokenSite, raw: object) -> object:
-    output = site.subject.output
-    return output(raw) if callable(output) else raw
+    return site.settled.chosen_part(raw)
 
 
 def _margins(site: TokenSite, found: Tensor) -> Tensor:
@@ -67,7 +66,7 @@ def _margins(site: TokenSite, found: Tensor) -> Tensor:
     if found.ndim == 2 and found.shape[1] > 2:
         best = found.topk(2, dim=1).values
         return best[:, 0] - best[:, 1]
-    value = binary_logit(found) - site.subject.threshold
+    value = binary_logit(found) - site.settled.threshold
     return value * torch.where(value.detach() > 0, 1.0, -1.0)
 
 

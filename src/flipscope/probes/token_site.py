@@ -12,12 +12,8 @@ import torch
 from jaxtyping import Bool, Float32, Int64
 from torch import Tensor, nn
 
-from flipscope.basics.bits import as_array
-from flipscope.basics.errors import InputError, blamed_on
-from flipscope.models.batches import fast_batch
-from flipscope.models.deterministic import check_together
-from flipscope.models.devices import in_float64
-from flipscope.models.disturbing import (
+from flipscope.adapters.deterministic import check_together
+from flipscope.adapters.disturbing import (
     Change,
     FeatureMask,
     Given,
@@ -27,12 +23,15 @@ from flipscope.models.disturbing import (
     run_changed,
     with_main,
 )
-from flipscope.models.hooks import watching
-from flipscope.models.outputs import numbers
-from flipscope.models.prefix import KeptBlocks, KeptPrefix, KeptStates, causal_transformer, recurrent_layer
-from flipscope.models.subject import Subject
+from flipscope.adapters.hooks import watching
+from flipscope.adapters.inputs import Inputs, given_for
+from flipscope.adapters.outputs import numbers
+from flipscope.adapters.prefix import KeptBlocks, KeptPrefix, KeptStates, causal_transformer, recurrent_layer
+from flipscope.adapters.settled import Settled
+from flipscope.basics.bits import as_array
+from flipscope.basics.errors import InputError, blamed_on
+from flipscope.models.devices import in_float64
 from flipscope.models.transformer import Transformer
-from flipscope.probes.asking import Inputs, given_for
 from flipscope.probes.token_results import PICTURES, How
 
 LabelWords: TypeAlias = Literal["any"] | Sequence[int]
@@ -46,22 +45,24 @@ class TokenSite:
 
     def __init__(
         self,
-        subject: Subject,
+        settled: Settled,
         data: Inputs | Mapping[str, Any],
         at: str | None,
         feature_mask: FeatureMask | None,
-        memory: int,
         label_words: LabelWords | None = None,
     ) -> None:
-        self.subject, self.at = subject, at
+        self.settled, self.at = settled, at
         if at is not None:
-            named_module(subject.model, at)
-        given = given_for(subject, data)
+            named_module(settled.model, at)
+        bits = given_for(settled, data)
+        given = bits.ready()
+        if given.strings != bits.strings:
+            raise InputError("tokens are measured of inputs whose first axis is the string: leave the encoding out")
         self.given: Given = dict(given.keywords) or given.positional
         self.count = given.strings
         _refuse_nan(given.tensors)
         self._next = None if label_words is None else _NextToken(self.given, label_words)
-        self._recurrent, self._causal = recurrent_layer(subject.model), causal_transformer(subject.model)
+        self._recurrent, self._causal = recurrent_layer(settled.model), causal_transformer(settled.model)
         self._kept: KeptPrefix | KeptStates | KeptBlocks | None = None
         self._kept_inputs = np.zeros(0, np.int64)
         if self.main.numel() == 0:
@@ -73,13 +74,7 @@ class TokenSite:
         what = "inputs" if at is None else f"the outputs of {at!r}"
         self.layout = Layout.of(seen.shape[1:], feature_mask, what)
         width = sum(tensor[0].numel() * tensor.element_size() for tensor in (*given.tensors, seen))
-        one = np.zeros(1, np.int64)
-        self.batch = fast_batch(
-            subject,
-            lambda count: subject.watched(lambda: self.raw(one.repeat(count), lambda x: x), count),
-            2 * width,
-            memory // 2,  # the rest is for the rows themselves, and for what libraries take behind our back
-        )
+        self.batch = settled.subject.batch or self._fast_batch(2 * width)
         self.answers = np.zeros(self.count, np.int64)
         self.rms: float | None = None
 
@@ -109,14 +104,28 @@ class TokenSite:
             elif self._causal is not None:
                 kept = KeptBlocks(self._causal, lambda: self.raw(inputs, lambda x: x))
             else:
-                kept = KeptPrefix(self.subject.model, self._rows(inputs))  # type: ignore[arg-type]  # a mapping
+                kept = KeptPrefix(self.settled.model, self._rows(inputs))  # type: ignore[arg-type]  # a mapping
         self._kept, self._kept_inputs = (kept if kept.usable else None), inputs
+
+    def _fast_batch(self, smallest: int) -> int:
+        """Rows per call, from two trial calls, the first of which tells what the outputs are."""
+        sizes = []
+        for count in (1, 2):
+            index = np.zeros(count, np.int64)
+            part, watch = self.settled.watched(lambda index=index: self._part(index))  # type: ignore[misc]
+            self.settled.interpret(part, watch, count)
+            sizes.append(watch.sizes)
+        return self.settled.fast_batch(sizes, (1, 2), smallest)
+
+    def _part(self, index: Int64[np.ndarray, " row"]) -> Any:
+        """The part of the undisturbed output that decides."""
+        return self.settled.chosen_part(self.raw(index, lambda x: x))
 
     def _undisturbed(self, index: Int64[np.ndarray, " row"]) -> np.ndarray:
         return self.values(index.copy(), lambda x: x)  # torch takes no reversed view
 
     def _decided(self, raw: Any, count: int) -> np.ndarray:
-        found = self.subject.decided(raw, count, 0)
+        found = self.settled.decided(raw, count, 0)
         if np.isnan(found).any():
             raise InputError(
                 f"the model gave NaN for {int(np.isnan(found).sum())} disturbed inputs: it is broken there"
@@ -126,22 +135,21 @@ class TokenSite:
     def ask(self, valid: Bool[np.ndarray, "input token"]) -> None:
         """Note the answers of the undisturbed inputs, and how large their tokens are."""
         few = np.unique([0, self.count - 1])
-        eps = None if self.subject.dtype is None else float(torch.finfo(self.subject.dtype).eps)
+        eps = None if self.settled.dtype is None else float(torch.finfo(self.settled.dtype).eps)
         # As a callable, not as a module: inputs of numbers do not go with a copy in float64.
-        check_together(None, lambda _: self._undisturbed, few, self.batch, eps)
+        check_together(None, lambda _: self._undisturbed, few[: self.batch], eps)
         total = 0.0
         for index in np.array_split(np.arange(self.count), -(-self.count // self.batch)):
             seen = _Seen()
             raw = self.raw(index, seen)
             found = self._decided(raw, len(index))
-            if numbers(raw if not callable(self.subject.output) else found).numel() == len(index):
-                self.subject.notice(found)  # one number for each input, which may be a probability
-            self.answers[index] = self.subject.chosen(found)
+            if self._next is None:
+                self.settled.check_clear(found)
+            self.answers[index] = self.settled.chosen(found)
             if self.floats:
                 total += self._squares(seen.tensor, valid[index])
         if self.floats:
             self.rms = math.sqrt(total / float((valid.sum(axis=0) * self.layout.sizes.numpy()).sum()))
-        self.subject.warn_of_probabilities()
 
     def pictures(self) -> tuple[Float32[np.ndarray, "image ..."] | None, Int64[np.ndarray, "row column"] | None]:
         """The first inputs and the token of each pixel, where they are images whose channels have the same tokens."""
@@ -159,11 +167,11 @@ class TokenSite:
         Only embeddings, dropout and the like lie between. At one variance noise counts for much more behind a norm than
         in front of one, which scales tokens down again.
         """
-        if self.subject.module is None:
+        if self.settled.module is None:
             return None, None
         order: list[tuple[str, nn.Module]] = []
-        leaves = {name: each for name, each in self.subject.module.named_modules() if not [*each.children()]}
-        parts = leaves if self.at is None else leaves | {self.at: named_module(self.subject.model, self.at)}
+        leaves = {name: each for name, each in self.settled.module.named_modules() if not [*each.children()]}
+        parts = leaves if self.at is None else leaves | {self.at: named_module(self.settled.model, self.at)}
         with watching(parts, outputs=lambda name, part, output: order.append((name, part))):
             self.raw(np.zeros(1, np.int64), lambda x: x)
         names = [name for name, _ in order]
@@ -198,16 +206,16 @@ class TokenSite:
         rows = self._rows(index)
         kept = self._kept if start > 0 else None
         with blamed_on("the model"):
-            slots = torch.from_numpy(np.searchsorted(self._kept_inputs, index)).to(self.subject.device)
+            slots = torch.from_numpy(np.searchsorted(self._kept_inputs, index)).to(self.settled.device)
             if isinstance(kept, KeptPrefix):
                 found = kept.run(slots, with_main(rows, change), start)  # type: ignore[arg-type]  # a mapping
             else:
                 with nullcontext() if kept is None else kept.starting(slots, start):
-                    start, found = 0, run_changed(self.subject.model, rows, change, self.at)
+                    start, found = 0, run_changed(self.settled.model, rows, change, self.at)
         return found if self._next is None else self._next.read(found, index, start)
 
     def _rows(self, index: Int64[np.ndarray, " row"]) -> Given:
-        chosen = torch.from_numpy(index).to(self.subject.device)
+        chosen = torch.from_numpy(index).to(self.settled.device)
         if isinstance(self.given, Mapping):
             return {name: each[chosen] for name, each in self.given.items()}
         return tuple(each[chosen] for each in self.given)
@@ -229,7 +237,7 @@ class _NextToken:
 
     def read(self, raw: Any, index: Int64[np.ndarray, " row"], start: int) -> Tensor:
         """The logits [row, word] after the last token, from those of the positions from ``start`` on."""
-        logits = numbers(raw)
+        logits: Tensor = numbers(raw)
         if logits.ndim != 3:
             raise InputError(f"a language model gives logits [input, position, token], not {tuple(logits.shape)}")
         if self._labels is not None and int(self._labels.max()) >= logits.shape[2]:
@@ -306,7 +314,7 @@ class CountedTokens:
 
 def _own_padding(site: TokenSite) -> int | None:
     """The token id that one of flipscope's models takes for padding."""
-    module = site.subject.module
+    module = site.settled.module
     if module is None or not type(module).__module__.startswith("flipscope.") or site.main.is_floating_point():
         return None
     found: int | None = getattr(getattr(module, "config", None), "padding", None)

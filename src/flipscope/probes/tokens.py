@@ -31,20 +31,16 @@ import torch
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
+from flipscope.adapters.disturbing import FeatureMask, RowStreams, noise_tensor
+from flipscope.adapters.inputs import Inputs
+from flipscope.adapters.settled import as_settled
+from flipscope.adapters.subject import Model
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_confidence, check_count, check_positive
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, Validity, mean_from_samples
 from flipscope.basics.progress import Progress
 from flipscope.basics.seeds import Seed, seed_number
-from flipscope.models.batches import MEMORY_LIMIT
-from flipscope.models.devices import Device
-from flipscope.models.disturbing import FeatureMask, RowStreams, noise_tensor
-from flipscope.models.encoding import Encoding
-from flipscope.models.modes import eval_mode
-from flipscope.models.outputs import Output
-from flipscope.models.subject import Model, as_subject
-from flipscope.probes.asking import Inputs
 from flipscope.probes.token_actions import Action, Rows, Vocabulary, token_action, whole_change, whole_std
 from flipscope.probes.token_first_order import first_order_changes
 from flipscope.probes.token_results import Disturbance, How, TokenSensitivity, audited, per_input
@@ -79,14 +75,10 @@ def token_sensitivity(
     tokens: Literal["all"] | int = "all",
     precision: float | None = None,
     confidence: float = 0.95,
-    memory: int = MEMORY_LIMIT,
     seed: Seed = 0,
     words: Sequence[Sequence[str]] | None = None,
     label_words: LabelWords | None = None,
     first_order: bool = False,
-    encoding: Encoding = "auto",
-    output: Output = "auto",
-    device: Device | None = None,
     progress: Progress | None = None,
 ) -> TokenSensitivity:
     """How often disturbing one token changes the model's answer, for each token of each input, and on average.
@@ -113,8 +105,8 @@ def token_sensitivity(
     With ``first_order`` the result has an estimate from one gradient per input too, and its error on the sampled rows;
     ``words`` are shown in pictures and hover texts.
 
-    The noise of a row depends on the seed and the numbers of its input, token and draw only. Batches are as large as is
-    fast within ``memory`` bytes; the results do not depend on them. The model is left as it was.
+    The noise of a row depends on the seed and the numbers of its input, token and draw only. The results do
+    not depend on the batches. The model is left as it was.
 
     >>> parity = lambda bits: (bits.sum(dim=1) % 2) - 0.5
     >>> token_sensitivity(parity, np.array([[0, 1, 1], [1, 1, 1]]), how="flip").changed.tolist()
@@ -132,9 +124,9 @@ def token_sensitivity(
         raise InputError("precision chooses tokens and draws itself: leave out tokens and draws, or precision")
     if how == "flip" and draws != 1:
         raise InputError("a flip is not random: leave out draws")
-    subject = as_subject(model, encoding, output, device)
-    with subject.kept(), eval_mode(subject.model), torch.no_grad():
-        site = TokenSite(subject, inputs, at, feature_mask, check_count("memory", memory), label_words)
+    settled = as_settled(model)
+    with settled.measuring():
+        site = TokenSite(settled, inputs, at, feature_mask, label_words)
         counted = CountedTokens(site, mask, special, count_special, how)
         number = seed_number(seed)
         action = token_action(site, counted, how, variance, normalise, vocabulary, number)
@@ -287,7 +279,7 @@ class _Meter:
             for draw in range(draws):
                 rows = np.stack([some, np.full_like(some, _CHOICE), np.full_like(some, draw)], axis=1)
                 noise = noise_tensor(streams, rows, numbers, std) * counted
-                found = site.subject.chosen(site.values(some, whole_change(layout, noise, normalise)))
+                found = site.settled.chosen(site.values(some, whole_change(layout, noise, normalise)))
                 hits[some] += found != site.answers[some]
                 self._tell(len(some))
         return mean_from_samples(hits[self._order] / draws, 0, 1, confidence, validity)
@@ -319,7 +311,7 @@ class _Meter:
             some = rows[part]
             change = self._action.change(some, None if drawn is None else drawn[part])
             found = self._site.values(some[:, 0].copy(), change, start)
-            changed = some[self._site.subject.chosen(found) != self._site.answers[some[:, 0]]]
+            changed = some[self._site.settled.chosen(found) != self._site.answers[some[:, 0]]]
             np.add.at(self._hits, (changed[:, 0], changed[:, 1]), 1)
             self.rows += len(part)
             self._tell(len(part))

@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from flipscope.adapters.settled import Settled
+from flipscope.adapters.subject import Model, Subject, as_subject
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
@@ -26,11 +28,9 @@ from flipscope.basics.estimates import Estimate, proportions
 from flipscope.basics.seeds import generators
 from flipscope.data.batches import INPUTS, Batch, Inputs, Labelled, Shuffled, as_tensors
 from flipscope.models.devices import Device, device_of, moved, on_device, random_states_kept, seed_generators
-from flipscope.models.encoding import Encoding
 from flipscope.models.fast_logits import logits_for
 from flipscope.models.marker import MarkerLogits
 from flipscope.models.modes import eval_mode, first_derivatives, modes_kept
-from flipscope.models.subject import Model, Subject, as_subject
 from flipscope.models.transformer import Transformer
 from flipscope.training.checkpoints import Keeper
 from flipscope.training.logs import Line, Log, Recorder, series
@@ -137,7 +137,6 @@ def fit(
     *,
     seed: int | np.random.Generator = 0,
     inputs: Inputs = "bits",
-    encoding: Encoding = "auto",
     device: Device | None = None,
     terms: Sequence[Term] = (),
     max_seconds: float | None = None,
@@ -156,7 +155,7 @@ def fit(
 
     The model is any `nn.Module`, or a `flipscope.Subject` of one. It maps bits [string, position] to one logit per
     string, positive for 1, or to two; with inputs="tokens" it reads whole numbers, with "numbers" anything. How bits
-    become its input, `encoding` says. Labels are one per string, or [string, position]. `validation` may be several
+    become its input, the subject says. Labels are one per string, or [string, position]. `validation` may be several
     sets, such as one per length. The protocol's `batch` and the `seed` are for a fixed set; other sources bring their
     own.
 
@@ -187,9 +186,8 @@ def fit(
     >>> fit(model, sets["train"], sets["validation"], learning_rate=0.01, batch=32, max_steps=4).steps
     4
     """
-    subject = as_subject(model, encoding)
-    subject.needed_module("fit trains the parameters of")
-    module: nn.Module = subject.original  # itself, not a copy on another device
+    subject = as_subject(model)
+    module = subject.needed_module("fit trains the parameters of")
     device = subject.device if device is None else device
     protocol = _protocol(protocol, choices, train, terms)
     if max_seconds is not None and not max_seconds > 0:
@@ -292,7 +290,6 @@ def evaluate(
     loss: Loss = "bce",
     labels: Labels = "signs",
     inputs: Inputs = "bits",
-    encoding: Encoding = "auto",
     device: Device | None = None,
     confidence: float = 0.95,
 ) -> Accuracy:
@@ -300,8 +297,8 @@ def evaluate(
 
     It is asked where its parameters are, or on the `device` that is given.
     """
-    subject = Subject(model, encoding=encoding, diverged=True)
-    module: nn.Module = subject.original if subject.module is not None else subject.needed_module("evaluate takes")
+    subject = as_subject(model).replaced(diverged=True)
+    module = subject.needed_module("evaluate takes")
     task = _Task(Aim(loss, labels), inputs)
     strings, targets = task.checked(data.bits, data.labels, "data")
     with on_device(module, subject.device if device is None else device) as place:
@@ -566,14 +563,14 @@ def _part(model: nn.Module, inputs: Tensor, logits: Callable[[Tensor], Tensor], 
 
 def _forward(subject: Subject, inputs: Inputs, device: torch.device) -> Forward | None:
     """The model as a function of bits by its encoding; None where it takes batches as they are, as our networks do."""
-    own = type(subject.original).__module__.startswith("flipscope.")
+    own = type(subject.model).__module__.startswith("flipscope.")
     if subject.takes_data_as_they_are and (own or inputs != "bits"):
         return None
     if inputs != "bits":
         raise InputError(f"encoding is for inputs='bits', not for inputs={inputs!r}: leave it out")
-    here = subject.like(subject.original)
-    here.device = device
-    return here.outputs
+    settled = Settled(subject.replaced(device=None, diverged=True), native=True)  # the module itself
+    settled.device = device
+    return settled.outputs
 
 
 @torch.no_grad()

@@ -30,13 +30,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from flipscope.adapters.disturbing import FeatureMask, Given, Layout, main_input, run_changed
+from flipscope.adapters.outputs import numbers
 from flipscope.basics.arguments import check_fields, checked_arguments
 from flipscope.basics.checks import check_not_negative, shown
 from flipscope.basics.errors import InputError, blamed_on
 from flipscope.basics.estimates import Estimate
 from flipscope.models.devices import device_of, random_states_kept
-from flipscope.models.disturbing import FeatureMask, Given, Layout, main_input, run_changed
-from flipscope.models.outputs import numbers
 from flipscope.probes.tokens import token_sensitivity
 from flipscope.training.logs import Line, Log, Recorder, series
 

@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from flipscope.adapters.parameters import length, usual
+from flipscope.adapters.subject import Subject
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
 from flipscope.basics.registry import Registry
-from flipscope.models.parameters import length, usual
 from flipscope.models.transformer import Transformer
 from flipscope.probes import blowup as blowups
 from flipscope.probes import sharpness as sharpnesses
@@ -65,9 +66,8 @@ def sensitivity(around: Around, strings: int = 200, seed: int = 0) -> Callable[[
     check_count("strings", strings)
 
     def measure(model: nn.Module) -> Estimate:
-        found = sensitivity_profile(
-            model, around.length, strings=strings, seed=seed, threshold=around.aim.threshold
-        ).average_sensitivity
+        subject = Subject(model, threshold=around.aim.threshold)
+        found = sensitivity_profile(subject, around.length, strings=strings, seed=seed).average_sensitivity
         assert isinstance(found, Estimate)  # a plain number only if all strings are evaluated
         return found
 

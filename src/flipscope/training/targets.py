@@ -19,9 +19,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from flipscope.adapters.outputs import binary_logit
 from flipscope.basics.arguments import check_fields
 from flipscope.basics.errors import InputError
-from flipscope.models.outputs import binary_logit
 
 Loss = Literal["bce", "mse", "ce"]  # binary cross entropy, squared error, cross entropy of classes
 Labels = Literal["signs", "bits"]

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from flipscope.adapters.disturbing import patches
+from flipscope.adapters.parameters import usual
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.registry import Registry
 from flipscope.models.devices import twice_differentiable
-from flipscope.models.disturbing import patches
 from flipscope.models.fast_logits import logits_for
-from flipscope.models.parameters import usual
 from flipscope.training.fit import Term
 from flipscope.training.low_sensitivity import NoiseAugmentation, SensitivityPenalty
 from flipscope.training.named import Around

@@ -15,11 +15,11 @@ import numpy as np
 from jaxtyping import Int64
 from torch import Tensor, nn
 
+from flipscope.adapters.disturbing import patches
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
 from flipscope.data.batches import Examples, Labelled
-from flipscope.models.disturbing import patches
 from flipscope.probes.tokens import token_sensitivity
 from flipscope.training.fit import answered
 from flipscope.training.named import Around

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from flipscope.adapters.disturbing import patches
 from flipscope.basics.errors import InputError
 from flipscope.models import Transformer, TransformerConfig, load, save
 from flipscope.models.baselines.config import (
@@ -30,7 +31,6 @@ from flipscope.models.baselines.presets import (
     image_model,
     text_model,
 )
-from flipscope.models.disturbing import patches
 from flipscope.models.kinds import configuration
 from flipscope.probes.tokens import token_sensitivity
 

@@ -11,13 +11,13 @@ import torch
 from studies.hardness_rows import rows as length_rows
 from studies.traps.trap import Trap
 
+from flipscope.adapters.parameters import weight_norm
 from flipscope.cube.functions import BooleanFunction
 from flipscope.cube.sensitivity import average_sensitivity
 from flipscope.cube.spectrum import weight_floats
 from flipscope.data.tables import TableData, completed_table
 from flipscope.lab import Claim, Rows
 from flipscope.models import Transformer, hardness
-from flipscope.models.parameters import weight_norm
 from flipscope.probes.blowup import hardness_proxy
 from flipscope.studies.hardness import (
     blowup_bound,

@@ -82,13 +82,14 @@ def summary(model: Transformer, length: int, strings: Bits) -> Summary:
 
 def string_sensitivities(model: Transformer, strings: Bits) -> Float64[np.ndarray, " string"]:
     """s(x, T) = sum over i of |T(x) - T(x^i)|^2 / 4 of the real-valued output, in float64."""
-    import torch
-
+    from flipscope.adapters.subject import Subject
     from flipscope.flips.engine import open_engine
 
     # The fast path takes a while to load, which pays off on long strings only.
     path: Literal["auto", "general"] = "general" if strings.shape[1] <= MAX_FOCUS else "auto"
-    before, after = open_engine(model, path=path, dtype=torch.float64).flip_logits(strings)
+    settled = Subject(model, precision="float64").settled()
+    with settled.measuring():
+        before, after = open_engine(settled, path=path).flip_logits(strings)
     out: Float64[np.ndarray, " string"] = ((after - before[:, None]) ** 2).sum(axis=1) / 4
     return out
 

@@ -21,6 +21,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from flipscope.adapters.inputs import Inputs
+from flipscope.adapters.movable_parameters import MovableParameters
+from flipscope.adapters.parameters import chosen, constants, matching
+from flipscope.adapters.settled import as_settled
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import as_numbers
 from flipscope.basics.checks import check_count, check_not_negative, check_positive, check_probability
@@ -41,9 +45,7 @@ from flipscope.bounds.pac_bayes.inequalities import (
 )
 from flipscope.cube.estimate import Range
 from flipscope.cube.testers import Sweep
-from flipscope.models.movable_parameters import MovableParameters
-from flipscope.models.parameters import chosen, constants, matching
-from flipscope.probes.asking import Inputs, asked
+from flipscope.probes.asking import asked
 from flipscope.probes.fourier import Asked, first_degree, first_sparsity
 
 INDEPENDENT = "the samples are independent draws from one distribution, and all the samples the network saw"
@@ -286,7 +288,7 @@ def _perturbed_losses(
     """The training loss, and for each sigma that of every draw; squared errors are cut off one by one."""
     wanted = torch.as_tensor(as_numbers(targets, "targets"), device="cpu")
     streams = generators(seed, len(sigmas))
-    with asked(model, inputs, None, None) as (asking, before), MovableParameters(moved) as moving:
+    with asked(as_settled(model), inputs, None) as (asking, before), MovableParameters(moved) as moving:
         if before.shape != wanted.shape:
             raise InputError(
                 f"targets of shape {tuple(wanted.shape)} must be one for each of the {len(before)} outputs"

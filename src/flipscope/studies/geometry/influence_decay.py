@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import flipscope.lab as lab
+from flipscope.adapters.subject import Subject
 from flipscope.basics.seeds import generators, random_strings
 from flipscope.bounds.geometry import Constants, blowup_bound, uniform_influence_bound
 from flipscope.lab import quantities
@@ -158,7 +159,7 @@ class InfluenceDecay(lab.Study):
         (stream,) = generators(trial.seed, 1)
         strings = random_strings(stream, trial.strings, trial.length)
         last = f"blocks.{LAYERS - 1}"  # computed at the EOS position only, since only that is read
-        sizes_of_change = influences(model, strings, of=last, precision="float64", progress=progress)
+        sizes_of_change = influences(Subject(model, precision="float64"), strings, of=last, progress=progress)
         beta = float(blowup(model.double(), strings).beta.max())
         constants = Constants.of(model)
         bound = uniform_influence_bound(constants, trial.length) if trial.eps > 0 else None

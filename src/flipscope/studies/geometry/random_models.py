@@ -146,7 +146,7 @@ class Plan:
 
 def spectra(trial: Draw, progress: lab.Progress) -> lab.Outcome:
     """The sensitivities of the strings, how their signs were computed, and how many strings have output 1."""
-    from flipscope.flips.engine import open_engine  # imported late, as above
+    from flipscope.flips.engine import logits  # imported late, as above
     from flipscope.models.transformer import Transformer
     from flipscope.probes.sensitivity import sensitivities
 
@@ -156,19 +156,20 @@ def spectra(trial: Draw, progress: lab.Progress) -> lab.Outcome:
         name: getattr(measured_strings, name) for name in ("counts", "path", "precision", "rechecked", "near_ties")
     }
     guesses = {name: getattr(measured_strings.screening, name, 0) for name in ("skipped", "audited", "wrong")}
-    ones = int((open_engine(model).logits(strings) > 0).sum())
+    ones = int((logits(model, strings) > 0).sum())
     return {"config": trial.shape.as_dict(), **signs, **guesses, "ones": ones}
 
 
 def spectra_around_the_median(trial: Draw, progress: lab.Progress) -> lab.Outcome:
     """The same with the threshold at the median of the logits of `MEDIAN` strings; no flip can be screened there."""
-    from flipscope.flips.engine import open_engine
+    from flipscope.adapters.subject import Subject
+    from flipscope.flips.engine import logits
     from flipscope.models.transformer import Transformer
     from flipscope.probes.sensitivity import sensitivities
 
     model = Transformer(trial.shape, scheme=trial.init, seed=trial.seed)
-    median = float(np.median(open_engine(model).logits(replace(trial, first=0, count=MEDIAN).strings())))
-    measured_strings = sensitivities(model, trial.strings(), threshold=median, progress=progress)
+    median = float(np.median(logits(model, replace(trial, first=0, count=MEDIAN).strings())))
+    measured_strings = sensitivities(Subject(model, threshold=median), trial.strings(), progress=progress)
     signs = {
         name: getattr(measured_strings, name) for name in ("counts", "path", "precision", "rechecked", "near_ties")
     }

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 import flipscope.lab as lab
+from flipscope.adapters.hooks import watching
 from flipscope.basics.bits import Bits
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
@@ -37,7 +38,6 @@ from flipscope.bounds.hardness import (
 from flipscope.bounds.hardness.overview import string_sensitivities
 from flipscope.cube.spectrum import RealSpectrum
 from flipscope.lab import quantities
-from flipscope.models.hooks import watching
 from flipscope.models.init import initialise
 from flipscope.models.presets import hardness
 from flipscope.models.transformer import Block, LayerNorm, Transformer

@@ -15,9 +15,9 @@ import numpy as np
 from torch import nn
 
 import flipscope.lab as lab
+from flipscope.adapters.parameters import positional, weight_norm
 from flipscope.lab import quantities
 from flipscope.models.config import TransformerConfig
-from flipscope.models.parameters import positional, weight_norm
 from flipscope.models.presets import hardness
 from flipscope.models.transformer import LayerNorm, Transformer
 from flipscope.probes.blowup import blowup

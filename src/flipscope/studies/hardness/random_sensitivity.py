@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 import flipscope.lab as lab
+from flipscope.adapters.subject import Subject
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import generators, random_strings, seed_of
 from flipscope.cube.functions import BooleanFunction
@@ -89,7 +90,7 @@ def sampled(trial: Start, progress: lab.Progress) -> lab.Outcome:
     logits = output(np.concatenate([half, 1 - half]))
     median = float(np.median(logits))
     strings = random_strings(for_flips, trial.strings, trial.length)
-    changes = logit_changes(model, strings, precision="float64", progress=progress)
+    changes = logit_changes(Subject(model, precision="float64"), strings, progress=progress)
     here = output(strings)[:, None]
     changed = (here > median) != (here + changes > median)
     real = float(np.square(changes).sum(axis=1).mean()) / 4

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 import flipscope.lab as lab
+from flipscope.adapters.parameters import weight_norm
 from flipscope.basics.estimates import Estimate
 from flipscope.basics.seeds import generators
 from flipscope.data.lengths import LengthsData
 from flipscope.lab import quantities
-from flipscope.models.parameters import weight_norm
 from flipscope.models.seq2seq import Seq2Seq
 from flipscope.models.seq2seq_config import Seq2SeqConfig
 from flipscope.probes.blowup import hardness_proxy, scratchpad_proxy

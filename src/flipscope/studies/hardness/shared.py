@@ -11,11 +11,11 @@ import numpy as np
 import torch
 
 import flipscope.lab as lab
+from flipscope.adapters.parameters import weight_norm
 from flipscope.basics.bits import Bits, index_bits
 from flipscope.basics.estimates import Estimate
 from flipscope.basics.seeds import generators, random_strings
 from flipscope.data.lengths import prefix_values
-from flipscope.models.parameters import weight_norm
 from flipscope.models.transformer import Transformer
 from flipscope.probes.blowup import blowup, hardness_proxy
 from flipscope.probes.sharpness import sharpnesses

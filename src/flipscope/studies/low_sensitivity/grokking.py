@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import flipscope.lab as lab
+from flipscope.adapters.parameters import length as norm_of
 from flipscope.data.batches import Drawn
 from flipscope.data.modular import ModularPairs, modular_addition
 from flipscope.lab import quantities
 from flipscope.models.addition_network import AdditionNetwork
-from flipscope.models.parameters import length as norm_of
 from flipscope.training.fit import Epoch, answered, fit
 from flipscope.training.logs import Log, series
 from flipscope.training.targets import Aim

@@ -15,6 +15,7 @@ import numpy as np
 from scipy import stats
 
 import flipscope.lab as lab
+from flipscope.adapters.subject import Subject
 from flipscope.basics.errors import InputError
 from flipscope.bounds.noise_stability import change_bound, degree_bound, noise_bounds
 from flipscope.cube import functions, sensitivity, spectrum
@@ -299,7 +300,7 @@ class NoiseStability(lab.Study):
             return of_function(functions.random(trial.bits, trial.seed))
         assert isinstance(trial, Learned)
         model = lab.trained(trial.recipe, progress).model
-        return of_function(truth_table(model, trial.length, threshold=HALF))
+        return of_function(truth_table(Subject(model, threshold=HALF), trial.length))
 
     def rows(self, trial: lab.Trial, outcome: lab.Outcome) -> Iterable[lab.Row]:
         """A row for each rho."""

@@ -34,6 +34,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import flipscope.lab as lab
+from flipscope.adapters.disturbing import patches
+from flipscope.adapters.subject import Subject
 from flipscope.basics.errors import InputError
 from flipscope.basics.importing import made
 from flipscope.data.bpe import trained_bpe
@@ -45,7 +47,6 @@ from flipscope.data.texts import load_texts
 from flipscope.figures import AnyPanel, ImagePanel
 from flipscope.lab import quantities
 from flipscope.models.baselines.config import CNNConfig
-from flipscope.models.disturbing import patches
 from flipscope.probes.token_results import TokenSensitivity
 from flipscope.probes.tokens import token_sensitivity
 from flipscope.studies.low_sensitivity.shared import NEAR, if_present
@@ -403,8 +404,8 @@ def measured_questions(trial: Questions, progress: lab.Progress) -> lab.Outcome:
         if name in thresholds:
             model.threshold = outcome[f"threshold_{name}"] = thresholds[name]
         found = token_sensitivity(
-            model, measured.inputs, at=PLACES[trial.place], variance=trial.variance, normalise=True,
-            tokens=trial.tokens, seed=trial.seed, output="logit",
+            Subject(model, output="logit"), measured.inputs, at=PLACES[trial.place], variance=trial.variance,
+            normalise=True, tokens=trial.tokens, seed=trial.seed,
         )  # fmt: skip
         outcome |= {f"{column}_{name}": value for column, value in summary(found).items()}
         outcome[f"shares_{name}"] = found.per_input

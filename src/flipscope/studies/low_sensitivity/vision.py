@@ -29,10 +29,10 @@ import numpy as np
 import torch
 
 import flipscope.lab as lab
+from flipscope.adapters.disturbing import patches
 from flipscope.data.images import load_images
 from flipscope.figures import AnyPanel, ImagePanel
 from flipscope.lab.quantities import Criterion
-from flipscope.models.disturbing import patches
 from flipscope.studies.low_sensitivity.image_models import (
     FAMILIES,
     ON_DIGITS,

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 import flipscope.lab as lab
+from flipscope.adapters.outputs import binary_logit
+from flipscope.adapters.subject import Model
 from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate, Floats
 from flipscope.basics.seeds import generators, seed_of
@@ -25,10 +27,8 @@ from flipscope.cube.estimate import Queries, Range
 from flipscope.cube.fourier_sums import FourierSum, random_sum
 from flipscope.cube.testers import Sweep, degree_mismatches
 from flipscope.data.fourier import FourierData
-from flipscope.flips.engine import Model
 from flipscope.lab import quantities
 from flipscope.models.modes import eval_mode
-from flipscope.models.outputs import binary_logit
 from flipscope.probes.fourier import degree_test, first_degree, first_sparsity, oracle
 from flipscope.studies.sharper.shared import (
     DEGREES,

@@ -17,12 +17,12 @@ import torch
 from torch import nn
 
 import flipscope.lab as lab
+from flipscope.adapters.parameters import weight_norm
 from flipscope.basics.estimates import Estimate
 from flipscope.bounds.pac_bayes import gradient_bound, norm_bound
 from flipscope.constructions.fourier import fourier_network
 from flipscope.data.fourier import FourierData
 from flipscope.lab import quantities
-from flipscope.models.parameters import weight_norm
 from flipscope.probes.curvature import Curvature, curvature
 from flipscope.probes.gradients import squared_gradients
 from flipscope.studies.sharper.shared import (

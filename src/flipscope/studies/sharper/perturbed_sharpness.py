@@ -20,6 +20,9 @@ from jaxtyping import Float64
 from scipy.signal import find_peaks
 
 import flipscope.lab as lab
+from flipscope.adapters.movable_parameters import MovableParameters
+from flipscope.adapters.parameters import chosen
+from flipscope.adapters.settled import as_settled
 from flipscope.basics.bits import Bits
 from flipscope.basics.seeds import generators, random_strings, seed_of
 from flipscope.bounds.pac_bayes import flip_threshold, gradient_bound, perturbation_term
@@ -28,8 +31,6 @@ from flipscope.constructions.fourier import fourier_network
 from flipscope.cube.fourier_sums import random_sum
 from flipscope.lab import quantities
 from flipscope.models.fourier_network import FourierNetwork
-from flipscope.models.movable_parameters import MovableParameters
-from flipscope.models.parameters import chosen
 from flipscope.probes.asking import asked
 from flipscope.probes.landscape import landscape
 from flipscope.probes.perturbed_trace import trace_changes
@@ -153,7 +154,7 @@ def loss_slices(trial: Slice) -> dict[str, Any]:
     offsets = np.linspace(-SHIFT, SHIFT, trial.points)
     losses = np.empty(trial.points)
     with (
-        asked(network, strings, None, None) as (evaluation, before),
+        asked(as_settled(network), strings, None) as (evaluation, before),
         MovableParameters(chosen(network, ["bias"])) as moving,
     ):
         for place, offset in enumerate(offsets):

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from flipscope.adapters.outputs import binary_logit
 from flipscope.basics.bits import Bits, index_bits
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
@@ -40,7 +41,6 @@ from flipscope.data.tables import TableData
 from flipscope.models.config import TransformerConfig
 from flipscope.models.devices import device_of
 from flipscope.models.modes import eval_mode
-from flipscope.models.outputs import binary_logit
 from flipscope.models.presets import hardness
 from flipscope.models.seq2seq import Seq2Seq
 from flipscope.models.seq2seq_config import Seq2SeqConfig

@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor, nn
 
+from flipscope.adapters.outputs import binary_logit
 from flipscope.basics.bits import Bits, index_bits
 from flipscope.basics.checks import check_count, check_not_negative
 from flipscope.basics.errors import InputError
@@ -31,7 +32,6 @@ from flipscope.data.fourier import FourierData
 from flipscope.data.steps import StepsData, Way
 from flipscope.models.devices import device_of
 from flipscope.models.modes import eval_mode
-from flipscope.models.outputs import binary_logit
 from flipscope.models.presets import fourier, hardness
 from flipscope.training.named import loss_term
 from flipscope.training.recipe import Recipe, Trained

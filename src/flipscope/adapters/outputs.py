@@ -4,8 +4,11 @@
 "logits"         two or more numbers, one per class: the answer is the largest; of two, their difference is the logit
 "probability"    one number per string; the answer is 1 where it is greater than 0.5
 "probabilities"  like logits
+"labels"         one whole number per string, which is the answer itself
 a function       of the model's raw output, which returns one number per string, [string], or one per class
-"auto"           by shape; one number is a probability where a sigmoid or softmax made it, which a trial call tells
+"auto"           by shape. One number is a probability where a sigmoid or softmax made it and a logit where a linear
+                 layer did, as a trial call shows. Where it shows neither, numbers that are all between 0 and 1, or are
+                 whole and of more than two values, are refused: they may mean either of two things
 """
 
 from __future__ import annotations
@@ -24,16 +27,18 @@ from flipscope.basics.errors import InputError
 from flipscope.models.devices import in_float64
 
 Output: TypeAlias = (
-    Literal["auto", "logit", "logits", "probability", "probabilities"] | Callable[[Any], Tensor | np.ndarray]
+    Literal["auto", "logit", "logits", "probability", "probabilities", "labels"] | Callable[[Any], Tensor | np.ndarray]
 )
-NAMES = ("auto", "logit", "logits", "probability", "probabilities")
+NAMES = ("auto", "logit", "logits", "probability", "probabilities", "labels")
+
+Maker: TypeAlias = Literal["probability", "logit"]
 
 _TO_PROBABILITIES = {"sigmoid", "sigmoid_", "expit", "hardsigmoid", "softmax", "softmax_", "gumbel_softmax"}
+_LINEAR = {"linear", "matmul", "__matmul__", "mm", "bmm", "mv", "addmm", "baddbmm", "einsum", "bilinear"}
+_LINEAR |= {"conv1d", "conv2d", "conv3d"}
+_SHIFTS = {"add", "sub", "__add__", "__radd__", "__sub__", "__rsub__", "rsub"}  # such as a bias, or a difference
+_IN_PLACE = {"__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__"}  # and names such as "add_"
 _COPIES = {"to", "float", "double", "half", "type", "clone", "contiguous", "reshape", "flatten", "cpu", "detach"}
-
-
-class ProbabilityWarning(UserWarning):
-    """Outputs that look like probabilities, although nothing in the model says that they are."""
 
 
 @checked_arguments
@@ -64,12 +69,22 @@ def numbers(output: Any) -> Tensor:
         found = torch.from_numpy(np.ascontiguousarray(found))
     if not isinstance(found, Tensor) or found.is_complex():
         raise InputError(
-            f"the model returned {type(output).__name__}, not logits [string] or [string, class]: give a function of "
-            "it that returns them as output="
+            f"the model returned {type(output).__name__}, not logits [string] or [string, class]: {_offer(output)}"
         )
     if not found.is_floating_point():
         return in_float64(found)
     return found.float() if found.dtype in (torch.float16, torch.bfloat16) else found
+
+
+def _offer(output: Any) -> str:
+    """What to pass as output= for an output that is no tensor: where it holds one, the function that takes it out."""
+    items = (
+        output.items() if isinstance(output, dict) else enumerate(output) if isinstance(output, tuple | list) else ()
+    )
+    for key, value in items:
+        if isinstance(value, Tensor | np.ndarray) and value.ndim:
+            return f"say output=lambda out: out[{key!r}]"
+    return "give a function of it that returns them as output="
 
 
 def output_rows(output: Any, strings: int, source: str) -> Float[Tensor, "string ..."]:
@@ -78,10 +93,18 @@ def output_rows(output: Any, strings: int, source: str) -> Float[Tensor, "string
         output = next((part for part in output if isinstance(part, Tensor)), output)
     values = numbers(output)
     if values.ndim == 0 or len(values) != strings:
-        raise InputError(
-            f"{source} gives numbers of shape {tuple(values.shape)} for {strings} strings: its first axis must be these"
-        )
+        raise InputError(not_per_string(tuple(values.shape), strings, source))
     return values if values.ndim > 1 else values[:, None]
+
+
+def not_per_string(shape: tuple[int, ...], strings: int, source: str = "the model") -> str:
+    """The message for an output whose first axis is not the string."""
+    found = f"outputs of shape {shape}" if shape else "one number"
+    return (
+        f"{source} gives {found} for {strings} strings, and the first axis must be the strings: if it reads "
+        "[position, string], say encoding=lambda bits: bits.T; if the answers are elsewhere in its output, give a "
+        "function that returns them as output="
+    )
 
 
 def decision_values(found: Tensor, output: Output, strings: int, length: int | None) -> Tensor:
@@ -90,15 +113,16 @@ def decision_values(found: Tensor, output: Output, strings: int, length: int | N
     ``length`` is the length of the strings, if the numbers might also be one per position.
     """
     shape = tuple(found.shape)
-    if found.ndim == 0 or found.ndim > 2 or 0 in shape[1:]:
+    if not shape or len(found) != strings:
+        raise InputError(not_per_string(shape, strings))
+    if found.ndim > 2 or 0 in shape[1:]:
+        single = all(size == 1 for size in shape[1:])
+        flat = "say output=lambda out: out.flatten()" if single else "give a function that returns these as output="
         raise InputError(
-            f"outputs of shape {shape} are not one per string, [string], nor one per class, [string, class]: give a "
-            "function that returns these as output="
+            f"outputs of shape {shape} are not one per string, [string], nor one per class, [string, class]: {flat}"
         )
-    if len(found) != strings:
-        raise InputError(f"the model gave {len(found)} logits for {strings} strings: give one per string")
     columns = shape[1] if found.ndim == 2 else 1
-    if output in ("logit", "probability") and columns > 1:
+    if output in ("logit", "probability", "labels") and columns > 1:
         raise InputError(f"output={output!r} is one number per string, but the model gives {columns}")
     if output in ("logits", "probabilities") and columns == 1:
         raise InputError(f"output={output!r} is two numbers per string or more, but the model gives one")
@@ -113,20 +137,22 @@ def decision_values(found: Tensor, output: Output, strings: int, length: int | N
 
 
 class OutputWatch(TorchFunctionMode):
-    """Records, during a trial call, the bytes of every tensor that PyTorch's functions return, and probabilities.
+    """Records, during a trial call, the bytes of every tensor that PyTorch's functions return, and what made it.
 
-    A tensor holds probabilities if it was computed by a sigmoid or a softmax; so do its views and converted copies.
+    A tensor holds probabilities if a sigmoid or a softmax computed it, and a logit if a linear map did; so do its views
+    and converted copies.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.sizes: list[int] = []
-        self._probabilities: dict[int | None, Tensor] = {}  # by storage; kept alive, as freed storage may be reused
+        # By storage, and kept alive, since the place of a freed storage may be used again.
+        self._makers: dict[int | None, tuple[Maker, Tensor]] = {}
 
-    def is_probability(self, output: Any) -> bool:
-        """Whether the tensor in a model's output holds probabilities."""
+    def maker(self, output: Any) -> Maker | None:
+        """What the tensor in a model's output holds, as far as that was seen."""
         found = getattr(output, "logits", output)
-        return isinstance(found, Tensor) and _storage(found) in self._probabilities
+        return self._makers.get(_storage(found), (None, None))[0] if isinstance(found, Tensor) else None
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -136,12 +162,22 @@ class OutputWatch(TorchFunctionMode):
         for tensor in out if isinstance(out, tuple | list) else (out,):
             if isinstance(tensor, Tensor):
                 self.sizes.append(tensor.numel() * tensor.element_size())
-                if name in _TO_PROBABILITIES or (name in _COPIES and args and self.is_probability(args[0])):
+                maker = self._made_by(name, args)
+                if maker is not None:
                     if (place := _storage(tensor)) is not None:
-                        self._probabilities[place] = tensor
-                elif name.endswith("_") and not name.endswith("__"):  # changed in place
-                    self._probabilities.pop(_storage(tensor), None)
+                        self._makers[place] = maker, tensor
+                elif name in _IN_PLACE or (name.endswith("_") and not name.endswith("__")):
+                    self._makers.pop(_storage(tensor), None)
         return out
+
+    def _made_by(self, name: str, args: tuple[Any, ...]) -> Maker | None:
+        if name in _TO_PROBABILITIES:
+            return "probability"
+        if name in _LINEAR:
+            return "logit"
+        if name in _SHIFTS and any(self.maker(each) == "logit" for each in args):
+            return "logit"
+        return self.maker(args[0]) if name in _COPIES and args else None
 
 
 def _storage(tensor: Tensor) -> int | None:

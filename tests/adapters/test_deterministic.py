@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from flipscope.adapters.subject import Subject
 from flipscope.basics.errors import InputError
 from flipscope.cube.functions import BooleanFunction
-from flipscope.flips.engine import GeneralEngine
 from flipscope.models import Transformer, encoder
 from flipscope.probes import fourier
 from flipscope.probes.influence import influences
 from flipscope.probes.recognition import recognition
-from flipscope.probes.sensitivity import logit_changes, sensitivity, sensitivity_profile, truth_table
+from flipscope.probes.sensitivity import logit_changes, sensitivities, sensitivity, sensitivity_profile, truth_table
 
 Step = Callable[["Body", Tensor], Tensor]
 STRINGS = np.random.default_rng(0).integers(0, 2, (12, 6)).astype(np.uint8)
@@ -66,11 +66,10 @@ BY_PLACE: dict[str, Step] = {
 def test_modules_that_look_at_their_batch_are_refused_whatever_it_is(name: str) -> None:
     model = Body({**BY_CONTENT, **BY_PLACE}[name])
     options: Any
-    for options in ({}, {"batch": 1}, {"precision": "float64", "batch": 3}, {"precision": "native"}):
+    for options in ({}, {"precision": "float64", "batch": 3}, {"precision": "native"}):
         for some in (STRINGS, STRINGS[:1]):
-            # Batch normalisation itself refuses a single string.
-            with pytest.raises(InputError, match=f"{REFUSED}|Expected more than 1 value"):
-                sensitivity(model, some, **options)
+            with pytest.raises(InputError, match=REFUSED):
+                sensitivity(Subject(model, **options), some)
 
 
 @pytest.mark.parametrize("name", BY_CONTENT)
@@ -78,6 +77,15 @@ def test_functions_that_look_at_their_batch_are_refused(name: str) -> None:
     model = Body(BY_CONTENT[name])
     with pytest.raises(InputError, match=REFUSED):
         sensitivity(lambda bits: model(bits.float()), STRINGS)
+
+
+def test_with_one_string_at_a_time_there_is_no_batch_to_look_at() -> None:
+    """The message of a refusal says so, too."""
+    model = Body(BY_CONTENT["mean"])
+    with pytest.raises(InputError, match=r"one string at a time by flipscope\.Subject\(model, batch=1\)"):
+        sensitivity(model, STRINGS)
+    found = sensitivities(Subject(model, batch=1), STRINGS)
+    assert (found.counts.tolist(), found.lowest, found.highest) == ([0] * 12, 0.0, 0.0)  # y - mean(y) of one y
 
 
 def test_every_measurement_asks_the_same_question() -> None:
@@ -149,8 +157,10 @@ HONEST: dict[str, Callable[[], nn.Module]] = {
 
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_models_are_not_refused(name: str) -> None:
-    for dtype in (None, torch.float32, torch.float64):
-        GeneralEngine(HONEST[name](), dtype=dtype).check_deterministic(STRINGS)
+    for precision in ("native", "auto", "float64"):
+        settled = Subject(HONEST[name](), precision=precision).settled()
+        with settled.measuring():
+            settled.prepare(STRINGS)
 
 
 def test_models_that_take_one_string_at_a_time() -> None:
@@ -158,6 +168,6 @@ def test_models_that_take_one_string_at_a_time() -> None:
         assert len(bits) == 1
         return bits[:, 0] - 0.5
 
-    assert sensitivity(single, STRINGS, batch=1).tolist() == [1] * 12
+    assert sensitivity(Subject(single, batch=1), STRINGS).tolist() == [1] * 12
     with pytest.raises(InputError, match="the model failed on"):
-        sensitivity(single, STRINGS, batch=4)
+        sensitivity(Subject(single, batch=4), STRINGS)

@@ -33,6 +33,14 @@ def coarsest_type(first: Callable[[], object], second: Callable[[], object]) -> 
     return max(lost, key=lambda kind: torch.finfo(kind).eps, default=None)
 
 
+def rounds(run: Callable[[], Any]) -> tuple[Any, bool]:
+    """What a run returns, and whether anything in it was rounded to a coarser type than float64."""
+    mode = _RoundingMode()
+    with mode:
+        out = run()
+    return out, bool(mode.lost)
+
+
 def _rounded(run: Callable[[], object]) -> list[_Lost]:
     mode = _RoundingMode()
     with mode:
@@ -42,7 +50,9 @@ def _rounded(run: Callable[[], object]) -> list[_Lost]:
 
 def _coarse(tensor: object) -> bool:
     """Whether this is a tensor of floating-point numbers coarser than float64."""
-    return isinstance(tensor, Tensor) and tensor.is_floating_point() and torch.finfo(tensor.dtype).eps > _FINE
+    if not isinstance(tensor, Tensor) or tensor.dtype == torch.float64:
+        return False
+    return tensor.is_floating_point() and torch.finfo(tensor.dtype).eps > _FINE
 
 
 class _RoundingMode(TorchDispatchMode):
@@ -62,6 +72,8 @@ class _RoundingMode(TorchDispatchMode):
         given = (args, kwargs or {})
         before = _wide(given) if func._schema.is_mutable else None  # the operation will overwrite its input
         out = func(*args, **(kwargs or {}))
+        if isinstance(out, Tensor) and not _coarse(out):
+            return out
         results = tree_leaves(out)
         has_inputs = any(isinstance(part, Tensor) for part in tree_leaves(given))
         if has_inputs and any(map(_coarse, results)) and "empty" not in func._schema.name:

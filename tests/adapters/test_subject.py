@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import flipscope
+from flipscope.adapters.subject import Subject
 from flipscope.basics.errors import InputError
-from flipscope.models.outputs import ProbabilityWarning
-from flipscope.models.subject import Subject
+from flipscope.cube.functions import majority
+from flipscope.probes.recognition import recognition
 from flipscope.probes.sensitivity import sensitivities, sensitivity, sensitivity_profile, truth_table
 
 STRINGS = np.random.default_rng(0).integers(0, 2, (12, 6)).astype(np.uint8)
@@ -51,11 +52,11 @@ def test_bits_are_encoded_as_said() -> None:
     ]
     for encoding, numbers, dtype in expected:
         model = Seen()
-        Subject(model, encoding=encoding).values(bits)
+        Subject(model, encoding=encoding, precision="native").values(bits)
         assert model.given[0].tolist() == [numbers]
         assert model.given[0].dtype == dtype
     looks_up = Seen(tables=1)
-    Subject(looks_up).values(bits)
+    Subject(looks_up, precision="native").values(bits)
     assert looks_up.given[0].dtype == torch.int64
 
 
@@ -69,9 +70,11 @@ def test_functions_return_arguments_or_keywords() -> None:
 
 def test_what_a_subject_says_is_kept_and_can_be_changed() -> None:
     first = Subject(Seen(), encoding="signs", output="probability")
-    again = Subject(first)
-    assert (again.encoding, again.output, again.original) == ("signs", "probability", first.original)
-    assert Subject(first, encoding="bits", output="logit").threshold == 0.0
+    again = first.replaced(encoding="bits", threshold=0.25)
+    assert (again.encoding, again.output, again.threshold, again.model) == ("bits", "probability", 0.25, first.model)
+    assert (first.encoding, first.threshold) == ("signs", None)
+    with pytest.raises(InputError, match="a Subject already: give all its conventions to one Subject"):
+        Subject(first, encoding="bits")
 
 
 @pytest.mark.parametrize(
@@ -103,7 +106,7 @@ def test_a_model_of_tokens_is_not_guessed_at() -> None:
     np.testing.assert_allclose(subject.values(STRINGS), own.numpy(), rtol=1e-5)
     assert subject.answers(STRINGS).tolist() == own.argmax(dim=1).tolist()
     two = transformers.BertForSequenceClassification(transformers.BertConfig(vocab_size=2, num_labels=2, **sizes))
-    assert Subject(two).encoding == (0, 1)
+    assert Subject(two).settled().encoding == (0, 1)
 
 
 # ---------------------------------------------------------------- outputs
@@ -165,30 +168,157 @@ def shares(bits: Tensor) -> Tensor:
     return bits.double().mean(dim=1) / 2 + 0.3
 
 
-def test_outputs_that_look_like_probabilities_are_warned_of_once() -> None:
-    for ask in (lambda: sensitivity(shares, STRINGS), lambda: sensitivity_profile(shares, 6, precision_target=1.0)):
-        with pytest.warns(ProbabilityWarning, match=r"threshold=0\.5") as seen:
-            ask()
-        assert len(seen) == 1
-    with pytest.warns(ProbabilityWarning):
-        truth_table(shares, 4)
+def compiled(way: Any, *example: Any) -> Any:
+    """A sigmoid at the end of what PyTorch's older compiler made of a module."""
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert sensitivity(shares, STRINGS, threshold=0.5).sum() > 0
-        declared = sensitivities(shares, STRINGS, output="probability")
-        assert declared.threshold == 0.5
-        assert declared.counts.tolist() == sensitivity(shares, STRINGS, threshold=0.5).tolist()
-        assert sensitivities(shares, STRINGS, output="logit").threshold == 0.0
-        sensitivity(lambda bits: bits[:, 0], STRINGS)  # answers, not probabilities
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return way(nn.Sequential(nn.Linear(6, 1), nn.Sigmoid()), *example)
+
+
+UNCLEAR: dict[str, Any] = {
+    "a function": shares,
+    "numpy": lambda bits: np.asarray(bits).mean(axis=1) / 2 + 0.3,
+    "a traced module": compiled(torch.jit.trace, torch.ones(2, 6)),
+    "a scripted module": compiled(torch.jit.script),
+    "a function of the output": Subject(nn.Linear(6, 3), output=lambda out: out.softmax(1).numpy()[:, 1]),
+}
+BOTH = r"output='probability' for the answer 1 above 0\.5, or output='logit'|threshold=0\.5 for .*, or threshold=0"
+
+
+@pytest.mark.parametrize("name", UNCLEAR)
+def test_outputs_that_may_be_probabilities_or_not_are_refused(name: str) -> None:
+    model = UNCLEAR[name]
+    asks: list[Any] = [
+        lambda: sensitivity(model, STRINGS),
+        lambda: sensitivity_profile(model, 6, precision_target=1.0),
+        lambda: truth_table(model, 6),
+        lambda: flipscope.fourier.spectrum(model, 6),
+        lambda: flipscope.fourier.degree_test(model, 6, 1),
+        lambda: recognition(model, majority(6), 0.1),
+        lambda: (model if isinstance(model, Subject) else Subject(model)).answers(STRINGS),
+        lambda: flipscope.token_sensitivity(model, STRINGS.astype(np.float32), how="flip"),
+    ]
+    for ask in asks:
+        with pytest.raises(InputError, match=BOTH):
+            ask()
+    flipscope.influences(model, STRINGS)  # of numbers, whatever they mean
+
+
+def test_what_is_said_of_the_outputs_is_taken() -> None:
+    assert sensitivity(Subject(shares, threshold=0.5), STRINGS).sum() > 0
+    declared = sensitivities(Subject(shares, output="probability"), STRINGS)
+    assert declared.threshold == 0.5
+    assert declared.counts.tolist() == sensitivity(Subject(shares, threshold=0.5), STRINGS).tolist()
+    assert sensitivities(Subject(shares, output="logit"), STRINGS).threshold == 0.0
+    sensitivity(lambda bits: bits[:, 0], STRINGS)  # answers, not probabilities
+
+
+def test_a_linear_layer_makes_logits_whatever_their_range() -> None:
+    small = Ending(lambda x: 0.01 * 0 + x)
+    nn.init.constant_(small.linear.weight, 0.01)
+    nn.init.constant_(small.linear.bias, 0.3)
+    found = sensitivities(small, STRINGS)
+    assert (found.output, found.threshold, found.counts.sum()) == ("logit", 0.0, 0)
+    assert (found.lowest > 0, found.highest < 1) == (True, True)
 
 
 def test_the_threshold_does_not_depend_on_the_strings() -> None:
     """Whether all sampled outputs happen to lie between 0 and 1 or not."""
     model = Ending(torch.sigmoid)
     assert {sensitivities(model, STRINGS[k : k + 1]).threshold for k in range(12)} == {0.5}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert {sensitivities(shares, STRINGS[k : k + 1]).threshold for k in range(12)} == {0.0}
+
+
+def test_whole_numbers_of_a_function_are_classes_or_a_score() -> None:
+    scores = nn.Linear(6, 3)
+    unclear: list[Any] = [
+        lambda bits: scores(bits.float()).argmax(dim=1),
+        lambda bits: bits.sum(dim=1),
+        lambda bits: 2 * bits.sum(dim=1) - 6,
+        Ending(lambda x: x.argmax(dim=1), 3),
+    ]
+    nn.init.orthogonal_(scores.weight, 9)
+    nn.init.orthogonal_(unclear[3].linear.weight, 9)
+    for model in unclear:
+        with pytest.raises(InputError, match=r"classes or a score: say output='labels' .* or output='logit'"):
+            sensitivity(model, STRINGS)
+    counts = lambda bits: bits.sum(dim=1)  # noqa: E731
+    labels = sensitivities(Subject(counts, output="labels"), STRINGS)
+    assert (labels.counts.tolist(), labels.output, labels.threshold) == ([6] * 12, "labels", None)
+    assert sensitivity_profile(Subject(counts, output="labels"), 6, exhaustive=True).profile == [0] * 6 + [64]
+    with pytest.raises(InputError, match=r"decides between labels, and a truth table is of two"):
+        truth_table(Subject(counts, output="labels"), 6)
+    assert sensitivity(Subject(counts, output="logit"), STRINGS).tolist() == [
+        6 if not string.any() else int(string.sum() == 1) for string in STRINGS
+    ]
+    for two in (lambda bits: bits[:, 0], lambda bits: bits[:, 0] > 0, lambda bits: 2 * bits[:, 0] - 1):
+        assert sensitivity(two, STRINGS).tolist() == [1] * 12
+    three = Subject(scores).answers(STRINGS)
+    assert Subject(lambda bits: scores(bits.float()).argmax(dim=1), output="labels").answers(STRINGS).tolist() == list(
+        three
+    )
+    with pytest.raises(InputError, match="needs whole numbers, one for each answer"):
+        sensitivity(Subject(lambda bits: bits.sum(dim=1) / 2, output="labels"), STRINGS)
+
+
+def test_outputs_on_one_side_of_the_threshold_are_told() -> None:
+    bits = Subject(lambda bits: bits.sum(dim=1) / 7 + 1.1, output="logit")
+    found = sensitivities(bits, STRINGS)
+    assert found.counts.sum() == 0
+    note = str(found.summary()["note"])
+    assert "above the threshold 0, so that no flip changes an answer: Subject(model, threshold=...)" in note
+    assert found.how()["one_sided"] == note
+    assert "note" not in sensitivities(bits.replaced(threshold=1.5), STRINGS).summary()
+
+
+OFFERED: list[tuple[Any, str]] = [
+    (lambda x: (x, 3), r"say output=lambda out: out\[0\]$"),
+    (lambda x: [x[:, 0]], r"say output=lambda out: out\[0\]$"),
+    (lambda x: {"loss": 0.0, "answer": x}, r"say output=lambda out: out\['answer'\]"),
+    (lambda x: x[:, None], r"say output=lambda out: out\.flatten\(\)"),
+]
+
+
+@pytest.mark.parametrize(("ending", "offer"), OFFERED)
+def test_the_obvious_part_of_an_output_is_offered(ending: Any, offer: str) -> None:
+    with pytest.raises(InputError, match=offer):
+        sensitivity(Ending(ending), STRINGS)
+
+
+class PositionFirst(nn.Module):
+    """Reads [position, string], as recurrent networks without batch_first do; no table says how long strings are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.layer, self.norm = nn.Embedding(2, 8), nn.GRU(8, 8), nn.LayerNorm(8)
+        self.head = nn.Linear(8, 1)
+
+    def forward(self, bits: Tensor) -> Tensor:
+        out: Tensor = self.head(self.norm(self.layer(self.table(bits))[0][-1]))[:, 0]
+        return out
+
+
+def test_strings_may_be_on_the_second_axis() -> None:
+    torch.manual_seed(0)
+    model = PositionFirst()
+    targets = np.linspace(0, 1, 12, dtype=np.float32)
+    asks: list[Any] = [
+        lambda model, strings, targets: sensitivity(model, strings),
+        lambda model, strings, targets: flipscope.influences(model, strings),
+        lambda model, strings, targets: flipscope.blowup(model, strings).beta,
+        lambda model, strings, targets: flipscope.sharpness(model, strings, std=0.1, draws=2).draws,
+        lambda model, strings, targets: [
+            flipscope.curvature(model, "mse", (strings, targets), what="fisher_rao").fisher_rao.model
+        ],
+    ]
+    transposed = Subject(model, encoding=lambda bits: bits.T)
+    for ask in asks:
+        found = ask(transposed, STRINGS, targets)
+        assert len(found) in (12, 2, 1)
+        for strings in (STRINGS, STRINGS[:6]):  # six strings of six bits look like themselves transposed
+            with pytest.raises(InputError, match=r"say encoding=lambda bits: bits\.T"):
+                ask(Subject(model, encoding="bits"), strings, targets[: len(strings)])
+    alone = [float(flipscope.blowup(transposed, string[None]).beta[0]) for string in STRINGS]
+    np.testing.assert_allclose(flipscope.blowup(transposed, STRINGS).beta, alone, rtol=1e-5)
 
 
 def test_classes_are_decided_by_the_largest_logit() -> None:
@@ -234,9 +364,9 @@ def test_a_class_is_chosen_by_a_function_of_the_output() -> None:
     np.testing.assert_allclose(
         flipscope.fourier.spectrum(second, 6).real.coefficients[1 << np.arange(6)], -weights.detach() / 2, rtol=1e-4
     )
-    assert sensitivity(model, STRINGS, output=lambda out: out[:, 1:]).shape == (12,)
+    assert sensitivity(Subject(model, output=lambda out: out[:, 1:]), STRINGS).shape == (12,)
     with pytest.raises(InputError, match="the function given as output= failed with KeyError"):
-        sensitivity(model, STRINGS, output=lambda out: {}["logits"])
+        sensitivity(Subject(model, output=lambda out: {}["logits"]), STRINGS)
 
 
 @pytest.mark.parametrize(
@@ -251,8 +381,8 @@ def test_a_class_is_chosen_by_a_function_of_the_output() -> None:
 )
 def test_outputs_that_are_no_decision(model: nn.Module, options: Any, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        sensitivity(model, STRINGS, batch=1, **options)
-    assert sensitivity(nn.Linear(6, 6), STRINGS, output="logits").shape == (12,)
+        sensitivity(Subject(model, batch=1, **options), STRINGS)
+    assert sensitivity(Subject(nn.Linear(6, 6), output="logits"), STRINGS).shape == (12,)
 
 
 # ---------------------------------------------------------------- other libraries
@@ -284,7 +414,7 @@ def test_estimators_give_probabilities_then_decisions_then_labels() -> None:
     for model, name in zip(makers, names, strict=True):
         subject = Subject(model)
         assert subject.answers(STRINGS).tolist() == expected
-        assert subject.output_name == name
+        assert sensitivities(subject, STRINGS).output == name
         assert sensitivity(model, STRINGS).tolist() == sensitivity(lambda b: b.sum(dim=1) - 2.5, STRINGS).tolist()
 
 
@@ -357,7 +487,7 @@ def test_sessions_are_fed_by_the_types_and_names_they_declare() -> None:
     both = Session([Port("x", "tensor(float)", [None, 6])], [label, Port("probabilities", "tensor(float)", [None, 2])],
                    lambda x: np.stack([x[:, 0] == 0, x[:, 0] == 1], axis=1) * 1.0)  # fmt: skip
     assert Subject(both).answers(STRINGS).tolist() == STRINGS[:, 0].tolist()
-    assert Subject(both).output_name == "probabilities"
+    assert sensitivities(both, STRINGS).output == "probabilities"
 
 
 # ---------------------------------------------------------------- left as it was
@@ -386,8 +516,8 @@ class Careless(nn.Module):
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda model: sensitivity(model, STRINGS, precision="native"),
-        lambda model: flipscope.influences(model, STRINGS, precision="native"),
+        lambda model: sensitivity(Subject(model, precision="native"), STRINGS),
+        lambda model: flipscope.influences(Subject(model, precision="native"), STRINGS),
         lambda model: flipscope.fourier.spectrum(model, 6),
         lambda model: Subject(model).answers(STRINGS),
         lambda model: flipscope.sharpness(model, STRINGS, std=0.1, draws=2, parameters="linear.bias"),
@@ -419,6 +549,6 @@ def test_a_careless_model_is_left_as_it_was(ask: Any, fails: bool) -> None:
 
 def test_pythons_generator_is_left_as_it_was() -> None:
     before = random.getstate()
-    with Subject(nn.Linear(6, 1)).kept():
+    with Subject(nn.Linear(6, 1)).settled().measuring():
         random.random()
     assert random.getstate() == before

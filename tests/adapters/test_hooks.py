@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from flipscope.models.hooks import watching
+from flipscope.adapters.hooks import watching
 from flipscope.probes.influence import influences
 
 

@@ -26,11 +26,11 @@ import torch
 from jaxtyping import Float, Float32, Int64
 from torch import Tensor, nn
 
+from flipscope.adapters.hooks import changing_output
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import as_array
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, reason
-from flipscope.models.hooks import changing_output
 
 Change: TypeAlias = Callable[[Tensor], Tensor]  # from the tensor with the tokens, [row, ...], to the one used instead
 Given: TypeAlias = Tensor | tuple[Any, ...] | Mapping[str, Any]  # what a model is called with

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from flipscope.adapters.disturbing import Layout, RowStreams, main_input, noise_tensor, patches, run_changed, with_main
 from flipscope.basics.errors import InputError
-from flipscope.models.disturbing import Layout, RowStreams, main_input, noise_tensor, patches, run_changed, with_main
 
 Pair = collections.namedtuple("Pair", ["hidden", "weights"])
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from flipscope.models.devices import has_float64
+
+_SIGNS = np.array([-1.0, 1.0], np.float32)
+_EMPTY = (dict, OrderedDict, set)
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -23,8 +30,14 @@ def copied(module: M) -> M:
     >>> copied(prune.random_unstructured(nn.Linear(4, 1), "weight", amount=2)).weight.count_nonzero().item()
     2
     """
+    # Most of what a module holds are empty dictionaries of hooks, which deepcopy handles slowly.
+    memo: dict[int, Any] = {}
+    for inner in module.modules():
+        for value in vars(inner).values():
+            if type(value) in _EMPTY and not value:
+                memo[id(value)] = type(value)()
     with _Detached():
-        return copy.deepcopy(module)
+        return copy.deepcopy(module, memo)
 
 
 def converted(module: M, dtype: torch.dtype) -> M:
@@ -46,6 +59,38 @@ def converted(module: M, dtype: torch.dtype) -> M:
 
     found: M = copied(module)._apply(convert)  # type: ignore[no-untyped-call]
     return found
+
+
+@contextlib.contextmanager
+def moved_by(module: nn.Module, amount: float) -> Iterator[None]:
+    """Every parameter moved up or down by up to this share of itself within this context, and moved back afterwards.
+
+    >>> layer = nn.Linear(2, 1)
+    >>> before = layer.weight.tolist()
+    >>> with moved_by(layer, 0.5):
+    ...     layer.weight.tolist() == before
+    False
+    >>> layer.weight.tolist() == before
+    True
+    """
+    moved = [each for each in module.parameters() if each.is_floating_point() or each.is_complex()]
+    own = [each.data for each in moved]
+    # One sign per row, column and so on is as good as one per number, and cheap to draw.
+    sizes = [size for each in moved for size in each.shape]
+    stream = np.random.default_rng(0)
+    signs = iter(torch.from_numpy(stream.choice(_SIGNS, sum(sizes))).split(sizes))
+    # No two parameters move by the same share, so that those of which the difference is taken do not cancel.
+    shares = stream.uniform(0.5, 1.0, len(moved)) * stream.choice(_SIGNS, len(moved))
+    try:
+        for parameter, share in zip(moved, shares.tolist(), strict=True):
+            move = torch.tensor(share, device="cpu")
+            for _ in parameter.shape:
+                move = move[..., None] * next(signs)
+            parameter.data = torch.addcmul(parameter.data, parameter.data, move.to(parameter), value=amount)
+        yield
+    finally:
+        for parameter, data in zip(moved, own, strict=True):
+            parameter.data = data
 
 
 class _Detached(TorchFunctionMode):

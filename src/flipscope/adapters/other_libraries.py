@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from flipscope.adapters.encoding import Encoding
 from flipscope.basics.errors import InputError
-from flipscope.models.encoding import Encoding
 
 Declared: TypeAlias = Literal["logit", "logits", "probabilities", "labels"]
 Array: TypeAlias = NDArray[Any]
@@ -85,6 +85,8 @@ class EstimatorModel:
         self.declared: Declared | None = "probabilities" if self._method == "predict_proba" else None
         if self._method == "predict" and hasattr(estimator, "classes_"):
             self.declared = "labels"
+        # What a regressor predicts may be meant as a probability, even where it leaves [0, 1].
+        self.is_regressor = self._method == "predict" and self.declared is None
 
     def usual_encoding(self) -> Encoding:
         return "bits"

@@ -11,16 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
+from flipscope.adapters.copies import converted, moved_by
+from flipscope.adapters.rounding import coarsest_type
 from flipscope.basics.errors import InputError
-from flipscope.models.copies import converted, copied
-from flipscope.models.rounding import coarsest_type
+
+if TYPE_CHECKING:
+    from flipscope.adapters.settled import Settled
 
 Bits: TypeAlias = NDArray[np.uint8]
 Answers: TypeAlias = NDArray[np.floating]  # [string, number]
@@ -29,37 +32,55 @@ Ask: TypeAlias = Callable[[NDArray[Any]], Answers]
 ORDERS = 64.0  # roundings by which two orders of summation may differ
 FACTOR = 8.0  # a difference this many times larger than the effect of rounding is not rounding
 CREDIBLE = 0.01  # relative difference up to which rounding is plausible
-STRINGS = 8  # strings evaluated together
+STRINGS, COPIES = 8, 5  # strings evaluated together, and copies of one of them
 PERTURBATION = 2.0**9  # perturbation of every weight, in roundings, that represents the rounding of all sums
 _SINGLE = float(np.finfo(np.float32).eps)
 
 
-def check_deterministic(
-    model: object, asking: Callable[[Any], Ask], strings: Bits, batch: int, eps: float | None = None
-) -> None:
-    """Raise InputError unless the model's output for a string is reproducible and independent of other strings.
+def trial_rows(strings: Bits, batch: int | None) -> tuple[Bits, int]:
+    """A few strings for a trial call, and the number of copies of one of them for the second call.
 
-    ``asking(model)`` returns a function that evaluates the model, or a copy of it in float64; ``batch`` is the largest
-    batch size, and ``eps`` the rounding unit of its numbers, if the outputs' type does not tell.
+    Neither number is the length of the strings, so that the axis of strings is told from that of positions.
     """
-    check_together(model, asking, some_strings(strings, max(2, min(batch, STRINGS))), batch, eps)
+    length, most = strings.shape[1], STRINGS if batch is None else min(STRINGS, batch)
+    counts = [count for count in range(most, 0, -1) if count != length] or [1]
+    few = some_strings(strings, counts[0])
+    again = next((count for count in counts[1:] if count <= COPIES), counts[-1])
+    return few[np.arange(counts[0]) % len(few)], again
 
 
-def check_together(
-    model: object, asking: Callable[[Any], Ask], few: NDArray[Any], batch: int, eps: float | None = None
-) -> None:
+def check_alike(
+    settled: Settled, few: Bits, first: Answers, row: int, second: Answers, ask: Ask | None = None
+) -> float:
+    """Raise InputError unless outputs of ``few`` strings and of copies of one ``row`` agree; their largest difference.
+
+    The row is the one in the middle, which a maximum or a minimum over the batch would move, too. Only if the two calls
+    differ by more than the order of summation explains, further calls find out why.
+    """
+    if np.isnan(first).any() or np.isnan(second).any():
+        return 0.0  # counted and refused by the measurement
+    module = settled.module
+    eps = float(np.finfo(first.dtype if settled.dtype is None else _numpy_type(settled.dtype)).eps)
+    size, apart = float(np.abs(first).max(initial=0.0)), largest_difference(first[row : row + 1], second)
+    if apart > ORDERS * (eps if module is not None else max(eps, _SINGLE)) * size:
+
+        def asking(model: Any) -> Ask:
+            if ask is not None and model is module:
+                return ask
+            other = settled if model is module else settled.like(model)
+            return lambda some: other.rows(other.run(some), len(some)).flatten(1).detach().cpu().numpy()
+
+        check_together(module, asking, few, eps)
+    return apart
+
+
+def check_together(model: object, asking: Callable[[Any], Ask], few: NDArray[Any], eps: float | None = None) -> None:
     """Raise InputError unless the model's outputs for these few inputs are reproducible and independent of each other.
 
     ``few`` holds strings, or what else ``asking(model)`` evaluates, one in each row.
     """
     ask = asking(model)
-    try:
-        first = ask(few)
-    except Exception:
-        if batch > 1:
-            raise
-        few = few[:1]  # the model takes one string at a time, so no other string can matter
-        first = ask(few)
+    first = ask(few)
     size, eps = float(np.abs(first).max(initial=0.0)), float(np.finfo(first.dtype).eps) if eps is None else eps
     moved = largest_difference(first, ask(few))
     # Accelerators may sum in another order each time; only such differences are allowed.
@@ -88,26 +109,6 @@ def largest_difference(first: Answers, second: Answers) -> float:
     with np.errstate(invalid="ignore"):
         distance = np.abs(first.astype(np.float64) - second.astype(np.float64))
     return float(np.where(first == second, 0.0, distance).max(initial=0.0))
-
-
-def perturbed(module: nn.Module, amount: float) -> nn.Module:
-    """A copy with every parameter moved up or down by this share of itself."""
-    moved = copied(module)
-    stream = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in moved.parameters():
-            if not (parameter.is_floating_point() or parameter.is_complex()):
-                continue
-            # One sign per row, column and so on is as good as one per number, and cheap to draw.
-            move = _signs((), stream).to(parameter)
-            for size in parameter.shape:
-                move = move[..., None] * _signs((size,), stream).to(parameter)
-            parameter.add_(move * parameter, alpha=amount)
-    return moved
-
-
-def _signs(shape: tuple[int, ...], stream: torch.Generator) -> Tensor:
-    return 2 * torch.randint(0, 2, shape, generator=stream, device="cpu") - 1
 
 
 def perturbation_of(dtype: torch.dtype) -> float:
@@ -154,7 +155,8 @@ def _is_rounding(model: nn.Module, asking: Callable[[Any], Ask], few: NDArray[An
         return False
     half = len(few) // 2
     inner = coarsest_type(lambda: ask(few[:half]), lambda: ask(few[-half:])) or torch.float64
-    rounding = largest_difference(first, asking(perturbed(wide, perturbation_of(inner)))(few))
+    with moved_by(wide, perturbation_of(inner)):
+        rounding = largest_difference(first, ask(few))
     room = FACTOR * rounding + ORDERS * torch.finfo(inner).eps * float(np.abs(first).max(initial=0.0))
     found = _together(ask, few, first)
     if (moved := max(found.others, found.place)) > room:
@@ -164,16 +166,22 @@ def _is_rounding(model: nn.Module, asking: Callable[[Any], Ask], few: NDArray[An
 
 def _refuse(moved: float) -> None:
     raise InputError(
-        f"the model's output for an input moves by {moved:.2g} with the other inputs of its batch: take "
-        "statistics over the batch and the like out of it, such as batch normalisation in training mode"
+        f"the model's output for an input moves by {moved:.2g} with the other inputs of its batch: take statistics "
+        "over the batch out of it, such as batch normalisation in training mode or dynamically quantised layers, or "
+        "ask one string at a time by flipscope.Subject(model, batch=1)"
     )
 
 
+def _numpy_type(dtype: torch.dtype) -> Any:
+    """The type of numpy with the rounding of this one; bfloat16's is coarser than any."""
+    return {torch.float64: np.float64, torch.float32: np.float32}.get(dtype, np.float16)
+
+
 def some_strings(strings: Bits, most: int) -> Bits:
-    """Up to this many different strings, spread over all; if all are equal, one and its first flip."""
-    spread = strings[np.unique(np.linspace(0, len(strings) - 1, STRINGS * most).astype(np.int64))]
-    found = np.stack([*{string.tobytes(): string for string in spread}.values()])
-    if len(found) == 1 and found.size:
-        found = np.concatenate([found, found])
-        found[1, 0] ^= 1
-    return found[np.unique(np.linspace(0, len(found) - 1, most).astype(np.int64))]
+    """Up to this many different strings, spread over all; if there are fewer, with flips of the first."""
+    found = {string.tobytes(): string for string in strings[:: max(1, len(strings) // (STRINGS * most))]}
+    if len(found) < most:
+        flips = strings[0] ^ np.eye(most, strings.shape[1], dtype=np.uint8)
+        found |= {string.tobytes(): string for string in flips}
+    distinct = np.stack([*found.values()])
+    return distinct[:: max(1, len(distinct) // most)][:most]

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from flipscope.adapters.rounding import coarsest_type
 from flipscope.models import Transformer, encoder, fourier, mingpt, recognizer
-from flipscope.models.rounding import coarsest_type
 
 
 class Net(nn.Module):
