@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import math
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -17,16 +19,24 @@ from numpy.typing import NDArray
 
 from flipscope.basics.files import check_source
 from flipscope.basics.limits import check_memory
+from flipscope.basics.opening import too_large
+
+_SUFFIX = ".npy"
+_LONGEST_HEADER = 10_000  # bytes, as in numpy
+_LARGEST_SIDE = 1 << 48
 
 # What unzipping and numpy raise on damaged bytes.
 DAMAGE = (
     EOFError,
     KeyError,
+    MemoryError,
     OSError,
     RuntimeError,
+    SyntaxError,
     TypeError,
     ValueError,
     struct.error,
+    tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,
 )
@@ -41,43 +51,61 @@ class Header(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes."""
-        return math.prod(self.shape) * self.dtype.itemsize
+        return math.prod(self.shape) * max(1, self.dtype.itemsize)
 
 
 class Arrays:
-    """The arrays of a file, each unpacked on first use if it fits into memory."""
+    """The arrays of a file, each unpacked on first use if it fits into memory and into `most` bytes."""
 
-    def __init__(self, path: Path, opened: np.lib.npyio.NpzFile) -> None:
-        self._path, self._opened = path, opened
+    def __init__(self, path: Path, file: zipfile.ZipFile, most: int | None) -> None:
+        self._path, self._file, self._most = path, file, most
 
     @property
     def names(self) -> list[str]:
         """The names of all arrays."""
-        return list(self._opened.files)
+        return [name.removesuffix(_SUFFIX) for name in self._file.namelist() if name.endswith(_SUFFIX)]
 
     def header(self, name: str) -> Header:
         """Shape and type of an array, read without unpacking its numbers."""
-        assert self._opened.zip is not None
-        with self._opened.zip.open(f"{name}.npy") as member:
+        with self._file.open(self._member(name)) as member:
             version = npy.read_magic(member)
-            read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-            shape, _, dtype = read(member)
+            width, read = (2, npy.read_array_header_1_0) if version == (1, 0) else (4, npy.read_array_header_2_0)
+            length = member.read(width)
+            if int.from_bytes(length, "little") > _LONGEST_HEADER:  # which numpy reads before it looks at the length
+                raise ValueError(f"the header of {name} is too long")
+            shape, _, dtype = read(io.BytesIO(length + member.read(int.from_bytes(length, "little"))))
+        if not all(0 <= each < _LARGEST_SIDE for each in shape):
+            raise ValueError(f"{name} has the shape {shape}")
         return Header(shape, dtype)
 
+    def check(self, *names: str) -> None:
+        """Raise InputError if these arrays together need more memory than there is."""
+        size = sum(self.header(name).size for name in names)
+        check_memory(size, f"{', '.join(names[:4])} in {self._path}", "give a file with less in it")
+        if self._most is not None and size > self._most:
+            raise too_large(self._path, self._most)
+
     def __getitem__(self, name: str) -> NDArray[Any]:
-        size = self.header(name).size
-        check_memory(size, f"{name} in {self._path}", "give a file with less in it")
-        return np.asarray(self._opened[name])
+        self.check(name)
+        member = self._member(name)
+        if self.header(name).size > member.file_size:
+            raise ValueError(f"{name} is shorter than its header says")
+        with self._file.open(member) as opened:
+            return np.asarray(npy.read_array(opened, allow_pickle=False))
+
+    def _member(self, name: str) -> zipfile.ZipInfo:
+        found = self._file.getinfo(name + _SUFFIX)
+        if found.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"{name} is packed in a way that numpy does not use")
+        return found
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Arrays]:
+def opened(path: Path, most: int | None = None) -> Iterator[Arrays]:
     """The arrays of a file; a damaged file raises one of DAMAGE."""
     check_source(path)
-    # Opened here, because np.load does not close the file when what is inside turns out to be damaged.
     with path.open("rb") as file:
-        arrays = np.load(file, allow_pickle=False)
-        if not isinstance(arrays, np.lib.npyio.NpzFile):
+        if file.read(len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX:
             raise TypeError(f"{path} holds one array without a name")
-        with arrays:
-            yield Arrays(path, arrays)
+        with zipfile.ZipFile(file) as packed:
+            yield Arrays(path, packed, most)
