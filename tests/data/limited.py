@@ -25,7 +25,8 @@ MEMORY = 1 << 30  # bytes that a reader may take on top of the program
 SECONDS = 20  # of computing
 
 
-def _tokens(**given: Any) -> Any:
+def token_inputs(**given: Any) -> Any:
+    """The inputs of `flipscope tokens` with these options."""
     from flipscope.cli.token_inputs import read_inputs
 
     options = ("images", "texts", "inputs", "data", "count", "tokenizer", "size", "at")
@@ -84,10 +85,10 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "npz": _npz,
     "pairs": _pairs,
     "photos": _photos,
-    "images": lambda folder: _tokens(images=str(folder), patch=1),
-    "images of 20,000": lambda folder: _tokens(images=str(folder), patch=1, size=20_000),
-    "arrays": lambda path: _tokens(inputs=str(path)),
-    "tokenizer": lambda path: _tokens(texts=str(path.parent / "texts.txt"), tokenizer=str(path)),
+    "images": lambda folder: token_inputs(images=str(folder), patch=1),
+    "images of 20,000": lambda folder: token_inputs(images=str(folder), patch=1, size=20_000),
+    "arrays": lambda path: token_inputs(inputs=str(path)),
+    "tokenizer": lambda path: token_inputs(texts=str(path.parent / "texts.txt"), tokenizer=str(path)),
 }
 
 

@@ -74,6 +74,13 @@ def packed_npz(path: Path, mebibytes: int, before: bytes) -> Path:
     return path
 
 
+def plain_npz(path: Path, content: bytes) -> Path:
+    with zipfile.ZipFile(path, "w") as file:
+        for name in ("x_train.npy", "y_train.npy", "x_test.npy", "y_test.npy"):
+            file.writestr(name, content)
+    return path
+
+
 def mat(content: bytes, packed: int) -> bytes:
     """A file of MATLAB 5 with one packed variable, followed by so many mebibytes of zeros."""
     raw = zeros(packed, content)
@@ -207,7 +214,7 @@ CASES: dict[str, tuple[str, Callable[[Path], Path], str]] = {
     ),
     "an .npz with a header of brackets": (
         "npz",
-        lambda folder: packed_npz(folder / "svhn.npz", 0, BRACKETS),
+        lambda folder: plain_npz(folder / "svhn.npz", BRACKETS),
         "is damaged or cut off",
     ),
     "arrays with a header of gigabytes": (
@@ -217,7 +224,7 @@ CASES: dict[str, tuple[str, Callable[[Path], Path], str]] = {
     ),
     "arrays with a header of brackets": (
         "arrays",
-        lambda folder: packed_npz(folder / "a.npz", 0, BRACKETS),
+        lambda folder: plain_npz(folder / "a.npz", BRACKETS),
         "cannot be read as a file of arrays",
     ),
     "idx of 65 dimensions": (

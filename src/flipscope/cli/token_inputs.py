@@ -119,7 +119,7 @@ def _images(arguments: argparse.Namespace) -> TokenInputs:
         raise InputError(f"--std {arguments.std:g} must be greater than 0")
     size = None if arguments.size is None else check_count("size", arguments.size)
     if size is not None:
-        check_pixels(size, size, "--size: a picture")
+        check_pixels((size, size), "--size: a picture")
     found = []
     for file in files:
         picture = read_picture(check_inside(file, folder), grey=arguments.grey)

@@ -111,7 +111,7 @@ def _square(image: Any, file: Path) -> UInt8[np.ndarray, "row column channel"]:
     if (width, height) != (SIDE, SIDE):
         scale = SIDE / min(width, height)
         width, height = max(SIDE, round(width * scale)), max(SIDE, round(height * scale))
-        check_pixels(width, height, f"{file}: after resizing, a picture")
+        check_pixels((width, height), f"{file}: after resizing, a picture")
         left, top = (width - SIDE) // 2, (height - SIDE) // 2
         image = image.resize((width, height), pillow().Resampling.BILINEAR)
         image = image.crop((left, top, left + SIDE, top + SIDE))

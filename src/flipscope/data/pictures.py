@@ -29,8 +29,9 @@ def pillow() -> Any:
         raise InputError("images need Pillow: pip install 'flipscope[vision]'") from None
 
 
-def check_pixels(width: int, height: int, what: str) -> None:
+def check_pixels(size: tuple[int, int], what: str) -> None:
     """Raise InputError if a picture has more pixels than one can have."""
+    width, height = size
     if width * height > MOST_PIXELS:
         raise InputError(f"{what} of {width:,} x {height:,} pixels is too large: {MOST_PIXELS:,} pixels are the most")
 
@@ -47,7 +48,7 @@ def read_picture(file: Path, *, grey: bool = False, known: bytes | None = None) 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Pillow, about size and about odd metadata
             with library.open(io.BytesIO(raw), formats=_FORMATS) as image:
-                check_pixels(*image.size, f"{file}: a picture")
+                check_pixels(image.size, f"{file}: a picture")
                 upright = ops.exif_transpose(_eight_bits(library, image, file))
                 if upright.has_transparency_data:
                     upright = upright.convert("RGBA")
