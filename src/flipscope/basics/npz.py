@@ -23,7 +23,7 @@ from flipscope.basics.opening import too_large
 
 _SUFFIX = ".npy"
 _LONGEST_HEADER = 10_000  # bytes, as in numpy
-_LARGEST_SIDE = 1 << 48
+_LARGEST_SIDE = 1 << 63
 
 # What unzipping and numpy raise on damaged bytes.
 DAMAGE = (

@@ -33,7 +33,7 @@ from flipscope.models.devices import Device, in_float64, moved, twice_differenti
 from flipscope.models.encoding import Encoding
 from flipscope.models.fast_logits import logits_for
 from flipscope.models.modes import dense_gradients, eval_mode
-from flipscope.models.parameters import Choice, check_differentiable, chosen, differentiable
+from flipscope.models.parameters import Choice, check_differentiable, chosen, differentiable, first_names
 from flipscope.models.subject import Model, Subject, as_subject
 from flipscope.probes.asking import Given, Loss, as_loss, check_paired, given_for
 
@@ -83,6 +83,7 @@ class LossSurface:
     ) -> None:
         model = subject.needed_module("curvature is of the parameters of")
         self.names = tuple(parameters)
+        self.first_names = first_names(model)
         self._loss, self._parameters = loss, list(parameters.values())
         self._sizes = [each.numel() for each in self._parameters]
         self.size = sum(self._sizes)
