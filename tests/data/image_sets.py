@@ -72,12 +72,12 @@ def write_cifar(folder: Path, arrays: dict[str, Any], version: str, *, packed: b
             archive.addfile(member, io.BytesIO(content))
 
 
-def write_svhn(folder: Path, arrays: dict[str, Any]) -> None:
+def write_svhn(folder: Path, arrays: dict[str, Any], *, packed: bool = True) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for part in ("train", "test"):
         labels = np.where(arrays[f"y_{part}"] == 0, 10, arrays[f"y_{part}"])[:, None]
         images = arrays[f"x_{part}"].transpose(1, 2, 3, 0)
-        savemat(folder / f"{part}_32x32.mat", {"X": images, "y": labels}, do_compression=True)
+        savemat(folder / f"{part}_32x32.mat", {"X": images, "y": labels}, do_compression=packed)
 
 
 def write_npz(file: Path, arrays: dict[str, Any]) -> None:

@@ -110,7 +110,7 @@ def limit() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.alarm(2 * SECONDS)  # for what waits
+    signal.alarm(10 * SECONDS)  # for what waits
 
 
 def in_child(work: Callable[[], str]) -> str:
@@ -160,7 +160,7 @@ class Limited:
 
 def main() -> None:
     """Answer the lines of standard input."""
-    for module in ("PIL.Image", "scipy.io", "flipscope.cli.token_inputs", "flipscope.data.checking"):
+    for module in ("PIL.Image", "flipscope.cli.token_inputs", "flipscope.data.checking"):
         importlib.import_module(module)
     for line in sys.stdin:
         reader, path = json.loads(line)

@@ -35,6 +35,7 @@ WRITERS: dict[str, tuple[str, Writer]] = {
     "python": ("cifar-10", lambda folder, arrays: write_cifar(folder, arrays, "python")),
     "python packed": ("cifar-10", lambda folder, arrays: write_cifar(folder, arrays, "python", packed=True)),
     "mat": ("svhn", write_svhn),
+    "mat plain": ("svhn", lambda folder, arrays: write_svhn(folder, arrays, packed=False)),
     "npz": ("svhn", lambda folder, arrays: write_npz(folder / "svhn.npz", arrays)),
 }
 

@@ -6,13 +6,13 @@ arrays must be like (sizes, labels) is checked by `flipscope.data.images`.
 
 from __future__ import annotations
 
-import io
 import math
 import re
 import struct
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -30,7 +30,9 @@ Part: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
 Parts: TypeAlias = tuple[Part, Part]  # of training and of test
 
 _BLOCK, _REGULAR = 512, (b"0", b"\0")  # of a tar archive: the size of its blocks, and the types of plain files
-_MAT_HEADER, _PACKED = 128, 15  # of MATLAB 5: bytes before the first variable, and the type of a packed one
+# Of a .mat file: bytes before the first element, types of elements, and numpy's names for those that are numbers.
+_MAT_HEADER, _MATRIX, _PACKED = 128, 14, 15
+_MAT_NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 _BATCHES = [f"data_batch_{number}" for number in range(1, 6)]
 
 
@@ -198,19 +200,9 @@ def svhn_form(folder: Path) -> Form | None:
 
 def read_svhn(path: Path) -> Part:
     """The images and labels of a .mat file of SVHN; the digit 0, which has label 10 there, gets label 0."""
-    from scipy.io import loadmat, whosmat
-
-    plain = _unpacked_mat(path)
-    try:
-        kinds = {name: kind for name, _, kind in whosmat(plain) if name in ("X", "y")}
-        # Arrays of numbers only: of cells and sparse matrices scipy allocates what the header says.
-        numbers = [name for name, kind in kinds.items() if re.fullmatch("u?int(8|16|32|64)|double|single", kind)]
-        plain.seek(0)
-        found = loadmat(plain, variable_names=numbers)
-    except Exception:  # scipy's reader raises almost anything on damaged bytes
-        raise damaged(path) from None
+    found = _mat_arrays(path, ("X", "y"))
     images, labels = found.get("X"), found.get("y")
-    if not isinstance(images, np.ndarray) or not isinstance(labels, np.ndarray) or images.ndim != 4:
+    if images is None or labels is None or images.ndim != 4:
         raise InputError(f"{path} is not a file of SVHN: it lacks images X [row, column, channel, image] or labels y")
     labels = labels.reshape(-1)
     if labels.dtype.kind not in "iu" or not np.isin(labels, np.arange(1, 11)).all():
@@ -218,43 +210,67 @@ def read_svhn(path: Path) -> Part:
     return np.ascontiguousarray(images.transpose(3, 0, 1, 2)), labels.astype(np.int64) % 10
 
 
-def _unpacked_mat(path: Path) -> io.BytesIO:
-    """A .mat file of version 5 with its packed variables unpacked: scipy would unpack any amount."""
-    raw, unpacked, left = content(path), io.BytesIO(), MOST
+def _mat_arrays(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    """The arrays of numbers with these names in a .mat file of version 5.
+
+    It is read here, because `scipy.io.loadmat` unpacks any amount and ends the process on some damaged files.
+    """
+    raw = content(path)
     if raw[124:128] not in (b"\0\1IM", b"\1\0MI"):
         raise InputError(f"{path} is not a file of MATLAB 5, which SVHN's are")
     order = "<" if raw[126:128] == b"IM" else ">"
-    unpacked.write(raw[:_MAT_HEADER])
-    at = _MAT_HEADER
+    found, left = {}, MOST
+    for kind, data in _mat_elements(memoryview(raw)[_MAT_HEADER:], order, path):
+        if kind == _PACKED:
+            kind, data = _unpacked_element(data, order, path, left)
+            left -= len(data)
+        # A variable has its flags, its sizes, its name and, if it is an array of real numbers, these.
+        parts = list(islice(_mat_elements(data, order, path), 5)) if kind == _MATRIX else []
+        name = bytes(parts[2][1]).decode("latin-1") if len(parts) == 4 else ""
+        if name not in names or parts[3][0] not in _MAT_NUMBERS:
+            continue
+        try:
+            numbers = np.frombuffer(parts[3][1], order + _MAT_NUMBERS[parts[3][0]])
+            sizes = np.frombuffer(parts[1][1], f"{order}i4").tolist()
+            if min(sizes) < 0:  # -1 would be any size for numpy
+                raise damaged(path)
+            found[name] = numbers.reshape(sizes, order="F")
+        except ValueError:
+            raise damaged(path) from None
+    return found
+
+
+def _mat_elements(raw: memoryview, order: str, path: Path) -> Iterator[tuple[int, memoryview]]:
+    """The type and the content of each element; one of up to four bytes has its size beside its type."""
+    at = 0
     while at < len(raw):
         if len(raw) - at < 8:
             raise damaged(path)
         kind, size = struct.unpack_from(f"{order}II", raw, at)
-        piece = raw[at : at + 8 + size]
-        if len(piece) < 8 + size:
+        start, end = at + 8, at + 8 + size + (-size % 8 if kind != _PACKED else 0)
+        if kind >> 16:
+            kind, size, start, end = kind & 0xFFFF, kind >> 16, at + 4, at + 8
+        data = raw[start : min(start + size, end)]
+        if len(data) < size:
             raise damaged(path)
-        if kind == _PACKED:
-            piece = _unpacked_variable(piece[8:], path, order, left)
-        left -= len(piece)
-        unpacked.write(piece)
-        at += 8 + size
-    unpacked.seek(0)
-    return unpacked
+        yield kind, data
+        at = end
 
 
-def _unpacked_variable(packed: bytes, path: Path, order: str, most: int) -> bytes:
-    """A variable of a .mat file: its type, its size, and so many bytes."""
+def _unpacked_element(packed: memoryview, order: str, path: Path, most: int) -> tuple[int, memoryview]:
+    """The type and the content of the one element that is packed here."""
     unpacker = zlib.decompressobj()
     try:
         head = unpacker.decompress(packed, 8)
-        if len(head) < 8:
-            raise damaged(path)
-        (size,) = struct.unpack_from(f"{order}I", head, 4)
+        kind, size = struct.unpack(f"{order}II", head.ljust(8, b"\0"))
         if size > most:
             raise too_large(path, MOST)
-        return head + unpacker.decompress(unpacker.unconsumed_tail, size) if size else head
+        data = unpacker.decompress(unpacker.unconsumed_tail, size) if size else b""
     except zlib.error:
         raise damaged(path) from None
+    if len(data) < size:
+        raise damaged(path)
+    return kind, memoryview(data)
 
 
 # ---------------------------------------------------------------- .npz
