@@ -10,7 +10,10 @@ import argparse
 import gzip
 import io
 import json
+import os
+import signal
 import struct
+import sys
 import tarfile
 import tempfile
 import time
@@ -218,24 +221,25 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--keep", type=Path, default=Path("fuzz"), help="folder for files that readers stumble over")
     given = parser.parse_args()
-    end, done, found, block = time.monotonic() + 60 * given.minutes, Counter[str](), Counter[str](), 0
+    end, done, found, block = time.monotonic() + 60 * given.minutes, 0, Counter[str](), 0
     goods = good_files()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # says what came of it until then
     with tempfile.TemporaryDirectory() as place:
-        while time.monotonic() < end:
-            for number, (name, good) in enumerate(goods.items()):
-                folder = Path(place) / str(number)
-                folder.mkdir(exist_ok=True)
-                seeds = ((given.seed, number, k) for k in range(block * TOGETHER, (block + 1) * TOGETHER))
-                for seed, said in failures(good, seeds, folder):
-                    found[name] += 1
-                    print(f"{name}, seed {seed}: {said}"[:300], flush=True)
-                    kept = given.keep / "-".join(map(str, seed))
-                    good.write(kept, np.random.default_rng(seed))
-                done[name] += TOGETHER
-            block += 1
-    print(
-        f"{sum(done.values()):,} files of {len(goods)} kinds, {sum(found.values()):,} of them badly read: {dict(found)}"
-    )
+        try:
+            while time.monotonic() < end:
+                for number, (name, good) in enumerate(goods.items()):
+                    folder = Path(place) / str(number)
+                    folder.mkdir(exist_ok=True)
+                    seeds = ((given.seed, number, k) for k in range(block * TOGETHER, (block + 1) * TOGETHER))
+                    for seed, said in failures(good, seeds, folder):
+                        found[name] += 1
+                        print(f"{name}, seed {seed}: {said}"[:300], flush=True)
+                        good.write(given.keep / "-".join(map(str, seed)), np.random.default_rng(seed))
+                    done += TOGETHER
+                block += 1
+        finally:
+            used = sum(os.times()[:4]) / 60
+            print(f"{done:,} files of {len(goods)} kinds in {used:.0f} minutes of computing, badly read: {dict(found)}")
 
 
 if __name__ == "__main__":
