@@ -288,6 +288,7 @@ def test_nothing_is_fetched_from_anywhere(usual: Document) -> None:
     policy = next(attributes["content"] for attributes in usual.all("meta") if "http-equiv" in attributes)
     assert policy is not None
     assert policy.startswith("default-src 'none'; img-src data: blob:;")
+    assert policy.endswith("; base-uri 'none'; form-action 'none'")  # which default-src does not cover
     assert "@import" not in "".join(text for tag, text in usual.texts if tag == "style")
     assert "url(" not in "".join(text for tag, text in usual.texts if tag == "style")
 
