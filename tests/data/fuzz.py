@@ -120,6 +120,7 @@ def good_files() -> dict[str, Good]:
         "mat": Good("mat", "train_32x32.mat", _mat(arrays)),
         "mat, packed": Good("mat", "train_32x32.mat", _mat(arrays), _packed_mat),
         "npz": Good("npz", "svhn.npz", _npz(arrays)),
+        "npz by LZMA": Good("npz", "svhn.npz", _zip(_npy(arrays["x_train"]), arrays, zipfile.ZIP_LZMA)),
         "npz member": Good("npz", "svhn.npz", _npy(arrays["x_train"]), lambda member: _zip(member, arrays)),
         "arrays": Good("arrays", "a.npz", _npy(arrays["x_train"].astype(float)), lambda member: _zip(member, {})),
         "pairs": Good("pairs", "mrpc_train.tsv", text.encode()),
@@ -205,9 +206,9 @@ def _npy(array: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def _zip(member: bytes, others: Mapping[str, np.ndarray]) -> bytes:
+def _zip(member: bytes, others: Mapping[str, np.ndarray], method: int = zipfile.ZIP_DEFLATED) -> bytes:
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(file, "w", method) as archive:
         archive.writestr("x_train.npy", member)
         for name in others.keys() - {"x_train"}:
             archive.writestr(f"{name}.npy", _npy(others[name]))

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import pickle
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ WRITERS: dict[str, tuple[str, Writer]] = {
     "mat": ("svhn", write_svhn),
     "mat plain": ("svhn", lambda folder, arrays: write_svhn(folder, arrays, packed=False)),
     "npz": ("svhn", lambda folder, arrays: write_npz(folder / "svhn.npz", arrays)),
+    "npz by LZMA": ("mnist", lambda folder, arrays: write_npz(folder / "mnist.npz", arrays, method=zipfile.ZIP_LZMA)),
+    "npz by bzip2": ("mnist", lambda folder, arrays: write_npz(folder / "mnist.npz", arrays, method=zipfile.ZIP_BZIP2)),
 }
 
 

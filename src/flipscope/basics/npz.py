@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import lzma
 import math
 import struct
 import tokenize
@@ -11,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
@@ -24,6 +25,7 @@ from flipscope.basics.opening import too_large
 _SUFFIX = ".npy"
 _LONGEST_HEADER = 10_000  # bytes, as in numpy
 _LARGEST_SIDE = 1 << 63
+_PIECE = 1 << 14  # bytes
 
 # What unzipping and numpy raise on damaged bytes.
 DAMAGE = (
@@ -38,6 +40,7 @@ DAMAGE = (
     struct.error,
     tokenize.TokenError,
     zipfile.BadZipFile,
+    lzma.LZMAError,
     zlib.error,
 )
 
@@ -91,13 +94,27 @@ class Arrays:
         if self.header(name).size > member.file_size:
             raise ValueError(f"{name} is shorter than its header says")
         with self._file.open(member) as opened:
-            return np.asarray(npy.read_array(opened, allow_pickle=False))
+            return np.asarray(npy.read_array(_Pieces(opened), allow_pickle=False))
 
     def _member(self, name: str) -> zipfile.ZipInfo:
-        found = self._file.getinfo(name + _SUFFIX)
-        if found.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ValueError(f"{name} is packed in a way that numpy does not use")
-        return found
+        return self._file.getinfo(name + _SUFFIX)
+
+
+class _Pieces:
+    """A member of a zip file that is unpacked in small pieces.
+
+    To read n bytes, `zipfile` unpacks n packed bytes of LZMA or bzip2 at once, which can become thousands of times n.
+    """
+
+    def __init__(self, member: IO[bytes]) -> None:
+        self._member = member
+
+    def read(self, size: int = -1, /) -> bytes:
+        """The next `size` bytes; fewer at the end."""
+        found = bytearray()
+        while len(found) < size and (piece := self._member.read(min(size - len(found), _PIECE))):
+            found += piece
+        return bytes(found)
 
 
 @contextmanager
