@@ -111,5 +111,8 @@ def _account(found: Curvature) -> str:
         )
     if found.density is not None:
         density = found.density
-        sentences.append(f"The density is from {density.probes} random starts with {density.steps} Lanczos steps.")
+        sentences.append(
+            f"The density is from {density.probes} random starts with {density.steps} Lanczos steps. Its bars end at "
+            "the lower ends of the intervals, on a logarithmic scale."
+        )
     return " ".join(sentences) or "Second derivatives on the strings above."

@@ -187,7 +187,7 @@ class Grids:
 
 @checked_arguments
 def mcallester_bound(loss: float, divergence: float, samples: int, delta: float = 0.05, largest: float = 1.0) -> float:
-    """E L <= E L^ + largest sqrt((KL + log(2 sqrt(m) / delta)) / 2m), for all posteriors at once; at most `largest`.
+    """E L <= E L^ + largest sqrt((KL + log(2 sqrt(m) / delta)) / 2m), for all posteriors at once.
 
     >>> round(mcallester_bound(0.0, 10.0, 10_000), 4)
     0.0302
@@ -200,7 +200,7 @@ def mcallester_bound(loss: float, divergence: float, samples: int, delta: float 
         )
         / (2 * samples)
     )
-    return min(_checked_loss(loss, largest) + largest * root, largest)
+    return _checked_loss(loss, largest) + largest * root
 
 
 @checked_arguments
@@ -209,8 +209,6 @@ def catoni_bound(
 ) -> float:
     """E L <= largest (1 - exp(-beta E L^ / largest - (KL + log 1/delta) / m)) / (1 - exp(-beta)), beta chosen before.
 
-    At most `largest`, like every bound of a loss that is never more.
-
     >>> round(catoni_bound(0.0, 10.0, 10_000, 0.05), 4)
     0.0266
     """
@@ -218,7 +216,7 @@ def catoni_bound(
     check_positive("beta", beta)
     share = _checked_loss(loss, largest) / largest
     cost = (check_not_negative("divergence", divergence) + math.log(1 / check_probability("delta", delta))) / samples
-    return min(largest * math.expm1(-beta * share - cost) / math.expm1(-beta), largest)
+    return largest * math.expm1(-beta * share - cost) / math.expm1(-beta)
 
 
 def _checked_loss(loss: float, largest: float) -> float:

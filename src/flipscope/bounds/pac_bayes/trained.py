@@ -275,7 +275,8 @@ def posterior_bound(
     catoni = min(
         catoni_bound(losses[s], kl[s], samples, beta, kept / len(_BETAS), largest) for s in losses for beta in _BETAS
     )
-    return PosteriorBound(alquier, mcallester, catoni, draws, training_loss, outside)
+    others = (min(mcallester, largest), min(catoni, largest))
+    return PosteriorBound(alquier, *others, draws, training_loss, outside)
 
 
 def _perturbed_losses(
