@@ -82,18 +82,18 @@ class Arrays:
         return Header(shape, dtype)
 
     def check(self, *names: str) -> None:
-        """Raise InputError if these arrays together need more memory than there is."""
-        size = sum(self.header(name).size for name in names)
+        """Raise InputError if these arrays together need more memory than there is, or one is cut off."""
+        sizes = {name: self.header(name).size for name in names}
+        if any(size > self._member(name).file_size for name, size in sizes.items()):
+            raise ValueError("an array is shorter than its header says")
+        size = sum(sizes.values())
         check_memory(size, f"{', '.join(names[:4])} in {self._path}", "give a file with less in it")
         if self._most is not None and size > self._most:
             raise too_large(self._path, self._most)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         self.check(name)
-        member = self._member(name)
-        if self.header(name).size > member.file_size:
-            raise ValueError(f"{name} is shorter than its header says")
-        with self._file.open(member) as opened:
+        with self._file.open(self._member(name)) as opened:
             return np.asarray(npy.read_array(_Pieces(opened), allow_pickle=False))
 
     def _member(self, name: str) -> zipfile.ZipInfo:
