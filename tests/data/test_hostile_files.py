@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import struct
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -20,6 +21,8 @@ from flipscope.data.checking import check_data
 from flipscope.data.images import load_images
 from flipscope.data.texts import load_texts
 
+if not sys.platform.startswith("linux"):
+    pytest.skip("limits of memory are those of Linux", allow_module_level=True)
 pillow = pytest.importorskip("PIL.Image")
 
 GIBIBYTES = 2 << 10  # pieces of a mebibyte: more than the readers here are given

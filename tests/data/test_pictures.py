@@ -103,6 +103,10 @@ def test_whole_numbers_of_unknown_scale_are_refused(tmp_path: Path) -> None:
     pillow.fromarray(RAMP.astype(np.int32)).save(tmp_path / "a.tif")
     with pytest.raises(InputError, match=r"a\.tif has grey pixels of an unusual kind"):
         pixels(tmp_path / "a.tif")
+    (tmp_path / "a.tif").unlink()
+    pillow.fromarray(RAMP).save(tmp_path / "a.png", transparency=16)
+    with pytest.raises(InputError, match=r"a\.png has grey pixels of an unusual kind"):
+        pixels(tmp_path / "a.png")
 
 
 def test_a_file_that_is_postscript_starts_no_interpreter(tmp_path: Path) -> None:

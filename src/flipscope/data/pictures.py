@@ -39,7 +39,7 @@ def check_pixels(size: tuple[int, int], what: str) -> None:
 def read_picture(file: Path, *, grey: bool = False, known: bytes | None = None) -> Any:
     """The picture in a file as an image of Pillow, in one grey channel or in red, green and blue.
 
-    `known` is the content of the file where that has been read. Sixteen bits are rounded to eight, as Pillow does for
+    `known` is the content of the file where that has been read. Sixteen bits become eight; Pillow itself does so for
     colours. What has no single meaning is refused: pixels that are partly transparent, and numbers of unknown scale.
     """
     library, ops = pillow(), importlib.import_module("PIL.ImageOps")
@@ -71,7 +71,8 @@ def _eight_bits(library: Any, image: Any, file: Path) -> Any:
         return image
     pixels, white = np.asarray(image, np.float64), 1.0 if image.mode == "F" else float(_WHITE)
     tags = getattr(image, "tag_v2", None)  # of TIFF, whose numbers can mean anything
-    if tags is not None and (tags.get(_BLACK_IS_ZERO) != 1 or image.mode == "I" or tags.get(_BITS) == (12,)):
+    odd = tags is not None and (tags.get(_BLACK_IS_ZERO) != 1 or image.mode == "I" or tags.get(_BITS) == (12,))
+    if odd or "transparency" in image.info:  # a shade that stands for nothing
         raise InputError(f"{file} has grey pixels of an unusual kind: save it with 8 or 16 bits, 0 being black")
     low, high = float(pixels.min()), float(pixels.max())
     if not (low >= 0 and high <= white):  # nor NaN

@@ -28,7 +28,7 @@ _ARRAY, _DTYPE, _ENCODE = "numpy ndarray", "numpy dtype", "_codecs encode"
 _KNOWN = {*_REBUILDERS, _ARRAY, _DTYPE, _ENCODE}
 _DTYPES = ("u1", "i8")  # pixels and labels
 _SCALARS = (int, float, str, bytes, type(None))
-_STEPS_MOST = 1_000_000  # instructions; a batch of 10,000 images with their file names has 50,000
+_MOST_STEPS = 1_000_000  # instructions; a batch of 10,000 images with their file names has 50,000
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ class _Machine:
         for count, (opcode, argument, _) in enumerate(pickletools.genops(io.BytesIO(content))):
             if opcode.name == "STOP":
                 return _content(self.stack.pop())
-            if count == _STEPS_MOST:
-                raise _Refused(f"has more than {_STEPS_MOST:,} instructions")
+            if count == _MOST_STEPS:
+                raise _Refused(f"has more than {_MOST_STEPS:,} instructions")
             step = _STEPS.get(opcode.name)
             if step is None:
                 raise _Refused(f"has the instruction {opcode.name}, which is not read")
