@@ -61,6 +61,10 @@ def read_picture(file: Path, *, grey: bool = False, known: bytes | None = None) 
                 return upright.convert("L" if grey else "RGB")
     except InputError:
         raise
+    except library.UnidentifiedImageError:
+        raise InputError(
+            f"{file} cannot be read as an image: it is damaged, or none of {', '.join(_FORMATS)}"
+        ) from None
     except Exception as error:  # Pillow's readers raise almost anything on damaged bytes
         raise InputError(f"{file} cannot be read as an image: {reason(error)}") from error
 
