@@ -133,8 +133,12 @@ class Density(Result):
 
     def range_names(self) -> list[str]:
         """The ranges of `by_powers_of_ten` in words."""
+
+        def said(edge: float) -> str:
+            return f"{float(f'{edge:.2g}'):g}"  # powers of ten in full, the edge of the range for 0 in two digits
+
         ranges = self.by_powers_of_ten()
-        return ["0" if low < 0 < high else f"{low:.2g} to {high:.2g}" for low, high, _ in ranges]
+        return ["0" if low < 0 < high else f"{said(low)} to {said(high)}" for low, high, _ in ranges]
 
     def as_json(self) -> dict[str, Any]:
         """The result as a JSON object."""
