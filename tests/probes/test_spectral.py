@@ -270,6 +270,9 @@ def test_shares_of_powers_of_ten_and_of_nothing() -> None:
         assert share.low <= np.mean((values > low) & (values <= high)) <= share.high
     assert found.share_above(101.0).high < 1 / 120
     assert found.share_above(-31.0).low > 1 - 1 / 120
+    for value in (10.0, -10.0):
+        ranges = spectral_density(Matrix(value * np.eye(9)), 2, 3, 0, 0.95, 1e-10).by_powers_of_ten()
+        assert sum(share.value for _, _, share in ranges) == pytest.approx(1)
     nothing = spectral_density(Matrix(np.zeros((5, 5))), 2, 3, 0, 0.95, 1e-10)
     assert nothing.mean.value == 0
     assert nothing.share_above(1e-9).value == 0

@@ -101,7 +101,7 @@ class Density(Result):
 
         The range in the middle, from -`zero` to `zero`, has the eigenvalues that are 0 as far as rounding lets us tell.
         """
-        top = math.ceil(math.log10(self._norm or 1.0))
+        top = math.floor(math.log10(self._norm or 1.0)) + 1  # 10^top is more than any eigenvalue seen
         powers = [10.0**power for power in range(top, top - _POWERS, -1)]
         edges = [each for each in powers if each > self.zero] + [self.zero]
         up = list(zip(edges[1:], edges[:-1], strict=True))
