@@ -26,7 +26,7 @@ ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test pytest loops quick lint style types format bench clean
+.PHONY: help setup demo test pytest loops quick fuzz lint style types format bench clean
 
 help:
 	@echo "make demo     set up if needed, a story of three minutes that ends in verdicts and a report"
@@ -35,6 +35,7 @@ help:
 	@echo "make setup    only create .venv"
 	@echo "make lint     ruff, mypy and the import contracts"
 	@echo "make format   let ruff rewrite the sources"
+	@echo "make fuzz     read randomly changed files for MINUTES=10, and keep those that are read badly"
 	@echo "make bench    measure against the rivals (installs them)"
 	@echo "make clean    back to a fresh clone: remove .venv, caches and build output"
 
@@ -62,6 +63,11 @@ QUICK := src README.md $(addprefix tests/,test_package.py test_typechecking.py b
 quick: lint
 	@echo "==> pytest, the quick part"
 	@PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow" $(QUICK)
+
+MINUTES ?= 10
+
+fuzz: $(READY)
+	@PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m data.fuzz --minutes $(MINUTES)
 
 loops: $(READY)
 	@echo "==> compiling loops"

@@ -43,6 +43,26 @@ class Pixels(nn.Module):
 
 def letters(texts):
     return [[ord(letter) for letter in text] for text in texts]
+
+
+def folded(texts):
+    return [[ord(letter) % 128 for letter in text] for text in texts]
+
+
+def giant(texts):
+    return [[10**30] for text in texts]
+
+
+def below(texts):
+    return [[-1] for text in texts]
+
+
+def half(texts):
+    return [[1.5] for text in texts]
+
+
+def ragged(texts):
+    return {"input_ids": [[1, 2] for text in texts], "attention_mask": [[1] for text in texts]}
 """
 
 
@@ -70,6 +90,30 @@ def test_texts_by_a_tokenizer_of_ones_own(folder: Path, run: Run) -> None:
     assert "one of 128" in out
     assert "2 with 4 to 8 tokens" in out
     assert (folder / "picture.svg").read_text().startswith("<svg")
+
+
+def test_only_line_feeds_separate_texts(folder: Path, run: Run) -> None:
+    lines = ["one\u2028two\u2029three", "four\x0cfive\x85six\x1cseven", "eight"]
+    (folder / "odd.txt").write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode() + b"\n")
+    options = ("--texts", "odd.txt", "--tokenizer", "token_models.py:folded")
+    found = document(run("tokens", "token_models.py:Reader", *options, "--how", "replace", "--json"))
+    assert found["names"] == lines
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "said"),
+    [
+        ("giant", "gives the token 1e+30, and ids are whole numbers from 0"),
+        ("below", "gives the token -1, and ids are whole numbers from 0"),
+        ("half", "failed with TypeError: 'float' object cannot be interpreted as an integer"),
+        ("ragged", "must give an attention_mask of zeros and ones, one for each token"),
+    ],
+)
+def test_a_tokenizer_gives_ids_or_is_refused(folder: Path, run: Run, tokenizer: str, said: str) -> None:
+    code, out, err = run(*TEXTS[:-1], f"token_models.py:{tokenizer}", "--how", "replace")
+    assert (code, out) == (2, "")
+    assert f"the tokenizer token_models.py:{tokenizer} {said}" in err
+    assert err.count("\n") == 1
 
 
 def test_arrays_and_a_flipscope_file(folder: Path, run: Run) -> None:

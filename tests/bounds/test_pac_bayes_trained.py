@@ -16,13 +16,14 @@ import torch
 from torch import Tensor, nn
 from waiting import answered
 
-from flipscope.basics import limits
+from flipscope.basics import limits, npz
 from flipscope.basics.bits import index_bits
 from flipscope.basics.errors import InputError
 from flipscope.basics.seeds import random_strings
 from flipscope.bounds.pac_bayes import (
     Grids,
     Outside,
+    PosteriorBound,
     Setting,
     black_box_bound,
     class_bound,
@@ -110,7 +111,7 @@ def test_learned_positions_are_in_the_divergence() -> None:
         assert found.alquier.certified
         assert found.outside == Outside((), ())
         assert found.alquier.norm_bound == pytest.approx(_square(model.parameters()))
-        bounds.append(found.alquier.bound)
+        bounds.append(found.alquier.norm_term)
         declared = posterior_bound(model, strings, np.ones(40), draws=3, grids=grids, fixed="*.position.*")
         assert declared.alquier.certified
         assert declared.outside == Outside(("embedding.position.weight",), ())
@@ -217,6 +218,51 @@ def test_a_black_box_is_found_in_its_class() -> None:
         black_box_bound(lambda bits: bits[:, 0] * 0.0, 6, 100, value_range=(-1.0, 1.0))
 
 
+@pytest.mark.parametrize("largest", [0.25, 1.0, 4.0])
+def test_no_bound_is_more_than_the_largest_loss(largest: float) -> None:
+    grids = Grids((1e-3, 0.1), (1.0,))
+    found = posterior_bound(Slope(1e4), np.ones((3, 1)), np.zeros(3), largest=largest, draws=3, grids=grids)
+    assert (found.alquier.bound, found.mcallester, found.catoni) == (largest, largest, largest)
+    assert found.alquier.norm_term > largest
+    assert found.alquier.vacuous
+    beyond = posterior_bound(Slope(1e4), np.ones((3, 1)), np.zeros(3), largest=largest, draws=3, grids=grids, level=9.0)
+    assert beyond.alquier.vacuous  # below the level, but so is every bound
+    assert beyond.alquier.samples_needed == found.alquier.samples_needed
+
+
+class Shifted(Slope):
+    """x -> a x + b, where b is a plain attribute."""
+
+    def __init__(self, b: object) -> None:
+        super().__init__(1.0)
+        self.b = b
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x)
+
+
+@pytest.mark.parametrize(
+    ("b", "name"),
+    [(torch.ones(1), "b"), ([torch.ones(1)], "b.0"), ({"x": (0, np.ones(1))}, "b.x.1")],
+    ids=["tensor", "list", "array"],
+)
+def test_a_tensor_that_is_no_parameter_leaves_no_certificate(b: object, name: str) -> None:
+    def bound(model: nn.Module, fixed: str | None = None) -> PosteriorBound:
+        grids = Grids((0.1,), (1.0,))
+        return posterior_bound(model, np.ones((3, 1)), np.zeros(3), draws=3, grids=grids, fixed=fixed)
+
+    found = bound(nn.Sequential(Shifted(b), nn.Flatten(0)))
+    assert not found.alquier.certified
+    assert found.outside.uncounted == (f"0.{name}",)
+    assert f"training may have set 0.{name} from the samples" in str(found.as_json()["reason"])
+    declared = bound(nn.Sequential(Shifted(b), nn.Flatten(0)), f"0.{name}")
+    assert declared.alquier.certified
+    assert declared.outside.fixed == (f"0.{name}",)
+    shared = Slope(1.0)
+    shared.again = [shared.a]
+    assert bound(shared).alquier.certified
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
@@ -226,6 +272,8 @@ def test_a_black_box_is_found_in_its_class() -> None:
         (lambda: trace_bound(1.0, 1.0, 100, delta=1.5), "delta"),
         (lambda: posterior_bound(Slope(1.0), np.ones((3, 1)), np.ones(2)), "one for each"),
         (lambda: posterior_bound(Slope(1.0), np.ones((3, 1)), np.ones(3), largest=0.0), "largest"),
+        (lambda: posterior_bound(Slope(1.0), np.ones((3, 1)), np.array([1, np.nan, 1])), "targets have NaN"),
+        (lambda: posterior_bound(Slope(1.0), np.ones((3, 1)), np.array([1, np.inf, 1])), "targets have NaN"),
         (lambda: posterior_bound(Slope(1.0), np.ones((3, 1)), np.ones(3), fixed="b"), "fixed='b' matches none of a"),
         (lambda: posterior_bound(Slope(1.0), np.ones((3, 1)), np.ones(3), fixed="a"), "no parameter is left"),
         (lambda: posterior_bound(len, np.ones((3, 1)), np.ones(3)), "nn.Module"),  # type: ignore[arg-type]
@@ -342,7 +390,7 @@ def test_data_that_cannot_be_held_or_used_are_not_unpacked(
 ) -> None:
     model, data = str(tmp_path / "m.safetensors"), tmp_path / "train.npz"
     save(fourier_network(parse_sum("x1x2", 5)), model)
-    monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", lambda own, name: pytest.fail("unpacked"))
+    monkeypatch.setattr(npz.Arrays, "__getitem__", lambda own, name: pytest.fail("unpacked"))
     monkeypatch.setattr(limits, "machine_memory", lambda: 1 << 40)
     for shapes, said in (
         ({"strings": (600_000_000, 5), "labels": (600_000_000,)}, "lower --draws or the strings of --data, or insist"),

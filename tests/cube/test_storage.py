@@ -17,6 +17,7 @@ import pytest
 from cube.messages import one_sentence
 from waiting import answered
 
+from flipscope.basics import npz
 from flipscope.basics.errors import InputError
 from flipscope.cube import functions, sensitivity, storage
 from flipscope.cube.functions import BooleanFunction, gate
@@ -340,8 +341,8 @@ def test_a_table_of_another_size_is_not_unpacked(tmp_path: Path, monkeypatch: py
     words = np.zeros(1 << 14, np.uint64)
     path.write_bytes(described(node(kernel={"table": "a", "arity": 10}, positions=list(range(10))), a=words))
     unpacked = []
-    real = np.lib.npyio.NpzFile.__getitem__
-    monkeypatch.setattr(np.lib.npyio.NpzFile, "__getitem__", lambda own, name: unpacked.append(name) or real(own, name))
+    real = npz.Arrays.__getitem__
+    monkeypatch.setattr(npz.Arrays, "__getitem__", lambda own, name: unpacked.append(name) or real(own, name))
     with one_sentence("is not a complete flipscope function file"):
         BooleanFunction.load(path)
     assert unpacked == ["structure"]

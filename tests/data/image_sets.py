@@ -7,6 +7,7 @@ import io
 import pickle
 import struct
 import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -72,13 +73,19 @@ def write_cifar(folder: Path, arrays: dict[str, Any], version: str, *, packed: b
             archive.addfile(member, io.BytesIO(content))
 
 
-def write_svhn(folder: Path, arrays: dict[str, Any]) -> None:
+def write_svhn(folder: Path, arrays: dict[str, Any], *, packed: bool = True) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for part in ("train", "test"):
         labels = np.where(arrays[f"y_{part}"] == 0, 10, arrays[f"y_{part}"])[:, None]
         images = arrays[f"x_{part}"].transpose(1, 2, 3, 0)
-        savemat(folder / f"{part}_32x32.mat", {"X": images, "y": labels}, do_compression=True)
+        savemat(folder / f"{part}_32x32.mat", {"X": images, "y": labels}, do_compression=packed)
 
 
-def write_npz(file: Path, arrays: dict[str, Any]) -> None:
+def write_npz(file: Path, arrays: dict[str, Any], *, method: int | None = None) -> None:
     np.savez(file, **arrays)
+    if method is not None:  # of packing, such as zipfile.ZIP_LZMA, which numpy reads and does not write
+        with zipfile.ZipFile(file) as plain:
+            members = {name: plain.read(name) for name in plain.namelist()}
+        with zipfile.ZipFile(file, "w", method) as packed:
+            for name, content in members.items():
+                packed.writestr(name, content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import shutil
 from pathlib import Path
 
 import pytest
@@ -118,9 +119,9 @@ def test_an_empty_folder_is_said_to_be_one(run: Run, tmp_path: Path) -> None:
 @needs_shared_data
 def test_shared_sentences_of_real_texts_are_counted(run: Run, tmp_path: Path) -> None:
     for part in ("train", "dev", "test"):
-        (tmp_path / f"mrpc_{part}.tsv").symlink_to(FOLDER / f"mrpc_{part}.tsv")
-    (tmp_path / "qqp_train.tsv").symlink_to(FOLDER / "qqp_train.tsv")
-    (tmp_path / "qqp_test.tsv").symlink_to(FOLDER / "qqp_balanced.tsv")
+        shutil.copy(FOLDER / f"mrpc_{part}.tsv", tmp_path / f"mrpc_{part}.tsv")
+    shutil.copy(FOLDER / "qqp_train.tsv", tmp_path / "qqp_train.tsv")
+    shutil.copy(FOLDER / "qqp_balanced.tsv", tmp_path / "qqp_test.tsv")
     mrpc, qqp = document(run("data", "check", str(tmp_path), "--json"))["sets"]
     assert mrpc["complete"]
     assert mrpc["notes"][0].startswith("43 of 408 dev pairs have a sentence of the training set; 0 of 408")

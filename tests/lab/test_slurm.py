@@ -6,6 +6,7 @@ import asyncio
 import gc
 import ipaddress
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -168,7 +169,10 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "slurm"
     folder.mkdir()
     for name, code in {"sbatch": _SBATCH, "scancel": _SCANCEL, "squeue": _SQUEUE}.items():
-        (folder / name).write_text(f"#!{sys.executable}\n{code}")
+        (folder / f"{name}.py").write_text(code)
+        # Through a shell, since a first line with #! cannot hold the path of a Python in a folder with a space.
+        command = shlex.join([sys.executable, str(folder / f"{name}.py")])
+        (folder / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])

@@ -637,6 +637,84 @@ def test_a_linear_loss_has_no_curvature() -> None:
 # ---------------------------------------------------------------- another package
 
 
+class Tied(nn.Module):
+    """Embedding and head share their weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.middle, self.head = nn.Embedding(7, 8), nn.Linear(8, 8), nn.Linear(8, 7, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(torch.tanh(self.middle(self.embed(x)).mean(1)))
+        return out
+
+
+@pytest.mark.parametrize("scale", [1, 100, 1000])
+def test_eigenvalues_of_models_that_hardly_curve_are_right_or_refused(scale: float) -> None:
+    """Large weights make second derivatives of 1e-250, which can be mostly rounding."""
+    for seed in range(12):
+        model = seeded(Tied, seed).double()
+        stream = torch.Generator().manual_seed(seed)
+        data = tuple(torch.randint(0, 7, size, generator=stream) for size in ((8 + seed, 5), (8 + seed,)))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(scale)
+        with loss_surface(model, "cross_entropy", data) as surface:
+            values = np.linalg.eigvalsh(all_of(surface))
+        for tolerance in (1e-3, 1e-5):
+            said = ""
+            options: Any = {"what": "eigenvalues", "eigenvalues": 6, "tolerance": tolerance}
+            try:
+                found = curvature(model, "cross_entropy", data, **options).eigenvalues
+            except InputError as error:
+                said = str(error)
+            if said:
+                assert scale > 1
+                assert "rounding keeps the eigenvalues from converging" in said
+                continue
+            assert found is not None
+            norm = np.abs(values).max()
+            assert np.abs(found.top.values - values[::-1][:6]).max() <= 2 * tolerance * norm
+            assert np.abs(found.bottom.values - values[:6]).max() <= 2 * tolerance * norm
+
+
+@pytest.mark.parametrize("factor", [1e-300, 1e300])
+def test_a_loss_in_other_units_has_the_curvature_in_these_units(factor: float) -> None:
+    model = seeded(mlp).double()
+    data = (torch.from_numpy(BITS).double(), torch.from_numpy(LABELS))
+
+    def squared(outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs[:, 0] - targets).square().mean()
+
+    options: Any = {"eigenvalues": 2, "probes": 9, "method": "hutchinson"}
+    plain = curvature(model, squared, data, **options)
+    found = curvature(model, lambda outputs, targets: factor * squared(outputs, targets), data, **options)
+    assert found.gradient_norm == pytest.approx(factor * plain.gradient_norm)
+    for name in ("trace", "gauss_newton"):
+        there, here = getattr(found, name).value, getattr(plain, name).value
+        assert (there.low, there.high) == pytest.approx((factor * here.low, factor * here.high))
+    assert found.fisher_rao is not None
+    assert plain.fisher_rao is not None
+    assert found.fisher_rao.empirical == pytest.approx(factor * plain.fisher_rao.empirical)
+    assert found.eigenvalues is not None
+    assert plain.eigenvalues is not None
+    assert found.eigenvalues.top.values == pytest.approx(factor * plain.eigenvalues.top.values, rel=1e-6)
+    assert found.density is not None
+    assert plain.density is not None
+    assert found.density.nodes == pytest.approx(factor * plain.density.nodes, rel=1e-6, abs=1e-12 * factor)
+
+
+def test_a_tied_parameter_answers_to_each_of_its_names() -> None:
+    model, data = seeded(Tied), (torch.arange(35).reshape(7, 5) % 7, torch.arange(7))
+    by_first, by_second = (
+        curvature(model, "cross_entropy", data, what="trace", parameters=name) for name in ("embed.*", "head.*")
+    )
+    assert by_first.names == by_second.names == ("embed.weight",)
+    assert by_first.trace is not None
+    assert by_first.trace.of("head.weight") == by_first.trace.of("embed.weight") == by_first.trace.value
+
+
 def test_products_of_another_package() -> None:
     pytest.importorskip("hessian_eigenthings", reason="hessian-eigenthings is not installed: it is an oracle only")
     from hessian_eigenthings.loss_fns.standard import supervised_loss

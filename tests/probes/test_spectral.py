@@ -270,6 +270,9 @@ def test_shares_of_powers_of_ten_and_of_nothing() -> None:
         assert share.low <= np.mean((values > low) & (values <= high)) <= share.high
     assert found.share_above(101.0).high < 1 / 120
     assert found.share_above(-31.0).low > 1 - 1 / 120
+    for value in (10.0, -10.0):
+        ranges = spectral_density(Matrix(value * np.eye(9)), 2, 3, 0, 0.95, 1e-10).by_powers_of_ten()
+        assert sum(share.value for _, _, share in ranges) == pytest.approx(1)
     nothing = spectral_density(Matrix(np.zeros((5, 5))), 2, 3, 0, 0.95, 1e-10)
     assert nothing.mean.value == 0
     assert nothing.share_above(1e-9).value == 0
@@ -277,6 +280,45 @@ def test_shares_of_powers_of_ten_and_of_nothing() -> None:
     assert nothing.share_above(-1e-9).low > 4 / 5
     with pytest.raises(InputError, match="ascending"):
         found.share_between(1.0, 0.0)
+
+
+@pytest.mark.parametrize("rounding", [1e-10, 1e-6])
+def test_every_range_of_eigenvalues_has_its_interval(rounding: float) -> None:
+    """Also those in which nothing was seen, and 0 has a range of its own."""
+    values = np.concatenate([np.zeros(60), np.random.default_rng(0).uniform(-1, 1, 35), [90.0, 5.0, 0.5, -0.05, -30.0]])
+    for steps in (2, 4, 20, 100):
+        found = spectral_density(Matrix(np.diag(values)), 3, steps, 0, 0.95, rounding)
+        rows = found.by_powers_of_ten()
+        assert [high for _, high, _ in rows[1:]] == [low for low, _, _ in rows[:-1]]
+        (zero,) = (share for low, high, share in rows if low < 0 < high)
+        for low, high, share in rows:
+            inside = (values > low) & (values <= high)
+            assert share.low <= inside.mean() <= share.high
+            assert low * high < 0 or not (values[inside] == 0).any()
+        drawn = found.plot().panels[0]
+        (series,) = drawn.series
+        assert [*zip(series.low, series.high, strict=True)] == [(share.low, share.high) for *_, share in rows[::-1]]
+        assert len(drawn.categories) == len(rows)
+        assert series.kind == "points"
+        if steps == 2:  # too few to know much: nothing was seen of most ranges
+            assert sum(share.value == 0 and share.high > 0.5 for *_, share in rows) > 5
+        if steps == 100:
+            assert zero.low > 0.4
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-170, 1e170, 1e300])
+def test_the_scale_of_a_matrix_changes_nothing_but_the_scale(scale: float) -> None:
+    numbers = with_eigenvalues(np.random.default_rng(1).normal(size=120), 0)
+    plain, scaled = Matrix(numbers), Matrix(scale * numbers)
+    for found, wanted in zip(extremes(scaled, 4, 1e-6, 0, 100), extremes(plain, 4, 1e-6, 0, 100), strict=True):
+        assert found.values == pytest.approx(scale * wanted.values, rel=1e-9)
+        assert (found.residuals <= 1e-6 * scale * np.abs(numbers).sum()).all()
+    density, wanted = (spectral_density(each, 3, 10, 0, 0.95, 1e-10) for each in (scaled, plain))
+    assert density.nodes == pytest.approx(scale * wanted.nodes, rel=1e-9)
+    for threshold in (-1.0, 0.0, 0.3):
+        there, here = density.share_above(scale * threshold), wanted.share_above(threshold)
+        assert (there.value, there.low, there.high) == pytest.approx((here.value, here.low, here.high), abs=1e-9)
+    assert density.mean.high - density.mean.value == pytest.approx(scale * (wanted.mean.high - wanted.mean.value))
 
 
 @settings(max_examples=25)

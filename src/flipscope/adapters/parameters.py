@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from torch import nn
+import numpy as np
+from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from flipscope.basics.errors import InputError, blamed_on
@@ -69,10 +70,54 @@ def constants(model: nn.Module) -> frozenset[str]:
     return frozenset(name for name, buffer in model.named_buffers() if id(buffer) in ours)
 
 
+def plain_tensors(model: nn.Module) -> dict[str, Any]:
+    """The tensors and arrays that modules have as attributes, also in lists and dicts, beside parameters and buffers.
+
+    Modules save and move only parameters and buffers, but compute with these as well.
+
+    >>> import torch
+    >>> model = nn.Linear(2, 1)
+    >>> model.scales = [torch.ones(2), model.bias]
+    >>> list(plain_tensors(model))
+    ['scales.0']
+    """
+    known = {id(each) for each in (*model.parameters(), *model.buffers())}
+    found: dict[str, Any] = {}
+
+    def visit(name: str, value: object) -> None:
+        if isinstance(value, Tensor | np.ndarray):
+            if id(value) not in known:
+                known.add(id(value))
+                found[name] = value
+        elif isinstance(value, dict | list | tuple) and id(value) not in known:
+            known.add(id(value))  # a list may contain itself
+            for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+                visit(f"{name}.{key}", each)
+
+    for prefix, module in model.named_modules():
+        for name, value in vars(module).items():
+            if name not in ("_parameters", "_buffers", "_modules"):
+                visit(f"{prefix}.{name}" if prefix else name, value)
+    return found
+
+
+def first_names(model: nn.Module) -> dict[str, str]:
+    """For every name of a parameter the first one of the same parameter: tied parameters have several.
+
+    >>> model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
+    >>> model[1].weight = model[0].weight
+    >>> first_names(model)
+    {'0.weight': '0.weight', '1.weight': '0.weight'}
+    """
+    first = {id(each): name for name, each in model.named_parameters()}
+    return {name: first[id(each)] for name, each in model.named_parameters(remove_duplicate=False)}
+
+
 def chosen(model: nn.Module, parameters: Choice = None) -> dict[str, nn.Parameter]:
     """The selected parameters by name; InputError if there are none, or if they are not finite.
 
-    By default all but learned positions of flipscope's models; "*" selects all. Each pattern must match something.
+    By default all but learned positions of flipscope's models; "*" selects all. Each pattern must match something. A
+    tied parameter is chosen by any of its names and is found under the first; a function is asked about that one only.
 
     >>> list(chosen(nn.Linear(2, 1), "b*"))
     ['bias']
@@ -143,15 +188,17 @@ def length(parameters: Iterable[nn.Parameter]) -> float:
 
 
 def matching(model: nn.Module, patterns: str | Sequence[str], what: str) -> list[str]:
-    """The names of the model's parameters and buffers that match, as in a shell; each pattern must match something.
+    """The names of the model's parameters, buffers and plain tensors that match, as in a shell.
 
-    `what` is the argument that InputError names.
+    Each pattern must match something; a tied parameter is found under its first name. `what` is the argument that
+    InputError names.
 
     >>> matching(nn.BatchNorm1d(2), ["weight", "running_*"], "fixed")
     ['weight', 'running_mean', 'running_var']
     """
     _check_module(model)
-    return _matching([*dict(model.named_parameters()), *dict(model.named_buffers())], patterns, what)
+    others = [*dict(model.named_buffers()), *plain_tensors(model)]
+    return _matching(first_names(model) | dict(zip(others, others, strict=True)), patterns, what)
 
 
 def _check_module(model: object) -> None:
@@ -165,17 +212,18 @@ def _names(model: nn.Module, there: list[str], parameters: Choice) -> list[str]:
     if callable(parameters):
         with blamed_on("the function parameters"):
             return [name for name in there if bool(parameters(name))]
-    return _matching(there, parameters, "parameters", " or a function of a name")
+    return _matching(first_names(model), parameters, "parameters", " or a function of a name")
 
 
-def _matching(there: list[str], given: str | Sequence[str], what: str, otherwise: str = "") -> list[str]:
+def _matching(there: Mapping[str, str], given: str | Sequence[str], what: str, otherwise: str = "") -> list[str]:
     patterns = [given] if isinstance(given, str) else list(given)
     for pattern in patterns:
         if not isinstance(pattern, str):
             raise InputError(f"{what}={given!r} must be patterns of names{otherwise}")
         if not any(fnmatchcase(name, pattern) for name in there):
-            raise InputError(f"{what}={pattern!r} matches none of {_some(there)}")
-    return [name for name in there if any(fnmatchcase(name, pattern) for pattern in patterns)]
+            raise InputError(f"{what}={pattern!r} matches none of {_some(list(there))}")
+    found = {first for name, first in there.items() if any(fnmatchcase(name, pattern) for pattern in patterns)}
+    return [name for name in there if name in found]
 
 
 def _some(names: list[str]) -> str:

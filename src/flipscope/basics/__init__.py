@@ -12,6 +12,7 @@ progress    the type of progress callbacks
 registry    short names for classes and functions that stored files refer to
 wording     numbers, times and settings as text, for every page
 files       files written whole or not at all
+opening     what may be read of the files of others, and how much of it
 npz         .npz files, with shapes checked before arrays are unpacked
 streams     standard streams that never raise
 extra       optional packages

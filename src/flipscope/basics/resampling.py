@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincinv, stdtrit  # quantiles; all of scipy.stats takes a second to import
 
 from flipscope.basics.checks import check_confidence
@@ -20,12 +20,22 @@ def student_mean(samples: Sequence[float], confidence: float = 0.95) -> Estimate
     if values.ndim != 1 or len(values) < 2 or not np.isfinite(values).all():
         raise InputError(f"Student's interval needs two finite numbers or more, got {list(samples)[:5]}")
     centre = float(values.mean())
+    scale = power_of_two(values)
     reach = (
         float(stdtrit(len(values) - 1, (1 + check_confidence(confidence)) / 2))
-        * float(values.std(ddof=1))
+        * (scale * float((values / scale).std(ddof=1)))
         / math.sqrt(len(values))
     )
     return Estimate(centre, centre - reach, centre + reach, confidence, len(values))
+
+
+def power_of_two(values: NDArray[np.float64]) -> float:
+    """The power of two next to the largest absolute value, 1 if that is 0: divided by it, numbers can be squared.
+
+    The square of 1e-200 is 0 in float64, and that of 1e200 infinite. Division by a power of two does not round.
+    """
+    largest = float(np.abs(values).max(initial=0.0))
+    return math.ldexp(1.0, math.frexp(largest)[1] - 1) if largest > 0 else 1.0
 
 
 def bootstrap_mean(samples: Sequence[float], confidence: float = 0.95, seed: int = 0) -> Estimate:

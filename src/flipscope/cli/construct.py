@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flipscope.basics import npz
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError
 from flipscope.basics.files import check_target
@@ -167,5 +168,5 @@ def _basis(text: str) -> str | NDArray[np.float64]:
     try:
         found = np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.loadtxt(path, ndmin=2)
         return np.asarray(found, np.float64)
-    except (ValueError, TypeError, EOFError) as error:
+    except npz.DAMAGE as error:
         raise InputError(f"{path} cannot be read as a matrix: {error}") from error

@@ -7,6 +7,7 @@ import importlib
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,15 @@ from numpy.typing import NDArray
 from flipscope.basics import npz
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, blamed_on, reason
-from flipscope.basics.files import check_source
 from flipscope.basics.importing import imported
+from flipscope.basics.limits import check_memory
+from flipscope.basics.opening import check_inside, content, text_lines
 from flipscope.cli.other_models import is_other_model
 from flipscope.data.finding import data_in
+from flipscope.data.pictures import SUFFIXES, check_pixels, pillow, read_picture
 from flipscope.models.baselines.presets import ImageShape
 
-IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+_LARGEST_ID = 2**63 - 1
 _TAKEN = ("mask", "feature_mask")  # arrays of a file that are arguments of the measurement
 
 
@@ -78,6 +81,7 @@ def _arrays(arguments: argparse.Namespace) -> TokenInputs:
     path = Path(arguments.inputs)
     try:
         with npz.opened(path) as arrays:
+            arrays.check(*arrays.names)
             found = {name: arrays[name] for name in arrays.names}
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
@@ -108,25 +112,24 @@ def _images(arguments: argparse.Namespace) -> TokenInputs:
     folder = Path(arguments.images)
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder of images")
-    files = sorted(each for each in folder.iterdir() if each.suffix.lower() in IMAGE_SUFFIXES)[: arguments.count]
+    files = sorted(each for each in folder.iterdir() if each.suffix.lower() in SUFFIXES)[: arguments.count]
     if not files:
-        raise InputError(f"{folder} has no images: files must end in {', '.join(IMAGE_SUFFIXES)}")
-    try:
-        pillow = importlib.import_module("PIL.Image")
-    except ImportError:
-        raise InputError("images need Pillow: pip install 'flipscope[vision]'") from None
+        raise InputError(f"{folder} has no images: files must end in {', '.join(SUFFIXES)}")
     if not arguments.std > 0:
         raise InputError(f"--std {arguments.std:g} must be greater than 0")
+    size = None if arguments.size is None else check_count("size", arguments.size)
+    if size is not None:
+        check_pixels((size, size), "--size: a picture")
     found = []
     for file in files:
-        try:
-            with pillow.open(file) as image:
-                plain = image.convert("L" if arguments.grey else "RGB")
-                if arguments.size is not None:
-                    plain = plain.resize((arguments.size, arguments.size), pillow.Resampling.BILINEAR)
-                pixels = np.asarray(plain, np.float32) / 255
-        except Exception as error:
-            raise InputError(f"{file} cannot be read as an image: {reason(error)}") from error
+        picture = read_picture(check_inside(file, folder), grey=arguments.grey)
+        width, height = picture.size if size is None else (size, size)
+        need = len(files) * width * height * (1 if arguments.grey else 3) * 2 * 4  # the pixels and a copy, in float32
+        what = f"{len(files):,} images of {width:,} x {height:,} pixels"
+        check_memory(need, what, "give a smaller --size or --count")
+        if size is not None:
+            picture = picture.resize((size, size), pillow().Resampling.BILINEAR)
+        pixels = np.asarray(picture, np.float32) / 255
         found.append(pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, 2, 0))
     sizes = {each.shape for each in found}
     if len(sizes) > 1:
@@ -179,14 +182,11 @@ def _test_set(arguments: argparse.Namespace, model: Any) -> TokenInputs:
 def _texts(arguments: argparse.Namespace, model: Any) -> TokenInputs:
     """The texts of a file, one a line, as token ids with a mask."""
     path = Path(arguments.texts)
-    check_source(path)
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()[: arguments.count]
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read: {reason(error)}") from error
+    lines = text_lines(path)[: arguments.count]
     empty = next((number for number, line in enumerate(lines, start=1) if not line.strip()), None)
-    if not lines or empty is not None:
-        raise InputError(f"{path} has no text" if not lines else f"line {empty} of {path} is empty: give a text a line")
+    if empty is not None:
+        what = f"line {empty} of {path} is empty" if len(lines) > 1 else f"{path} has no text"
+        raise InputError(f"{what}: give a text a line")
     place = arguments.tokenizer
     if place is None and Path(arguments.model).is_dir():
         place = arguments.model
@@ -226,9 +226,10 @@ def _by_tokenizers(place: str, lines: list[str]) -> Tokenised:
         library = importlib.import_module("tokenizers")
     except ImportError:
         raise InputError("a tokenizer.json needs tokenizers: pip install tokenizers") from None
-    check_source(Path(place))
     try:
-        tokenizer = library.Tokenizer.from_file(place)
+        tokenizer = library.Tokenizer.from_buffer(content(Path(place)))
+    except InputError:
+        raise
     except Exception as error:
         raise InputError(f"{place} cannot be read as a tokenizer: {reason(error)}") from error
     tokenizer.enable_padding()
@@ -256,15 +257,19 @@ def _by_function(place: str, lines: list[str]) -> Tokenised:
     """Ids by a function of the user's: lists of ids, or a mapping as of transformers."""
     with blamed_on(f"the tokenizer {place}"):
         found = imported(place, "tokenizer")(lines)
-        rows = found["input_ids"] if isinstance(found, Mapping) else found
-        rows = [[int(each) for each in row] for row in rows]
+        rows = [[index(each) for each in row] for row in (found["input_ids"] if isinstance(found, Mapping) else found)]
+        kept = [[1] * len(row) for row in rows]
+        if isinstance(found, Mapping) and "attention_mask" in found:
+            kept = [[index(each) for each in row] for row in found["attention_mask"]]
     if len(rows) != len(lines) or not all(rows):
         raise InputError(f"the tokenizer {place} must give one token or more for each text")
+    wrong = [each for row in rows for each in row if not 0 <= each <= _LARGEST_ID]
+    if wrong:
+        raise InputError(f"the tokenizer {place} gives the token {wrong[0]:.3g}, and ids are whole numbers from 0")
+    if [len(row) for row in kept] != [len(row) for row in rows] or not {each for row in kept for each in row} <= {0, 1}:
+        raise InputError(f"the tokenizer {place} must give an attention_mask of zeros and ones, one for each token")
     longest = max(map(len, rows))
-    ids = np.array([row + [0] * (longest - len(row)) for row in rows], np.int64)
-    mask = np.array([[1] * len(row) + [0] * (longest - len(row)) for row in rows], np.int64)
-    if isinstance(found, Mapping) and "attention_mask" in found:
-        mask = np.asarray([[int(each) for each in row] for row in found["attention_mask"]], np.int64)
+    ids, mask = (np.array([row + [0] * (longest - len(row)) for row in each], np.int64) for each in (rows, kept))
     return ids, mask, [[str(each) for each in row] for row in ids.tolist()], []
 
 
@@ -277,7 +282,7 @@ def from_folder(folder: str, kind: str) -> Any:
     library.utils.logging.disable_progress_bar()  # standard error is for sentences
     library.utils.logging.set_verbosity_error()
     try:
-        return getattr(library, kind).from_pretrained(folder, local_files_only=True)
+        return getattr(library, kind).from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:
         what = "tokenizer" if kind == "AutoTokenizer" else "model"
         raise InputError(f"{folder} cannot be read as a {what} of transformers: {reason(error)}") from error

@@ -14,6 +14,7 @@ modular         addition modulo a number, some pairs to train on
 token_sets      sequences whose sparse and frequent tokens both tell the label
 images          ImageSet: digits, MNIST, Fashion-MNIST, CIFAR-10, SVHN; image_files reads their formats
 photos          PhotoSet: photographs with ImageNet classes, to measure models on
+pictures        pictures in files as they are seen: upright, eight bits a channel, nothing transparent
 texts           TextSet: pairs of sentences, MRPC, QQP, synthetic ones; text_files reads their layouts
 bpe             byte-level BPE of texts: ids and mask
 image_data      ImageData: the images of a set in a recipe, with crops and mirror images

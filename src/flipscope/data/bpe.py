@@ -19,6 +19,7 @@ from jaxtyping import Bool, Int64
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, reason
+from flipscope.basics.opening import check_inside, content
 from flipscope.data.finding import data_folder, first_of, not_found
 
 Style = Literal["roberta", "gpt2"]
@@ -151,6 +152,8 @@ def load_bpe(style: Style, folder: str | Path | None = None) -> BytePairEncoding
         vocabulary, merges = first_of(place, _FILES[style]), first_of(place, _MERGES)
         if vocabulary is None or merges is None:
             continue
+        for file in (vocabulary, merges):
+            content(check_inside(file, where))  # tokenizers reads a file of any size itself
         try:
             tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE.from_file(str(vocabulary), str(merges)))
         except Exception as error:  # tokenizers raises Exception itself

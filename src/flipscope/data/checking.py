@@ -131,7 +131,11 @@ def _photo_checks(folder: Path) -> Iterator[SetCheck]:
 
 def _text_checks(folder: Path) -> Iterator[SetCheck]:
     for kind in texts.KINDS.values():
-        files = kind.files(folder)
+        try:
+            files = kind.files(folder)
+        except InputError as error:
+            yield SetCheck(kind.name, "TSV", problem=str(error))
+            continue
         if not files:
             continue
         names = tuple(str(file.relative_to(folder)) for file in files.values())

@@ -6,14 +6,13 @@ arrays must be like (sizes, labels) is checked by `flipscope.data.images`.
 
 from __future__ import annotations
 
-import gzip
-import lzma
 import math
 import re
-import tarfile
+import struct
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,8 +21,7 @@ from numpy.typing import NDArray
 
 from flipscope.basics import npz
 from flipscope.basics.errors import InputError
-from flipscope.basics.files import check_source
-from flipscope.basics.limits import check_memory
+from flipscope.basics.opening import MOST, content, damaged, opened, too_large
 from flipscope.data.finding import first_of
 from flipscope.data.plain_pickle import read_pickle
 
@@ -31,7 +29,10 @@ from flipscope.data.plain_pickle import read_pickle
 Part: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
 Parts: TypeAlias = tuple[Part, Part]  # of training and of test
 
-_UNPACKING = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError)
+_BLOCK, _REGULAR = 512, (b"0", b"\0")  # of a tar archive: the size of its blocks, and the types of plain files
+# Of a .mat file: bytes before the first element, types of elements, and numpy's names for those that are numbers.
+_MAT_HEADER, _MATRIX, _PACKED = 128, 14, 15
+_MAT_NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 _BATCHES = [f"data_batch_{number}" for number in range(1, 6)]
 
 
@@ -64,28 +65,28 @@ def idx_form(folder: Path) -> Form | None:
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
     """The bytes of an idx file, `.gz` or plain, as an array of the shape that its header gives."""
-    check_source(path)
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            head = file.read(4)
-            if len(head) < 4 or head[:2] != b"\0\0":
-                raise InputError(f"{path} is not an idx file: it does not begin with two zero bytes")
-            if head[2] != 8:
-                raise InputError(f"{path} holds numbers of idx type {head[2]:#04x}, and bytes (0x08) are read")
-            sizes = file.read(4 * head[3])
-            if len(sizes) < 4 * head[3]:
-                raise _cut_off(path)
-            shape = tuple(int(each) for each in np.frombuffer(sizes, ">u4"))
-            need = math.prod(shape)
-            check_memory(need, f"the array of {path}", "the header of the file is probably damaged")
-            content = file.read(need + 1)
-    except _UNPACKING as error:
-        raise _cut_off(path, error) from None
-    if len(content) < need:
-        raise _cut_off(path)
-    if len(content) > need:
+    with opened(path) as file:
+        head = file.read(4)
+        if len(head) < 4 or head[:2] != b"\0\0":
+            raise InputError(f"{path} is not an idx file: it does not begin with two zero bytes")
+        if head[2] != 8:
+            raise InputError(f"{path} holds numbers of idx type {head[2]:#04x}, and bytes (0x08) are read")
+        if head[3] not in (1, 3):
+            raise InputError(f"{path} has {head[3]} dimensions, and images have 3 and labels 1")
+        sizes = file.read(4 * head[3])
+        if len(sizes) < 4 * head[3]:
+            raise damaged(path)
+        shape = tuple(int(each) for each in np.frombuffer(sizes, ">u4"))
+        if 0 in shape:
+            raise InputError(f"{path} is empty: its header gives the sizes {', '.join(map(str, shape))}")
+        need = math.prod(shape)
+        pixels = file.read(need)
+        longer = file.read(1)
+    if len(pixels) < need:
+        raise damaged(path)
+    if longer:
         raise InputError(f"{path} is longer than its header says: {need:,} bytes should follow it")
-    return np.frombuffer(content, np.uint8).reshape(shape)
+    return np.frombuffer(pixels, np.uint8).reshape(shape)
 
 
 # ---------------------------------------------------------------- CIFAR-10
@@ -108,7 +109,7 @@ def cifar_forms(folder: Path) -> list[Form]:
 
 def _cifar_reader(read_batch: Callable[[bytes, str], Part], files: Iterable[Path]) -> Callable[[], Parts]:
     def read() -> Parts:
-        return _joined(read_batch(_content(file), str(file)) for file in files)
+        return _joined(read_batch(content(file), str(file)) for file in files)
 
     return read
 
@@ -141,8 +142,8 @@ def read_cifar_python(content: bytes, where: str) -> Part:
     data, labels = batch.get("data"), batch.get("labels")
     if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != 3 * 32 * 32:
         raise InputError(f"{where} is not a batch of CIFAR-10: its data are not rows of 3,072 bytes")
-    if not isinstance(labels, list) or not all(type(each) is int for each in labels):
-        raise InputError(f"{where} is not a batch of CIFAR-10: its labels are not a list of whole numbers")
+    if not isinstance(labels, list) or not all(type(each) is int and 0 <= each < 10 for each in labels):
+        raise InputError(f"{where} is not a batch of CIFAR-10: its labels are not a list of numbers from 0 to 9")
     return _cifar_images(data), np.array(labels, np.int64)
 
 
@@ -157,19 +158,31 @@ def _joined(batches: Iterable[Part]) -> Parts:
 
 
 def _members(archive: Path, names: list[str]) -> dict[str, bytes]:
-    """The files of these names in an archive; nothing is unpacked to disk."""
-    check_source(archive)
+    """The files of these names in a tar archive; nothing is unpacked to disk.
+
+    The headers are read here, because `tarfile` believes them: it reads extended headers of any size and goes back for
+    a negative one. The names of these files need no extended headers, which are skipped like other files.
+    """
     found: dict[str, bytes] = {}
-    try:
-        with tarfile.open(archive) as opened:
-            for member in opened:
-                name = member.name.rpartition("/")[2]
-                if name in names and member.isfile():
-                    check_memory(member.size, f"{name} in {archive}", "the archive is probably damaged")
-                    file = opened.extractfile(member)
-                    found[name] = file.read() if file is not None else b""
-    except _UNPACKING as error:
-        raise _cut_off(archive, error) from None
+    with opened(archive) as file:
+        while len(header := file.read(_BLOCK)) == _BLOCK and any(header):
+            place = header[:100].partition(b"\0")[0].decode("latin-1")
+            digits = header[124:136].strip(b" \0")
+            if not re.fullmatch(b"[0-7]{1,11}", digits):
+                raise damaged(archive)
+            size = int(digits, 8)
+            padding = -size % _BLOCK
+            name = place.rpartition("/")[2]
+            if name in names and header[156:157] in _REGULAR:
+                if place.startswith("/") or ".." in place.split("/"):
+                    raise InputError(f"{archive} has a file {place!r}, outside the folder of the archive")
+                if name in found:
+                    raise InputError(f"{archive} has two files {name}")
+                found[name] = file.read(size)
+                if len(found[name]) < size:
+                    raise damaged(archive)
+                size = 0
+            file.skip(size + padding)
     missing = [name for name in names if name not in found]
     if missing:
         raise InputError(f"{archive} lacks {', '.join(missing)}: it is cut off, or not the archive of CIFAR-10")
@@ -187,20 +200,77 @@ def svhn_form(folder: Path) -> Form | None:
 
 def read_svhn(path: Path) -> Part:
     """The images and labels of a .mat file of SVHN; the digit 0, which has label 10 there, gets label 0."""
-    from scipy.io import loadmat
-
-    check_source(path)
-    try:
-        content = loadmat(path, variable_names=["X", "y"])
-    except Exception as error:  # scipy's reader raises almost anything on damaged bytes
-        raise _cut_off(path, error) from None
-    images, labels = content.get("X"), content.get("y")
-    if not isinstance(images, np.ndarray) or not isinstance(labels, np.ndarray) or images.ndim != 4:
+    found = _mat_arrays(path, ("X", "y"))
+    images, labels = found.get("X"), found.get("y")
+    if images is None or labels is None or images.ndim != 4:
         raise InputError(f"{path} is not a file of SVHN: it lacks images X [row, column, channel, image] or labels y")
     labels = labels.reshape(-1)
     if labels.dtype.kind not in "iu" or not np.isin(labels, np.arange(1, 11)).all():
         raise InputError(f"{path} has labels that are not 1 to 10, as those of SVHN are")
     return np.ascontiguousarray(images.transpose(3, 0, 1, 2)), labels.astype(np.int64) % 10
+
+
+def _mat_arrays(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    """The arrays of numbers with these names in a .mat file of version 5.
+
+    It is read here, because `scipy.io.loadmat` unpacks any amount and ends the process on some damaged files.
+    """
+    raw = content(path)
+    if raw[124:128] not in (b"\0\1IM", b"\1\0MI"):
+        raise InputError(f"{path} is not a file of MATLAB 5, which SVHN's are")
+    order = "<" if raw[126:128] == b"IM" else ">"
+    found, left = {}, MOST
+    for kind, data in _mat_elements(memoryview(raw)[_MAT_HEADER:], order, path):
+        if kind == _PACKED:
+            kind, data = _unpacked_element(data, order, path, left)
+            left -= len(data)
+        # A variable has its flags, its sizes, its name and, if it is an array of real numbers, these.
+        parts = list(islice(_mat_elements(data, order, path), 5)) if kind == _MATRIX else []
+        name = bytes(parts[2][1]).decode("latin-1") if len(parts) == 4 else ""
+        if name not in names or parts[3][0] not in _MAT_NUMBERS:
+            continue
+        try:
+            numbers = np.frombuffer(parts[3][1], order + _MAT_NUMBERS[parts[3][0]])
+            sizes = np.frombuffer(parts[1][1], f"{order}i4").tolist()
+            if min(sizes) < 0:  # -1 would be any size for numpy
+                raise damaged(path)
+            found[name] = numbers.reshape(sizes, order="F")
+        except ValueError:
+            raise damaged(path) from None
+    return found
+
+
+def _mat_elements(raw: memoryview, order: str, path: Path) -> Iterator[tuple[int, memoryview]]:
+    """The type and the content of each element; one of up to four bytes has its size beside its type."""
+    at = 0
+    while at < len(raw):
+        if len(raw) - at < 8:
+            raise damaged(path)
+        kind, size = struct.unpack_from(f"{order}II", raw, at)
+        start, end = at + 8, at + 8 + size + (-size % 8 if kind != _PACKED else 0)
+        if kind >> 16:
+            kind, size, start, end = kind & 0xFFFF, kind >> 16, at + 4, at + 8
+        data = raw[start : min(start + size, end)]
+        if len(data) < size:
+            raise damaged(path)
+        yield kind, data
+        at = end
+
+
+def _unpacked_element(packed: memoryview, order: str, path: Path, most: int) -> tuple[int, memoryview]:
+    """The type and the content of the one element that is packed here."""
+    unpacker = zlib.decompressobj()
+    try:
+        head = unpacker.decompress(packed, 8)
+        kind, size = struct.unpack(f"{order}II", head.ljust(8, b"\0"))
+        if size > most:
+            raise too_large(path, MOST)
+        data = unpacker.decompress(unpacker.unconsumed_tail, size) if size else b""
+    except zlib.error:
+        raise damaged(path) from None
+    if len(data) < size:
+        raise damaged(path)
+    return kind, memoryview(data)
 
 
 # ---------------------------------------------------------------- .npz
@@ -220,15 +290,16 @@ def npz_form(folder: Path, name: str) -> Form | None:
 def read_npz(path: Path) -> Parts:
     """The arrays x_train, y_train, x_test and y_test of a file."""
     try:
-        with npz.opened(path) as arrays:
+        with npz.opened(path, MOST) as arrays:
             missing = [name for name in _NAMES if name not in arrays.names]
             if missing:
                 raise InputError(f"{path} lacks the array {missing[0]}: it must have {', '.join(_NAMES)}")
+            arrays.check(*_NAMES)
             x_train, y_train, x_test, y_test = (arrays[name] for name in _NAMES)
     except InputError:
         raise
-    except (*npz.DAMAGE, lzma.LZMAError, NotImplementedError) as error:
-        raise _cut_off(path, error) from None
+    except npz.DAMAGE:
+        raise damaged(path) from None
     return (x_train, y_train), (x_test, y_test)
 
 
@@ -249,17 +320,3 @@ def _all_or_none(folder: Path, names: list[list[str]]) -> tuple[Path, ...] | Non
         present = next(file for file in found if file is not None)
         raise InputError(f"{folder} has {present.name} but not {', '.join(missing)}: the set is incomplete")
     return tuple(file for file in found if file is not None)
-
-
-def _content(path: Path) -> bytes:
-    check_source(path)
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _cut_off(path: Path, error: BaseException | None = None) -> InputError:
-    if isinstance(error, PermissionError):
-        return InputError(f"{path} cannot be read: {error.strerror}")
-    return InputError(f"{path} is damaged or cut off: copy or download it again")

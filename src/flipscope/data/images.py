@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
+from flipscope.basics.opening import check_inside
 from flipscope.data.finding import check_reference, data_folder, kept, not_found, places, reference, split_reference
 from flipscope.data.image_files import Form, Parts, cifar_forms, idx_form, npz_form, svhn_form
 
@@ -113,7 +114,10 @@ class ImageKind:
             else:
                 found.append(svhn_form(place))
         found += [npz_form(place, self.name) for place in places(folder, self.subfolders)]
-        return [form for form in found if form is not None]
+        there = [form for form in found if form is not None]
+        for file in (file for form in there for file in form.files):
+            check_inside(file, folder)
+        return there
 
 
 _IDX = "train-images-idx3-ubyte, train-labels-idx1-ubyte and the two of t10k, .gz or not,"

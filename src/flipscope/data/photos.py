@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int64, UInt8
 
 from flipscope.basics.arguments import checked_arguments
-from flipscope.basics.errors import InputError, reason
+from flipscope.basics.errors import InputError
+from flipscope.basics.limits import check_memory
+from flipscope.basics.opening import check_inside, content
 from flipscope.data.finding import check_reference, data_folder, kept, not_found, reference, split_reference
+from flipscope.data.pictures import check_pixels, pillow, read_picture
 
 PHOTOS = "imagenet-sample"
 SIDE = 224  # pixels of a photograph, as ImageNet's networks read them
@@ -46,17 +49,15 @@ class PhotoSet:
 
         Those of another size are resized to have that as their shorter side, and cut to their middle.
         """
-        try:
-            pillow = importlib.import_module("PIL.Image")
-        except ImportError:
-            raise InputError("photographs need Pillow: pip install 'flipscope[vision]'") from None
-        found = []
+        need = len(self.files) * 3 * SIDE * SIDE * 2  # and a copy
+        check_memory(need, f"{len(self.files):,} photographs", "put fewer into the folder")
+        digest, found = hashlib.sha256(), []
         for file in self.files:
-            try:
-                with pillow.open(file) as image:
-                    found.append(_square(image.convert("RGB"), pillow.Resampling.BILINEAR))
-            except Exception as error:
-                raise InputError(f"{file} cannot be read as an image: {reason(error)}") from error
+            known = content(file)
+            _add(digest, file, known)
+            found.append(_square(read_picture(file, known=known), file))
+        if digest.hexdigest() != self.digest:
+            raise InputError(f"the photographs of {self.files[0].parent} have changed meanwhile: load them again")
         images = np.stack(found)
         images.setflags(write=False)
         return images
@@ -74,7 +75,8 @@ def load_photos(name: str = PHOTOS, folder: str | Path | None = None) -> PhotoSe
     files = photo_files(place)
     if not files:
         raise not_found(PHOTOS, place, "JPEG files that are called after their class, such as 0207.jpg,")
-    found = kept(PHOTOS, files, lambda: _listed(files))
+    assert place is not None
+    found = kept(PHOTOS, files, lambda: _listed(files, place))
     check_reference(name, found.reference)
     return found
 
@@ -87,28 +89,30 @@ def photo_files(folder: Path | None) -> list[Path]:
     return []
 
 
-def _listed(files: list[Path]) -> PhotoSet:
-    """The files with their classes and the digest of all of them."""
+def _listed(files: list[Path], folder: Path) -> PhotoSet:
+    """The files in a folder of data sets with their classes and the digest of all of them."""
     digest, labels = hashlib.sha256(), []
     for file in files:
         label = int(file.name[:4])
         if label >= CLASSES:
             raise InputError(f"{file} is called after the class {label}, and those of ImageNet are 0 to {CLASSES - 1}")
-        try:
-            content = file.read_bytes()
-        except OSError as error:
-            raise InputError(f"{file} cannot be read: {error.strerror}") from error
-        digest.update(f"{file.name} {len(content)}\n".encode() + content)
+        _add(digest, file, content(check_inside(file, folder)))
         labels.append(label)
     return PhotoSet(digest.hexdigest(), np.array(labels, np.int64), tuple(files))
 
 
-def _square(image: object, how: object) -> UInt8[np.ndarray, "row column channel"]:
+def _add(digest: hashlib._Hash, file: Path, known: bytes) -> None:
+    digest.update(f"{file.name} {len(known)}\n".encode() + known)
+
+
+def _square(image: Any, file: Path) -> UInt8[np.ndarray, "row column channel"]:
     """The middle of an image of Pillow, its shorter side resized to SIDE."""
-    width, height = image.size  # type: ignore[attr-defined]
+    width, height = image.size
     if (width, height) != (SIDE, SIDE):
         scale = SIDE / min(width, height)
         width, height = max(SIDE, round(width * scale)), max(SIDE, round(height * scale))
+        check_pixels((width, height), f"{file}: after resizing, a picture")
         left, top = (width - SIDE) // 2, (height - SIDE) // 2
-        image = image.resize((width, height), how).crop((left, top, left + SIDE, top + SIDE))  # type: ignore[attr-defined]
+        image = image.resize((width, height), pillow().Resampling.BILINEAR)
+        image = image.crop((left, top, left + SIDE, top + SIDE))
     return np.asarray(image, np.uint8)

@@ -3,6 +3,10 @@
 A pickle is a program for a small stack machine, which can call any function of any module. The batches of CIFAR-10 use
 few of its instructions, and two functions: one that rebuilds a numpy array, and one that encodes text. Here each
 instruction that they use is interpreted, the two functions are recognised by their names, and anything else is refused.
+
+The standard library's `Unpickler` can be told which names to allow, but not to count: a few bytes make it allocate
+gigabytes for its memo, or hash a tuple of tuples for ever. Here the instructions are counted, keys are texts, and what
+the two functions copy may not be more than the pickle itself has.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import io
 import pickletools
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -23,7 +28,7 @@ _ARRAY, _DTYPE, _ENCODE = "numpy ndarray", "numpy dtype", "_codecs encode"
 _KNOWN = {*_REBUILDERS, _ARRAY, _DTYPE, _ENCODE}
 _DTYPES = ("u1", "i8")  # pixels and labels
 _SCALARS = (int, float, str, bytes, type(None))
-_MARK = object()
+_MOST_STEPS = 1_000_000  # instructions; a batch of 10,000 images with their file names has 50,000
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ def read_pickle(content: bytes, where: str) -> dict[Any, Any]:
     batch is not a batch of CIFAR-10: its pickle names builtins print, which is not read.
     """
     try:
-        return _Machine().run(content)
+        return _Machine(len(content)).run(content)
     except _Refused as refusal:
         raise InputError(f"{where} is not a batch of CIFAR-10: its pickle {refusal}.") from None
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, MemoryError):
@@ -74,17 +79,21 @@ def read_pickle(content: bytes, where: str) -> dict[Any, Any]:
 
 
 class _Machine:
-    """The stack of a pickle's program and its memo."""
+    """The stack of a pickle's program, the places of the marks in it, and its memo."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
         self.stack: list[Any] = []
+        self.marks: list[int] = []
         self.memo: dict[int, Any] = {}
+        self._left = 2 * size  # bytes that may be copied: the pixels, once from text and once into an array
 
     def run(self, content: bytes) -> dict[Any, Any]:
         """Interpret the instructions until STOP."""
-        for opcode, argument, _ in pickletools.genops(io.BytesIO(content)):
+        for count, (opcode, argument, _) in enumerate(pickletools.genops(io.BytesIO(content))):
             if opcode.name == "STOP":
                 return _content(self.stack.pop())
+            if count == _MOST_STEPS:
+                raise _Refused(f"has more than {_MOST_STEPS:,} instructions")
             step = _STEPS.get(opcode.name)
             if step is None:
                 raise _Refused(f"has the instruction {opcode.name}, which is not read")
@@ -96,10 +105,19 @@ class _Machine:
 
     def above_mark(self) -> list[Any]:
         """What lies above the last mark, which is taken off with it."""
-        at = max(place for place, each in enumerate(self.stack) if each is _MARK)
-        found = self.stack[at + 1 :]
+        at = self.marks.pop()
+        found = self.stack[at:]
         del self.stack[at:]
         return found
+
+    def copied(self, text: Any) -> bytes:
+        """The bytes of a text, which is how Python 3 writes bytes in old protocols and how Python 2 writes pixels."""
+        if not isinstance(text, str | bytes):
+            raise TypeError("not a text")
+        self._left -= len(text)
+        if self._left < 0:
+            raise _Refused("copies its texts again and again")
+        return text.encode("latin-1") if isinstance(text, str) else text
 
     def top(self, kind: type) -> Any:
         """The top of the stack, if it is of this kind."""
@@ -115,7 +133,7 @@ class _Machine:
 
     def global_name(self, name: str) -> None:
         if name not in _KNOWN:
-            raise _Refused(f"names {name}, which is not read")
+            raise _Refused(f"names {name[:100]}, which is not read")
         self.push(_Named(name))
 
     def call(self, _: Any) -> None:
@@ -125,9 +143,9 @@ class _Machine:
             case _Named(name), (_Named("numpy ndarray"), _, _) if name in _REBUILDERS:
                 self.push(_Array())
             case _Named("numpy dtype"), (str() | bytes() as code, *_):
-                self.push(_Type(code.decode("ascii") if isinstance(code, bytes) else code))
+                self.push(_Type(_text(code)))
             case _Named("_codecs encode"), (str() as text, "latin1" | "latin-1"):
-                self.push(text.encode("latin-1"))
+                self.push(self.copied(text))
             case _:
                 raise _Refused("calls a function in a way that is not read")
 
@@ -138,21 +156,22 @@ class _Machine:
             target.order = _text(state[1])
         elif isinstance(target, _Array):
             _, shape, kind, fortran, raw = state
-            target.value = _array(shape, kind, fortran, raw)
+            target.value = _array(shape, kind, fortran, self.copied(raw))
         else:
             raise _Refused("gives a state to something that is no array")
 
 
-def _array(shape: Any, kind: _Type, fortran: bool, raw: Any) -> NDArray[Any]:
+def _array(shape: Any, kind: _Type, fortran: bool, raw: bytes) -> NDArray[Any]:
     if kind.code not in _DTYPES or kind.order not in ("|", "<", ">"):
-        raise _Refused(f"has an array of numpy's type {kind.code!r}, which is not read")
-    content = raw.encode("latin-1") if isinstance(raw, str) else bytes(raw)  # text where Python 2 wrote it
-    flat = np.frombuffer(content, np.dtype(kind.order + kind.code))
-    return flat.reshape(tuple(int(each) for each in shape), order="F" if fortran else "C")
+        raise _Refused(f"has an array of numpy's type {kind.code[:20]!r}, which is not read")
+    flat = np.frombuffer(raw, np.dtype(kind.order + kind.code))
+    return flat.reshape(tuple(index(each) for each in shape), order="F" if fortran else "C")
 
 
 def _text(value: Any) -> str:
-    return value.decode("ascii") if isinstance(value, bytes) else str(value)
+    if not isinstance(value, str | bytes):
+        raise TypeError("not a text")
+    return value.decode("ascii") if isinstance(value, bytes) else value
 
 
 def _content(value: Any) -> dict[Any, Any]:
@@ -188,17 +207,17 @@ def _appends(machine: _Machine, _: Any) -> None:
 
 def _set_item(machine: _Machine, _: Any) -> None:
     value, key = machine.stack.pop(), machine.stack.pop()
-    machine.top(dict)[key] = value
+    machine.top(dict).update(_pairs([key, value]))
 
 
 def _set_items(machine: _Machine, _: Any) -> None:
     values = machine.above_mark()
-    machine.top(dict).update(zip(values[::2], values[1::2], strict=True))
+    machine.top(dict).update(_pairs(values))
 
 
 def _stack_global(machine: _Machine, _: Any) -> None:
     name, module = machine.stack.pop(), machine.stack.pop()
-    machine.global_name(f"{module} {name}")
+    machine.global_name(f"{_text(module)} {_text(name)}")
 
 
 def _nothing(machine: _Machine, _: Any) -> None:
@@ -228,7 +247,7 @@ _AS_IT_IS = _pushes(lambda value: value)
 _STEPS: dict[str, Callable[[_Machine, Any], None]] = {
     "PROTO": _nothing,
     "FRAME": _nothing,
-    "MARK": lambda machine, _: machine.push(_MARK),
+    "MARK": lambda machine, _: machine.marks.append(len(machine.stack)),
     "NONE": _pushes(lambda _: None),
     "NEWTRUE": _pushes(lambda _: True),
     "NEWFALSE": _pushes(lambda _: False),
@@ -258,5 +277,8 @@ _STEPS: dict[str, Callable[[_Machine, Any], None]] = {
 }
 
 
-def _pairs(values: list[Any]) -> dict[Any, Any]:
+def _pairs(values: list[Any]) -> dict[str | bytes, Any]:
+    """The items of a dict, whose keys are texts: hashing a tuple of tuples can take for ever."""
+    if not all(isinstance(key, str | bytes) for key in values[::2]):
+        raise TypeError("not a text")
     return dict(zip(values[::2], values[1::2], strict=True))

@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from flipscope.basics.errors import InputError
-from flipscope.basics.files import check_source
-from flipscope.basics.limits import check_memory
+from flipscope.basics.opening import text_lines
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +57,8 @@ def read_pairs(path: Path, layouts: tuple[Layout, ...], *, leave_out: bool = Fal
     A row without all columns is an error. With ``leave_out`` it is left out and counted, unless it is the last: GLUE's
     QQP has a few such rows, since some questions contain line breaks.
     """
-    rows = _rows(path)
-    header = rows[0]
+    rows = text_lines(path)
+    header = _fields(rows[0])
     fitting = [each for each in layouts if each.first in header or each.second in header] or list(layouts[:1])
     layout = fitting[0]
     for name in (layout.first, layout.second):
@@ -71,7 +70,8 @@ def read_pairs(path: Path, layouts: tuple[Layout, ...], *, leave_out: bool = Fal
         raise InputError(f"{path} lacks the column {layout.label!r}: its header has {', '.join(header)[:200]}")
     at = [header.index(name) for name in (layout.label, layout.first, layout.second)]
     labels, firsts, seconds, left_out = [], [], [], 0
-    for number, row in enumerate(rows[1:], start=2):
+    for number, line in enumerate(rows[1:], start=2):
+        row = _fields(line)
         if len(row) != len(header):
             if leave_out and number < len(rows):
                 left_out += 1
@@ -88,15 +88,6 @@ def read_pairs(path: Path, layouts: tuple[Layout, ...], *, leave_out: bool = Fal
     return ReadPairs(TextPairs(tuple(firsts), tuple(seconds), np.array(labels, np.int64)), left_out)
 
 
-def _rows(path: Path) -> list[list[str]]:
-    """The fields of each line; quotation marks are ordinary characters."""
-    check_source(path)
-    try:
-        check_memory(4 * path.stat().st_size, f"the text of {path}", "give a smaller file")
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text: byte {error.start:,} cannot be decoded") from None
-    lines = text.removesuffix("\n").split("\n")  # not splitlines, which would break a question at any odd space
-    return [line.removesuffix("\r").split("\t") for line in lines]
+def _fields(line: str) -> list[str]:
+    """The fields of a line; quotation marks are ordinary characters."""
+    return line.split("\t")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.errors import InputError
+from flipscope.basics.opening import check_inside
 from flipscope.data.finding import (
     check_reference,
     data_folder,
@@ -77,7 +78,7 @@ class TextKind:
                 names += [f"{part}.tsv", *others] if inside else list(others)
                 file = first_of(place, names)
                 if file is not None:
-                    found[part] = file
+                    found[part] = check_inside(file, folder)
             if "train" in found:
                 return found
         return {}

@@ -14,7 +14,7 @@ The expected loss at theta + N(0, s^2) is L + s^2 tr H / 2 up to fourth order in
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeAlias, get_args
@@ -42,6 +42,7 @@ from flipscope.probes.spectral import (
     exact_traces,
     hutchinson,
     hutchpp,
+    length,
     signs,
 )
 from flipscope.probes.spectral_density import Density, spectral_density
@@ -66,11 +67,13 @@ class Trace(Result):
     products: int
     names: tuple[str, ...]
     parts: Traces  # by name
+    first_names: Mapping[str, str]  # for each name of a parameter the one that is in `names`: tied ones have several
 
     def of(self, pattern: str | Sequence[str]) -> Estimate:
         """The trace over the parameters whose names match, by the same probes."""
         patterns = [pattern] if isinstance(pattern, str) else list(pattern)
-        meant = [k for k, name in enumerate(self.names) if any(fnmatchcase(name, each) for each in patterns)]
+        found = {first for name, first in self.first_names.items() if any(fnmatchcase(name, each) for each in patterns)}
+        meant = [k for k, name in enumerate(self.names) if name in found]
         if not meant:
             raise InputError(f"pattern={pattern!r} matches none of {', '.join(self.names[:4])} …")
         return _estimate(self.parts, meant, self.value.confidence)
@@ -305,7 +308,7 @@ def curvature(
             found["eigenvalues"] = Eigenvalues(*ends, tolerance, surface.products_made - before)
         if "density" in wanted:
             found["density"] = _density(surface, density_probes, density_steps, start, confidence)
-        norm = float(np.linalg.norm(surface.gradient))
+        norm = length(surface.gradient)
         about = (surface.size, surface.names, surface.strings, surface.outputs, surface.precision)
         return Curvature(surface.loss, norm, *about, **found)
 
@@ -338,7 +341,7 @@ def _hessian_trace(surface: LossSurface, method: Method, probes: int, confidence
     else:
         parts = hutchinson(surface, surface.starts, probes, seed)
     value = _estimate(parts, range(len(surface.names)), confidence)
-    return Trace(value, taken, surface.products_made - before, surface.names, parts)
+    return Trace(value, taken, surface.products_made - before, surface.names, parts, surface.first_names)
 
 
 def _gauss_newton(surface: LossSurface, method: Method, probes: int, confidence: float, seed: int) -> Trace:
@@ -351,17 +354,18 @@ def _gauss_newton(surface: LossSurface, method: Method, probes: int, confidence:
         draws = surface.gauss_newton_draws(probes, lambda k, size, start: signs(seed, k, size, _GAUSS_NEWTON, start))
         parts = Traces(np.zeros(len(surface.names)), draws)
     value = _estimate(parts, range(len(surface.names)), confidence)
-    return Trace(value, "exact" if exact else "hutchinson", outputs if exact else probes, surface.names, parts)
+    products = outputs if exact else probes
+    return Trace(value, "exact" if exact else "hutchinson", products, surface.names, parts, surface.first_names)
 
 
 def _fisher_rao(surface: LossSurface) -> FisherRao:
     """<theta, grad loss_x> is the slope of the string's loss in its outputs times J theta."""
-    squares, model = 0.0, 0.0
+    norm, model = 0.0, 0.0
     for moved, slope, bent in surface.along(surface.point):
         of_strings = (slope * moved).reshape(len(moved), -1).sum(dim=1)
-        squares += float(of_strings.square().sum())
+        norm = math.hypot(norm, length(of_strings.numpy()))
         model += float((moved * bent).sum())
-    return FisherRao(math.sqrt(squares / surface.strings), math.sqrt(max(model, 0.0)))
+    return FisherRao(norm / math.sqrt(surface.strings), math.sqrt(max(model, 0.0)))
 
 
 def _density(surface: LossSurface, probes: int, steps: int, seed: int, confidence: float) -> Density:

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.limits import check_memory
-from flipscope.probes.spectral import Operator, Rows, Vector, dense
+from flipscope.probes.spectral import Operator, Rows, Scaled, Vector, dense
 
 CHANCE = 1e-3  # probability, over the start vectors, that an eigenvalue further out is overlooked
 
@@ -63,17 +63,18 @@ def extremes(matrix: Operator, count: int, tolerance: float, seed: int, most: in
     size = matrix.size
     if not 1 <= count <= size:
         raise InputError(f"eigenvalues={count} must lie between 1 and the {size:,} parameters")
+    matrix = Scaled(matrix)
     found = _Found(matrix, tolerance)
     if size <= max(_DENSE, 8 * count):
         check_memory(3 * 8 * size**2, "the Hessian", "request fewer eigenvalues or choose fewer parameters")
         vectors = np.linalg.eigh(dense(matrix))[1].T
         found.add(vectors[np.union1d(np.arange(count), np.arange(size - count, size))])
-        return found.end(1, count), found.end(-1, count)
+        return found.end(1, count, matrix.scale), found.end(-1, count, matrix.scale)
     capacity = min(max(6 * count + 12, min(_VECTORS, _NUMBERS // size)), size)
     advice = "request fewer eigenvalues or choose fewer parameters"
     check_memory(8 * size * (capacity + 4 * count), "the vectors of Lanczos", advice)
     last, number, restarts = False, 0, 0
-    while not last:
+    while not last and len(found.vectors) < size:  # beyond that, there is nothing left to overlook
         number += 1
         run = _Run(matrix, found, count, capacity, seed, number)
         while not run.step():
@@ -82,12 +83,12 @@ def extremes(matrix: Operator, count: int, tolerance: float, seed: int, most: in
                 if restarts > most:
                     raise InputError(
                         f"the eigenvalues did not converge to tolerance={tolerance:g} in {most} restarts: give a "
-                        "larger tolerance, more restarts, or the model in float64"
+                        "larger tolerance, more restarts, or the model in float64 if it is in float32"
                     )
                 run.restart()
         last = run.is_last
         found.add(run.vectors())
-    return found.end(1, count), found.end(-1, count)
+    return found.end(1, count, matrix.scale), found.end(-1, count, matrix.scale)
 
 
 class _Found:
@@ -115,7 +116,7 @@ class _Found:
         if outside > _INSIDE * self._tolerance * self.norm:
             raise InputError(
                 f"rounding keeps the eigenvalues from converging to tolerance={self._tolerance:g}: give a tolerance of "
-                f"{outside / (_INSIDE * self.norm):.1g} or more, or the model in float64"
+                f"{outside / (_INSIDE * self.norm):.1g} or more, or the model in float64 if it is in float32"
             )
 
     def saw(self, values: Values) -> None:
@@ -134,11 +135,12 @@ class _Found:
         """The level that no eigenvalue of the orthogonal complement may exceed; for -H at the lower end."""
         return self.outermost(side, count) + (1 - _INSIDE) * self._tolerance * self.norm
 
-    def end(self, side: int, count: int) -> Extremes:
-        """The outermost ones."""
+    def end(self, side: int, count: int, scale: float) -> Extremes:
+        """The outermost ones, of the matrix times `scale`."""
         order = np.argsort(-side * self.values, kind="stable")[:count]
         off = self._images[order] - self.values[order, None] * self.vectors[order]
-        return Extremes(self.values[order], self.vectors[order].T.copy(), np.linalg.norm(off, axis=1))
+        residuals = scale * np.linalg.norm(off, axis=1)
+        return Extremes(scale * self.values[order], self.vectors[order].T.copy(), residuals)
 
 
 class _Run:

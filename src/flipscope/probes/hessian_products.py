@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from flipscope.adapters.inputs import Given, check_string_axis, given_for
-from flipscope.adapters.parameters import Choice, check_differentiable, chosen, differentiable
+from flipscope.adapters.parameters import Choice, check_differentiable, chosen, differentiable, first_names
 from flipscope.adapters.settled import Settled, as_settled
 from flipscope.adapters.subject import Model
 from flipscope.basics.errors import InputError, blamed_on
@@ -83,6 +83,7 @@ class LossSurface:
         model = settled.needed_module("curvature is of the parameters of")
         batch = settled.subject.batch
         self.names = tuple(parameters)
+        self.first_names = first_names(model)
         self._loss, self._parameters = loss, list(parameters.values())
         self._sizes = [each.numel() for each in self._parameters]
         self.size = sum(self._sizes)

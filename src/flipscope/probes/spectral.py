@@ -18,6 +18,8 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from jaxtyping import Float64
 
+from flipscope.basics.resampling import power_of_two
+
 Vector: TypeAlias = Float64[np.ndarray, " number"]
 Rows: TypeAlias = Float64[np.ndarray, "row number"]
 
@@ -35,6 +37,34 @@ class Operator(Protocol):
 
     def products(self, rows: Rows) -> Rows:
         """The matrix times each row."""
+
+
+class Scaled:
+    """A matrix divided by a power of two near its norm, since eigenvalues are found by squares.
+
+    The first product that is not 0 decides; the vectors that it is taken with are of length 1 or so.
+    """
+
+    def __init__(self, matrix: Operator) -> None:
+        self._matrix, self._scale = matrix, 0.0
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return self._matrix.size
+
+    @property
+    def scale(self) -> float:
+        """By what the matrix is divided; 1 if all products so far are 0."""
+        return self._scale or 1.0
+
+    def products(self, rows: Rows) -> Rows:
+        """The scaled matrix times each row."""
+        found = self._matrix.products(rows)
+        if self._scale == 0 and found.any():
+            self._scale = power_of_two(found)
+        out: Rows = found / self.scale
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +110,10 @@ class Quadrature:
             pivot = 1.0
             tiny = _ROUNDING * max(size, abs(threshold))
             for k, number in enumerate(self.diagonal[:-1]):
-                pivot = number - threshold - (self.beside[k - 1] ** 2 / pivot if k else 0.0)
+                pivot = number - threshold - (self.beside[k - 1] * (self.beside[k - 1] / pivot) if k else 0.0)
                 pivot = math.copysign(max(abs(pivot), tiny), pivot)
-            last = threshold + float(np.clip(self.beside[-1] ** 2 / pivot, -size / _ROUNDING, size / _ROUNDING))
+            change = self.beside[-1] * (self.beside[-1] / pivot)
+            last = threshold + float(np.clip(change, -size / _ROUNDING, size / _ROUNDING))
             nodes, weights = _eigen(np.append(self.diagonal[:-1], last), self.beside)
             at = np.arange(len(nodes)) == np.abs(nodes - threshold).argmin()
         least = float(weights[(nodes > threshold) & ~at].sum())
@@ -161,7 +192,7 @@ def lanczos(matrix: Operator, start: Vector, steps: int) -> Quadrature:
 
     It has fewer than `steps` nodes if the vectors H^k v span a smaller space.
     """
-    steps = min(steps, matrix.size)
+    steps, matrix = min(steps, matrix.size), Scaled(matrix)
     basis = np.empty((steps, matrix.size))
     diagonal, beside = np.zeros(steps), np.zeros(steps)
     vector, made, complete = start / np.linalg.norm(start), 0, steps == matrix.size
@@ -177,7 +208,13 @@ def lanczos(matrix: Operator, start: Vector, steps: int) -> Quadrature:
             complete = True
             break
         vector = image / beside[step]
-    return Quadrature(diagonal[:made], beside[: made - 1], complete)
+    return Quadrature(matrix.scale * diagonal[:made], matrix.scale * beside[: made - 1], complete)
+
+
+def length(vector: Vector) -> float:
+    """The Euclidean norm, also of numbers whose squares are 0 or infinite."""
+    scale = power_of_two(vector)
+    return scale * float(np.linalg.norm(vector / scale))
 
 
 def _product(matrix: Operator, vector: Vector) -> Vector:

@@ -23,7 +23,7 @@ from flipscope.basics.errors import InputError
 from flipscope.basics.estimates import Estimate
 from flipscope.basics.resampling import student_mean
 from flipscope.figures import Figure, Panel
-from flipscope.figures.panels import bars_panel
+from flipscope.figures.panels import series_of
 from flipscope.figures.results import Result
 from flipscope.probes.spectral import Operator, Quadrature, lanczos
 
@@ -91,12 +91,21 @@ class Density(Result):
         bottom, top = self._likely(least, most)
         return Estimate(value, min(bottom, value), max(top, value), self.confidence, self.probes)
 
+    @property
+    def zero(self) -> float:
+        """Absolute value up to which an eigenvalue may be 0 but for rounding."""
+        return 3 * self._blur
+
     def by_powers_of_ten(self) -> list[tuple[float, float, Estimate]]:
-        """Shares of eigenvalues (above, not above) by size, from the most positive ones to the most negative."""
-        top = math.ceil(math.log10(float(np.abs(self.nodes).max()) or 1.0))
-        edges = [10.0**power for power in range(top, top - _POWERS, -1)] + [0.0]
+        """Shares of eigenvalues (above, not above) by size, from the most positive ones to the most negative.
+
+        The range in the middle, from -`zero` to `zero`, has the eigenvalues that are 0 as far as rounding lets us tell.
+        """
+        top = math.floor(math.log10(self._norm or 1.0)) + 1  # 10^top is more than any eigenvalue seen
+        powers = [10.0**power for power in range(top, top - _POWERS, -1)]
+        edges = [each for each in powers if each > self.zero] + [self.zero]
         up = list(zip(edges[1:], edges[:-1], strict=True))
-        ranges = up + [(-outer, -inner if inner else 0.0) for inner, outer in reversed(up)]
+        ranges = [*up, (-self.zero, self.zero), *((-outer, -inner) for inner, outer in reversed(up))]
         return [(low, high, self.share_between(low, high)) for low, high in ranges]
 
     def summary(self) -> dict[str, object]:
@@ -110,13 +119,26 @@ class Density(Result):
 
     def plot(self) -> Figure:
         """The shares of eigenvalues by size."""
-        caption = "Share of the eigenvalues by powers of ten, from the most negative to the most positive."
+        caption = (
+            "Share of the eigenvalues by powers of ten, from the most negative to the most positive, with 0 up to "
+            "rounding in the middle. A range in which none was seen may have as many as its interval says."
+        )
         return Figure("density", "Spectral density", caption, [self.panel()], columns=1)
 
     def panel(self, title: str = "") -> Panel:
         """The same as a panel."""
-        shares = {f"{low:g} to {high:g}": share for low, high, share in reversed(self.by_powers_of_ten())}
-        return bars_panel({name: share for name, share in shares.items() if share.value > 0}, "share", title)
+        shares = [share for _, _, share in reversed(self.by_powers_of_ten())]
+        series = series_of(range(len(shares)), dict(enumerate(shares)), "points")
+        return Panel(title, "eigenvalues", "share", [series], categories=list(reversed(self.range_names())))
+
+    def range_names(self) -> list[str]:
+        """The ranges of `by_powers_of_ten` in words."""
+
+        def said(edge: float) -> str:
+            return f"{float(f'{edge:.2g}'):g}"  # powers of ten in full, the edge of the range for 0 in two digits
+
+        ranges = self.by_powers_of_ten()
+        return ["0" if low < 0 < high else f"{said(low)} to {said(high)}" for low, high, _ in ranges]
 
     def as_json(self) -> dict[str, Any]:
         """The result as a JSON object."""
@@ -136,8 +158,16 @@ class Density(Result):
         """A lower and an upper bound of a probe's share above the threshold, allowing for rounding."""
         if math.isinf(threshold):
             return (0.0, 0.0) if threshold > 0 else (1.0, 1.0)
-        blur = self.rounding * float(np.abs(self.nodes).max())
-        return each.share_above(threshold + blur)[0], each.share_above(threshold - blur)[1]
+        return each.share_above(threshold + self._blur)[0], each.share_above(threshold - self._blur)[1]
+
+    @cached_property
+    def _norm(self) -> float:
+        return float(np.abs(self.nodes).max())
+
+    @property
+    def _blur(self) -> float:
+        """How far rounding may have moved an eigenvalue."""
+        return self.rounding * (self._norm or 1.0)
 
     def _likely(self, least: float, most: float) -> tuple[float, float]:
         """The shares of eigenvalues for which a mean over probes of at least `least`, at most `most`, is likely."""

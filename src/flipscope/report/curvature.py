@@ -77,12 +77,14 @@ def _groups_table(trace: Trace) -> Table:
 
 
 def _density_bars(density: Density) -> Table:
-    """Bars with the share of eigenvalues in each power of ten, from the most positive to the most negative."""
-    rows = [
-        (f"{low:g} to {high:g}", f"{share.value:.3g} [{share.low:.2g}, {share.high:.2g}]", _bar(share.value))
-        for low, high, share in density.by_powers_of_ten()
-    ]
-    return histogram("eigenvalues", "share", [row for row in rows if row[2] > 0])
+    """The share of eigenvalues in each power of ten, from the most positive to the most negative.
+
+    A bar is what is known to be there: it ends at the lower end of the interval.
+    """
+    shares = [share for _, _, share in density.by_powers_of_ten()]
+    texts = [f"{share.value:.3g} [{share.low:.2g}, {share.high:.2g}]" for share in shares]
+    bars = [_bar(share.low) for share in shares]
+    return histogram("eigenvalues", "share", list(zip(density.range_names(), texts, bars, strict=True)))
 
 
 def _bar(share: float) -> float:
@@ -109,5 +111,8 @@ def _account(found: Curvature) -> str:
         )
     if found.density is not None:
         density = found.density
-        sentences.append(f"The density is from {density.probes} random starts with {density.steps} Lanczos steps.")
+        sentences.append(
+            f"The density is from {density.probes} random starts with {density.steps} Lanczos steps. Its bars end at "
+            "the lower ends of the intervals, on a logarithmic scale."
+        )
     return " ".join(sentences) or "Second derivatives on the strings above."

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from flipscope.adapters.inputs import Inputs
 from flipscope.adapters.movable_parameters import MovableParameters
-from flipscope.adapters.parameters import chosen, constants, matching
+from flipscope.adapters.parameters import chosen, constants, matching, plain_tensors
 from flipscope.adapters.settled import as_settled
 from flipscope.basics.arguments import checked_arguments
 from flipscope.basics.bits import as_numbers
@@ -67,10 +67,10 @@ Fixed: TypeAlias = str | Sequence[str] | None  # patterns of names, such as "emb
 
 @dataclass(frozen=True)
 class Outside:
-    """The parameters and buffers of a network that are not in the divergence, by name."""
+    """The parameters, buffers and other tensors of a network that are not in the divergence, by name."""
 
-    fixed: tuple[str, ...]  # parameters and buffers: declared, or constants of flipscope's own networks
-    uncounted: tuple[str, ...]  # buffers that may depend on the samples, and have no noise
+    fixed: tuple[str, ...]  # parameters and others: declared, or constants of flipscope's own networks
+    uncounted: tuple[str, ...]  # buffers and other tensors that may depend on the samples, and have no noise
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -85,8 +85,8 @@ class Outside:
         if not self.uncounted:
             return None
         return (
-            f"not certified, since training may have set the buffers {', '.join(self.uncounted)} from the samples, and "
-            "no Gaussian is around them: name them in fixed if they were set before"
+            f"not certified, since training may have set {', '.join(self.uncounted)} from the samples, and no Gaussian "
+            "is around what is no parameter: name them in fixed if they were set before"
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -98,8 +98,8 @@ def counted(model: nn.Module, fixed: Fixed = None) -> tuple[dict[str, nn.Paramet
     """The parameters in the divergence, their ||Theta||^2, and what is outside it.
 
     In the divergence are all parameters except those that the user declares `fixed` before the samples were seen.
-    Buffers, such as the running statistics of a batch norm, can be declared fixed as well; otherwise they are
-    `uncounted`. Each pattern must match something.
+    Buffers, such as the running statistics of a batch norm, and tensors that modules have as plain attributes can be
+    declared fixed as well; otherwise they are `uncounted`. Each pattern must match something.
 
     >>> parameters, norm, outside = counted(nn.Sequential(nn.Linear(2, 1), nn.BatchNorm1d(1)), fixed="0.*")
     >>> list(parameters), norm, outside.uncounted[0]
@@ -107,7 +107,7 @@ def counted(model: nn.Module, fixed: Fixed = None) -> tuple[dict[str, nn.Paramet
     """
     declared = frozenset(() if fixed is None else matching(model, fixed, "fixed"))
     parameters = chosen(model, lambda name: name not in declared)
-    buffers = [name for name, _ in model.named_buffers()]
+    buffers = [*dict(model.named_buffers()), *plain_tensors(model)]
     known_fixed = declared | constants(model)
     outside = Outside(
         tuple(name for name in (*dict(model.named_parameters()), *buffers) if name in known_fixed),
@@ -165,10 +165,14 @@ def _grid_bound(
     assumptions: tuple[str, ...],
     *,
     gradient: float | None = None,
+    largest: float = math.inf,
     certified: bool,
 ) -> PacBayes:
-    """The bound at the best choice of the grid, from the perturbed training loss at each sigma."""
-    best = _best(setting, losses, choices)
+    """The bound at the best choice of the grid, from the perturbed training loss at each sigma.
+
+    It is never more than the largest loss; where it would be, its terms say by how much.
+    """
+    best, level = _best(setting, losses, choices), min(level, largest)
     return PacBayes(
         form,
         gradient,
@@ -178,7 +182,7 @@ def _grid_bound(
         best.lam,
         losses[best.sigma],
         best.bound - losses[best.sigma],
-        best.bound,
+        min(best.bound, largest),
         not best.bound < level,
         fewest_samples(lambda m: _best(replace(setting, samples=m), losses, choices).bound, level),
         certified,
@@ -240,9 +244,9 @@ def posterior_bound(
     A third of delta is for the draws, whose mean is known only up to an interval, the rest for the bound. The inputs
     are what the network was trained on. All its parameters have noise and are in the divergence, but for those that
     patterns of names declare `fixed` before the samples were seen: the result names them, and is true only if they
-    were. Buffers of modules that are not flipscope's own, such as the running statistics of a batch norm, leave it
-    without a certificate unless they are declared fixed too. The bound is vacuous if it is not below `level`, by
-    default the largest loss.
+    were. Buffers of modules that are not flipscope's own, such as the running statistics of a batch norm, and tensors
+    that are plain attributes leave it without a certificate unless they are declared fixed too. No bound is more than
+    the largest loss; it is vacuous if it is not below `level`, by default the largest loss.
     """
     check_positive("largest", largest)
     check_probability("delta", delta)
@@ -264,14 +268,17 @@ def posterior_bound(
     setting = Setting(norm, samples, 2 * delta / 3, bounded_subgaussian(largest))
     cut_off = f"the loss is the squared error, cut off at {largest:g}, of the network with noise"
     assumptions = (INDEPENDENT, CENTRE, *outside.assumptions, cut_off)
-    alquier = _grid_bound("posterior", setting, losses, choices, limit, assumptions, certified=not outside.uncounted)
+    alquier = _grid_bound(
+        "posterior", setting, losses, choices, limit, assumptions, largest=largest, certified=not outside.uncounted
+    )
     kept = setting.delta / len(losses)
     kl = {sigma: norm / (2 * sigma**2) for sigma in losses}
     mcallester = min(mcallester_bound(losses[s], kl[s], samples, kept, largest) for s in losses)
     catoni = min(
         catoni_bound(losses[s], kl[s], samples, beta, kept / len(_BETAS), largest) for s in losses for beta in _BETAS
     )
-    return PosteriorBound(alquier, mcallester, catoni, draws, training_loss, outside)
+    others = (min(mcallester, largest), min(catoni, largest))
+    return PosteriorBound(alquier, *others, draws, training_loss, outside)
 
 
 def _perturbed_losses(
@@ -287,6 +294,8 @@ def _perturbed_losses(
 ) -> tuple[float, dict[float, Float[np.ndarray, " draw"]]]:
     """The training loss, and for each sigma that of every draw; squared errors are cut off one by one."""
     wanted = torch.as_tensor(as_numbers(targets, "targets"), device="cpu")
+    if not bool(wanted.isfinite().all()):
+        raise InputError("targets have NaN or infinite numbers, from which no output has a distance: leave these out")
     streams = generators(seed, len(sigmas))
     with asked(as_settled(model), inputs, None) as (asking, before), MovableParameters(moved) as moving:
         if before.shape != wanted.shape:
