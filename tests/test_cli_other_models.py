@@ -125,7 +125,7 @@ def test_encodings_and_decisions(run: Run) -> None:
     assert found["profile"] == _profile(index_bits(0, 16, 4).sum(axis=1) >= 3)
     signs = document(run("sensitivity", "my_models:bits", "--length", "3", "--exhaustive", "--json"))
     assert signs["profile"] == [0, 8, 0, 0]
-    own = ("--encoding", "my_models:pairs", "--decision", "my_models:first")
+    own = ("--encoding", "my_models:pairs", "--decision", "my_models:first", "--threshold", "0")
     found = document(run("sensitivity", "my_models:Pair", "--length", "4", *own, "--exhaustive", "--json"))
     pairs = index_bits(0, 16, 4) * 2.0 - 1
     total = pairs[:, 0] + pairs[:, 1]

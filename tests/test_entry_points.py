@@ -49,10 +49,9 @@ LINEAR = nn.Linear(4, 1)
 SETS = draw(MAJORITY, 4, {"train": 6, "validation": 4})
 SUM = fourier_sums.parse_sum("0.6*x1x2 + 0.64*x3", 4)
 SAMPLING = {"samples": 20, "max_queries": 1000, "confidence": 0.9, "validity": "fixed", "seed": 0, "batch_rows": 10}
-ASKING = {"encoding": "auto", "output": "auto", "device": None}
-ENGINE = {"path": "auto", "precision": "auto", **ASKING, "batch": 4, "memory_limit": 1 << 28}
-OPTIONS = {**ENGINE, "threshold": 0.0, "heuristic": False, "progress": None}
-MOVING = {"parameters": None, "seed": 0, "loss": "mse", "encoding": "auto", "device": None, "forward": None, "batch": 2}
+SAID = {"encoding": "auto", "output": "auto", "threshold": 0.0, "precision": "auto", "device": None, "batch": 4}
+OPTIONS = {"path": "auto", "heuristic": False, "progress": None}
+MOVING = {"parameters": None, "seed": 0, "loss": "mse", "forward": None}
 NOISE = {"variance": 1.0, "strength": 0.5, "how": "mix", "feature_mask": None, "at": None, "generator": None}
 TEST = {"oracle": MAJORITY, "n": 4, "epsilon": 0.1, "confidence": 0.9, "seed": 0}
 
@@ -114,26 +113,24 @@ ENTRIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "influences": (
         flipscope.influences,
-        {"model": MODEL, "strings": BITS, "of": "blocks.0", "by_position": False, "progress": None}
-        | {name: value for name, value in ENGINE.items() if name != "path"},
+        {"model": MODEL, "strings": BITS, "of": "blocks.0", "by_position": False, "progress": None},
     ),
     "blowup": (
         flipscope.blowup,
-        {"model": MODEL, "strings": BITS, "all_positions": True, "encoding": "auto", "device": None, "forward": None}
-        | {"batch": 2},
+        {"model": MODEL, "strings": BITS, "all_positions": True, "forward": None},
     ),
     "sharpness": (
         flipscope.sharpness,
         {"model": LINEAR, "inputs": NUMBERS, "targets": TARGETS, "measure": "loss", "std": 0.1, "adaptive": False}
-        | {"draws": 3, "over_outputs": "mean", "threshold": 0.0, "confidence": 0.9, "interval": "student"}
+        | {"draws": 3, "over_outputs": "mean", "confidence": 0.9, "interval": "student"}
         | {**MOVING, "progress": None},
     ),
     "token_sensitivity": (
         flipscope.token_sensitivity,
         {"model": LINEAR, "inputs": NUMBERS, "at": None, "feature_mask": None, "mask": None, "how": "noise"}
         | {"variance": 0.1, "normalise": False, "whole_variance": 0.1, "vocabulary": None, "count_special": None}
-        | {"draws": 1, "tokens": 2, "precision": None, "confidence": 0.9, "memory": 1 << 28, "seed": 0, "words": None}
-        | {**ASKING, "label_words": None, "first_order": False, "progress": None},
+        | {"draws": 1, "tokens": 2, "precision": None, "confidence": 0.9, "seed": 0, "words": None}
+        | {"label_words": None, "first_order": False, "progress": None},
     ),
     "curvature": (
         flipscope.curvature,
@@ -154,11 +151,11 @@ ENTRIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "recognition": (
         recognition.recognition,
-        {"model": logit, "function": MAJORITY, "margin": 0.1, "samples": 5, "seed": 0, "batch": 4, **ASKING},
+        {"model": logit, "function": MAJORITY, "margin": 0.1, "samples": 5, "seed": 0},
     ),
-    "Subject": (flipscope.Subject, {"model": LINEAR, **ASKING}),
+    "Subject": (flipscope.Subject, {"model": LINEAR, **SAID, "memory_limit": 1 << 28, "diverged": False}),
     "accept": (recognition.accept, {"logits": TARGETS, "margin": 0.1}),
-    "fourier.spectrum": (fourier.spectrum, {"model": logit, "n": 4, "encoding": "auto", "device": None}),
+    "fourier.spectrum": (fourier.spectrum, {"model": logit, "n": 4}),
     "fourier.coefficient": (
         fourier.coefficient,
         {"model": logit, "n": 4, "positions": [0], "values": "logit", "value_range": (-9.0, 9.0), **SAMPLING},
@@ -170,7 +167,6 @@ ENTRIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "n": 4,
             "degrees": [1],
             "values": "sign",
-            "output": "auto",
             "samples": 20,
             "confidence": 0.9,
             "seed": 0,
@@ -183,7 +179,6 @@ ENTRIES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "n": 4,
             "degree": 1,
             "values": "sign",
-            "output": "auto",
             "trials": 5,
             "epsilon": 0.1,
             "seed": 0,

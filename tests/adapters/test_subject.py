@@ -229,6 +229,7 @@ def test_the_threshold_does_not_depend_on_the_strings() -> None:
 
 
 def test_whole_numbers_of_a_function_are_classes_or_a_score() -> None:
+    torch.manual_seed(3)
     scores = nn.Linear(6, 3)
     unclear: list[Any] = [
         lambda bits: scores(bits.float()).argmax(dim=1),

@@ -257,7 +257,7 @@ ENTRIES: dict[str, tuple[Sequence[str], Call]] = {
 
 def product(model: nn.Module, **where: Any) -> Any:
     with loss_surface(model, "mse", DATA, **where) as surface:
-        return surface.products(np.eye(sum(each.numel() for each in model.parameters()))[:2])
+        return surface.products(np.eye(sum(each.numel() for each in getattr(model, "model", model).parameters()))[:2])
 
 
 # ---------------------------------------------------------------- how results are compared

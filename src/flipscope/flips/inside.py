@@ -1,7 +1,7 @@
 """Detecting modules that round to float32 inside although their weights are in float64, and bounding the error.
 
-Their logits are float64 numbers with the precision of float32. Operations that `adapters.rounding` cannot watch, such as
-a detour through numpy, show in the result: with perturbed weights, no float64 logit would happen to be a float32 one.
+Their logits are float64 numbers with the precision of float32. Operations that `adapters.rounding` cannot watch,
+such as a detour through numpy, show in the result: with perturbed weights, no float64 logit would be a float32 number.
 """
 
 from __future__ import annotations

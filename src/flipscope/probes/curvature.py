@@ -363,7 +363,7 @@ def _fisher_rao(surface: LossSurface) -> FisherRao:
     norm, model = 0.0, 0.0
     for moved, slope, bent in surface.along(surface.point):
         of_strings = (slope * moved).reshape(len(moved), -1).sum(dim=1)
-        norm = math.hypot(norm, length(of_strings.numpy()))
+        norm = math.hypot(norm, length(of_strings.cpu().numpy()))
         model += float((moved * bent).sum())
     return FisherRao(norm / math.sqrt(surface.strings), math.sqrt(max(model, 0.0)))
 
