@@ -59,7 +59,7 @@ def _powers(span: Any, x: Any, top: Any, out: Any, into: Any) -> Any:
 _found = types.UniTuple(_cube, 5)
 
 
-@compiled_by_span(lambda span: [void(span, _cube, _whole, _whole, int64, _found, _whole_matrix, _matrix, int64, int64)])
+@compiled_by_span(lambda span: void(span, _cube, _whole, _whole, int64, _found, _whole_matrix, _matrix, int64, int64))
 def first_shares(
     span: Span,
     scores: Float32[np.ndarray, "head row row"],
@@ -136,7 +136,7 @@ def first_shares(
                 kept[flip], taken[flip], given[flip] = _ZERO, _ZERO, grow * share
 
 
-@compiled_by_span(lambda span: [void(span, _cube, _whole, _whole, int64, _cube, int64, _matrix, int64, int64)])
+@compiled_by_span(lambda span: void(span, _cube, _whole, _whole, int64, _cube, int64, _matrix, int64, int64))
 def own_shares(
     span: Span,
     scores: Float32[np.ndarray, "head row row"],
@@ -277,7 +277,7 @@ _shares, _sums, _finish = types.UniTuple(_cube, 3), types.UniTuple(_cube, 2), ty
 _tables = (_matrix, _shares, _sums, _cube, boolean[::1], _whole_matrix, _matrix, _matrix, int64)
 
 
-@compiled_by_span(lambda span: [void(span, _matrix, *_tables, _finish, _number, boolean, int64, int64, int64)])
+@compiled_by_span(lambda span: void(span, _matrix, *_tables, _finish, _number, boolean, int64, int64, int64))
 def first_layer(
     span: Span,
     states: Float32[np.ndarray, "group token_width_lane"],
