@@ -385,12 +385,12 @@ class _Meter:
 
     def flips(self, strings: Bits, report: Callable[[int], None]) -> Flips:
         """Measure these strings; returns the results of all strings measured so far."""
-        self.signs.announce(len(strings) * (strings.shape[1] + 1))
         with self.subject.kept():
             if self._heuristic:
-                self._screened(strings)
+                self._screened(strings)  # who knows how many signs it will ask for
                 report(len(strings))
             else:
+                self.signs.announce(len(strings) * (strings.shape[1] + 1))
                 for block in _blocks(self.signs.working, strings):
                     values, flipped = self.signs.flip_signs(block)
                     self._add(flipped != values[:, None])
