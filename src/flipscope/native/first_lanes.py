@@ -1,7 +1,7 @@
 """Compiled loops of the first layer from tables, for narrow models: flips side by side, one per lane (first_layer).
 
-What attention brings to a token under a flip is a mixture of few vectors, and the MLP's first matrix times it is the same
-mixture of its products with them, since a norm in between only centres and scales. Both stand in one list of
+What attention brings to a token under a flip is a mixture of few vectors, and the MLP's first matrix times it is the
+same mixture of its products with them, since a norm in between only centres and scales. Both stand in one list of
 ``numbers``, the token's own coordinates first.
 """
 
