@@ -56,7 +56,7 @@ pytest: loops
 # Rooms whose tests are cheap for what they cover, and the most sensitive files of the expensive ones.
 QUICK := src README.md $(addprefix tests/,test_package.py test_typechecking.py basics data cube/test_functions.py \
   cube/test_closed_forms.py models/test_transformer.py models/test_config.py native/test_walsh.py native/test_span.py \
-  flips/test_golden.py flips/test_signs.py flips/test_rectified.py probes/test_sensitivity.py \
+  flips/test_golden.py flips/test_signs.py flips/test_choice.py probes/test_sensitivity.py \
   $(addprefix lab/,test_judges.py test_rows.py test_series.py test_store.py test_study.py test_verdict.py) \
   figures/test_vegalite.py report/test_figures.py)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from flipscope.flips import lanes
+from flipscope.flips import choice
 from flipscope.native.span import TOKENS, Span, span_of
 
 
-@pytest.fixture(params=[0, lanes.WIDEST], ids=["wide", "narrow"])
+@pytest.fixture(params=[0, choice.WIDEST], ids=["wide", "narrow"])
 def both_kinds_of_loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once as if every model were too wide for lanes."""
-    monkeypatch.setattr(lanes, "WIDEST", request.param)
+    monkeypatch.setattr(choice, "WIDEST", request.param)
 
 
 @pytest.fixture(params=TOKENS, ids=lambda lanes: f"{lanes} lanes")

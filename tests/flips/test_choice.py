@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
-from dataclasses import dataclass
-from typing import Any, cast
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,32 +15,21 @@ import torch
 from flipscope.adapters.subject import Subject
 from flipscope.basics.compiling import VARIABLE, compile_always, compiling
 from flipscope.basics.errors import InputError
-from flipscope.flips import choice, engine
-from flipscope.flips.choice import LOADING_SECONDS, Needed, Patience, Work
+from flipscope.flips import choice, engine, lanes
+from flipscope.flips.choice import LOADING_SECONDS, Patience, Work
 from flipscope.flips.engine import open_engine
 from flipscope.flips.fast import FastEngine
 from flipscope.models import presets
 from flipscope.models.transformer import Transformer
-from flipscope.native.compiled import Loop
+from flipscope.native.cache import is_kept
 from flipscope.probes.sensitivity import acceptance_flips, sensitivities, sensitivity_profile, truth_table
 
-
-@dataclass
-class FakeLoop:
-    """A loop that remembers whether it was compiled."""
-
-    kept: bool
-    readied: int = 0
-
-    def is_compiled(self) -> bool:
-        return self.kept
-
-    def ready(self) -> None:
-        self.kept, self.readied = True, self.readied + 1
+NARROW, WIDE = presets.encoder(width=16, layers=2, heads=2), presets.encoder(width=512, layers=2, heads=2)
+ALL_SECONDS = choice.COMPILE_SECONDS * len(choice.LOOPS)
 
 
-def needing(*loops: FakeLoop, seconds: float = 10.0) -> Any:
-    return lambda: [Needed(cast(Any, list(loops)), seconds)]
+def objection(seconds: float, patience: Patience | None = None) -> str | None:
+    return (patience or Patience()).objection(seconds, NARROW, torch.float32)
 
 
 @pytest.fixture(autouse=True)
@@ -49,12 +40,11 @@ def _by_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def cold(monkeypatch: pytest.MonkeyPatch) -> list[Loop]:
-    """No loop is in the cache; those that are made ready."""
-    readied: list[Loop] = []
-    monkeypatch.setattr(Loop, "is_compiled", lambda loop: loop in readied)
-    monkeypatch.setattr(Loop, "ready", lambda loop, types=None: readied.append(loop))
-    return readied
+def kept(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The names of the loops that are in the cache: none."""
+    names: set[str] = set()
+    monkeypatch.setattr(choice, "is_kept", lambda name: name in names)
+    return names
 
 
 def model(width: int = 16, layers: int = 2) -> Transformer:
@@ -65,109 +55,105 @@ def strings(count: int, length: int) -> np.ndarray:
     return np.random.default_rng(5).integers(0, 2, (count, length), np.uint8)
 
 
-def test_with_an_empty_cache_small_work_is_not_compiled_and_large_work_is() -> None:
-    for seconds, compiled in ((19.9, False), (20.0, True)):
-        first, second = FakeLoop(kept=False), FakeLoop(kept=False)
-        objection = Patience().objection(seconds, needing(first, second))
-        assert (objection is None, first.readied, second.readied) == (compiled, compiled, compiled)
-        if objection is not None:
-            assert objection == "this is about 19.9 s of work, and compiling the fast path takes about 20 s"
+def test_with_an_empty_cache_small_work_is_not_compiled_and_large_work_is(kept: set[str]) -> None:
+    assert objection(ALL_SECONDS) is None
+    assert objection(ALL_SECONDS - 0.1) == "this is about 20.9 s of work, and compiling the fast path takes about 21 s"
 
 
-def test_only_what_is_missing_counts_and_is_compiled() -> None:
-    kept, missing = FakeLoop(kept=True), FakeLoop(kept=False)
-    assert Patience().objection(9.0, needing(kept, missing)) is not None
-    assert Patience().objection(11.0, needing(kept, missing)) is None
-    assert (kept.readied, missing.readied) == (0, 1)
+def test_only_what_is_missing_counts(kept: set[str]) -> None:
+    kept.update(choice.LOOPS[1:])
+    assert objection(choice.COMPILE_SECONDS - 0.1) is not None
+    assert objection(choice.COMPILE_SECONDS) is None
 
 
-def test_a_warm_cache_always_takes_the_fast_path() -> None:
-    assert Patience().objection(1e-6, needing(FakeLoop(kept=True))) is None
-    assert Patience().objection(1e-6, lambda: []) is None  # a model that needs no loop
+def test_a_warm_cache_always_takes_the_fast_path(kept: set[str]) -> None:
+    kept.update(choice.LOOPS)
+    assert objection(1e-6) is None
 
 
-def test_small_measurements_add_up_to_a_large_one() -> None:
-    patience, loop = Patience(), FakeLoop(kept=False)
-    told = [patience.objection(4.0, needing(loop)) is None for _ in range(4)]
+def test_a_model_without_loops_never_waits(kept: set[str]) -> None:
+    assert Patience().objection(1e-6, WIDE, torch.float32) is None
+    assert Patience().objection(1e-6, NARROW, torch.float64) is None
+
+
+def test_small_measurements_add_up_to_a_large_one(kept: set[str]) -> None:
+    patience = Patience()
+    told = [objection(0.4 * ALL_SECONDS, patience) is None for _ in range(4)]
     assert told == [False, False, True, True]
-    assert loop.readied == 1
 
 
-def test_what_takes_less_than_loading_machine_code_does_not_load_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_takes_less_than_loading_machine_code_does_not_load_it(
+    kept: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(choice, "_is_loaded", lambda: False)
-
-    def not_asked() -> list[Needed]:
-        raise AssertionError("the engine was opened")
-
-    found = Patience().objection(LOADING_SECONDS / 2, not_asked)
+    kept.update(choice.LOOPS)
+    found = objection(LOADING_SECONDS / 2)
     assert found == "this is about 0.5 s of work, and loading the fast path takes about 1 s"
-    assert Patience().objection(LOADING_SECONDS, needing(FakeLoop(kept=True))) is None
+    assert objection(LOADING_SECONDS) is None
 
 
-def test_a_user_and_a_study_can_overrule_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    large, small = 1e6, 1e-6
+def test_who_declines_has_not_loaded_numba(tmp_path: Path) -> None:
+    code = """
+import sys, numpy as np
+from flipscope import sensitivities
+from flipscope.models import Transformer, presets
+for width, path in ((16, "general"), (512, "fast")):
+    found = sensitivities(Transformer(presets.encoder(width=width, layers=2, heads=2)), np.zeros((3, 8), np.uint8))
+    assert found.path == path, found
+assert "numba" not in sys.modules
+"""
+    environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    subprocess.run([sys.executable, "-c", code], env={**environment, "NUMBA_CACHE_DIR": str(tmp_path)}, check=True)
+
+
+def test_a_user_and_a_study_can_overrule_it(kept: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with compile_always():
-        assert Patience().objection(small, needing(FakeLoop(kept=False))) is None
+        assert objection(1e-6) is None
     assert compiling() == "auto"
     monkeypatch.setenv(VARIABLE, "always")
-    assert Patience().objection(small, needing(FakeLoop(kept=False))) is None
+    assert objection(1e-6) is None
     monkeypatch.setenv(VARIABLE, "never")
-    found = Patience().objection(large, needing(FakeLoop(kept=False)))
-    assert found == "the fast path is not compiled, and FLIPSCOPE_COMPILE is never"
-    assert Patience().objection(small, needing(FakeLoop(kept=True))) is None
+    assert objection(1e6) == "the fast path is not compiled, and FLIPSCOPE_COMPILE is never"
+    kept.update(choice.LOOPS)
+    assert objection(1e-6) is None
     monkeypatch.setenv(VARIABLE, "sometimes")
     with pytest.raises(InputError, match=r"^FLIPSCOPE_COMPILE is 'sometimes': set it to always or never, or leave"):
-        Patience().objection(small, needing())
+        objection(1e-6)
 
 
-def test_the_engine_is_chosen_by_that_rule_and_says_why(cold: list[Loop]) -> None:
+def test_the_engine_is_chosen_by_that_rule_and_says_why(kept: set[str]) -> None:
     few, many = Work(10, 9), Work(10**9, 9)
-    chosen = open_engine(model(), dtype=torch.float32, work=few)
+    chosen = open_engine(model(), work=few)
     assert chosen.path == "general"
     assert chosen.why.startswith("this is about 0.1 s of work, and compiling the fast path takes about")
-    assert cold == []
-    fast = open_engine(model(), dtype=torch.float32, work=many)
+    fast = open_engine(model(), work=many)
     assert (fast.path, fast.why) == ("fast", "the model is flipscope's own transformer")
-    assert {loop.py_func.__name__ for loop in cold} >= {"first_layer", "last_layer"}
-    assert open_engine(model(), dtype=torch.float32, work=few).path == "fast"  # it is compiled now
-    assert open_engine(model(), dtype=torch.float32, path="general", work=many).why == "path='general' was given"
+    kept.update(choice.LOOPS)
+    assert open_engine(model(), work=few).path == "fast"  # it is compiled now
+    assert open_engine(model(), path="general", work=many).why == "path='general' was given"
 
 
-def test_a_path_that_is_named_is_taken(cold: list[Loop]) -> None:
-    assert open_engine(model(), dtype=torch.float32, path="fast", work=Work(1, 5)).path == "fast"
-    assert open_engine(model(), dtype=torch.float32).path == "fast"  # of work that nobody knows
-    assert cold == []  # compiled when they are called
+@pytest.mark.usefixtures("kept")
+def test_a_path_that_is_named_is_taken() -> None:
+    assert open_engine(model(), path="fast", work=Work(1, 5)).path == "fast"
+    assert open_engine(model()).path == "fast"  # of work that nobody knows
 
 
-def test_float64_needs_no_machine_code(cold: list[Loop]) -> None:
-    assert open_engine(model(), dtype=torch.float64, work=Work(1, 5)).path == "fast"
-
-
-@pytest.mark.parametrize("width", [16, 24, 144, 288])
-@pytest.mark.parametrize("length", [9, 21])
-def test_every_loop_that_is_called_is_among_those_needed(
-    width: int, length: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_loops_that_are_looked_for_are_those_that_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a warm cache would not be one: what is called first would be compiled in the middle of the work."""
     called: set[str] = set()
-    original = Loop._compile_for_args
+    for module, name in (loop.split(".") for loop in choice.LOOPS):
+        original = getattr(lanes, name)
 
-    def noted(loop: Loop, *arguments: Any, **keywords: Any) -> Any:
-        called.add(loop.py_func.__name__)
-        return original(loop, *arguments, **keywords)
+        def noted(*given: Any, loop: str = f"{module}.{name}", original: Any = original) -> Any:
+            called.add(loop)
+            return original(*given)
 
-    monkeypatch.setattr(Loop, "_compile_for_args", noted)
-    for layers in (1, 2, 3):
-        fast = FastEngine(model(width, layers))
-        for flips in (True, False):
-            needed = {loop.py_func.__name__ for each in fast.needed(length, flips) for loop in each.loops}
-            for name in ("flipscope.native.lanes", "flipscope.native.first_lanes", "flipscope.native.wide"):
-                for loop in vars(sys.modules[name]).values():
-                    if isinstance(loop, Loop):
-                        loop.forget()
-            called.clear()
-            fast.flip_logits(strings(2, length)) if flips else fast.logits(strings(20, length))
-            assert called <= needed, (layers, flips)
+        monkeypatch.setattr(lanes, name, noted)
+    fast = FastEngine(model(16, 3))
+    fast.flip_logits(strings(2, 21))
+    assert called == set(choice.LOOPS)
+    assert all(map(is_kept, called))
 
 
 def measured(subject: Transformer, seed: int) -> tuple[str, tuple[Any, ...]]:
@@ -189,7 +175,7 @@ def test_both_paths_give_the_same_answers(seed: int, width: int, layers: int, mo
     with compile_always():
         path, fast = measured(subject, seed)
         assert path == "fast"
-    monkeypatch.setattr(Loop, "is_compiled", lambda loop: False)
+    monkeypatch.setattr(choice, "is_kept", lambda name: False)
     path, general = measured(subject, seed)
     assert path == "general"
     assert fast == general
@@ -198,7 +184,7 @@ def test_both_paths_give_the_same_answers(seed: int, width: int, layers: int, mo
 
 def test_the_reason_for_the_general_path_names_what_stands_against_the_fast_one() -> None:
     linear = torch.nn.Linear(4, 1)
-    assert "encoding" not in open_engine(linear, dtype=torch.float32).why
-    assert "Linear" in open_engine(linear, dtype=torch.float32).why
-    signs = open_engine(model(), dtype=torch.float32, encoding=lambda bits: bits)
+    assert "encoding" not in open_engine(linear).why
+    assert "Linear" in open_engine(linear).why
+    signs = open_engine(model(), encoding=lambda bits: bits)
     assert signs.why == "the model is given a function of bits instead of bits"

@@ -181,7 +181,7 @@ def test_deltas_are_the_same_in_any_unit_of_the_values(monkeypatch):
     """What is left out is measured by what a head adds up, coordinate by coordinate: its unit is nobody's business."""
     model = Transformer(encoder(128, 4, 2, ffn_width=128), scheme="gaussian", seed=0).eval()
     strings, computed, rows = np.random.default_rng(0).integers(0, 2, (1, 60), np.uint8), [], deltas._padded_rows
-    monkeypatch.setattr("flipscope.flips.fast.NEVER_SPARSE", 0)
+    monkeypatch.setattr("flipscope.flips.choice.WIDEST", 0)
     monkeypatch.setattr(deltas, "SPARSE_WIDTH", 1)
     monkeypatch.setattr(deltas, "SPARSE_BELOW", 1.1)
     monkeypatch.setattr(deltas, "_padded_rows", lambda now: (computed.append(int(now.sum())), rows(now))[1])

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 from flips.exactness import assert_logits_as_exact, in_float64
 
-from flipscope.flips import fast, lanes
+from flipscope.flips import choice, lanes
 from flipscope.flips.fast import FastEngine
-from flipscope.flips.finish import Workspace
 from flipscope.flips.lanes import ROUNDED_BITS, Lanes
 from flipscope.models.config import TransformerConfig
 from flipscope.models.presets import encoder
 from flipscope.models.transformer import Transformer
-from flipscope.native import first_lanes as lane_first
 from flipscope.native import lanes as lane_kernels
-from flipscope.native.span import TOKENS, VARIABLE, Span
+from flipscope.native.span import TOKENS, VARIABLE, Span, SpanType
 
 SCHEMES = ("uniform", "gaussian", "xavier_uniform", "xavier_normal", "pytorch")
 BASE = encoder(32, 3, 4, ffn_width=64)
@@ -131,12 +128,9 @@ def test_an_engine_of_another_width_can_be_sent(monkeypatch):
         assert torch.equal(all_logits(sent, strings), all_logits(engine, strings))
 
 
-def test_machine_code_of_the_widths_is_kept_apart(monkeypatch):
-    """numba's cache finds it by the types of the arguments alone: the width must be one of them."""
-    engines(Transformer(BASE, seed=4), monkeypatch)
-    kernels = [lane_kernels.middle_layer, lane_kernels.last_layer, lane_first.first_layer, lane_first.first_shares]
-    for kernel in kernels:
-        assert {(kinds[0].lanes, kinds[0].tokens) for kinds in kernel.signatures} == {*TOKENS.items()}
+def test_machine_code_of_the_widths_is_kept_apart():
+    """numba's cache finds it by the names of the types alone: the width must be in one of them."""
+    assert len({str(SpanType(lanes_count, tokens)) for lanes_count, tokens in TOKENS.items()}) == len(TOKENS)
 
 
 @pytest.mark.parametrize("marker", ["eos", "cls", "none"])
@@ -171,7 +165,7 @@ def test_nan_stays_in_its_lane(token, span):
     model = Transformer(BASE, scheme="xavier_normal", seed=4).eval()
     x = torch.randn((20, 14, 32), generator=torch.Generator().manual_seed(1))
     with torch.inference_mode():
-        loops = Lanes(model, Workspace(), span)
+        loops = Lanes(model, span)
         before = loops.plain(x, 13)
         x[11, token, 5] = torch.nan
         after = loops.plain(x, 13)
@@ -345,20 +339,6 @@ def test_the_smallest_logit_says_no_more_than_all_of_them(nan_at, span):
     assert 4 not in kept[: keys - 1]
 
 
-def test_between_deltas_and_lanes(monkeypatch):
-    """Where deltas may pay, the few tokens that change decide: either way gives the same logits."""
-    monkeypatch.setattr(fast, "NEVER_SPARSE", 0)
-    model = Transformer(encoder(64, 3, 2), scheme="gaussian", seed=3).eval()
-    strings = np.random.default_rng(0).integers(0, 2, (3, 40), np.uint8)
-    for few in (False, True):
-        monkeypatch.setattr(fast, "sparse_pays", lambda _changed, _width, few=few: few)
-        engine = FastEngine(model)
-        by_lanes = Mock(side_effect=engine._by_lanes)
-        monkeypatch.setattr(engine, "_by_lanes", by_lanes)
-        assert_logits_as_exact(model, neighbours(strings), all_logits(engine, strings))
-        assert by_lanes.call_count == (0 if few else 3)
-
-
 def test_what_lanes_are_not_for():
     sums = {"heads": 2, "head_size": 32, "combine": "sum"}
     others: tuple[dict[str, object], ...] = (
@@ -375,10 +355,10 @@ def test_what_lanes_are_not_for():
         {"width": 36},
         {"ffn_width": 34},
         {"heads": 3, "head_size": 5},
-        {"width": 2 * lanes.WIDEST},
+        {"width": 2 * choice.WIDEST},
         sums,
     )
     for fields in others:
-        assert not lanes.supports(Transformer(dataclasses.replace(BASE, **fields), seed=0)), fields
-    assert not lanes.supports(Transformer(BASE, seed=0, dtype=torch.float64))
-    assert lanes.supports(Transformer(BASE, seed=0))
+        assert not choice.has_loops(dataclasses.replace(BASE, **fields), torch.float32), fields
+    assert not choice.has_loops(BASE, torch.float64)
+    assert choice.has_loops(BASE, torch.float32)

@@ -59,12 +59,10 @@ def test_a_change_that_few_strings_show(precision: Any) -> None:
     model.register_forward_hook(lambda _module, args, out: out + 0.3 * args[0][:, :7].all(dim=1))
     strings = np.random.default_rng(0).integers(0, 2, (12, 20)).astype(np.uint8)
     strings[:, :7], strings[-1, :7] = 0, 1
-    options: Any = {
-        "threshold": float(np.median(Subject(model, precision="native").values(strings))),
-        "precision": precision,
-    }
-    found = sensitivities(model, strings, **options)
-    assert found.counts.tolist() == sensitivities(model, strings, path="general", **options).counts.tolist()
+    median = float(np.median(Subject(model, precision="native").values(strings)))
+    subject = Subject(model, threshold=median, precision=precision)
+    found = sensitivities(subject, strings)
+    assert found.counts.tolist() == sensitivities(subject, strings, path="general").counts.tolist()
 
 
 def test_parameters_on_another_device_are_not_for_the_fast_path() -> None:

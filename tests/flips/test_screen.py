@@ -34,7 +34,7 @@ def run(model, strings, *, estimate=True, **options):
         base, flipped = engine.flip_logits(some)
         return (base > 0).astype(np.uint8), (flipped > 0).astype(np.uint8)
 
-    changed, outcome = screened_changes(
+    _, changed, outcome = screened_changes(
         engine,
         strings,
         estimate=(lambda some: first_order_changes(engine.engine.model, some)) if estimate else None,
@@ -118,7 +118,7 @@ def test_the_audit_notices_a_screen_that_guesses_wrong():
     strings[200:, :2] = 1  # and half of the strings are not
     order = np.random.default_rng(1).choice(400, size=1, replace=False)
     strings[order, :2] = 0
-    changed, outcome = screened_changes(
+    _, changed, outcome = screened_changes(
         step,
         strings,
         estimate=None,

@@ -9,9 +9,7 @@ not depend on the load of the machine.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -21,9 +19,7 @@ from flipscope.models.config import TransformerConfig
 from flipscope.models.size import multiplications
 from flipscope.models.transformer import Transformer
 from flipscope.models.unmodified import difference, on_cpu
-
-if TYPE_CHECKING:  # numba is loaded only when a loop is needed
-    from flipscope.native.compiled import Loop
+from flipscope.native.cache import is_kept
 
 NEEDS = "flipscope's own transformer on bits, with one output read at its first or last position"
 
@@ -74,12 +70,39 @@ class Work:
         return logits * multiplications(config, self.length) / SPEED
 
 
-@dataclass(frozen=True)
-class Needed:
-    """The loops that an engine calls, and the seconds to compile one of them, including the loops that it calls."""
+WIDEST = 256  # wider layers are computed as fast, or faster, by PyTorch's products
+UNITS = 4  # the loops compute so many units together
+LOOPS = (
+    "lanes.middle_layer",
+    "lanes.last_layer",
+    "first_lanes.first_shares",
+    "first_lanes.own_shares",
+    "first_lanes.take_rows",
+    "first_lanes.own_numbers",
+    "first_lanes.first_layer",
+)
+COMPILE_SECONDS = 3.0  # to compile one of them: 22 s for all seven
 
-    loops: Sequence[Loop]
-    seconds: float
+
+def has_loops(config: TransformerConfig, dtype: torch.dtype) -> bool:
+    """Whether there are compiled loops for such a model (`flips.lanes`); other models need no machine code."""
+    return (
+        dtype == torch.float32
+        and config.layers >= 2
+        and config.mlp_count == config.layers
+        and config.attention == "softmax"
+        and not config.causal
+        and not config.mask_self
+        and config.combine == "project"
+        and config.block == "standard"
+        and config.norm in ("post", "once")
+        and config.eps > 0
+        and config.activation == "relu"
+        and config.width <= WIDEST
+        and config.width % UNITS == 0
+        and config.hidden_width % UNITS == 0
+        and config.key_width % UNITS == 0
+    )
 
 
 class Patience:
@@ -91,27 +114,22 @@ class Patience:
     def __init__(self) -> None:
         self.spent = 0.0
 
-    def objection(self, seconds: float, needed: Callable[[], Sequence[Needed]]) -> str | None:
-        """Why not to take the fast path for this much work; None: take it, and compile all that is ``needed``."""
-        wanted, so_far = compiling(), self.spent + seconds
-        if wanted == "always":
+    def objection(self, seconds: float, config: TransformerConfig, dtype: torch.dtype) -> str | None:
+        """Why not to take the fast path for this much work; None: take it."""
+        wanted = compiling()
+        if wanted == "always" or not has_loops(config, dtype):
             return None
-        told = f"this is about {max(seconds, 0.1):.1f} s of work"
-        if wanted == "auto" and so_far < LOADING_SECONDS and not _is_loaded():
-            self.spent = so_far
-            return f"{told}, and loading the fast path takes about {LOADING_SECONDS:g} s"
-        missing = [(loop, each.seconds) for each in needed() for loop in each.loops if not loop.is_compiled()]
-        cost = sum(each for _, each in missing)
-        if wanted == "auto" and so_far >= cost:
-            for loop, _ in missing:
-                loop.ready()
-            return None
-        if not missing:
-            return None
+        compile_seconds = sum(COMPILE_SECONDS for loop in LOOPS if not is_kept(loop))
         if wanted == "never":
-            return f"the fast path is not compiled, and {VARIABLE} is never"
-        self.spent = so_far
-        return f"{told}, and compiling the fast path takes about {cost:.0f} s"
+            return f"the fast path is not compiled, and {VARIABLE} is never" if compile_seconds else None
+        load_seconds = 0.0 if _is_loaded() else LOADING_SECONDS
+        if self.spent + seconds >= compile_seconds + load_seconds:
+            return None
+        self.spent += seconds
+        what = f"compiling the fast path takes about {compile_seconds:.0f} s"
+        if not compile_seconds:
+            what = f"loading the fast path takes about {LOADING_SECONDS:g} s"
+        return f"this is about {max(seconds, 0.1):.1f} s of work, and {what}"
 
 
 PATIENCE = Patience()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -70,13 +69,12 @@ def open_engine(model: Model | Settled, *, path: Path = "auto", work: Work | Non
             found = "the model's output is not read as one logit"
         if isinstance(settled.model, Transformer) and found is None:
             working = torch.float64 if settled.dtype == torch.float64 else torch.float32
-            # What the fast path omits must be as small as the rounding of its number type.
-            open_fast = cache(partial(_fast_engine, settled.model, working, torch.finfo(working).eps / 2))
             if path == "auto" and work is not None:
-                seconds, length, flips = work.seconds(settled.model.config), work.length, work.flips
-                found = PATIENCE.objection(seconds, lambda: open_fast().needed(length, flips))
+                config = settled.model.config
+                found = PATIENCE.objection(work.seconds(config), config, working)
             if found is None:
-                return open_fast()
+                # What the fast path omits must be as small as the rounding of its number type.
+                return _fast_engine(settled.model, working, torch.finfo(working).eps / 2)
         why = str(found)
         if path == "fast":
             raise InputError(f"path='fast' needs {NEEDS}, but {found}: say path='general'")
@@ -91,7 +89,7 @@ def logits(model: Model, strings: Bits) -> Logits:
 
 
 def _fast_engine(model: Transformer, dtype: torch.dtype, tolerance: float) -> FastEngine:
-    """The engine of the fast path; this loads numba."""
+    """The engine of the fast path, which few models take."""
     from flipscope.flips.fast import FastEngine
 
     return FastEngine(model, dtype=dtype, tolerance=tolerance)

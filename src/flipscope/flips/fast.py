@@ -3,42 +3,38 @@
 One string and its N flips share almost everything. The first layer comes from tables (first_layer), the middle layers
 are computed only at tokens that the flip changes (deltas), the last layer only where it is read (last_layer). Without
 ``deltas`` every token is computed, and the logits are those of the plain forward pass up to rounding. Narrow models
-have their own loops (lanes), in which computing every token takes no longer than finding the changed ones.
+have compiled loops (lanes), in which computing every token takes no longer than finding the changed ones.
 """
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from flipscope.basics.errors import InputError
-from flipscope.flips import lanes
-from flipscope.flips.choice import NEEDS, Needed, obstacle
-from flipscope.flips.deltas import Pairs, sparse_layer, sparse_pays
-from flipscope.flips.finish import Finish, Workspace
+from flipscope.flips.choice import NEEDS, Work, has_loops, obstacle
+from flipscope.flips.deltas import Pairs, dense_layer, sparse_layer, sparse_pays
 from flipscope.flips.first_layer import FirstLayer, Tables, make_tables
-from flipscope.flips.lanes import STATES_NUMBERS, Lanes
 from flipscope.flips.last_layer import LastLayer
-from flipscope.flips.middle_layer import MiddleLayer
-from flipscope.flips.mixed_rows import MixedTables, make_mixed_tables, mixable, mixed_states, mixing_loops
+from flipscope.flips.onednn import with_onednn
 from flipscope.flips.screen import first_order_changes
 from flipscope.models.transformer import Block, Transformer
 
+if TYPE_CHECKING:  # numba is loaded only for models that have loops
+    from flipscope.flips.lanes import Lanes
+
 CHUNK_NUMBERS = 600_000  # hidden units of an MLP computed together: as many as stay in the cache
 LANES_NUMBERS = 1 << 20  # entries of the token states of strings computed together in lanes
-NEVER_SPARSE = 128  # up to this width lanes compute every token as fast as deltas a few of them
-COMPILE_SECONDS = 0.7  # to compile one of the loops for wider models, with those it calls: 10 s for all sixteen
 TOLERANCE = 2.0**-24  # an attention weight below half a unit in the last place of float32 changes no sum
-
-
-_STRINGS = 4  # strings per block, with all their flips
+BLOCK_SECONDS, FEWEST_STRINGS, MOST_STRINGS = 0.3, 4, 256  # of a block of strings, with all their flips
 
 
 class FastEngine:
@@ -60,44 +56,26 @@ class FastEngine:
     ) -> None:
         if (found := obstacle(model)) is not None:
             raise InputError(f"the fast path needs {NEEDS}, but {found}: take the general path")
-        self.model = Transformer(model.config, seed=None, dtype=dtype)
-        # Copied, since the caller may continue training.
-        weights = {name: tensor.to(dtype, copy=True).contiguous() for name, tensor in model.state_dict().items()}
-        self.model.load_state_dict(weights, assign=True)
-        self.model.eval()
+        self.model = _copied(model, dtype).eval()  # since the caller may continue training
         self.deltas = deltas
         self.tolerance = tolerance if deltas else 0.0
         self.length: int | None = None
         self._tables: Tables | None = None
-        self._mixed: MixedTables | None = None
-        self._space = Workspace()
+        self._lanes: Lanes | None = None
         self._lock = threading.Lock()
-        with torch.inference_mode():
-            self._lanes = Lanes(self.model, self._space) if lanes.supports(self.model) else None
-            self._layers = [MiddleLayer(self._block(number), self._space) for number in range(model.config.layers - 1)]
-        self._middle = self._layers[1:]
+        if has_loops(model.config, dtype):
+            from flipscope.flips.lanes import Lanes
+
+            with torch.inference_mode():
+                self._lanes = Lanes(self.model)
+        elif dtype == torch.float32:
+            with_onednn(self.model)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
-
-    def needed(self, length: int, flips: bool) -> list[Needed]:
-        """The compiled loops that strings of this length may need, alone or with all their flips."""
-        config, found = self.model.config, []
-        if config.layers == 1:
-            return []
-        if self._lanes is not None:
-            found.append(self._lanes.needed(length, flips))
-            if not flips or config.width <= NEVER_SPARSE or not self.deltas:
-                return found
-        tokens = length + (config.marker != "none")
-        loops = [loop for layer in (self._middle if flips else self._layers) for loop in layer.loops(tokens, flips)]
-        first = self._block(0)
-        if flips and self._lanes is None and mixable(first):
-            loops += mixing_loops(first, Finish(first, self._space))
-        return [*found, Needed(list(dict.fromkeys(loops)), COMPILE_SECONDS)]
 
     @torch.inference_mode()
     def logits(self, strings: NDArray[np.uint8]) -> NDArray[np.floating]:
@@ -115,8 +93,8 @@ class FastEngine:
         states = self.model.embed(bits)
         if self._lanes is not None:
             return self._head(self._lanes.plain(states, self._read(states.shape[1])))
-        for layer in self._layers:
-            states = layer(states, None)
+        for number in range(self.model.config.layers - 1):
+            states = dense_layer(self._block(number), states)
         return self._head(LastLayer(self._block(-1), self._read(states.shape[1])).dense(states))
 
     def _read(self, tokens: int) -> int:
@@ -132,8 +110,9 @@ class FastEngine:
         """Nothing to check: the model's computation is known."""
 
     def strings_at_once(self, length: int) -> int:
-        """A few, since each is enough work."""
-        return _STRINGS
+        """As many as take a moment: each block is compared with float64, which costs little once for many strings."""
+        one = Work(1, length).seconds(self.model.config)
+        return int(min(MOST_STRINGS, max(FEWEST_STRINGS, BLOCK_SECONDS / one)))
 
     @torch.inference_mode()
     def flip_logits(self, strings: NDArray[np.uint8]) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
@@ -146,17 +125,13 @@ class FastEngine:
         return torch.cat([base for base, _ in pairs]).numpy(), torch.stack([flipped for _, flipped in pairs]).numpy()
 
     def _prepare(self, length: int) -> None:
-        first = self._block(0)
         self._tables, self.length = make_tables(self.model, length), length
         if self._lanes is not None:
             self._lanes.prepare(self._tables)
-        elif mixable(first):
-            self._mixed = make_mixed_tables(first, self._tables, Finish(first, self._space))
 
     def _one_string(self, string: Tensor) -> tuple[Float[Tensor, " one"], Float[Tensor, " flip"]]:
         assert self._tables is not None
-        width = self.model.config.width
-        if self._lanes is not None and (width <= NEVER_SPARSE or not self.deltas):
+        if self._lanes is not None:
             return self._by_lanes(self._lanes, string)
         first = FirstLayer(self._block(0), self._tables, string)
         read = self._read(first.tokens)
@@ -164,15 +139,10 @@ class FastEngine:
         if self.model.config.layers == 1:
             return self.model(string[None]), self._head(first.finish(flips, torch.full_like(flips, read)))
         changed = first.changed(flips, self.tolerance) if self.deltas else None  # [flip, token]
-        few = changed is not None and sparse_pays(changed, width)
-        if self._lanes is not None and not few:
-            return self._by_lanes(self._lanes, string)
         last = LastLayer(self._block(-1), read)
         base = self._base_states(first)
         chunk = self._chunk(first.tokens)
-        if self._mixed is not None and all(layer.compiled for layer in self._middle):
-            chunk = max(chunk, STATES_NUMBERS // (first.tokens * width))
-        if changed is not None and few:
+        if changed is not None and sparse_pays(changed, self.model.config.width):
             chunk = min(128, int(chunk / float(changed.float().mean())))  # few tokens per flip: more flips together
         logits = [
             self._flips(first, part, None if changed is None else changed[part], base, last)
@@ -208,13 +178,12 @@ class FastEngine:
             flip, token = changed.nonzero(as_tuple=True)
             states = Pairs(len(flips), flip, token, first.finish(flips[flip], token))
         else:
-            states = first.everything(flips) if self._mixed is None else mixed_states(self._mixed, first, flips)
-        for layer, before in zip(self._middle, base, strict=False):  # the last layer's states are the last of base
-            if isinstance(states, Pairs):
-                fewer = sparse_layer(layer.block, states, before, self.tolerance)
-                states = layer(states.spread(before), before) if fewer is None else fewer
-            else:
-                states = layer(states, before)
+            states = first.everything(flips)
+        for number, before in enumerate(base[:-1], start=1):
+            block = self._block(number)
+            fewer = sparse_layer(block, states, before, self.tolerance) if isinstance(states, Pairs) else None
+            every = states.spread(before) if isinstance(states, Pairs) else states
+            states = dense_layer(block, every) if fewer is None else fewer
         rows = last.sparse(base[-1], states) if isinstance(states, Pairs) else last.dense(states)
         return self._head(rows)
 
@@ -229,3 +198,24 @@ class FastEngine:
     def _chunk(self, tokens: int) -> int:
         """Strings computed together: enough for full matrix products, few enough for the cache."""
         return int(min(128, max(8, CHUNK_NUMBERS // (tokens * self.model.config.hidden_width))))
+
+
+def _copied(model: Transformer, dtype: torch.dtype) -> Transformer:
+    """A copy in this number type that shares no numbers; `copy.deepcopy` takes several times as long."""
+    kept: dict[int, nn.Parameter] = {}
+
+    def tensor(parameter: nn.Parameter) -> nn.Parameter:
+        if id(parameter) not in kept:
+            numbers = parameter.detach().to(dtype, copy=True).contiguous()
+            kept[id(parameter)] = nn.Parameter(numbers, requires_grad=False)
+        return kept[id(parameter)]
+
+    def module(given: nn.Module) -> nn.Module:
+        found = copy.copy(given)
+        found._parameters = {name: p if p is None else tensor(p) for name, p in given._parameters.items()}
+        found._modules = {name: m if m is None else module(m) for name, m in given._modules.items()}
+        return found
+
+    found = module(model)
+    assert isinstance(found, Transformer)
+    return found

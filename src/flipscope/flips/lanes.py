@@ -10,69 +10,51 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
-from typing import cast
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
-from flipscope.flips.choice import Needed
-from flipscope.flips.finish import Finish, Workspace, affine
 from flipscope.flips.first_layer import Tables
 from flipscope.models.threads import on_cores
 from flipscope.models.transformer import Block, LayerNorm, Transformer
-from flipscope.native.compiled import Loop
 from flipscope.native.first_lanes import first_layer, first_shares, own_numbers, own_shares, take_rows
 from flipscope.native.lanes import last_layer, middle_layer
 from flipscope.native.powers import LOG2_E
 from flipscope.native.simd import UNITS
 from flipscope.native.span import Span, narrowest, preferred
 
-WIDEST = 256  # wider layers are computed as fast, or faster, by PyTorch's products
 STATES_NUMBERS = 1 << 24  # numbers of token states kept together
-COMPILE_SECONDS = 3.0  # to compile one loop with those it calls: 22 s for all seven
 ROUNDED_BITS = 25  # omitted parts of a sum are less than 2^-25 of its parts' sizes and would be lost in rounding
 
 States = Float32[np.ndarray, "group token_width_lane"]
 
 
-def supports(model: Transformer) -> bool:
-    """Whether these loops support the model and are faster than the others."""
-    config, blocks = model.config, [block for block in model.blocks if isinstance(block, Block)]
-    return (
-        config.layers >= 2
-        and config.attention == "softmax"
-        and not config.causal
-        and not config.mask_self
-        and config.combine == "project"
-        and all(Finish.supports(block) for block in blocks)
-        and config.activation == "relu"
-        and config.width <= WIDEST
-        and config.width % UNITS == 0
-        and config.hidden_width % UNITS == 0
-        and config.key_width % UNITS == 0
-    )
+class Workspace:
+    """Buffers reused between calls, since fresh pages take longer than the computation."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Tensor] = {}
+
+    def take(self, name: str, *shape: int) -> Tensor:
+        """An uninitialised array of this shape, in the same memory for the same name each time."""
+        size = math.prod(shape)
+        if name not in self._kept or self._kept[name].numel() < size:
+            self._kept[name] = torch.empty(size, dtype=torch.float32, device="cpu")
+        return self._kept[name][:size].view(shape)
 
 
 class Lanes:
-    """Rows at the read-out of a supported model, in float32; ``span`` overrides the processor's."""
+    """Rows at the read-out of a model that has loops (choice.has_loops); ``span`` overrides the processor's."""
 
-    def __init__(self, model: Transformer, space: Workspace, span: Span | None = None) -> None:
+    def __init__(self, model: Transformer, span: Span | None = None) -> None:
         self.span = preferred() if span is None else span
         self.blocks = [block for block in model.blocks if isinstance(block, Block)]
         self.layers = [_Middle(block) for block in self.blocks[:-1]]
         self.last = _Last(self.blocks[-1])
-        self.space = space
+        self.space = Workspace()
         self.first: _First | None = None
-
-    def needed(self, length: int, flips: bool) -> Needed:
-        """The loops that strings of this length need, alone or with all their flips."""
-        loops = [last_layer] if flips and len(self.layers) == 1 else [middle_layer, last_layer]
-        if flips:
-            narrowest(self.span, (length + 1) % self.span.lanes or self.span.lanes)  # needed from now on
-            loops += [first_shares, own_shares, take_rows, own_numbers, first_layer]
-        return Needed(cast(list[Loop], loops), COMPILE_SECONDS)
 
     def prepare(self, tables: Tables) -> None:
         """Use these tables for the first layer of flips from now on."""
@@ -113,6 +95,13 @@ def _packed(matrix: Float[Tensor, "unit input"]) -> Float32[np.ndarray, " pack_i
     return packs.reshape(-1)
 
 
+def _affine(norm: LayerNorm) -> tuple[np.ndarray, np.ndarray]:
+    """The gain and the shift of a norm, 1 and 0 if it has none."""
+    gain = np.ones(norm.width, np.float32) if norm.weight is None else norm.weight.detach().numpy()
+    shift = np.zeros(norm.width, np.float32) if norm.bias is None else norm.bias.detach().numpy()
+    return gain, shift
+
+
 def _zeros(*shape: int) -> Tensor:
     return torch.zeros(shape, dtype=torch.float32, device="cpu")
 
@@ -133,7 +122,7 @@ class _Layer:
         self.output, self.output_bias = self.attention.output.weight.detach(), self.attention.output.bias
         self.up, self.up_bias = mlp.up.weight.detach(), mlp.up.bias.detach()
         self.down = (_packed(mlp.down.weight), mlp.down.bias.detach().numpy())
-        self.norms = (*affine(block.norm1 or block.norm2), *affine(block.norm2))
+        self.norms = (*_affine(block.norm1 or block.norm2), *_affine(block.norm2))
 
     def heads(self, name: str) -> tuple[Float[Tensor, "head size width"], Float[Tensor, "head size"]]:
         """The weights and biases of queries, keys or values, head by head."""

@@ -66,15 +66,15 @@ def screened_changes(
     *,
     estimate: Callable[[Bits], Floats] | None,
     threshold: float,
-    signs: Callable[[Bits], NDArray[np.uint8]],
-    flip_signs: Callable[[Bits], tuple[NDArray[np.uint8], NDArray[np.uint8]]],
+    signs: Callable[[Bits], NDArray[np.integer]],
+    flip_signs: Callable[[Bits], tuple[NDArray[np.integer], NDArray[np.integer]]],
     seed: int,
     pilot: int = 4,
     audit: int | None = None,
     confidence: float = 0.95,
     batch: int = 64,
-) -> tuple[NDArray[np.bool_], Screening]:
-    """Which flips change the sign [m, N], most of them guessed, and the audit of the guesses.
+) -> tuple[NDArray[np.uint8], NDArray[np.bool_], Screening]:
+    """The signs of the strings [m], which flips change them [m, N], most of them guessed, and the audit of the guesses.
 
     ``signs`` and ``flip_signs`` are the trusted signs of strings and of all their flips; ``estimate`` gives first-order
     changes, or None to screen by the margin alone.
@@ -99,7 +99,7 @@ def screened_changes(
         skipped[part[sure]] = True
         _by_estimate(strings, part[~sure], margin[~sure], estimate, residual, signs, flip_signs, skipped, changed)
     size = max(100, min(1000, count // 4)) if audit is None else audit
-    return changed, _audited(strings, skipped, base_signs, signs, rng, size, confidence)
+    return base_signs, changed, _audited(strings, skipped, base_signs, signs, rng, size, confidence)
 
 
 def _by_estimate(
@@ -108,8 +108,8 @@ def _by_estimate(
     margin: Floats,
     estimate: Callable[[Bits], Floats] | None,
     residual: float,
-    signs: Callable[[Bits], NDArray[np.uint8]],
-    flip_signs: Callable[[Bits], tuple[NDArray[np.uint8], NDArray[np.uint8]]],
+    signs: Callable[[Bits], NDArray[np.integer]],
+    flip_signs: Callable[[Bits], tuple[NDArray[np.integer], NDArray[np.integer]]],
     skipped: NDArray[np.bool_],
     changed: NDArray[np.bool_],
 ) -> None:
@@ -120,36 +120,39 @@ def _by_estimate(
         guess = margin[:, None] + estimate(strings[part])
         far = (np.abs(guess) > SAFETY * residual) & (np.abs(margin) > SAFETY * residual)[:, None]
         skipped[part] = far & (np.sign(guess) == np.sign(margin)[:, None])
-    for string in part:
-        _compute_rest(strings, string, signs, flip_signs, skipped, changed)
+    _compute_rest(strings, part, signs, flip_signs, skipped, changed)
 
 
 def _compute_rest(
     strings: Bits,
-    string: int | np.integer,
-    signs: Callable[[Bits], NDArray[np.uint8]],
-    flip_signs: Callable[[Bits], tuple[NDArray[np.uint8], NDArray[np.uint8]]],
+    part: NDArray[np.int64],
+    signs: Callable[[Bits], NDArray[np.integer]],
+    flip_signs: Callable[[Bits], tuple[NDArray[np.integer], NDArray[np.integer]]],
     skipped: NDArray[np.bool_],
     changed: NDArray[np.bool_],
 ) -> None:
-    """Compute the flips of a string that are not skipped, or all of them if these are the majority."""
-    left = np.flatnonzero(~skipped[string])
-    if 2 * len(left) > strings.shape[1]:  # all of them together are cheaper
-        base, every = flip_signs(strings[string : string + 1])
-        changed[string] = every[0] != base[0]
-        skipped[string] = False
-    elif len(left):
-        near = np.repeat(strings[string : string + 1], len(left) + 1, axis=0)
-        near[np.arange(len(left)), left] ^= 1
-        found = signs(near)
-        changed[string, left] = found[:-1] != found[-1]
+    """Compute the flips of these strings that are not skipped, or all flips of a string if these are the majority."""
+    left = (~skipped[part]).sum(axis=1)
+    most = 2 * left > strings.shape[1]  # all of them together are cheaper
+    whole, some = part[most], part[~most & (left > 0)]
+    if len(whole):
+        base, every = flip_signs(strings[whole])
+        changed[whole] = every != base[:, None]
+        skipped[whole] = False
+    if len(some):
+        string, position = np.nonzero(~skipped[some])
+        near = strings[some[string]]
+        near[np.arange(len(near)), position] ^= 1
+        found = signs(np.concatenate([near, strings[some]]))
+        flipped, base = found[: len(near)], found[len(near) :]
+        changed[some[string], position] = flipped != base[string]
 
 
 def _audited(
     strings: Bits,
     skipped: NDArray[np.bool_],
     base_signs: NDArray[np.uint8],
-    signs: Callable[[Bits], NDArray[np.uint8]],
+    signs: Callable[[Bits], NDArray[np.integer]],
     rng: np.random.Generator,
     audit: int,
     confidence: float,

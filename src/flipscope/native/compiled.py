@@ -1,4 +1,8 @@
-"""How loops are compiled here: when first called, for fixed signatures, kept on disk, without Python's lock."""
+"""How loops are compiled here: when first called, for fixed signatures, kept on disk, without Python's lock.
+
+A loop that Python calls is ``compiled``; helpers that only loops call are plain ``numba.njit`` functions, compiled
+along with what calls them.
+"""
 
 from __future__ import annotations
 
@@ -7,131 +11,82 @@ import multiprocessing
 import os
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
-from numba import config, uint64
-from numba.core.registry import CPUDispatcher
-from numba.core.types import unliteral  # type: ignore[attr-defined]
+from numba import config, njit, uint64
 from numba.extending import intrinsic
 
 from flipscope.basics.limits import cores
-from flipscope.native.cache import is_kept, keep_code
+from flipscope.native import cache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-QUIET_SECONDS = 2.0  # of compiling, in all, after which a user at a terminal is told
+QUIET_SECONDS = 2.0  # of compiling, after which a user at a terminal is told
 
-_lock = threading.RLock()  # of everything that compiles, taken before numba's own
+_lock = threading.RLock()
+_told = threading.Event()
+loops: list[Callable[[], Any]] = []  # each compiles or loads a loop, and returns it
 
 
-class Loop(CPUDispatcher):  # type: ignore[misc]
-    """A loop that is compiled, or loaded, when it is first called: for its own signatures and for no others.
+def compiled(signature: Any, **options: Any) -> Callable[[Function], Function]:
+    """Decorator: `numba.njit` for this signature, compiled or loaded when the function is first called.
 
-    A signature is compiled when it is called with just its types. A call with others compiles all signatures, and its
-    numbers are converted, as float64 to float32, or it is refused; it never compiles anything else. A loop that calls
-    another compiles that one, too.
+    Numbers of other types are converted, as float64 to float32, or refused: nothing else is ever compiled.
     """
 
-    def __init__(
-        self, function: Callable[..., Any], signatures: Callable[[], Sequence[Any]], fastmath: Any = False
-    ) -> None:
-        super().__init__(function, targetoptions={"nopython": True, "nogil": True, "fastmath": fastmath})
-        self._declared = signatures
-        self._has_place = False
-
-    def ready(self, types: tuple[Any, ...] | None = None) -> None:
-        """Compile it, or load the machine code that was kept: for these types if it has them, else all signatures."""
-        with _lock:
-            self.disable_compile(False)
-            missing = self._missing()
-            chosen = [signature for signature in missing if signature.args == types]
-            if types not in self.overloads:
-                for signature in chosen or missing:
-                    with _notice.while_compiling(self.py_func.__name__):
-                        self.compile(signature)
-            if not self._missing():
-                self.disable_compile()
-
-    def forget(self) -> None:
-        """Look again for signatures that are wanted, at the next call."""
-        with _lock:
-            self.disable_compile(False)
-
-    def is_compiled(self) -> bool:
-        """Whether calling it takes no compiling: its machine code is loaded, or kept on disk."""
-        return all(is_kept(self, signature) for signature in self._missing())
-
-    def _missing(self) -> list[Any]:
-        if not self._has_place:
-            keep_code(self)
-            self._has_place = True
-        return [signature for signature in self._declared() if signature.args not in self.overloads]
-
-    def _compile_for_args(self, *arguments: Any, **_keywords: Any) -> Any:
-        """What numba asks of a loop whose machine code does not fit a call, for something to call instead."""
-        self.ready(tuple(map(self.typeof_pyval, arguments)))
-        return self
-
-    def get_call_template(self, args: Any, kws: Any) -> Any:
-        """What numba asks while it compiles a loop that calls this one."""
-        with _lock:
-            self.ready(tuple(map(unliteral, args)))
-            self.disable_compile()  # numba would compile for literal numbers
-            try:
-                return super().get_call_template(args, kws)
-            finally:
-                self.disable_compile(not self._missing())
-
-
-def compiled(*signatures: Any, fastmath: Any = False) -> Callable[[Function], Function]:
-    """Decorator: compile for these signatures, or load the cached machine code, at the first call."""
-
     def decorate(function: Function) -> Function:
-        return cast(Function, Loop(function, lambda: signatures, fastmath))
+        ready = functools.cache(lambda: _machine_code(function, signature, options))
+        loops.append(ready)
+
+        @functools.wraps(function)
+        def call(*arguments: Any) -> Any:
+            return ready()(*arguments)
+
+        return cast(Function, call)
 
     return decorate
 
 
-class _Notice:
-    """Tells a user at a terminal what is compiled, once, when this process has compiled for a while."""
+def compiled_by(key: Callable[[Any], Any], signatures: Mapping[Any, Any]) -> Callable[[Function], Function]:
+    """Decorator: as ``compiled``, each signature by itself, chosen by the key of the first argument."""
 
-    def __init__(self) -> None:
-        self.seconds = 0.0  # of compiling so far
-        self._nested = False  # a loop that compiles another
-        self._said = False
+    def decorate(function: Function) -> Function:
+        each = {name: compiled(signature)(function) for name, signature in signatures.items()}
 
-    @contextmanager
-    def while_compiling(self, name: str) -> Iterator[None]:
-        """Count the time of what is done meanwhile; whoever calls has the lock."""
-        if self._nested:
-            yield
-            return
-        start = time.perf_counter()
-        timer = threading.Timer(max(0.0, QUIET_SECONDS - self.seconds), self.say, [name])
-        timer.daemon, self._nested = True, True
-        timer.start()
+        @functools.wraps(function)
+        def call(first: Any, *others: Any) -> Any:
+            return each[key(first)](first, *others)
+
+        return cast(Function, call)
+
+    return decorate
+
+
+def _machine_code(function: Callable[..., Any], signature: Any, options: Any) -> Any:
+    """numba's function, compiled, or loaded from the folder of today's sources."""
+    folder = cache.folder()
+    notice = threading.Timer(QUIET_SECONDS, _tell, [function.__name__])
+    notice.daemon = True
+    with _lock, cache.alone():
+        before, config.CACHE_DIR = config.CACHE_DIR, str(folder or "")
+        notice.start()
         try:
-            yield
+            return njit([signature], cache=folder is not None, nogil=True, **options)(function)
+        except OSError:  # a full disk
+            return njit([signature], nogil=True, **options)(function)
         finally:
-            timer.cancel()
-            self.seconds += time.perf_counter() - start
-            self._nested = False
-
-    def say(self, name: str) -> None:
-        """The sentence; not in a worker, whose parent's user has read it."""
-        if self._said or sys.stderr is None or not sys.stderr.isatty() or multiprocessing.parent_process() is not None:
-            return
-        self._said = True
-        print(
-            f"flipscope: compiling {name} and other loops, up to half a minute, once on this machine", file=sys.stderr
-        )
+            notice.cancel()
+            config.CACHE_DIR = before
 
 
-_notice = _Notice()
+def _tell(name: str) -> None:
+    """Tell a user at a terminal what takes so long, once; not in a worker, whose parent's user has read it."""
+    if _told.is_set() or sys.stderr is None or not sys.stderr.isatty() or multiprocessing.parent_process() is not None:
+        return
+    _told.set()
+    print(f"flipscope: compiling {name} and other loops, up to half a minute, once on this machine", file=sys.stderr)
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -1,7 +1,8 @@
 """Compiled loops of the first layer from tables, for narrow models: flips side by side, one per lane (first_layer).
 
-What attention brings to a token under a flip is a mixture of few vectors, and so is the MLP's first matrix times it
-(mixed_rows): both stand in one list of ``numbers``, the token's own coordinates first.
+What attention brings to a token under a flip is a mixture of few vectors, and the MLP's first matrix times it is the
+same mixture of its products with them, since a norm in between only centres and scales. Both stand in one list of
+``numbers``, the token's own coordinates first.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def _powers(span: Any, x: Any, top: Any, out: Any, into: Any) -> Any:
 _found = types.UniTuple(_cube, 5)
 
 
-@compiled_by_span(lambda span: [void(span, _cube, _whole, _whole, int64, _found, _whole_matrix, _matrix, int64, int64)])
+@compiled_by_span(lambda span: void(span, _cube, _whole, _whole, int64, _found, _whole_matrix, _matrix, int64, int64))
 def first_shares(
     span: Span,
     scores: Float32[np.ndarray, "head row row"],
@@ -136,7 +137,7 @@ def first_shares(
                 kept[flip], taken[flip], given[flip] = _ZERO, _ZERO, grow * share
 
 
-@compiled_by_span(lambda span: [void(span, _cube, _whole, _whole, int64, _cube, int64, _matrix, int64, int64)])
+@compiled_by_span(lambda span: void(span, _cube, _whole, _whole, int64, _cube, int64, _matrix, int64, int64))
 def own_shares(
     span: Span,
     scores: Float32[np.ndarray, "head row row"],
@@ -277,7 +278,7 @@ _shares, _sums, _finish = types.UniTuple(_cube, 3), types.UniTuple(_cube, 2), ty
 _tables = (_matrix, _shares, _sums, _cube, boolean[::1], _whole_matrix, _matrix, _matrix, int64)
 
 
-@compiled_by_span(lambda span: [void(span, _matrix, *_tables, _finish, _number, boolean, int64, int64, int64)])
+@compiled_by_span(lambda span: void(span, _matrix, *_tables, _finish, _number, boolean, int64, int64, int64))
 def first_layer(
     span: Span,
     states: Float32[np.ndarray, "group token_width_lane"],

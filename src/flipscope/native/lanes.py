@@ -52,13 +52,7 @@ _ZERO, _ONE, _NEVER, _ALWAYS = np.float32(0), np.float32(1), np.float32(-np.inf)
 SMALL = 8  # numbers of a small key: known when compiling, its loops take a tenth less time
 
 
-def _for_one_token_too(signature: Any) -> Any:
-    return lambda span: [signature(span), signature(span.of(1))]
-
-
-@compiled_by_span(
-    _for_one_token_too(lambda span: void(span, _row, int64, int64, _row, _row, _row, int64, int64, boolean))
-)
+@njit  # type: ignore[untyped-decorator]
 def _product(
     span: Span,
     x: Float32[np.ndarray, " token_input_lane"],
@@ -110,7 +104,7 @@ def _products(span: Any, query: Any, of: Any, key: Any, at: Any, step: Any) -> A
     return sums
 
 
-@compiled_by_span(lambda span: [void(span, _row, int64, _row, int64, int64, _row, _row)])
+@njit  # type: ignore[untyped-decorator]
 def _scores(
     span: Span,
     query: Float32[np.ndarray, " token_size_lane"],
@@ -140,7 +134,7 @@ def _scores(
         to += UNITS * block
 
 
-@compiled_by_span(lambda span: [_number(span, _row, int64, _row, int64, int64)])
+@njit  # type: ignore[untyped-decorator]
 def _centre_keys(
     span: Span,
     key: Float32[np.ndarray, " token_size_lane"],
@@ -196,7 +190,7 @@ def _add_powers(span: Any, query: Any, of: Any, key: Any, tokens: Any, step: Any
         store_tile(sums, 0, lanes, 0, add(load_column(span, sums, 0, lanes), p))
 
 
-@compiled_by_span(lambda span: [void(span, _row, int64, _row, int64, int64, _row, _row)])
+@njit  # type: ignore[untyped-decorator]
 def _moderate_numerators(
     span: Span,
     query: Float32[np.ndarray, " token_size_lane"],
@@ -221,7 +215,7 @@ def _moderate_numerators(
     store_tile(shares, 0, lanes, 0, divide(splat(total, _ONE), total))
 
 
-@compiled_by_span(lambda span: [_number(span, _row, int64, int64)])
+@njit  # type: ignore[untyped-decorator]
 def _bits_of_values(span: Span, value: Float32[np.ndarray, " pack_token_unit_lane"], tokens: int, size: int) -> Any:
     """Bits between the largest and the smallest size of a coordinate of the values; of all coordinates the most.
 
@@ -247,7 +241,7 @@ def _bits_of_values(span: Span, value: Float32[np.ndarray, " pack_token_unit_lan
     return -np.log2(least) if least > _ZERO else np.inf
 
 
-@compiled_by_span(lambda span: [int64(span, _row, _row, int64, _number, int64[::1])])
+@njit  # type: ignore[untyped-decorator]
 def _numerators(
     span: Span,
     scores: Float32[np.ndarray, " key_query_lane"],
@@ -282,7 +276,7 @@ def _numerators(
     return count
 
 
-@compiled_by_span(lambda span: [void(span, _row, _row, int64[::1], int64, int64, _row, int64, _row, int64, int64)])
+@njit  # type: ignore[untyped-decorator]
 def _averages(
     span: Span,
     numerators: Float32[np.ndarray, " key_query_lane"],
@@ -313,7 +307,7 @@ def _averages(
         store_tile(out, first + d * lanes, step, lanes, times_column(sums, share))
 
 
-@compiled_by_span(_for_one_token_too(lambda span: void(span, _row, int64, int64, _row, _row, _number)))
+@njit  # type: ignore[untyped-decorator]
 def normalise(
     span: Span,
     x: Float32[np.ndarray, " token_width_lane"],
@@ -346,9 +340,7 @@ def normalise(
         store_tile(x, at, step, 0, number)
 
 
-@compiled_by_span(
-    _for_one_token_too(lambda span: void(span, _row, int64, int64, int64, _row, _row, _row, int64, int64[::1]))
-)
+@njit  # type: ignore[untyped-decorator]
 def add_units(
     span: Span,
     units: Float32[np.ndarray, " token_unit_lane"],
@@ -392,7 +384,7 @@ _weights = types.UniTuple(_row, 12)
 Weights = tuple[np.ndarray, ...]  # of a layer
 
 
-@compiled_by_span(lambda span: [void(span, _matrix, int64, int64, _number, _weights, _number, boolean, int64, int64)])
+@compiled_by_span(lambda span: void(span, _matrix, int64, int64, _number, _weights, _number, boolean, int64, int64))
 def middle_layer(
     span: Span,
     states: Float32[np.ndarray, "group token_width_lane"],
@@ -460,9 +452,7 @@ def middle_layer(
 
 
 @compiled_by_span(
-    lambda span: [
-        void(span, _matrix, int64, int64, int64, _weights, _row, _row, _number, boolean, _matrix, int64, int64)
-    ]
+    lambda span: void(span, _matrix, int64, int64, int64, _weights, _row, _row, _number, boolean, _matrix, int64, int64)
 )
 def last_layer(
     span: Span,

@@ -137,7 +137,7 @@ def _add_to_rows(
 _given = (_row, _bytes, _bytes, _bytes, _row, _row, _row, _row, int64, int64, int64, int64, _number, _number)
 
 
-@compiled_by_span(lambda span: [void(span, *_given, *[_row] * 4, int64, int64)])
+@compiled_by_span(lambda span: void(span, *_given, *[_row] * 4, int64, int64))
 def forward(
     span: Span,
     table: Float32[np.ndarray, " bit_width_long"],
@@ -252,7 +252,7 @@ def _add_to_table(
             store(by_table, ones + row, add(load(span, by_table, ones + row), chosen(bit, slope, zero)))
 
 
-@compiled_by_span(lambda span: [void(span, *_given, *[_row] * 8, int64, int64)])
+@compiled_by_span(lambda span: void(span, *_given, *[_row] * 8, int64, int64))
 def backward(
     span: Span,
     table: Float32[np.ndarray, " bit_width_long"],

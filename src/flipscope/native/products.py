@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float32
-from numba import float32, int64, njit, void
+from numba import float32, njit
 
 from flipscope.native.simd import (
     UNITS,
@@ -28,7 +28,7 @@ from flipscope.native.simd import (
     turned,
     two_vectors,
 )
-from flipscope.native.span import Span, compiled_by_span
+from flipscope.native.span import Span
 
 LINE = 16  # numbers of a line of the cache
 _row = float32[::1]
@@ -36,12 +36,7 @@ _ZERO = np.float32(0)
 _EIGHT = 8  # rows and columns of a block that is turned on its side
 
 
-@compiled_by_span(
-    lambda span: [
-        void(span.of(rows), _row, int64, int64, int64, int64, int64, int64, int64, int64, int64)
-        for rows in (1, 2, 3, 4)
-    ]
-)
+@njit  # type: ignore[untyped-decorator]
 def _strip(
     span: Span,
     room: Float32[np.ndarray, " number"],

@@ -14,12 +14,11 @@ from typing import Any
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import float32, int64, njit, types
 from numba.core import cgutils
-from numba.extending import intrinsic, models, register_jitable, register_model
+from numba.extending import intrinsic, models, register_model
 
 from flipscope.native.span import SpanType, lanes_of_register
 
-UNITS = 4  # units, keys or coordinates of a tile
-BLOCK = 16  # rows of a block that are computed together, one per lane, in one vector or two
+UNITS = 4  # columns of a tile: units, keys or coordinates
 
 
 class Vector(types.Type):  # type: ignore[misc]
@@ -126,12 +125,6 @@ def _of(rows: int) -> Any:
 
 
 two_vectors, three_vectors, four_vectors = _of(2), _of(3), _of(4)
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def block_rows(_typing: Any, span: Any) -> Any:
-    """A span as wide, for the vectors of a block of BLOCK rows."""
-    return span.of(BLOCK // span.lanes)(span), _nothing
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -298,11 +291,11 @@ def any_reaches(_typing: Any, kind: Any, _low: Any) -> Any:
     return int64(kind, kind), generate
 
 
-def _splat_tile(columns_of_lanes: Callable[[int], int]) -> Any:
+def _splat_tile(columns: int) -> Any:
     """A tile of the span's rows with a number in every lane."""
 
     def typed(_typing: Any, span: Any, _number: Any) -> Any:
-        kind = Tile(span.tokens, columns_of_lanes(span.lanes), span.lanes)
+        kind = Tile(span.tokens, columns, span.lanes)
 
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             return joined(builder, kind, [_in_every_lane(builder, arguments[1], kind.lanes)] * kind.count)
@@ -312,11 +305,11 @@ def _splat_tile(columns_of_lanes: Callable[[int], int]) -> Any:
     return intrinsic(typed)
 
 
-def _spread_tile(columns_of_lanes: Callable[[int], int]) -> Any:
+def _spread_tile(columns: int) -> Any:
     """A tile of the span's rows: row r, column c is the number at ``at + r * step + c`` in every lane."""
 
     def typed(_typing: Any, span: Any, array: Any, _at: Any, _step: Any) -> Any:
-        kind = Tile(span.tokens, columns_of_lanes(span.lanes), span.lanes)
+        kind = Tile(span.tokens, columns, span.lanes)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             source, (at, step) = Array(context, builder, signature.args[1], arguments[1]), arguments[2:]
@@ -333,11 +326,11 @@ def _spread_tile(columns_of_lanes: Callable[[int], int]) -> Any:
     return intrinsic(typed)
 
 
-def _load_tile(columns_of_lanes: Callable[[int], int]) -> Any:
+def _load_tile(columns: int) -> Any:
     """A tile of the span's rows: row r, column c are the numbers from ``at + r * step + c * across`` on."""
 
     def typed(_typing: Any, span: Any, array: Any, _at: Any, _step: Any, _across: Any) -> Any:
-        kind = Tile(span.tokens, columns_of_lanes(span.lanes), span.lanes)
+        kind = Tile(span.tokens, columns, span.lanes)
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             source, (at, step, across) = Array(context, builder, signature.args[1], arguments[1]), arguments[2:]
@@ -353,31 +346,9 @@ def _load_tile(columns_of_lanes: Callable[[int], int]) -> Any:
     return intrinsic(typed)
 
 
-def _one(_lanes: int) -> int:
-    return 1
-
-
-def _units(_lanes: int) -> int:
-    return UNITS
-
-
-@register_jitable  # type: ignore[untyped-decorator]
-def keys_of(lanes: int) -> int:
-    """Keys, or coordinates of values, of a tile of a block's rows."""
-    return lanes // 2
-
-
-@register_jitable  # type: ignore[untyped-decorator]
-def group_of(lanes: int) -> int:
-    """Hidden units, or coordinates, of a tile of a block's rows."""
-    return 3 * lanes // 4
-
-
-splat_column, splat_units = _splat_tile(_one), _splat_tile(_units)
-splat_keys, splat_group = _splat_tile(keys_of), _splat_tile(group_of)
-spread_column, spread_units = _spread_tile(_one), _spread_tile(_units)
-spread_keys = _spread_tile(keys_of)
-_load_one, load_units, load_group = _load_tile(_one), _load_tile(_units), _load_tile(group_of)
+splat_column, splat_units = _splat_tile(1), _splat_tile(UNITS)
+spread_column, spread_units = _spread_tile(1), _spread_tile(UNITS)
+_load_one, load_units = _load_tile(1), _load_tile(UNITS)
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
@@ -477,25 +448,6 @@ def loaded_products(_typing: Any, span: Any, x: Any, _at: Any, _step: Any, y: An
 def add_spread(sums: Any, x: Any, at: Any, step: Any, y: Any, begin: Any) -> Any:
     """The second of these, of numbers that stand together."""
     return add_spread_by(sums, x, at, step, y, begin, 1)
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def add_chosen(_typing: Any, kind: Any, x: Any, _at: Any, _step: Any, y: Any, begins: Any, _along: Any) -> Any:
-    """As ``add_spread``, where column c of y begins at ``begins[c]``, and is taken ``along`` numbers further."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        tile, _, at, step, _, _, along = arguments
-        left, right, starts = (Array(context, builder, signature.args[k], arguments[k]) for k in (1, 4, 5))
-        sums = vectors_of(builder, kind, tile)
-        rows = [left.load(left.place(at, (step, row)), kind.lanes) for row in range(kind.rows)]
-        for column in range(kind.columns):
-            begin = builder.load(starts.place(ir.Constant(ir.IntType(64), column)))
-            factor = right.spread(right.place(builder.add(begin, along)), kind.lanes)
-            for k in range(column, kind.count, kind.columns):
-                sums[k] = call(builder, "fmuladd", kind.lanes, factor, rows[k // kind.columns], sums[k])
-        return joined(builder, kind, sums)
-
-    return kind(kind, x, int64, int64, y, begins, int64), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -14,7 +14,7 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import float64, int64, types, uint64, void
+from numba import float64, int64, njit, types, uint64, void
 
 from flipscope.native.compiled import compiled
 from flipscope.native.random_words import word
@@ -27,8 +27,8 @@ _LINES = float64[:, ::1]
 _SHAPE = types.UniTuple(int64, 4)  # width, layers, heads, bits
 
 
-@compiled(void(uint64, uint64, float64, _LINES))
-def parameters(seed: Any, first: Any, radius: Any, out: Any) -> None:
+@njit  # type: ignore[untyped-decorator]
+def _parameters(seed: Any, first: Any, radius: Any, out: Any) -> None:
     """out[p, l] = parameter p of draw first + l, uniform in [-radius, radius)."""
     count, lanes = out.shape
     for p in range(count):
@@ -38,7 +38,10 @@ def parameters(seed: Any, first: Any, radius: Any, out: Any) -> None:
             row[lane] = radius * (float64(word(seed, place) >> uint64(11)) * 2.0**-52 - 1.0)
 
 
-@compiled(void(_LINES, int64, _LINES, int64, _LINES, int64, int64))
+parameters = compiled(void(uint64, uint64, float64, _LINES))(_parameters.py_func)
+
+
+@njit  # type: ignore[untyped-decorator]
 def _product(matrix: Any, at: Any, x: Any, begin: Any, out: Any, place: Any, width: Any) -> None:
     """Add to `width` lines of out, from `place` on, those of a square matrix times the lines of x from `begin` on."""
     for i in range(width):
@@ -54,7 +57,7 @@ def _product(matrix: Any, at: Any, x: Any, begin: Any, out: Any, place: Any, wid
                 sums[lane] += a[lane] * c[lane]
 
 
-@compiled(void(_LINES, int64, int64, float64))
+@njit  # type: ignore[untyped-decorator]
 def _fill(lines: Any, begin: Any, count: Any, number: Any) -> None:
     for i in range(count):
         line = lines[begin + i]
@@ -62,7 +65,7 @@ def _fill(lines: Any, begin: Any, count: Any, number: Any) -> None:
             line[lane] = number
 
 
-@compiled(void(_LINES, int64, _LINES, _LINES, int64, float64[::1], float64, int64))
+@njit  # type: ignore[untyped-decorator]
 def _finish(weights: Any, at: Any, mixed: Any, y: Any, begin: Any, fine: Any, eps: Any, width: Any) -> None:
     """Lines of y: from a layer's input there and what its heads bring, its output (Eqs 9-13); `at` is where W1 is.
 
@@ -97,7 +100,7 @@ def _finish(weights: Any, at: Any, mixed: Any, y: Any, begin: Any, fine: Any, ep
             own[lane] *= variance[lane]
 
 
-@compiled(void(_LINES, int64, _LINES, int64, _LINES, int64, int64, int64))
+@njit  # type: ignore[untyped-decorator]
 def _softmax_powers(query: Any, of: Any, keys: Any, begin: Any, out: Any, place: Any, count: Any, width: Any) -> None:
     """Lines of out: exp(score - the largest score) of one query with each of `count` keys (Eqs 8a, 8b)."""
     _fill(out, place, count, 0.0)
@@ -116,7 +119,7 @@ def _softmax_powers(query: Any, of: Any, keys: Any, begin: Any, out: Any, place:
             line[lane] = math.exp(line[lane] - top[lane])
 
 
-@compiled(void(_LINES, int64, _LINES, int64, int64[::1], int64, _LINES, float64[::1]))
+@njit  # type: ignore[untyped-decorator]
 def _mix(powers: Any, at: Any, values: Any, begin: Any, chosen: Any, width: Any, out: Any, fine: Any) -> None:
     """Add to out the values chosen, each weighted by its power over their sum (Eqs 8b, 8c).
 
@@ -141,7 +144,7 @@ def _mix(powers: Any, at: Any, values: Any, begin: Any, chosen: Any, width: Any,
                 sums[lane] += share[lane] * value[lane]
 
 
-@compiled(void(_LINES, int64, _LINES, int64, float64[:, :, ::1], int64, int64))
+@njit  # type: ignore[untyped-decorator]
 def _project(weights: Any, at: Any, x: Any, count: Any, out: Any, width: Any, heads: Any) -> None:
     """out[0], out[1], out[2]: keys, queries, values of `count` vectors, head by head (Eq 8)."""
     for part in range(3):
@@ -153,7 +156,7 @@ def _project(weights: Any, at: Any, x: Any, count: Any, out: Any, width: Any, he
                 _product(weights, matrix, x, v * width, lines, (h * count + v) * width, width)
 
 
-@compiled(void(_LINES, float64[:, :, ::1], _LINES, _LINES, int64[::1], int64, _SHAPE, float64, _LINES, float64[::1]))
+@njit  # type: ignore[untyped-decorator]
 def _first_layer(
     weights: Any, projected: Any, powers: Any, inputs: Any, chosen: Any, row: Any, shape: Any, eps: Any, out: Any,
     fine: Any,
@@ -169,7 +172,7 @@ def _first_layer(
     _finish(weights, 3 * heads * width * width, mixed, out, row * width, fine, eps, width)
 
 
-@compiled(void(_LINES, int64, _LINES, _SHAPE, float64, float64[::1]))
+@njit  # type: ignore[untyped-decorator]
 def _middle_layer(weights: Any, at: Any, y: Any, shape: Any, eps: Any, fine: Any) -> None:
     """y, the output of the layer before at every position, becomes that of this layer."""
     width, _, heads, bits = shape
@@ -186,7 +189,7 @@ def _middle_layer(weights: Any, at: Any, y: Any, shape: Any, eps: Any, fine: Any
         _finish(weights, at + 3 * heads * width * width, mixed, y, row * width, fine, eps, width)
 
 
-@compiled(void(_LINES, int64, _LINES, _SHAPE, float64, float64[::1]))
+@njit  # type: ignore[untyped-decorator]
 def _last_layer(weights: Any, at: Any, y: Any, shape: Any, eps: Any, fine: Any) -> None:
     """y at EOS becomes this layer's output there: (K y)^T q is y^T (K^T q), the mean of V y is V times that of y."""
     width, _, heads, bits = shape
@@ -208,7 +211,7 @@ def _last_layer(weights: Any, at: Any, y: Any, shape: Any, eps: Any, fine: Any) 
     _finish(weights, at + 3 * heads * square, mixed, y, bits * width, fine, eps, width)
 
 
-@compiled(void(_LINES, _LINES, _SHAPE, float64, _LINES, float64[::1]))
+@njit  # type: ignore[untyped-decorator]
 def _all_logits(weights: Any, inputs: Any, shape: Any, eps: Any, logits: Any, fine: Any) -> None:
     """logits[string, lane] of recognisers with these weights (Eq 14); `fine` is 0 in lanes that are given up."""
     width, layers, heads, bits = shape
@@ -261,7 +264,7 @@ def truth_tables(
         inputs[place] = number
     fine = np.empty(LANES)
     for start in range(0, len(tables), LANES):
-        parameters(seed, uint64(first + start), radius, weights)
+        _parameters(seed, uint64(first + start), radius, weights)
         fine[:] = 1.0
         _all_logits(weights, inputs, shape, eps, logits, fine)
         for lane in range(min(LANES, len(tables) - start)):

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import llvmlite.binding as llvm  # type: ignore[import-untyped]
 from numba import types
@@ -19,7 +18,7 @@ from numba.core.registry import cpu_target
 from numba.extending import NativeValue, models, overload_attribute, register_model, unbox
 
 from flipscope.basics.errors import InputError
-from flipscope.native.compiled import Loop
+from flipscope.native.compiled import compiled_by
 
 TOKENS = {8: 3, 16: 6}  # tokens of a tile, by lanes: their sums with four units fill most of the registers
 VARIABLE = "FLIPSCOPE_LANES"
@@ -29,7 +28,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Span:
-    """So many numbers side by side, and tokens of a tile. Made by ``span_of``: loops know the spans it has made."""
+    """So many numbers side by side, and tokens of a tile."""
 
     lanes: int
     tokens: int
@@ -110,31 +109,13 @@ def narrowest(span: Span, count: int) -> Span:
     return span if fewest == span.lanes else span_of(fewest)
 
 
-_lock = threading.RLock()
-_wanted: dict[int, Span] = {}
-_loops: list[Loop] = []
-
-
+@functools.cache
 def span_of(lanes: int) -> Span:
-    """The span of so many lanes; loops are compiled for it, or loaded, when they are first called."""
-    with _lock:
-        if lanes not in _wanted:
-            _wanted[lanes] = Span(lanes, TOKENS[lanes])
-            for loop in _loops:
-                loop.forget()
-        return _wanted[lanes]
+    """The span of so many lanes."""
+    return Span(lanes, TOKENS[lanes])
 
 
-def compiled_by_span(signatures: Callable[[SpanType], list[Any]]) -> Callable[[Function], Function]:
-    """Decorator: as ``compiled``, for the signatures of each span that is asked for; the others are not compiled."""
-
-    def wanted() -> list[Any]:
-        return [each for lanes in tuple(_wanted) for each in signatures(SpanType(lanes, TOKENS[lanes]))]
-
-    def decorate(function: Function) -> Function:
-        loop = Loop(function, wanted)
-        with _lock:
-            _loops.append(loop)
-        return cast(Function, loop)
-
-    return decorate
+def compiled_by_span(signature: Callable[[SpanType], Any]) -> Callable[[Function], Function]:
+    """Decorator: as ``compiled``, for the span that is the first argument."""
+    signatures = {lanes: signature(SpanType(lanes, tokens)) for lanes, tokens in TOKENS.items()}
+    return compiled_by(lambda span: span.lanes, signatures)

@@ -11,7 +11,7 @@ import threading
 from typing import Any
 
 import numpy as np
-from numba import boolean, int64, uint8, uint64, void
+from numba import boolean, int64, njit, uint8, uint64, void
 from numpy.typing import NDArray
 
 from flipscope.basics.bits import LOW_PATTERNS, Words
@@ -26,7 +26,7 @@ _WORDS = uint64[::1]
 _LINES = uint64[:, ::1]
 
 
-@compiled(void(_WORDS, int64, int64, int64, _WORDS, _WORDS))
+@njit  # type: ignore[untyped-decorator]
 def _difference(words: Any, j: Any, first: Any, count: Any, out: Any, patterns: Any) -> None:
     """out[b] = word first + b of f(x) xor f(x with position j flipped)."""
     # Slices from zero let the compiler see that no index is negative, which is what makes it use wide registers.
@@ -65,7 +65,7 @@ def _difference(words: Any, j: Any, first: Any, count: Any, out: Any, patterns: 
                 out_far[b] = word
 
 
-@compiled(void(_WORDS, int64, int64, int64, _LINES, _LINES, _WORDS))
+@njit  # type: ignore[untyped-decorator]
 def _count(words: Any, flips: Any, first: Any, count: Any, lines: Any, planes: Any, patterns: Any) -> None:
     """Bit-sliced counters of the sensitive positions, four flips per step by carry-save adders."""
     for p in range(PLANES):

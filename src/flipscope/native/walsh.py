@@ -7,20 +7,26 @@ three shortest strides are done on eight neighbours at once, or, for a packed tr
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import float32, float64, int32, int64, uint8, uint64, void
+from numba import float32, float64, int32, int64, njit, uint8, uint64, void
 from numpy.typing import NDArray
 
 from flipscope.basics.bits import Words
-from flipscope.native.compiled import compiled, in_parallel, popcount
+from flipscope.native.compiled import Function, compiled, compiled_by, in_parallel, popcount
 
 BLOCK = 1 << 15  # elements transformed together once they fit the second-level cache
 _TYPES = (float32[::1], float64[::1], int32[::1], int64[::1])
 
 
-@compiled(*(void(t, int64, int64, int64) for t in _TYPES))
+def _of_each_type(signature: Callable[[Any], Any]) -> Callable[[Function], Function]:
+    """Decorator: compile for the type of number that the first argument has."""
+    return compiled_by(lambda a: a.dtype.name, {t.dtype.name: signature(t) for t in _TYPES})
+
+
+@njit  # type: ignore[untyped-decorator]
 def _pass8(a: Any, stride: Any, first: Any, last: Any) -> None:
     """Three levels at once (strides 4s, 2s, s) on columns first..last of the 8 rows of length ``stride``."""
     r0, r1, r2, r3 = (
@@ -47,7 +53,10 @@ def _pass8(a: Any, stride: Any, first: Any, last: Any) -> None:
         c4[i], c5[i], c6[i], c7[i] = y4 + y5, y4 - y5, y6 + y7, y6 - y7
 
 
-@compiled(*(void(t, int64) for t in _TYPES))
+_columns = _of_each_type(lambda t: void(t, int64, int64, int64))(_pass8.py_func)
+
+
+@njit  # type: ignore[untyped-decorator]
 def _pass2(a: Any, stride: Any) -> None:
     """One level at this stride."""
     for start in range(0, len(a), 2 * stride):
@@ -57,7 +66,7 @@ def _pass2(a: Any, stride: Any) -> None:
             near[i], far[i] = x + y, x - y
 
 
-@compiled(*(void(t) for t in _TYPES))
+@njit  # type: ignore[untyped-decorator]
 def _strides_64_to_256(a: Any) -> None:
     """Strides 256, 128 and 64 on every 512 neighbours; being constant, they let the compiler use wide registers."""
     for g in range(len(a) // 512):
@@ -71,7 +80,7 @@ def _strides_64_to_256(a: Any) -> None:
             x[256 + i], x[320 + i], x[384 + i], x[448 + i] = y4 + y5, y4 - y5, y6 + y7, y6 - y7
 
 
-@compiled(*(void(t) for t in _TYPES))
+@njit  # type: ignore[untyped-decorator]
 def _strides_8_to_32(a: Any) -> None:
     """Strides 32, 16 and 8 on every 64 neighbours."""
     for g in range(len(a) // 64):
@@ -85,7 +94,7 @@ def _strides_8_to_32(a: Any) -> None:
             x[32 + i], x[40 + i], x[48 + i], x[56 + i] = y4 + y5, y4 - y5, y6 + y7, y6 - y7
 
 
-@compiled(*(void(t) for t in _TYPES))
+@njit  # type: ignore[untyped-decorator]
 def _strides_1_to_4(a: Any) -> None:
     """Strides 1, 2 and 4 on every eight neighbours."""
     for g in range(len(a) // 8):
@@ -98,7 +107,7 @@ def _strides_1_to_4(a: Any) -> None:
         a[i + 4], a[i + 5], a[i + 6], a[i + 7] = y0 - y4, y1 - y5, y2 - y6, y3 - y7
 
 
-@compiled(*(void(t, int64) for t in _TYPES))
+@njit  # type: ignore[untyped-decorator]
 def _block(a: Any, shortest: Any) -> None:
     """All levels of a piece that fits the cache."""
     length = len(a)
@@ -119,7 +128,7 @@ def _block(a: Any, shortest: Any) -> None:
         _strides_1_to_4(a)
 
 
-@compiled(*(void(t, int64) for t in _TYPES))
+@_of_each_type(lambda t: void(t, int64))
 def _descend(a: Any, shortest: Any) -> None:
     """All levels of one piece with strides >= ``shortest`` (1 or 8), longest first."""
     size = len(a)
@@ -131,8 +140,8 @@ def _descend(a: Any, shortest: Any) -> None:
         _block(a[start : start + size], shortest)
 
 
-@compiled(*(void(uint8[::1], t[:, ::1], t[::1]) for t in (float32, float64, int32, int64)))
-def _from_bytes(packed: Any, rows: Any, out: Any) -> None:
+@_of_each_type(lambda t: void(t.dtype[:, ::1], uint8[::1], t))
+def _from_bytes(rows: Any, packed: Any, out: Any) -> None:
     """The three shortest strides of a packed table: eight values per byte, from a table of 256."""
     for g in range(len(packed)):
         row = rows[packed[g]]
@@ -151,7 +160,7 @@ def _levels(a: NDArray[Any], shortest: int) -> None:
         _descend(a, shortest)
         return
     stride = len(a) // 8
-    in_parallel(lambda first, last: _pass8(a, stride, first, last), stride, 1 << 12)
+    in_parallel(lambda first, last: _columns(a, stride, first, last), stride, 1 << 12)
 
     def piece(first: int, last: int) -> None:
         for row in range(first, last):
@@ -168,7 +177,7 @@ def transform_table(words: Words, dtype: Any) -> NDArray[Any]:
     packed = np.ascontiguousarray(words, dtype="<u8").view(np.uint8)
     out = np.empty(8 * len(packed), dtype)
     in_parallel(
-        lambda first, last: _from_bytes(packed[first:last], rows, out[8 * first : 8 * last]),
+        lambda first, last: _from_bytes(rows, packed[first:last], out[8 * first : 8 * last]),
         len(packed),
         1 << 15,
     )

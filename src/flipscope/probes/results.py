@@ -43,7 +43,7 @@ class Measured(Result):
     @property
     def one_sided(self) -> str | None:
         """Why no flip can change an answer here, if all outputs lie on one side of the threshold; else None."""
-        if self.threshold is None or self.output == "labels" or self.lowest <= self.threshold < self.highest:
+        if self.threshold is None or self.screening is not None or self.lowest <= self.threshold < self.highest:
             return None
         side = "above" if self.lowest > self.threshold else "not above"
         return (
@@ -92,6 +92,7 @@ class Measured(Result):
 class Flips(Measured):
     """The sensitivity of each of some strings."""
 
+    answers: Int64[np.ndarray, " string"]  # 0 or 1, or the number of the class
     counts: Int64[np.ndarray, " string"]  # s(x) (Def 2.2)
     flipped: Int64[np.ndarray, " position"]  # number of strings on which a flip of each position changes the answer
 
@@ -257,6 +258,7 @@ def joined(parts: Sequence[Flips]) -> Flips:
         near_ties=sum(part.near_ties for part in parts),
         lowest=min(part.lowest for part in parts),
         highest=max(part.highest for part in parts),
+        answers=np.concatenate([part.answers for part in parts]),
         screening=_joined_screening(screenings) if screenings else None,
         seconds=sum(part.seconds for part in parts),
         counts=np.concatenate([part.counts for part in parts]),

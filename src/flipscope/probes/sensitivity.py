@@ -356,6 +356,7 @@ class _Meter:
         known = None if self._heuristic else work
         path = options.get("path", "auto")
         self.signs = trusted_signs(self.settled, offsets=offsets, path=path, work=known)
+        self._answers: list[NDArray[np.int64]] = []
         self._counts: list[NDArray[np.int64]] = []
         self._flipped: NDArray[np.int64] | None = None
         self._screening: Screening | None = None
@@ -367,18 +368,19 @@ class _Meter:
 
     def flips(self, strings: Bits, report: Callable[[int], None]) -> Flips:
         """Measure these strings; returns the results of all strings measured so far."""
-        self.signs.announce(len(strings) * (strings.shape[1] + 1))
         with self.settled.measuring():
             if self._heuristic:
-                self._screened(strings)
+                self._screened(strings)  # who knows how many signs it will ask for
                 report(len(strings))
             else:
+                self.signs.announce(len(strings) * (strings.shape[1] + 1))
                 for block in _blocks(self.signs.working, strings):
                     values, flipped = self.signs.flip_signs(block)
-                    self._add(flipped != values[:, None])
+                    self._add(values, flipped != values[:, None])
                     report(len(block))
         assert self._flipped is not None
-        return Flips(counts=np.concatenate(self._counts), flipped=self._flipped, **account(self.account()))
+        answers, counts = (np.concatenate(parts) for parts in (self._answers, self._counts))
+        return Flips(answers=answers, counts=counts, flipped=self._flipped, **account(self.account()))
 
     @property
     def classes(self) -> int | None:
@@ -408,14 +410,15 @@ class _Meter:
             seconds=time.perf_counter() - self._start,
         )
 
-    def _add(self, changed: NDArray[np.bool_]) -> None:
+    def _add(self, answers: NDArray[np.integer], changed: NDArray[np.bool_]) -> None:
+        self._answers.append(answers.astype(np.int64))
         self._counts.append(changed.sum(axis=1, dtype=np.int64))
         hits = changed.sum(axis=0, dtype=np.int64)
         self._flipped = hits if self._flipped is None else self._flipped + hits
 
     def _screened(self, strings: Bits) -> None:
         """Measure with the heuristic screen."""
-        changed, self._screening = screened_changes(
+        answers, changed, self._screening = screened_changes(
             self.signs.working,
             strings,
             estimate=self.signs.working.first_order,
@@ -424,7 +427,7 @@ class _Meter:
             flip_signs=self.signs.flip_signs,
             seed=0,
         )
-        self._add(changed)
+        self._add(answers, changed)
 
 
 def _blocks(engine: Engine, strings: Bits) -> Iterator[Bits]:

@@ -146,8 +146,7 @@ class Plan:
 
 def spectra(trial: Draw, progress: lab.Progress) -> lab.Outcome:
     """The sensitivities of the strings, how their signs were computed, and how many strings have output 1."""
-    from flipscope.flips.engine import logits  # imported late, as above
-    from flipscope.models.transformer import Transformer
+    from flipscope.models.transformer import Transformer  # imported late, as above
     from flipscope.probes.sensitivity import sensitivities
 
     model, strings = Transformer(trial.shape, scheme=trial.init, seed=trial.seed), trial.strings()
@@ -156,7 +155,7 @@ def spectra(trial: Draw, progress: lab.Progress) -> lab.Outcome:
         name: getattr(measured_strings, name) for name in ("counts", "path", "precision", "rechecked", "near_ties")
     }
     guesses = {name: getattr(measured_strings.screening, name, 0) for name in ("skipped", "audited", "wrong")}
-    ones = int((logits(model, strings) > 0).sum())
+    ones = int(measured_strings.answers.sum())
     return {"config": trial.shape.as_dict(), **signs, **guesses, "ones": ones}
 
 
