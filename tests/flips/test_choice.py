@@ -186,5 +186,5 @@ def test_the_reason_for_the_general_path_names_what_stands_against_the_fast_one(
     linear = torch.nn.Linear(4, 1)
     assert "encoding" not in open_engine(linear).why
     assert "Linear" in open_engine(linear).why
-    signs = open_engine(model(), encoding=lambda bits: bits)
+    signs = open_engine(Subject(model(), encoding=lambda bits: bits))
     assert signs.why == "the model is given a function of bits instead of bits"
