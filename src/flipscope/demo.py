@@ -35,8 +35,7 @@ from flipscope.lab.run.runner import open_runner
 from flipscope.lab.store.store import Store
 from flipscope.lab.study import Study, Trial
 from flipscope.lab.verdict import VERDICTS
-from flipscope.report.lab import INTERIM, MARKS, mark_of
-from flipscope.report.terminal import Bar, number, show
+from flipscope.report.terminal import INTERIM, MARKS, Bar, mark_of, number, show
 from flipscope.report.views import claim_views
 
 FUNCTIONS = ("parity(21)", "majority(21)", "first(21)", "maj(x1..x5) ^ (x6 & x7)")

@@ -112,42 +112,18 @@ def test_a_damaged_model_is_trained_again(kept: Store, folder: Path, caplog: pyt
     assert weights(again) == weights(first) == weights(models.get(recipe(), lambda *_: pytest.fail("trained")))
 
 
-def _forbidden(*_: object) -> None:
-    pytest.fail("trained")
-
-
-def test_files_with_each_others_names_are_renamed(kept: Store, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A cycle of three: none is measured in place of another, and none is lost."""
-    models = Models(folder)
-    expected = [weights(models.get(recipe(seed))) for seed in range(3)]
-    paths = [models.path(recipe(seed)) for seed in range(3)]
-    contents = [path.read_bytes() for path in paths]
-    for path, content in zip(paths, [*contents[1:], contents[0]], strict=True):
-        path.write_bytes(content)
-    with caplog.at_level(logging.WARNING):
-        assert weights(models.get(recipe(), _forbidden)) == expected[0]
-    assert "other settings (seed is 1 there and 0 here): it is renamed to " + paths[1].name in caplog.text
-    assert [path.read_bytes() for path in paths] == contents
-    assert sorted(os.listdir(models.folder)) == sorted(path.name for path in paths)
-
-
-@pytest.mark.parametrize("there", [True, False])
-def test_a_file_with_the_name_of_another_is_trained_again(
-    there: bool, kept: Store, folder: Path, caplog: pytest.LogCaptureFixture
+def test_a_file_with_the_name_of_another_is_told_and_never_measured(
+    kept: Store, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whether it is a copy, or the only file of its recipe, which is kept."""
     models = Models(folder)
-    models.get(recipe(1))
-    first, second = models.path(recipe()), models.path(recipe(1))
-    content = second.read_bytes()
-    first.write_bytes(content)
-    if not there:
-        second.unlink()
+    expected = [weights(models.get(recipe(seed))) for seed in range(2)]
+    first, second = (models.path(recipe(seed)) for seed in range(2))
+    first.write_bytes(second.read_bytes())
     with caplog.at_level(logging.WARNING):
-        found = models.get(recipe())
-    assert weights(found) == weights(recipe().train()) == weights(artefact.read(first))
-    assert caplog.records[-1].getMessage().endswith(", and the model is trained again")
-    assert second.read_bytes() == content
+        assert [weights(models.get(recipe(seed))) for seed in range(2)] == expected
+    (record,) = caplog.records
+    assert "other settings (seed is 1 there and 0 here), and the model is trained again" in record.getMessage()
+    assert weights(artefact.read(first)) == expected[0]
 
 
 def test_a_file_of_other_code_is_not_taken(
@@ -162,20 +138,7 @@ def test_a_file_of_other_code_is_not_taken(
     with caplog.at_level(logging.WARNING):
         models.get(recipe(), lambda done, total: steps.append(done))
     assert len(steps) == STEPS
-    assert f"was trained by other code: it is renamed to {old.name}" in caplog.text
-    assert old.exists()
-
-
-def test_a_place_that_is_in_use_is_left_alone(kept: Store, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    models = Models(folder)
-    expected = [weights(models.get(recipe(seed))) for seed in range(2)]
-    first, second = (models.path(recipe(seed)) for seed in range(2))
-    first.write_bytes(second.read_bytes())
-    second.unlink()
-    with locks.alone(second.with_name(second.name + ".lock")), caplog.at_level(logging.WARNING):
-        assert weights(models.get(recipe())) == expected[0]
-    assert "and the model is trained again" in caplog.text
-    assert not second.exists()
+    assert "was trained by other code, and the model is trained again" in caplog.text
 
 
 def test_other_recipes_and_other_code_are_other_models(

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from flipscope.basics.errors import InputError
-from flipscope.lab import keys
 from flipscope.lab.keys import code_version, revision_of, sources_digest, trial_key
 from flipscope.lab.study import Study
 
@@ -286,13 +285,6 @@ def _key(study: Study) -> str:
 
 def test_modules_may_move(build: Build) -> None:
     assert _key(build(module="renamed", helpers="aids")) == _key(build())
-
-
-def test_a_renamed_import_goes_on_counting_by_its_former_name(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = _key(build())
-    assert _key(build(("scaled", "enlarged"))) != before
-    monkeypatch.setattr(keys, "FORMER_NAMES", {"enlarged": "scaled"})
-    assert _key(build(("scaled", "enlarged"))) == before
 
 
 def test_a_definition_that_is_named_by_text_counts(build: Build) -> None:

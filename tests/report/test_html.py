@@ -210,9 +210,8 @@ def test_the_contents_list_every_study_and_the_glossary(usual: Document) -> None
     assert "Transformers at initialisation random-init ✓ 1 reproduced ✗ 1 contradicted Zero strings" in usual.text
 
 
-def test_the_glossary_is_that_of_the_documentation(usual: Document) -> None:
-    documented = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text("utf-8").strip()
-    assert documented == (Path(html.__file__).parent / "templates" / "glossary.md").read_text("utf-8").strip()
+def test_the_glossary_has_every_term_of_its_file(usual: Document) -> None:
+    documented = (Path(html.__file__).parent / "glossary.md").read_text("utf-8")
     words = html.glossary()
     assert list(words) == [line[3:] for line in documented.splitlines() if line.startswith("## ")]
     assert len(re.findall(r"^\| (?!word \|)", documented, re.MULTILINE)) == sum(map(len, words.values()))

@@ -49,11 +49,9 @@ def _replaced(folder: Path, pattern: str, text: str, file: str = "*.py") -> None
 
 def _renamed(folder: Path) -> None:
     """Much has another name and nothing another meaning."""
-    # A module, and a function that studies measure with.
+    # A module.
     (folder / "models" / "modes.py").rename(folder / "models" / "switches.py")
     _replaced(folder, r"models\.modes\b", "models.switches")
-    _replaced(folder, r"\beval_mode\b", "evaluating")
-    _replaced(folder, r"(FORMER_NAMES: .*) = \{\}", r'\1 = {"evaluating": "eval_mode"}', "keys.py")
     # A local and a message of the transformer.
     _replaced(folder, r"weights = self\.weights\(", "shares = self.weights(", "transformer.py")
     _replaced(folder, r"self\.dropout\(weights\)", "self.dropout(shares)", "transformer.py")

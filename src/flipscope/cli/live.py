@@ -15,8 +15,7 @@ from flipscope.basics.wording import time_text
 from flipscope.lab.run.driver import Judgements, Run
 from flipscope.lab.run.events import Advanced, Event, Failed, Finished, Retried, Started
 from flipscope.lab.study import Study
-from flipscope.report.lab import mark_of
-from flipscope.report.terminal import SafeConsole, bar
+from flipscope.report.terminal import SafeConsole, bar, mark_of
 from flipscope.report.views import judgement_view
 
 QUIET_SECONDS = 2.0  # shorter runs show no progress

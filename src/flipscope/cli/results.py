@@ -23,8 +23,8 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, printable
 from flipscope.basics.wording import count_text
 from flipscope.cli.common import print_json, results_folder
-from flipscope.lab import changes, registry
-from flipscope.lab.keys import code_version
+from flipscope.lab import registry
+from flipscope.lab.keys import code_version, older_revisions
 from flipscope.lab.run.driver import judged_table
 from flipscope.lab.store import listing, merging, salvage, schema, tables
 from flipscope.lab.store.listing import Row, Rows
@@ -129,7 +129,12 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             page = _rows_page(rows, LIMIT if arguments.limit is None else arguments.limit)
             listed = _studies([] if arguments.study is None else [arguments.study])
-            notes = [note for study in listed.values() if study is not None for note in changes.notes(store, study)]
+            notes = [
+                note
+                for study in listed.values()
+                if study is not None
+                for note in older_revisions(study, store.codes(study.name))
+            ]
             show(Group(page, *_shown(notes)), whole=True)
     return 0
 
@@ -382,7 +387,7 @@ def _overview(store: Store, arguments: argparse.Namespace) -> int:
                 "seconds": sum(entry.seconds for entry in own),
                 "size": sum(entry.size for entry in own),
                 "variants": others[name],
-                "notes": [] if study is None else changes.notes(store, study),
+                "notes": [] if study is None else older_revisions(study, store.codes(name)),
             }
         )
     if arguments.json:

@@ -31,9 +31,6 @@ from typing import Any
 from flipscope.basics.errors import InputError
 from flipscope.lab.study import Study, Trial, digest
 
-# Renamed functions, classes and modules of flipscope, each with the name that still counts for keys.
-FORMER_NAMES: Mapping[str, str] = {}
-
 _PARSING = threading.Lock()  # Python 3.11 cannot parse in two threads of a worker at once
 _FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 _NO_CODE = frozenset({"ctx", "kind", "type_comment", "returns"})  # fields of syntax trees that compute nothing
@@ -60,6 +57,20 @@ def revision_of(code: str) -> int | None:
     """
     number, dash, _ = code.partition("-")
     return int(number) if dash and number.isdecimal() else None
+
+
+def older_revisions(study: Study, codes: Mapping[str, int]) -> list[str]:
+    """A sentence for each older revision of the study with stored results; `codes` counts results by their code."""
+    counts: dict[int, int] = {}
+    for code, count in codes.items():
+        revision = revision_of(code)
+        if revision is not None and revision < study.revision:
+            counts[revision] = counts.get(revision, 0) + count
+    return [
+        f"{count:,} stored results of {study.name} are of its revision {revision}, which is now {study.revision}: "
+        "no table, claim or figure uses them."
+        for revision, count in sorted(counts.items())
+    ]
 
 
 @functools.cache
@@ -222,7 +233,7 @@ class _Reach:
             return self._trial(value)
         if self.file.study(name) is not None:
             return ["study"]
-        return self.definition(name) if name in self.file.top else ["name", _former(self.file.imports.get(name, name))]
+        return self.definition(name) if name in self.file.top else ["name", self.file.imports.get(name, name)]
 
     def _study(self, node: ast.expr) -> type[Study] | None:
         """The class of studies that an expression stands for: `self`, `cls`, the class, or its object."""
@@ -259,13 +270,13 @@ class _Reach:
                     self._method(kind, name)
                 if (study := self._study(value)) is not None:
                     return ["member", self.member(study, name)]
-                return ["attribute", self._shape(value), _former(name)]
+                return ["attribute", self._shape(value), name]
             case ast.Call(func=function, args=arguments, keywords=keywords):
                 places = self._parameters(function)
                 named = [[places.get(each.arg, each.arg), self._shape(each.value)] for each in keywords]
                 return ["Call", self._shape(function), self._shape(arguments), named]
             case ast.Import(names=names) | ast.ImportFrom(names=names):
-                return ["Import", [[self._shape(_binds(each)), _former(_own_name(each))] for each in names]]
+                return ["Import", [[self._shape(_binds(each)), _own_name(each)] for each in names]]
             case ast.AnnAssign(target=target, value=ast.expr() as value):
                 return self._shape(ast.Assign([target], value))
             case ast.Assert(test=test):
@@ -296,10 +307,6 @@ class _Reach:
             if module == self.file.module and name in self.file.top:
                 self.definition(name)
         return [type(value).__name__, repr(value)]
-
-
-def _former(name: str) -> str:
-    return FORMER_NAMES.get(name, name)
 
 
 def _parsed(module: str) -> ast.Module:

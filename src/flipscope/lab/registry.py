@@ -1,30 +1,76 @@
-"""Studies by name: those of flipscope and of every installed package that offers some (docs/add-a-study.md)."""
+"""Studies by name: those of flipscope and of every installed package that offers some (docs/add-a-study.md).
+
+A study of flipscope is a file of flipscope/studies with a line `STUDY = …`; its name is that of the file, with dashes.
+Other packages name theirs in entry points.
+"""
 
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
+import importlib.util
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.importing import search_folder
-from flipscope.lab.study import Study
+
+if TYPE_CHECKING:
+    from flipscope.lab.study import Study
 
 GROUP = "flipscope.studies"
 
-
+_FOLDER = Path(__file__).parents[1] / "studies"
+_STUDY_LINE = re.compile(rb"^STUDY\b", re.MULTILINE)
 _given: dict[str, str] = {}  # modules of studies given by file, each with the path as given
+
+
+@functools.cache
+def _places() -> dict[str, set[str]]:
+    """The places "package.module:NAME" of all installed studies, by name; more than one is a conflict."""
+    found: dict[str, set[str]] = {}
+    for path in sorted(_FOLDER.glob("*/*.py")):
+        if _holds_study(path):
+            place = f"flipscope.studies.{path.parent.name}.{path.stem}:STUDY"
+            found.setdefault(path.stem.replace("_", "-"), set()).add(place)
+    for entry in entry_points(group=GROUP):
+        found.setdefault(entry.name, set()).add(entry.value)
+    return found
+
+
+def _holds_study(path: Path) -> bool:
+    return _STUDY_LINE.search(path.read_bytes()) is not None
 
 
 def names() -> list[str]:
     """The names of all studies that are installed."""
-    return sorted({entry.name for entry in entry_points(group=GROUP)})
+    return sorted(_places())
+
+
+def files(name: str) -> list[Path]:
+    """The file of an installed study, then those beside it that hold no study; empty if they cannot be found."""
+    module = min(_places()[name]).partition(":")[0]
+    top, *rest = module.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return []
+    if spec is None or spec.origin is None:
+        return []
+    if not rest:
+        return [Path(spec.origin)]
+    path = Path(spec.origin).parent.joinpath(*rest).with_suffix(".py")
+    if not path.is_file():
+        return []
+    return [path, *(each for each in sorted(path.parent.glob("*.py")) if each != path and not _holds_study(each))]
 
 
 def find(name: str) -> Study:
@@ -37,16 +83,17 @@ def find(name: str) -> Study:
             raise InputError(f"{name!r} does not name a study: write package.module:NAME")
         _look_in(os.getcwd(), name.partition(":")[0].partition(".")[0])
         return _loaded(EntryPoint(name, name, GROUP), name)
-    entries = [entry for entry in entry_points(group=GROUP) if entry.name == name]
-    if not entries:
+    places = sorted(_places().get(name, ()))
+    if not places:
         raise InputError(f"no study is called {name!r}; did you mean {_nearest(name)}?")
-    if len({entry.value for entry in entries}) > 1:
-        places = " and ".join(sorted(entry.value for entry in entries))
-        raise InputError(f"two installed packages have a study called {name!r}: {places}; uninstall one of them.")
-    found = _loaded(entries[0], name)
-    if found.name != name:
-        raise InputError(f"the study registered as {name!r} calls itself {found.name!r}; the two must agree")
-    return found
+    if len(places) > 1:
+        raise InputError(
+            f"two installed packages have a study called {name!r}: {' and '.join(places)}; uninstall one of them."
+        )
+    study = _loaded(EntryPoint(name, places[0], GROUP), name)
+    if study.name != name:
+        raise InputError(f"the study registered as {name!r} calls itself {study.name!r}; the two must agree")
+    return study
 
 
 def name_of(text: str) -> str:
@@ -98,6 +145,8 @@ def _in_file(path: Path, variable: str, given: str) -> Study:
     _given[module] = given
     if variable:
         return _loaded(EntryPoint(given, f"{module}:{variable}", GROUP), given)
+    from flipscope.lab.study import Study
+
     loaded = _imported(module, given)
     found = {name: value for name, value in vars(loaded).items() if isinstance(value, Study)}
     if "STUDY" in found or len(found) == 1:
@@ -117,12 +166,14 @@ def _look_in(folder: str, module: str) -> None:
 
 
 def _imported(module: str, name: str) -> ModuleType:
-    with _said(name):
+    with _blamed_on_study(name):
         return importlib.import_module(module)
 
 
 def _loaded(entry: EntryPoint, name: str) -> Study:
-    with _said(name):
+    from flipscope.lab.study import Study
+
+    with _blamed_on_study(name):
         found = entry.load()
     if not isinstance(found, Study):
         raise InputError(f"{entry.value} is not a study: make it an object of a subclass of flipscope.lab.study.Study")
@@ -130,7 +181,7 @@ def _loaded(entry: EntryPoint, name: str) -> Study:
 
 
 @contextmanager
-def _said(name: str) -> Iterator[None]:
+def _blamed_on_study(name: str) -> Iterator[None]:
     """Turn an exception raised while loading a study into an InputError of one sentence."""
     try:
         yield

@@ -156,7 +156,6 @@ class Claim:
     exploratory: bool = False  # not a claim of the paper, but a question it leaves open
     asymptotic: bool = False  # a limit theorem, which measurements at some lengths cannot contradict
     anytime: bool = False  # its intervals hold at every sample size at once, so that more seeds cost it nothing
-    formerly: tuple[str, ...] = ()  # former names, under which looks may be recorded
     decided_from: str | None = None  # the smallest scale that can decide it, "" if none does; None: any may
 
     def __post_init__(self) -> None:

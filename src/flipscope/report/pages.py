@@ -18,9 +18,8 @@ from flipscope.basics.progress import Progress
 from flipscope.basics.wording import count_text, settings_of
 from flipscope.figures import Figure
 from flipscope.lab import registry
-from flipscope.lab.changes import older_revisions
 from flipscope.lab.history import Look
-from flipscope.lab.keys import code_version, trial_key
+from flipscope.lab.keys import code_version, older_revisions, trial_key
 from flipscope.lab.rows import Rows
 from flipscope.lab.run.driver import Run, judged, repeat_command
 from flipscope.lab.store import packs
@@ -218,7 +217,7 @@ def _recorded(study: Study, store: Store, latest: RunState, looks: Sequence[Look
     """A run of which only the recorded looks at its claims are known."""
     judgements = []
     for claim in study.claims:
-        own = [look for look in looks if look.claim in (claim.name, *claim.formerly)]
+        own = [look for look in looks if look.claim == claim.name]
         if own:
             seen = Seen("look", own[-1].number, own[-1].error)
             judgements.append((claim, replace(Judgement.from_json(own[-1].judgement), seen=seen)))

@@ -119,7 +119,7 @@ def study_view(page: StudyPage, name: str) -> View:
         link = study.paper
     seeds = {key: values for key, values in page.settings.items() if "seed" in key.lower()}
     others = {key: values for key, values in page.settings.items() if key not in seeds}
-    known = {each for claim in study.claims for each in (claim.name, *claim.formerly)}
+    known = {claim.name for claim in study.claims}
     return {
         "id": name,
         "name": study.name,
@@ -337,7 +337,7 @@ def _next_command(claim: Claim, run: Run) -> str:
 
 def _looks_of(claim: Claim, run: Run) -> list[View]:
     """The recorded looks at a claim, if there are more than the one shown."""
-    looks = [look for look in run.looks if look.claim in (claim.name, *claim.formerly)]
+    looks = [look for look in run.looks if look.claim == claim.name]
     return [look_view(look, run.study) for look in looks] if len(looks) > 1 else []
 
 

@@ -20,7 +20,6 @@ from flipscope.basics.errors import InputError, RunError
 from flipscope.data.finding import data_folder, data_in, named_folder
 from flipscope.figures import Figure
 from flipscope.lab import registry
-from flipscope.lab.changes import outdated
 from flipscope.lab.data_sets import notes_on_others
 from flipscope.lab.history import Data, Look, interim, look_at
 from flipscope.lab.keys import code_version, trial_key
@@ -58,7 +57,7 @@ class Run:
     origins: Sequence[Origin] = ()  # the machines that measured the finished trials
     errors: Sequence[str] = ()  # exceptions of the study's own code when summarising or judging
     first_failure: str = ""  # the last line of what the first failed trial raised
-    on_other_data: Sequence[str] = ()  # notes on stored trials of other data sets of the same names
+    notes: Sequence[str] = ()  # on stored trials of other data sets of the same names
 
     @property
     def complete(self) -> bool:
@@ -79,14 +78,6 @@ class Run:
     def decided_first(self) -> Judgements:
         """The claims in the order of the study, undecided ones last."""
         return sorted(self.judgements, key=lambda judged: judged[1].verdict == "undecided")
-
-    @property
-    def notes(self) -> list[str]:
-        """Notes on results of an older flipscope that measured differently, and on results for other data."""
-        versions: Counter[str] = Counter()
-        for origin in self.origins:
-            versions[str(origin.machine.get("flipscope", ""))] += origin.trials
-        return [*outdated(self.study, versions), *self.on_other_data]
 
     @property
     def provenance(self) -> list[str]:
@@ -130,7 +121,7 @@ class Run:
             "reused": self.reused,
             "complete": self.complete,
             "provenance": self.provenance,
-            "notes": self.notes,
+            "notes": list(self.notes),
             "deviations": [dataclasses.asdict(deviation) for deviation in self.study.deviations],
             "differences": [
                 {"setting": name, "paper": there, "here": here}
@@ -446,10 +437,10 @@ class _Drive:
             origins(self._records.values()),
             list(self._errors),
             self._first_failure(),
-            self.on_other_data(),
+            self._notes(),
         )
 
-    def on_other_data(self) -> list[str]:
+    def _notes(self) -> list[str]:
         """Notes on stored trials of the study on other data sets of the same names."""
         return notes_on_others(
             [trial.content() for trial in self.trials.values()], self.store.data_sets(self.study.name)
@@ -522,7 +513,7 @@ class _Drive:
             judgement, new = look_at(
                 claim,
                 data,
-                [look for look in kept if look.claim in (claim.name, *claim.formerly)],
+                [look for look in kept if look.claim == claim.name],
                 declared=self.study.plan(self.scale).looks,
                 withdrawn=self.study.withdrawn,
                 revision=self.study.revision,

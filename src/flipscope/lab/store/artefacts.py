@@ -4,14 +4,14 @@
     results/models/3f9c….safetensors.checkpoint   of a running or interrupted training
 
 A model's name is derived from its recipe, the revision of the training code, and the code of definitions outside
-flipscope that the recipe names as "module:name". The file contains all of these, so a renamed file is recognised.
+flipscope that the recipe names as "module:name". The file contains all of these, so a file under the name of another is
+recognised.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,61 +68,28 @@ class Models:
         except OSError as error:
             raise InputError(f"{self.folder} cannot be written: {error.strerror}") from error
         with locks.alone(_lock(path)):
-            return self._repaired(path, recipe) or _trained(recipe, path, progress)
+            return self._if_whole(path, recipe) or _trained(recipe, path, progress)
 
     def _stored(self, path: Path, recipe: Recipe) -> Trained:
-        """The model in a file; FileNotFoundError, NotWhole, or Misplaced if it is another model."""
-        found, notes = artefact.read_with_notes(path)
-        assert found.recipe is not None
-        own = self._path(found.recipe, {name: notes[name] for name in CODE if name in notes})
-        if own.name != path.name:
-            reason = difference(found.recipe.as_json(), recipe.as_json())
+        """The model in a file; FileNotFoundError, or NotWhole if it is damaged or another model."""
+        stored, notes = artefact.read_with_notes(path)
+        assert stored.recipe is not None
+        code = {name: notes[name] for name in CODE if name in notes}
+        if self._path(stored.recipe, code).name != path.name:
+            reason = difference(stored.recipe.as_json(), recipe.as_json())
             how = "by other code" if reason is None else f"with other settings ({reason})"
-            raise Misplaced(f"{path} holds a model that was trained {how}", own, found.recipe)
-        return found
+            raise NotWhole(f"{path} holds a model that was trained {how}")
+        return stored
 
-    def _repaired(self, path: Path, recipe: Recipe) -> Trained | None:
-        """The model in a file, after renaming misplaced files; None, with a warning, if it is lost."""
-        lost = None
-        while True:
-            try:
-                return self._stored(path, recipe)
-            except FileNotFoundError:
-                break
-            except Misplaced as error:
-                lost = str(error)
-                if not self._renamed(path, error.own, error.recipe):
-                    break
-                _log.warning("%s: it is renamed to %s", error, error.own.name)
-                lost = f"{path} had no model of its own"
-            except NotWhole as error:
-                lost = str(error)
-                break
-        if lost is not None:
-            _log.warning("%s, and the model is trained again", lost)
-        return None
-
-    def _renamed(self, path: Path, own: Path, recipe: Recipe) -> bool:
-        """Rename a misplaced file, exchanging names with the file that has its name; False if that is useless or lossy.
-
-        The caller holds the lock of the path. Waiting for the other lock here could cause a deadlock.
-        """
-        with locks.alone(_lock(own), seconds=0) as free:
-            if not free:
-                return False
-            with contextlib.suppress(FileNotFoundError, NotWhole):
-                self._stored(own, recipe)
-                return False  # the model is already there, and this is a copy
-            aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
-            try:
-                path.rename(aside)
-                with contextlib.suppress(FileNotFoundError):
-                    own.rename(path)
-                aside.rename(own)
-            except OSError as error:
-                _log.warning("%s cannot be renamed to %s: %s", path, own.name, error.strerror)
-                return False
-        return True
+    def _if_whole(self, path: Path, recipe: Recipe) -> Trained | None:
+        """The model in a file; None if there is none, and with a warning if it is damaged or another one."""
+        try:
+            return self._stored(path, recipe)
+        except FileNotFoundError:
+            return None
+        except NotWhole as error:
+            _log.warning("%s, and the model is trained again", error)
+            return None
 
     def paths(self) -> Iterator[Path]:
         """The files of all models, finished or not."""
@@ -130,14 +97,6 @@ class Models:
             for path in sorted(self.folder.iterdir()):
                 if path.name.endswith((SUFFIX, SUFFIX + CHECKPOINT)) and not path.name.startswith("."):
                     yield path
-
-
-class Misplaced(NotWhole):
-    """A file under the name of another model; `own` is its correct path."""
-
-    def __init__(self, sentence: str, own: Path, recipe: Recipe) -> None:
-        super().__init__(sentence)
-        self.own, self.recipe = own, recipe
 
 
 def _code(recipe: Recipe) -> dict[str, str]:

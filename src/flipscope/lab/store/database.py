@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from flipscope.basics.errors import InputError, RunError, printable
+from flipscope.lab.context import DATABASE
 from flipscope.lab.store import place, schema, tables
 from flipscope.lab.store.arrays import ArrayFiles
 
@@ -26,7 +27,7 @@ class Database:
 
     def __init__(self, folder: str | os.PathLike[str], *, create: bool = True) -> None:
         self.folder = Path(folder)
-        self.path = self.folder / schema.DATABASE
+        self.path = self.folder / DATABASE
         self._database, self.writable = schema.connect(self.folder, create=create)
         with schema.said(self.path):
             self.arrays = ArrayFiles(Path(os.path.abspath(self.folder)) / schema.ARRAYS)
@@ -136,7 +137,7 @@ class Database:
             if loss.moved is not None:
                 self._lost = RunError(f"{what}: the results moved with it; continue with --results {loss.moved}")
                 self._database.close()
-                self.path = loss.moved / schema.DATABASE
+                self.path = loss.moved / DATABASE
                 self.arrays = ArrayFiles(loss.moved / schema.ARRAYS)
                 self._database, _ = schema.connect(loss.moved, create=False)
                 return

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flipscope.basics.errors import InputError
+from flipscope.lab.context import DATABASE
 from flipscope.lab.store import locks, outcomes, place, schema, tables
 from flipscope.lab.store.arrays import PART, flush_folder
 from flipscope.lab.store.database import Database
@@ -133,7 +134,7 @@ def repair(folder: Path) -> Repaired:
 
     InputError if a study is being run there, or nothing can be read.
     """
-    path = folder / schema.DATABASE
+    path = folder / DATABASE
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{PART}")
     with schema.said(path), ExitStack() as held:
         if not path.exists():

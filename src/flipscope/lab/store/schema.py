@@ -15,11 +15,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 from flipscope.basics.errors import InputError
+from flipscope.lab.context import DATABASE
 from flipscope.lab.store import migration, tables
 from flipscope.lab.store.arrays import PART, flush_folder
 from flipscope.lab.store.place import Identity, beside, identity, rescued
 
-DATABASE = "flipscope.sqlite"
 ARRAYS = "arrays"
 PATIENCE = 30.0  # seconds to wait for another process's commit
 

@@ -23,6 +23,7 @@ from flipscope.basics.checks import check_count
 from flipscope.basics.errors import InputError, RunError
 from flipscope.data.finding import in_named_folder
 from flipscope.lab import data_sets
+from flipscope.lab.context import DATABASE
 from flipscope.lab.history import Look
 from flipscope.lab.keys import code_version, trial_key
 from flipscope.lab.machine import born
@@ -32,7 +33,6 @@ from flipscope.lab.store.arrays import PART, LostArrays, old_parts
 from flipscope.lab.store.database import AMONG, Database, blocks
 from flipscope.lab.study import Outcome, Result, Study, Trial, digest
 
-DATABASE = schema.DATABASE  # the file that makes a folder a store
 SILENCE = 600.0  # seconds without a heartbeat after which a driver on another machine counts as dead
 _TRIALS = ("results", "failures")
 _ARRAYS = tables.COLUMNS["results"].index("arrays")
@@ -394,15 +394,6 @@ class Store(Database):
     def codes(self, study: str) -> dict[str, int]:
         """The number of results of a study for each version of its code."""
         return dict(self._read("SELECT code, count(*) FROM results WHERE study = ? GROUP BY code", study))
-
-    def versions(self, study: str, code: str) -> dict[str, int]:
-        """The number of results of a study, for one version of its code, by version of flipscope."""
-        known, found = self._machines(), dict[str, int]()
-        counted = "SELECT machine, count(*) FROM results WHERE study = ? AND code = ? GROUP BY machine"
-        for machine, count in self._read(counted, study, code):
-            version = str(known.get(machine, {}).get("flipscope", ""))
-            found[version] = found.get(version, 0) + count
-        return found
 
     def holds(self, study: str) -> bool:
         """Whether anything is stored of a study."""
