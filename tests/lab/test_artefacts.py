@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from lab.example_studies import environment
+from lab.stores import results as stored_results
 from lab.training_studies import Trainings, Wanted, recipe
 from waiting import waited_for
 
@@ -53,7 +54,7 @@ def test_workers_share_a_model_and_go_on_after_a_death(folder: Path, tmp_path: P
     study = Trainings(*(Wanted(number, str(log), death=17) for number in range(3)))
     with Store(folder) as store:
         run_study(study, "smoke", store, Pool(2))
-        results = store.results(study, study.trials("smoke"))
+        results = stored_results(store, study, study.trials("smoke"))
     with one_thread():
         expected = weights(recipe().train())
     assert [result.outcome["weights"] for result in results] == [expected] * 3

@@ -20,6 +20,8 @@ from typing import Any
 import pytest
 from lab.cluster_events import ends, jobs_of
 from lab.example_studies import Blinks, Deed, Deeds, Numbers, environment
+from lab.stores import flat, record
+from lab.stores import results as stored_results
 from waiting import waited_for
 
 from flipscope.basics.errors import InputError
@@ -79,7 +81,7 @@ def test_the_same_numbers_everywhere_to_the_last_bit(address: str, tmp_path: Pat
         for name, runner in {"here": InProcess(), "pool": Pool(2), "cluster": cluster}.items():
             with Store(tmp_path / name) as store:
                 assert run_study(study, "smoke", store, runner).complete
-                runs.append(store.results(study, study.trials("smoke")))
+                runs.append(stored_results(store, study, study.trials("smoke")))
     assert len(runs[0]) == 5
     for here, *others in zip(*runs, strict=True):
         assert here.outcome["threads"] == 1
@@ -118,12 +120,12 @@ def test_a_worker_killed_in_the_middle_of_a_trial(address: str, tmp_path: Path) 
     with open_runner(cluster=address) as cluster, Store(tmp_path / "results") as store:
         run = run_study(study, "smoke", store, Killing())
         assert (run.done, run.failed) == (41, 0)
-        assert sorted(row["key"] for row in store.rows("deeds")) == sorted(keys) == sorted(measured)
-        record = store.get(keys[0])
-        assert record is not None
-        assert record.attempts == 2
-        assert [record.outcome["pid"]] != victims
-        assert record.machine["flipscope"]
+        assert sorted(row["key"] for row in flat(store, "deeds")) == sorted(keys) == sorted(measured)
+        found = record(store, keys[0])
+        assert found is not None
+        assert found.attempts == 2
+        assert [found.outcome["pid"]] != victims
+        assert found.machine["flipscope"]
 
 
 def test_finished_trials_are_released(address: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 from commands import Run, document
 from data.image_sets import random_set, write_npz, write_svhn
 from lab.data_studies import STUDY
+from lab.stores import flat
 
 import flipscope
 from flipscope.basics.errors import InputError
@@ -49,7 +50,7 @@ def test_a_run_on_a_pool_and_its_report_without_the_data(run: Run, data: Path, t
     with data_in(data):
         reference = data_set("svhn")
     with Store(results) as store:
-        rows = store.rows("bright")
+        rows = flat(store, "bright")
     assert {row["trial.data"] for row in rows} == {reference}
     assert str(data) not in json.dumps(rows)  # which folder it was, no result knows
     assert os.getpid() not in {row["outcome.pid"] for row in rows}

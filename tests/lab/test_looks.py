@@ -15,13 +15,13 @@ from repetitions import repeated
 
 from flipscope import lab
 from flipscope.basics.progress import Progress
+from flipscope.lab.context import DATABASE
 from flipscope.lab.history import Data, Look, alike, interim, look_at
 from flipscope.lab.looks import ALPHA, error_of, judging
 from flipscope.lab.rows import Rows
 from flipscope.lab.run.driver import Run, judged, run_study
 from flipscope.lab.run.runner import InProcess
-from flipscope.lab.store import schema, tables
-from flipscope.lab.store.salvage import repair, verify
+from flipscope.lab.store.repair import repair, verify
 from flipscope.lab.store.store import Store
 from flipscope.lab.study import Claim, Outcome, Scale, Study, Trial
 from flipscope.lab.verdict import Judgement
@@ -231,7 +231,7 @@ def test_a_run_keeps_its_looks_whatever_is_forgotten(tmp_path: Path) -> None:
     assert len(run(Draws(range(8)), tmp_path).looks) == 1
     with Store(tmp_path) as store:
         assert store.forget_study("draws") == 8
-        assert store.prune().results == 0
+        assert store.prune(lambda study, code: False).results == 0
     assert len(run(Draws(range(8)), tmp_path).looks) == 1  # measured again with the same results
     second = run(Draws(range(16)), tmp_path)
     assert (standing(second), len(second.looks)) == ("look 2, at 99.2 %", 2)
@@ -270,22 +270,12 @@ def test_looks_survive_a_repair_and_are_verified(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         assert len(store.looks("draws")) == 1
         assert not verify(store).damaged
-    with closing(sqlite3.connect(tmp_path / schema.DATABASE)) as database:
+    with closing(sqlite3.connect(tmp_path / DATABASE)) as database:
         database.execute("UPDATE looks SET number = 7")
         database.commit()
     with Store(tmp_path) as store:
         assert [finding.what for finding in verify(store).damaged] == ["look"]
         assert store.looks("draws") == []
-
-
-def test_a_folder_of_the_format_before_gets_the_new_tables(tmp_path: Path) -> None:
-    run(Draws(range(8)), tmp_path)
-    with closing(sqlite3.connect(tmp_path / schema.DATABASE)) as database:
-        database.executescript("DROP TABLE looks; DROP TABLE plans; DROP TABLE variants; PRAGMA user_version = 2;")
-    found = run(Draws(range(8)), tmp_path)
-    assert (found.reused, len(found.looks)) == (8, 1)
-    with closing(sqlite3.connect(tmp_path / schema.DATABASE)) as database:
-        assert database.execute("PRAGMA user_version").fetchone() == (tables.VERSION,)
 
 
 # ---------------------------------------------------------------- what three looks cost

@@ -61,13 +61,13 @@ def run(arguments: argparse.Namespace) -> int:
             chosen = _of_scale(store, studies, arguments.scale)
         files = [path for path in Models(store.folder).paths() if path.name.endswith(SUFFIX)]
         models = files if arguments.models else []
-        header = packs.write(target, store, names, chosen=chosen, scales=scales, models=models)
+        counts = packs.write(target, store, names, chosen=chosen, scales=scales, models=models)
     size = target.stat().st_size
     if arguments.json:
-        print_json({"file": str(target), "bytes": size, **asdict(header)})
+        print_json({"file": str(target), "bytes": size, **asdict(counts)})
     else:
-        parts = [count_text(header.rows["results"], "trial"), count_text(header.rows["looks"], "look")]
-        parts += [count_text(header.files["models"], "model")] if arguments.models else []
+        parts = [count_text(counts.results, "trial"), count_text(counts.looks, "look")]
+        parts += [count_text(counts.models, "model")] if arguments.models else []
         print(f"wrote {printable(str(target))}: {', '.join(parts)} ({decimal(size)})", file=sys.stderr)
     return 0
 

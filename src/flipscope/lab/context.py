@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 DATABASE = "flipscope.sqlite"  # the file that makes a folder a results folder
+MODELS = "models"  # the folder of trained models beside it
 CHECKPOINT, LOCK = ".checkpoint", ".lock"  # suffixes of the files beside a model that is being trained
 
 _folder: ContextVar[str | None] = ContextVar("folder", default=None)

@@ -57,6 +57,8 @@ def names() -> list[str]:
 
 def files(name: str) -> list[Path]:
     """The file of an installed study, then those beside it that hold no study; empty if they cannot be found."""
+    if name not in _places():
+        return []
     module = min(_places()[name]).partition(":")[0]
     top, *rest = module.split(".")
     try:

@@ -68,8 +68,7 @@ def packed_pages(
     files: Sequence[Path], studies: Sequence[str] = (), scale: str | None = None, progress: Progress | None = None
 ) -> tuple[list[StudyPage], Missing]:
     """The same for the results in packs; results of older code are marked."""
-    found = [packs.read(file) for file in files]
-    with tempfile.TemporaryDirectory(prefix="flipscope-") as folder, Store(folder) as store:
+    with packs.read(files) as found, tempfile.TemporaryDirectory(prefix="flipscope-") as folder, Store(folder) as store:
         for pack in found:
             merge(store, pack)
         store.writable = False  # showing a pack is not a look at its claims
@@ -88,7 +87,7 @@ def stored_pages(
 
     With `older`, a study without results of its present code gets a page with the results of older code.
     """
-    names = studies or sorted({run.study for run in store.runs()} | {kept.study for kept in store.kept()})
+    names = studies or sorted({run.study for run in store.runs()} | {stored.study for stored in store.stored()})
     pages: list[StudyPage] = []
     missing: Missing = []
     for number, name in enumerate(dict.fromkeys(names)):
@@ -125,7 +124,7 @@ def _page(study: Study, store: Store, scale: str | None, older: bool) -> StudyPa
     run = judged(study, chosen, store)
     if run.done or run.failed:
         return _shown(study, store, run, code_version(study), command)
-    codes = {kept.code for kept in store.kept() if kept.study == study.name}
+    codes = store.codes(study.name).keys()
     stale = bool(codes) and code_version(study) not in codes
     if stale and older and latest is not None:
         return _older_page(study, store, latest, command)
@@ -223,7 +222,7 @@ def _recorded(study: Study, store: Store, latest: RunState, looks: Sequence[Look
             judgements.append((claim, replace(Judgement.from_json(own[-1].judgement), seen=seen)))
         else:
             judgements.append((claim, Judgement.without("it was not judged at that time")))
-    keys = [row[0] for row in store.stored("results") if row[1:3] == (study.name, latest.code)]
+    keys = [row["key"] for row in store.rows("results", study.name) if row["code"] == latest.code]
     records = store.records(keys)[0].values()
     return Run(
         study,

@@ -185,13 +185,12 @@ def run_study(
         except BaseException as error:
             try:
                 drive.end("stopped" if isinstance(error, KeyboardInterrupt) else "failed")
-            except RunError as lost:  # its message says where the results are, which matters most
+            except RunError as lost:  # that the folder is lost matters most
                 raise lost from error
             except InputError:  # of a full disk, which has been reported
                 pass
             raise
         drive.end("done" if run.complete else "incomplete", run.judgements)
-        store.confirm(drive.done)
         if observer is not None:
             observer.finished(run)
         return run
@@ -327,7 +326,7 @@ class _Drive:
         """Warn, once per trial, about stored trials that cannot be used, and say what happens to them."""
         if self.damaged:
             logging.getLogger("flipscope").warning(
-                "%d stored trials of %s are damaged or have lost their arrays, %s",
+                "%d stored trials of %s are damaged, %s",
                 len(self.damaged),
                 self.study.name,
                 so,

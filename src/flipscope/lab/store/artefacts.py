@@ -18,7 +18,7 @@ from pathlib import Path
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.progress import Progress
-from flipscope.lab.context import CHECKPOINT, LOCK, results_folder
+from flipscope.lab.context import CHECKPOINT, LOCK, MODELS, results_folder
 from flipscope.lab.keys import definition_code
 from flipscope.lab.machine import machine
 from flipscope.lab.store import locks
@@ -29,7 +29,7 @@ from flipscope.training.checkpoints import Keeper, difference
 from flipscope.training.recipe import REVISION, Recipe, Trained
 
 LETTERS = 32  # length of a name: 128 bits
-FOLDER, SUFFIX = "models", ".safetensors"
+SUFFIX = ".safetensors"
 CODE = ("revision", "named")  # notes in a file that, with its recipe, determine its name
 
 _log = logging.getLogger("flipscope")
@@ -49,11 +49,16 @@ class Models:
     """The trained models of a results folder."""
 
     def __init__(self, results: Path) -> None:
-        self.folder = results / FOLDER
+        self.folder = results / MODELS
 
     def path(self, recipe: Recipe) -> Path:
         """The path of the model of a recipe."""
         return self._path(recipe, _code(recipe))
+
+    def name_of(self, stored: Trained, notes: Mapping[str, str]) -> str:
+        """The name of the file of a trained model, by its recipe and the notes in the file."""
+        assert stored.recipe is not None
+        return self._path(stored.recipe, {name: notes[name] for name in CODE if name in notes}).name
 
     def _path(self, recipe: Recipe, code: Mapping[str, str]) -> Path:
         return self.folder / (digest({"recipe": recipe.digest, **code})[:LETTERS] + SUFFIX)
@@ -74,8 +79,7 @@ class Models:
         """The model in a file; FileNotFoundError, or NotWhole if it is damaged or another model."""
         stored, notes = artefact.read_with_notes(path)
         assert stored.recipe is not None
-        code = {name: notes[name] for name in CODE if name in notes}
-        if self._path(stored.recipe, code).name != path.name:
+        if self.name_of(stored, notes) != path.name:
             reason = difference(stored.recipe.as_json(), recipe.as_json())
             how = "by other code" if reason is None else f"with other settings ({reason})"
             raise NotWhole(f"{path} holds a model that was trained {how}")
