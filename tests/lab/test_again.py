@@ -15,9 +15,10 @@ from commands import Run as Call
 from flipscope.basics.estimates import mean_from_samples
 from flipscope.basics.progress import Progress
 from flipscope.lab import registry
+from flipscope.lab.findings import Findings, findings
 from flipscope.lab.keys import code_version, older_revisions, trial_key
 from flipscope.lab.rows import Rows
-from flipscope.lab.run.driver import Run, judged, run_study
+from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.runner import InProcess
 from flipscope.lab.store.store import Store
 from flipscope.lab.study import Claim, Outcome, Scale, Study, Trial
@@ -55,12 +56,12 @@ class Draws(Study):
 STUDY = Draws()
 
 
-def run(folder: Path, *, again: bool = False, limit: int | None = None) -> Run:
+def run(folder: Path, *, again: bool = False, limit: int | None = None) -> Findings:
     with Store(folder) as store:
         return run_study(STUDY, "smoke", store, InProcess(), again=again, limit=limit)
 
 
-def values(found: Run) -> list[float]:
+def values(found: Findings) -> list[float]:
     return [row["value"] for row in found.table]
 
 
@@ -84,7 +85,7 @@ def test_an_outcome_stays_until_the_new_one_is_there(tmp_path: Path, monkeypatch
     second = run(tmp_path, again=True)
     assert (second.done, second.failed, len(second.looks)) == (5, 1, 1)
     with Store(tmp_path) as store:
-        found = judged(STUDY, "smoke", store)
+        found = findings(STUDY, "smoke", store)
     assert (found.done, found.failed) == (6, 0)
     assert values(found)[2] == values(first)[2]
     assert values(found)[3] == pytest.approx(values(first)[3] + 0.05)

@@ -20,8 +20,9 @@ from lab.stores import results as stored_results
 from repetitions import repeated
 from waiting import LIMIT, waited_for
 
+from flipscope.lab.findings import findings
 from flipscope.lab.keys import trial_key
-from flipscope.lab.run.driver import judged, run_study
+from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.runner import InProcess
 from flipscope.lab.store.store import Store
 
@@ -92,7 +93,7 @@ def test_chaos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             stream = np.random.default_rng(trial.number)
             assert result.outcome["value"] == stream.random()
             assert result.outcome["many"].tobytes() == stream.random(1000).tobytes()
-        disturbed = judged(study, "smoke", store)
+        disturbed = findings(study, "smoke", store)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)  # the pauses of the trials have no say in what they give
     with Store(tmp_path / "calm") as calm:
         run = run_study(study, "smoke", calm, InProcess())

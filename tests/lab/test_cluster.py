@@ -321,8 +321,8 @@ def test_a_scheduler_that_wants_certificates(safe_address: str, files: dict[str,
         ("our cert", "our cert", "nonsense", "are not a certificate and its key in PEM format"),
         ("our cert", "our cert", "other key", "--tls-key .*other key does not belong to the certificate"),
         ("our cert", "our cert", "locked key", "--tls-key .*locked key is locked by a passphrase"),
-        ("other cert", "our cert", "our key", r"is not trusted \(self.signed certificate\): give with --tls-ca"),
-        ("our cert", "other cert", "other key", "refuses our certificate: give with --tls-cert and --tls-key"),
+        ("other cert", "our cert", "our key", "answers with these certificates .* give with --tls-ca"),
+        ("our cert", "other cert", "other key", "answers with these certificates .* give with --tls-ca"),
     ],
 )
 @pytest.mark.usefixtures("patient")
@@ -360,8 +360,8 @@ def test_wrong_addresses_are_a_sentence(address: str, safe_address: str, files: 
         cases: list[tuple[str, dict[str, str], str]] = [
             (f"tcp://127.0.0.1:{other.getsockname()[1]}", {}, "is not a Dask scheduler, or requires tls://"),
             (safe_address.replace("tls", "tcp"), {}, "is not a Dask scheduler, or requires tls://"),
-            ("tls://127.0.0.1", tls, "no Dask scheduler answers at tls://127.0.0.1: start one"),
-            (address.replace("tcp", "tls"), tls, "does not use TLS: correct --cluster"),
+            ("tls://127.0.0.1", tls, "no Dask scheduler at tls://127.0.0.1 answers .* start one"),
+            (address.replace("tcp", "tls"), tls, "answers with these certificates .* correct --cluster"),
             (address, tls, "--tls-ca is for an address tls://..., and --cluster is tcp://"),
             ("http://127.0.0.1:8787", {}, "--cluster http://127.0.0.1:8787 must begin with tls:// or tcp://"),
             ("nonsense://x", tls, "--cluster nonsense://x must begin with tls:// or tcp://"),

@@ -21,7 +21,7 @@ from flipscope.basics.errors import InputError
 from flipscope.data.finding import VARIABLE, data_in
 from flipscope.data.images import load_images
 from flipscope.lab.data_sets import available_sets, data_set, recorded
-from flipscope.lab.run.driver import judged
+from flipscope.lab.findings import findings
 from flipscope.lab.store.store import Store
 
 ADDRESS = "lab.data_studies:STUDY"
@@ -40,7 +40,7 @@ def data(tmp_path: Path) -> Path:
 
 def table(results: Path) -> list[float]:
     with Store(results, create=False) as store:
-        return [row["value"] for row in judged(STUDY, "smoke", store).table]
+        return [row["value"] for row in findings(STUDY, "smoke", store).table]
 
 
 def test_a_run_on_a_pool_and_its_report_without_the_data(run: Run, data: Path, tmp_path: Path) -> None:

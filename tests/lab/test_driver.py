@@ -22,10 +22,11 @@ from waiting import LIMIT, waited_for
 
 from flipscope.basics.errors import InputError, RunError
 from flipscope.figures import Figure, Panel, Series
+from flipscope.lab.findings import Findings, Judgements, findings
 from flipscope.lab.keys import code_version, trial_key
 from flipscope.lab.rows import Rows
 from flipscope.lab.run import driver
-from flipscope.lab.run.driver import Judgements, Run, judged, run_study
+from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.events import Event, Failed, Finished, Idle, Started
 from flipscope.lab.run.runner import InProcess, Job, Pool
 from flipscope.lab.store.store import Store
@@ -46,7 +47,7 @@ class Notes:
         self.heard: list[Event] = []
         self.verdicts: list[list[str]] = []
         self.began: tuple[Any, ...] = ()
-        self.ended: Run | None = None
+        self.ended: Findings | None = None
 
     def begin(self, study: Study, scale: str, total: int, reused: int, costs: Mapping[str, float]) -> None:
         self.began = (study.name, scale, total, reused, dict(costs))
@@ -61,7 +62,7 @@ class Notes:
     def judged(self, judgements: Judgements) -> None:
         self.verdicts.append([judgement.note for _, judgement in judgements])
 
-    def finished(self, run: Run) -> None:
+    def finished(self, run: Findings) -> None:
         self.ended = run
 
 
@@ -166,22 +167,22 @@ def test_damaged_trials_are_measured_again(store: Store, caplog: pytest.LogCaptu
         lost = "digest = (SELECT arrays FROM results WHERE key = ?)"
         connection.execute(f"DELETE FROM contents WHERE {lost}", (first_key,))
         connection.execute(f"UPDATE contents SET content = x'00' WHERE {lost}", (second_key,))
-    assert judged(study, "smoke", store).done == 2
+    assert findings(study, "smoke", store).done == 2
     runner = Counted()
     run = run_study(study, "smoke", store, runner, limit=2)
     assert (len(runner.jobs), run.reused, run.done) == (2, 2, 4)
     assert "2 stored trials of blinks are damaged, and are measured again" in caplog.text
     assert run.table == first.table
-    assert judged(study, "smoke", store).done == 4
+    assert findings(study, "smoke", store).done == 4
 
 
 def test_what_is_stored_is_judged_alone(store: Store) -> None:
     study = Deeds(*(Deed("nothing", number) for number in range(60)))
-    empty = judged(study, "smoke", store)
+    empty = findings(study, "smoke", store)
     assert (empty.done, empty.missing, empty.table, empty.complete) == (0, 60, [], False)
     assert empty.judgements[0][1].quantity == "no trial is done"
     run = run_study(study, "smoke", store, InProcess())
-    found = judged(study, "smoke", store)
+    found = findings(study, "smoke", store)
     assert (found.table, found.done, found.complete) == (run.table, 60, True)
     assert found.judgements == run.judgements
     assert found.seconds == sum(result.seconds for result in stored_results(store, study, study.chosen))
@@ -228,7 +229,7 @@ def test_a_run_has_the_figures_of_its_table_and_a_short_repr(store: Store) -> No
     study = Drawn(*(Deed("nothing", number) for number in range(3)))
     part = run_study(study, "smoke", store, InProcess(), limit=2)
     assert part.figures == []
-    assert repr(part) == f"Run({study.name}, smoke: 2 of 3 trials; claims: 1 undecided)"
+    assert repr(part) == f"Findings({study.name}, smoke: 2 of 3 trials; claims: 1 undecided)"
     (figure,) = run_study(study, "smoke", store, InProcess()).figures
     assert figure.panels[0].series[0].x == [0, 1, 2]
 

@@ -16,10 +16,11 @@ from repetitions import repeated
 from flipscope import lab
 from flipscope.basics.progress import Progress
 from flipscope.lab.context import DATABASE
+from flipscope.lab.findings import Findings, findings
 from flipscope.lab.history import Data, Look, alike, interim, look_at
 from flipscope.lab.looks import ALPHA, error_of, judging
 from flipscope.lab.rows import Rows
-from flipscope.lab.run.driver import Run, judged, run_study
+from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.runner import InProcess
 from flipscope.lab.store.repair import repair, verify
 from flipscope.lab.store.store import Store
@@ -212,12 +213,12 @@ class Draws(Study):
         return {"value": float(np.random.default_rng(trial.seed).normal(0.3))}
 
 
-def run(study: Study, folder: Path, limit: int | None = None) -> Run:
+def run(study: Study, folder: Path, limit: int | None = None) -> Findings:
     with Store(folder) as store:
         return run_study(study, "smoke", store, InProcess(), limit=limit)
 
 
-def standing(found: Run) -> str:
+def standing(found: Findings) -> str:
     ((_, judgement),) = found.judgements
     assert judgement.seen is not None
     return judgement.seen.text
@@ -243,14 +244,14 @@ def test_a_run_keeps_its_looks_whatever_is_forgotten(tmp_path: Path) -> None:
     assert [(look["number"], look["exploratory"]) for look in told] == [(1, False), (2, False), (3, True), (3, False)]
     assert told[0]["measured"] == pytest.approx(first.judgements[0][1].measured)
     with Store(tmp_path) as store:
-        assert standing(judged(Draws(range(100, 116), limit=-1.0), "smoke", store)) == standing(third)
+        assert standing(findings(Draws(range(100, 116), limit=-1.0), "smoke", store)) == standing(third)
 
 
 def test_a_folder_that_cannot_be_written_is_judged_all_the_same(tmp_path: Path) -> None:
     run(Draws(range(8)), tmp_path)
     with Store(tmp_path) as store:
         store.writable = False
-        assert standing(judged(Draws(range(8), limit=-1.0), "smoke", store)).startswith("exploratory")
+        assert standing(findings(Draws(range(8), limit=-1.0), "smoke", store)).startswith("exploratory")
         assert len(store.looks("draws")) == 1
 
 

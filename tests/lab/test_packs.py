@@ -23,9 +23,10 @@ from flipscope.basics.progress import Progress
 from flipscope.cli import main
 from flipscope.lab import registry
 from flipscope.lab.context import kept_in
+from flipscope.lab.findings import findings
 from flipscope.lab.looks import ALPHA, error_of
 from flipscope.lab.rows import Rows
-from flipscope.lab.run.driver import judged, run_study
+from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.runner import InProcess
 from flipscope.lab.store import database, outcomes, packs
 from flipscope.lab.store.merging import Merged, largest_difference, merge, variants
@@ -111,7 +112,7 @@ def test_a_pack_in_an_empty_store_gives_the_same_report_and_the_same_pack(study:
     assert report(again) == report(first)
     with Store(again) as store:
         assert verify(store).damaged == []
-        assert judged(study, "smoke", store).judgements[0][1].seen.text == "look 2, at 99.2 %"  # type: ignore[union-attr]
+        assert findings(study, "smoke", store).judgements[0][1].seen.text == "look 2, at 99.2 %"  # type: ignore[union-attr]
         np.testing.assert_array_equal(
             stored_results(store, study, study.trials("smoke"))[5].outcome["noise"], np.arange(6.0)
         )
@@ -274,7 +275,7 @@ def test_results_of_older_code_are_shown_as_such_and_not_counted(
     packed(tmp_path / "a", target)
     today = report_view(*packed_pages([target]))
     assert (today["pages"][0]["older"], sum(today["counts"].values())) == ("", 1)
-    for module in ("lab.run.driver", "report.pages"):
+    for module in ("lab.findings", "report.pages"):
         monkeypatch.setattr(f"flipscope.{module}.code_version", lambda study: "another")
     study.seeds = range(40, 50)  # another plan, too
     found = report_view(*packed_pages([target]))

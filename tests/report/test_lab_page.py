@@ -10,8 +10,8 @@ from report.pages import claim, page
 from report.tiny import STUDY
 from rich.console import Console, RenderableType
 
+from flipscope.lab.findings import Findings
 from flipscope.lab.rows import Rows
-from flipscope.lab.run.driver import Run
 from flipscope.lab.study import Deviation
 from flipscope.lab.summaries import summary_of
 from flipscope.lab.verdict import Judgement, all_of
@@ -30,9 +30,9 @@ def shown(drawn: RenderableType, width: int = 100) -> str:
     return out.getvalue()
 
 
-def run_of(*found: Judgement) -> Run:
+def run_of(*found: Judgement) -> Findings:
     judgements = [(claim(f"claim {place}"), each) for place, each in enumerate(found)]
-    return Run(STUDY, "smoke", 5, 5, 0, 0, 1.0, Rows([{"number": 1}]), judgements)
+    return Findings(STUDY, "smoke", 5, 5, 0, 0, 1.0, Rows([{"number": 1}]), judgements)
 
 
 def test_a_claim_is_one_line_with_its_number_against_its_limit() -> None:

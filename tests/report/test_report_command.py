@@ -222,7 +222,7 @@ def test_what_cannot_be_shown_is_said(results: Path, monkeypatch: pytest.MonkeyP
         "run it with flipscope run tiny --scale laptop"
     )
     assert "no scale 'huge'; it has smoke, laptop" in refused(results, "tiny", scale="huge")
-    for module in ("lab.run.driver", "report.pages"):
+    for module in ("lab.findings", "report.pages"):
         monkeypatch.setattr(f"flipscope.{module}.code_version", lambda study: "another")
     assert "the stored ones were measured by code that has changed since" in refused(results, "tiny")
 

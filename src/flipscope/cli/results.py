@@ -24,8 +24,8 @@ from flipscope.basics.errors import InputError, printable
 from flipscope.basics.wording import count_text
 from flipscope.cli.common import print_json, results_folder
 from flipscope.lab import registry
+from flipscope.lab.findings import stored_table
 from flipscope.lab.keys import code_version, older_revisions
-from flipscope.lab.run.driver import judged_table
 from flipscope.lab.store import listing, merging, repair
 from flipscope.lab.store.database import Damaged
 from flipscope.lab.store.listing import Row, Rows
@@ -206,7 +206,7 @@ def _judged(store: Store, study: Study, arguments: argparse.Namespace) -> list[R
     if arguments.scale is None and not runs:
         raise InputError(f"it is not known at which scale {study.name} was run: say so with --scale, or add --raw")
     scale = study.scale_name(arguments.scale if arguments.scale is not None else runs[-1].scale)
-    table = judged_table(study, scale, store)
+    table = stored_table(study, scale, store)
     if not table:
         raise InputError(f"no trial of {study.name} is done at scale {scale}: nothing was written")
     return listing.chosen(table, [listing.parse_condition(text) for text in arguments.where])

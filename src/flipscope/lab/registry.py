@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from flipscope.basics.errors import InputError
 from flipscope.basics.importing import search_folder
+from flipscope.lab.settings import split_name
 
 if TYPE_CHECKING:
     from flipscope.lab.study import Study
@@ -112,6 +114,13 @@ def address(study: Study) -> str:
         return study.name
     variables = vars(sys.modules[module]).items()
     return f"{module}:{next((name for name, value in variables if value is study), 'STUDY')}"
+
+
+def repeat_command(study: Study, scale: str) -> str:
+    """The command that runs a study at a scale, perhaps with changed settings."""
+    base, changes = split_name(scale)
+    changed = [part for change in changes for part in ("--set", change)]
+    return shlex.join(["flipscope", "run", address(study), "--scale", base, *changed])
 
 
 def folder_of(study: Study) -> str | None:

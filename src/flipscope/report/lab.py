@@ -11,13 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from flipscope.basics.wording import time_text
+from flipscope.lab.findings import Findings
 from flipscope.lab.registry import address
-from flipscope.lab.run.driver import Run
 from flipscope.report.terminal import mark_of
 from flipscope.report.views import changes_text, claim_views, differences_texts
 
 
-def run_page(run: Run, results: str, verbose: bool = False) -> RenderableType:
+def run_page(run: Findings, results: str, verbose: bool = False) -> RenderableType:
     """The page at the end of ``flipscope run``: a line per claim; with `verbose`, all numbers behind each verdict."""
     title = Text(f"{run.study.name}", style="bold")
     title.append(f"  paper {run.study.paper}, scale {run.scale}", style="not bold dim")
@@ -44,7 +44,7 @@ def run_page(run: Run, results: str, verbose: bool = False) -> RenderableType:
     return Group(*parts)
 
 
-def claims_table(run: Run, verbose: bool = False) -> RenderableType:
+def claims_table(run: Findings, verbose: bool = False) -> RenderableType:
     """One line per claim, decided ones first: mark, name, number and limit; below it at most one reason."""
     parts: list[RenderableType] = []
     views = claim_views(run)

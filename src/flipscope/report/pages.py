@@ -18,10 +18,10 @@ from flipscope.basics.progress import Progress
 from flipscope.basics.wording import count_text, settings_of
 from flipscope.figures import Figure
 from flipscope.lab import registry
+from flipscope.lab.findings import Findings, findings
 from flipscope.lab.history import Look
 from flipscope.lab.keys import code_version, older_revisions, trial_key
 from flipscope.lab.rows import Rows
-from flipscope.lab.run.driver import Run, judged, repeat_command
 from flipscope.lab.store import packs
 from flipscope.lab.store.merging import merge, variants
 from flipscope.lab.store.store import Origin, RunState, Store, origins
@@ -120,8 +120,8 @@ def _page(study: Study, store: Store, scale: str | None, older: bool) -> StudyPa
         raise InputError(
             f"there are no results of {study.name} in {store.folder}: run it first with flipscope run {study.name}"
         )
-    command = (latest.command if latest is not None else "") or repeat_command(study, chosen)
-    run = judged(study, chosen, store)
+    command = (latest.command if latest is not None else "") or registry.repeat_command(study, chosen)
+    run = findings(study, chosen, store)
     if run.done or run.failed:
         return _shown(study, store, run, code_version(study), command)
     codes = store.codes(study.name).keys()
@@ -133,11 +133,11 @@ def _page(study: Study, store: Store, scale: str | None, older: bool) -> StudyPa
         if stale
         else "none of its trials has been measured"
     )
-    again = repeat_command(study, chosen)
+    again = registry.repeat_command(study, chosen)
     raise InputError(f"there are no results of {study.name} at scale {chosen}: {why}; run it with {again}")
 
 
-def _shown(study: Study, store: Store, run: Run, code: str, command: str, older: str = "") -> StudyPage:
+def _shown(study: Study, store: Store, run: Findings, code: str, command: str, older: str = "") -> StudyPage:
     """The page of a run measured by this code."""
     figures, missing = _drawn(study, run)
     keys = [trial_key(study, trial, code) for trial in run.planned]
@@ -177,7 +177,7 @@ def _older_page(study: Study, store: Store, latest: RunState, command: str) -> S
     trials = _rebuilt(study, scale, store, code)
     plan = looks[-1].trials if looks else frozenset(trial.hash for trial in store.planned(study, scale))
     chosen = [trial for trial in trials if trial.hash in plan]
-    run = judged(study, scale, store, code=code, trials=chosen) if len(chosen) == len(plan) else None
+    run = findings(study, scale, store, chosen, code=code) if len(chosen) == len(plan) else None
     if run is None or run.errors:  # the present study may not understand its old results
         run = _recorded(study, store, latest, looks)
     revision = f"revision {looks[-1].revision} of the study, " if looks else ""
@@ -186,7 +186,7 @@ def _older_page(study: Study, store: Store, latest: RunState, command: str) -> S
     how = "judged by today's rules" if run.table else "as it was judged then"
     note = (
         f"Measured by older code ({older}) and {how}; today's code might give other numbers. "
-        f"{repeat_command(study, scale)} measures it again."
+        f"{registry.repeat_command(study, scale)} measures it again."
     )
     return replace(page, notes=[note, *page.notes])
 
@@ -212,7 +212,7 @@ def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
-def _recorded(study: Study, store: Store, latest: RunState, looks: Sequence[Look]) -> Run:
+def _recorded(study: Study, store: Store, latest: RunState, looks: Sequence[Look]) -> Findings:
     """A run of which only the recorded looks at its claims are known."""
     judgements = []
     for claim in study.claims:
@@ -224,7 +224,7 @@ def _recorded(study: Study, store: Store, latest: RunState, looks: Sequence[Look
             judgements.append((claim, Judgement.without("it was not judged at that time")))
     keys = [row["key"] for row in store.rows("results", study.name) if row["code"] == latest.code]
     records = store.records(keys)[0].values()
-    return Run(
+    return Findings(
         study,
         latest.scale,
         latest.total,
@@ -252,7 +252,7 @@ def _latest(store: Store, study: Study, scale: str | None) -> RunState | None:
     return runs[-1] if runs else None
 
 
-def _drawn(study: Study, run: Run) -> tuple[list[Figure], list[str]]:
+def _drawn(study: Study, run: Findings) -> tuple[list[Figure], list[str]]:
     """The figures, or a note on why there are none: a failing figure must not hide the verdicts."""
     if not run.table:
         return [], []

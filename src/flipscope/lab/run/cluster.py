@@ -107,7 +107,7 @@ def _connected(target: Any, address: str, security: Any) -> Any:
     try:
         return distributed.Client(target, timeout=CONNECT_SECONDS, security=security, set_as_default=False)
     except (OSError, ValueError, MemoryError, concurrent.futures.TimeoutError) as error:
-        said = why_refused(address, security, error, CONNECT_SECONDS)
+        said = why_refused(address, security, error)
     gc.collect()
     raise InputError(said)
 
