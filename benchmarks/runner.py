@@ -212,7 +212,7 @@ def many_rows(folder: str, count: int) -> None:
     """A store of so many results, written at once."""
     trial = '{"number":%d,"width":64,"layers":2,"init":"gaussian","rate":0.1,"shape":[1,2]}'
     outcome = '{"mean":%r,"low":0.25,"high":0.75,"count":%d,"note":"a text","list":[1,2],"flag":true}'
-    row = {"study": "many", "code": "c", "seconds": 1.5, "attempts": 1, "arrays": None}
+    row = {"study": "many", "revision": 1, "source": "", "seconds": 1.5, "attempts": 1, "arrays": None}
     with Store(folder) as store, store.writing():
         row["machine"] = store.insert_content(b"{}")
         for number in range(count):

@@ -48,7 +48,7 @@ STUDY = Tosses()
 
 
 def put(to: Store, key: str = "k", outcome: Any = OUTCOME, **options: Any) -> None:
-    to.put(key, "tosses", {"size": 3}, "c0de", outcome, 1.5, **options)
+    to.put(key, "tosses", {"size": 3}, 1, outcome, 1.5, **options)
 
 
 def record(store: Store, key: str) -> Record | None:
@@ -97,7 +97,7 @@ folder, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 with Store(folder) as store:
     print("ready", flush=True)
     for number in range(first, last):
-        store.put(f"k{number}", "tosses", {"n": number}, "c", {"n": number, "x": np.arange(number)}, 1.0)
+        store.put(f"k{number}", "tosses", {"n": number}, 1, {"n": number, "x": np.arange(number)}, 1.0)
         print(number, flush=True)
 print("end", flush=True)
 """

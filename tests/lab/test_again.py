@@ -16,7 +16,7 @@ from flipscope.basics.estimates import mean_from_samples
 from flipscope.basics.progress import Progress
 from flipscope.lab import registry
 from flipscope.lab.findings import Findings, findings
-from flipscope.lab.keys import code_version, older_revisions, trial_key
+from flipscope.lab.keys import trial_key
 from flipscope.lab.rows import Rows
 from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.runner import InProcess
@@ -115,30 +115,24 @@ def test_the_command_measures_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture
 def older(tmp_path: Path) -> Path:
-    """Two results of flipscope 0.1.5, four of 0.2.0, and three of an older revision of the study."""
-    code = code_version(STUDY)
+    """Six results, of another version of the study's file, and three of an older revision of the study."""
     with Store(tmp_path) as store:
         for number, trial in enumerate(STUDY.trials("smoke")):
-            machine = {"flipscope": "0.1.5" if number < 2 else "0.2.0", "cpu": "abacus"}
             outcome = STUDY.measure(trial, lambda done, total: None)
-            store.put(trial_key(STUDY, trial, code), "draws", trial.content(), code, outcome, 0.1, machine=machine)
+            store.put(trial_key(STUDY, trial), "draws", trial.content(), 1, outcome, 0.1, source="0" * 64)
             if number < 3:
-                store.put(f"{number:064}", "draws", trial.content(), "0-of-before", outcome, 0.1)
+                store.put(f"{number:064}", "draws", trial.content(), 0, outcome, 0.1)
     return tmp_path
-
-
-def test_older_revisions_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Draws, "revision", 3)
-    found = older_revisions(STUDY, {"1-a": 2, "1-b": 3, "2-a": 1, "3-a": 7, "of before": 9})
-    assert [sentence.partition(" stored")[0] for sentence in found] == ["5", "1"]
-    assert "of its revision 1, which is now 3" in found[0]
 
 
 def test_commands_say_which_results_are_older(older: Path, monkeypatch: pytest.MonkeyPatch, run: Call) -> None:
     monkeypatch.setattr(registry, "find", lambda name: STUDY)
     monkeypatch.setenv("COLUMNS", "300")
     where = ["--results", str(older)]
-    run("run", "draws", "--scale", "smoke", "--workers", "0", *where)
+    measured = ["run", "draws", "--scale", "smoke", "--workers", "0", *where]
+    other = "6 results measured by another version of the study's file: flipscope run draws --scale smoke --again"
+    monkeypatch.setattr(registry, "address", lambda study: study.name)
+    assert other in " ".join(run(*measured)[1].split())
     sentence = "3 stored results of draws are of its revision 0, which is now 1"
     assert sentence in run("results", *where)[1]
     assert sentence in run("results", "draws", *where)[1]
@@ -148,3 +142,5 @@ def test_commands_say_which_results_are_older(older: Path, monkeypatch: pytest.M
         ((page,), missing) = stored_pages(store, ["draws"])
     assert not missing
     assert any(sentence in note for note in page.notes)
+    assert any(other in note for note in page.notes)
+    assert other not in " ".join(run(*measured, "--again")[1].split())

@@ -20,7 +20,7 @@ from waiting import waited_for
 import flipscope.lab as lab
 from flipscope.basics.errors import InputError
 from flipscope.lab.context import kept_in, results_folder
-from flipscope.lab.keys import definition_code
+from flipscope.lab.keys import file_digest
 from flipscope.lab.run.driver import run_study
 from flipscope.lab.run.resources import one_thread
 from flipscope.lab.run.runner import InProcess, Job, Pool, measured
@@ -168,7 +168,7 @@ def pull(around):
 """
 
 
-def test_a_term_of_ones_own_counts_by_its_code(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_term_of_ones_own_counts_by_its_file(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     wanted = dataclasses.replace(
         recipe(), protocol=dataclasses.replace(recipe().protocol, terms=(LossTerm("own_terms:pull", 0.1),))
@@ -178,14 +178,14 @@ def test_a_term_of_ones_own_counts_by_its_code(folder: Path, tmp_path: Path, mon
         (tmp_path / "own_terms.py").write_text(text)
         sys.modules.pop("own_terms", None)
         importlib.invalidate_caches()
-        definition_code.cache_clear()
+        file_digest.cache_clear()
         return Models(folder).path(wanted)
 
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     first = path(OWN_TERM)
-    assert path(OWN_TERM.replace("STRENGTH", "FACTOR") + "\n\nUNUSED = 1\n") == first
+    assert path(OWN_TERM) == first
     assert path(OWN_TERM.replace("2.0", "3.0")) != first
-    definition_code.cache_clear()
+    file_digest.cache_clear()
 
 
 def test_the_list_has_finished_and_unfinished_models(

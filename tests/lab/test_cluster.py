@@ -187,7 +187,7 @@ def test_trials_of_one_worker_share_its_memory() -> None:
     assert all(first[1] <= second[0] for first, second in itertools.pairwise(times))
 
 
-@pytest.mark.parametrize("changed", ["code_version", "sources_digest"])
+@pytest.mark.parametrize("changed", ["source_digest", "sources_digest"])
 def test_another_version_of_the_code_is_not_trusted(
     changed: str, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

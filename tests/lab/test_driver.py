@@ -23,7 +23,7 @@ from waiting import LIMIT, waited_for
 from flipscope.basics.errors import InputError, RunError
 from flipscope.figures import Figure, Panel, Series
 from flipscope.lab.findings import Findings, Judgements, findings
-from flipscope.lab.keys import code_version, trial_key
+from flipscope.lab.keys import trial_key
 from flipscope.lab.rows import Rows
 from flipscope.lab.run import driver
 from flipscope.lab.run.driver import run_study
@@ -100,7 +100,7 @@ def test_a_run_from_start_to_end(store: Store) -> None:
         0,
         "flipscope run deeds",
     )
-    assert (state.code, state.scale, state.running) == (code_version(study), "smoke", [])
+    assert (state.revision, state.scale, state.running) == (1, "smoke", [])
     assert state.verdicts == [{"claim": "mean", "verdict": "reproduced", "standing": "look"}]
     found = record(store, keys(study)[0])
     assert found is not None

@@ -17,7 +17,7 @@ from flipscope import lab
 from flipscope.basics.progress import Progress
 from flipscope.lab.context import DATABASE
 from flipscope.lab.findings import Findings, findings
-from flipscope.lab.history import Data, Look, alike, interim, look_at
+from flipscope.lab.history import Data, Look, alike, interim, limits_of, look_at
 from flipscope.lab.looks import ALPHA, error_of, judging
 from flipscope.lab.rows import Rows
 from flipscope.lab.run.driver import run_study
@@ -171,10 +171,37 @@ def test_intervals_that_hold_at_any_time_cost_nothing_while_seeds_are_added() ->
 
 def test_what_makes_two_judgements_alike() -> None:
     one = Judgement("reproduced", "q", 0.5, 0.4, 0.6, limit="≥ 0.3").as_json()
-    assert alike(one, {**one, "quantity": "other words", "note": "n", "low": 0.4 * (1 + 1e-9)})
-    for changed in ({"low": 0.41}, {"limit": "≥ 0.2"}, {"verdict": "undecided"}, {"measured": None}):
-        assert not alike(one, {**one, **changed})
-    assert not alike(one, {**one, "parts": [one, one]})
+
+    def same(**changes: Any) -> bool:
+        other = {**one, **changes}
+        return alike(one, other, limits_of(one), limits_of(other))
+
+    assert same(quantity="other words", note="n", low=0.4 * (1 + 1e-9))
+    assert same(limit="≥ 0.30 of all")  # the wording of a limit does not count, its numbers do
+    for changes in (
+        {"low": 0.41},
+        {"limit": "≥ 0.2"},
+        {"limit": "≤ 0.3"},
+        {"verdict": "undecided"},
+        {"measured": None},
+    ):
+        assert not same(**changes)
+    assert not same(parts=[one, one])
+
+
+def test_a_look_keeps_what_it_rests_on(tmp_path: Path) -> None:
+    run(Draws(range(8)), tmp_path)
+    with Store(tmp_path) as store:
+        ((_, look),) = store.looks("draws")
+        hashes = {trial.hash for trial in Draws(range(8)).trials("smoke")}
+        assert look.outcomes.keys() == look.trials == hashes
+        assert (look.declared, look.limit_by, look.revision) == (1, "", 1)
+        assert look.limits == limits_of(look.judgement)
+        assert set(look.outcomes.values()) <= {record.digest for record in store.records(store_keys(store))[0].values()}
+
+
+def store_keys(store: Store) -> list[str]:
+    return [row["key"] for row in store.rows("results")]
 
 
 def test_a_part_of_the_plan_decides_nothing() -> None:

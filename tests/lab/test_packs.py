@@ -153,7 +153,7 @@ def test_a_store_with_some_of_the_trials(study: Draws, tmp_path: Path) -> None:
     study.seeds = range(4)
     run(study, tmp_path / "b")
     with Store(tmp_path / "b") as store:
-        store.fail("f" * 64, "draws", {}, "c", "Traceback", 1.0)
+        store.fail("f" * 64, "draws", {}, 1, "Traceback", 1.0)
     # The look at four trials is another than that at six, which is the next one here.
     assert merged(target, tmp_path / "b") == Merged(2, 4, 0, 1, 0, ())
     with Store(tmp_path / "b") as store:
@@ -275,13 +275,12 @@ def test_results_of_older_code_are_shown_as_such_and_not_counted(
     packed(tmp_path / "a", target)
     today = report_view(*packed_pages([target]))
     assert (today["pages"][0]["older"], sum(today["counts"].values())) == ("", 1)
-    for module in ("lab.findings", "report.pages"):
-        monkeypatch.setattr(f"flipscope.{module}.code_version", lambda study: "another")
+    monkeypatch.setattr(Draws, "revision", 2)
     study.seeds = range(40, 50)  # another plan, too
     found = report_view(*packed_pages([target]))
     (page,) = found["pages"]
     assert page["older"].startswith("flipscope ")
-    assert "revision 1 of the study, code " in page["older"]
+    assert page["older"].endswith("revision 1 of the study")
     assert page["notes"][0].startswith("Measured by older code (flipscope ")
     assert "and judged by today's rules" in page["notes"][0]
     assert sum(found["counts"].values()) == 0
@@ -346,7 +345,7 @@ def test_every_damaged_byte_is_noticed(pack: Path) -> None:
 
 NOW = "2024-01-01T00:00:00.000000+00:00"
 JUDGEMENT = Judgement("reproduced", "q", 1.0, 0.5, 1.5).as_json()
-MACHINE, TRIALS = b"{}", b'["a"]'
+MACHINE, TRIALS = b"{}", b'{"a": "b"}'
 Statements = Sequence[tuple[str, dict[str, Any]] | str | bytes]
 
 
@@ -368,7 +367,16 @@ def forged(path: Path, parts: Statements, *, compress: Callable[[bytes], bytes] 
 
 
 def result(table: str = "results", **changes: Any) -> tuple[str, dict[str, Any]]:
-    row = {"key": "k", "study": "draws", "code": "c", "trial": "{}", "seconds": 1.0, "finished": NOW, "attempts": 1}
+    row = {
+        "key": "k",
+        "study": "draws",
+        "revision": 1,
+        "source": "",
+        "trial": "{}",
+        "seconds": 1.0,
+        "finished": NOW,
+        "attempts": 1,
+    }
     row |= {"outcome": '{"value":0.5}', "arrays": None, "machine": database.digest_of(MACHINE)}
     return table, row | changes
 
@@ -383,7 +391,8 @@ def look(judgement: Any = None, **changes: Any) -> tuple[str, dict[str, Any]]:
         "exploratory": 0,
         "error": 0.05,
     }
-    row |= {"trials": database.digest_of(TRIALS), "data": "d", "revision": 1, "code": "c", "made": NOW}
+    row |= {"trials": database.digest_of(TRIALS), "revision": 1, "declared": 1, "drawn": "{}", "limits": "[[0.5]]"}
+    row |= {"limit_by": "", "made": NOW}
     row["judgement"] = json.dumps(JUDGEMENT if judgement is None else judgement)
     return "looks", row | changes
 
@@ -393,7 +402,7 @@ def state(**changes: Any) -> tuple[str, dict[str, Any]]:
         "id": 0,
         "study": "draws",
         "scale": "smoke",
-        "code": "c",
+        "revision": 1,
         "state": "done",
         "total": 1,
         "done": 1,
@@ -445,7 +454,10 @@ UNLOADABLE = b"no safetensors"
         [MACHINE, result(), "UPDATE contents SET content = x'00'"],
         [("failures", {**result()[1], "traceback": "x"})],
         [look()],  # its trials are missing
-        [b"{}", look(trials=database.digest_of(b"{}"))],
+        [b"[]", look(trials=database.digest_of(b"[]"))],
+        [TRIALS, look(limits="[]")],
+        [TRIALS, look(limits='[["x"]]')],
+        [TRIALS, look(drawn="[]")],
         [TRIALS, look(error=2.0)],
         [TRIALS, look({**JUDGEMENT, "verdict": "true"})],
         [TRIALS, look({**JUDGEMENT, "measured": "1"})],
@@ -461,7 +473,7 @@ UNLOADABLE = b"no safetensors"
         ["CREATE VIEW v AS SELECT * FROM results"],
         ["CREATE INDEX i ON results(study)"],
         ["DROP TABLE models"],
-        ["PRAGMA user_version = 6"],
+        ["PRAGMA user_version = 7"],
         ["PRAGMA application_id = 1"],
         ["PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = replace(sql, 'seconds >= 0', 'seconds >= 1')"],
     ],

@@ -29,7 +29,7 @@ Call = Callable[..., str]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Results of a study whose code is "new", and of one that is not installed."""
+    """Results of a study of revision 3, and of one that is not installed."""
 
     def found(name: str) -> Any:
         if name != "tosses":
@@ -37,16 +37,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return types.SimpleNamespace(name=name, revision=3)
 
     monkeypatch.setattr(results.registry, "find", found)
-    monkeypatch.setattr(results, "code_version", lambda study: "new")
     monkeypatch.setenv("COLUMNS", "200")
     folder = tmp_path / "results"
     with Store(folder) as store:
         for size in range(4):
             outcome = {"mean": size / 4 if size else math.nan, "note": "é,\n", "big": 10**size**4, "x": np.arange(size)}
-            code = "old" if size == 3 else "new"
-            store.put(f"{size:064}", "tosses", {"size": size, "shape": [1, 2], "kind": "a"}, code, outcome, 1.25)
-        store.put("f" * 64, "gone", {}, "old", {"x": np.zeros(1000)}, 1.0)
-        store.fail("e" * 64, "tosses", {"size": 9, "shape": [], "kind": "a"}, "new", "Traceback\nValueError: no", 2.0)
+            revision = 2 if size == 3 else 3
+            store.put(f"{size:064}", "tosses", {"size": size, "shape": [1, 2], "kind": "a"}, revision, outcome, 1.25)
+        store.put("f" * 64, "gone", {}, 1, {"x": np.zeros(1000)}, 1.0)
+        store.fail("e" * 64, "tosses", {"size": 9, "shape": [], "kind": "a"}, 3, "Traceback\nValueError: no", 2.0)
     return folder
 
 
@@ -68,6 +67,9 @@ def test_overview(call: Call) -> None:
     one, two = json.loads(call(json=True))
     rest = {"size": 0, "variants": 0, "notes": []}
     assert {**one, "size": 0} == {"study": "gone", "done": 1, "failed": 0, "stale": None, "seconds": 1.0, **rest}
+    (note,) = two["notes"]
+    assert "1 stored results of tosses are of its revision 2, which is now 3" in note
+    rest["notes"] = [note]
     assert {**two, "size": 0} == {"study": "tosses", "done": 4, "failed": 1, "stale": 1, "seconds": 7.0, **rest}
     assert one["size"] > 8000
     page = call()
@@ -102,7 +104,7 @@ def test_failed_trials_are_shown_with_their_whole_tracebacks(call: Call, folder:
     )
     with Store(folder) as store:
         for key in "ab":
-            store.fail(key * 64, "tosses", {"size": 7, "shape": [], "kind": "a"}, "new", trace, 2.0)
+            store.fail(key * 64, "tosses", {"size": 7, "shape": [], "kind": "a"}, 3, trace, 2.0)
     page = call("tosses", failed=True)
     assert page.count(trace.rstrip()) == 1  # that of several trials is shown once
     assert f"{'a' * 10}, {'b' * 10}\n{trace}" in page
@@ -115,8 +117,8 @@ HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b31m\u202eabc\u2066\x7f\x00"
 
 def test_control_characters_never_reach_a_terminal(call: Call, folder: Path, tmp_path: Path) -> None:
     with Store(folder) as store:
-        store.put("a" * 64, "study", {f"t{HOSTILE}": f"u{HOSTILE}"}, "new", {f"v{HOSTILE}": f"w{HOSTILE}"}, 1.0)
-        store.fail("b" * 64, "study", {"x": [HOSTILE]}, "new", f"Traceback\nValueError: {HOSTILE}", 1.0)
+        store.put("a" * 64, "study", {f"t{HOSTILE}": f"u{HOSTILE}"}, 1, {f"v{HOSTILE}": f"w{HOSTILE}"}, 1.0)
+        store.fail("b" * 64, "study", {"x": [HOSTILE]}, 1, f"Traceback\nValueError: {HOSTILE}", 1.0)
     target = tmp_path / "table.csv"
     pages = [
         call(),
@@ -246,7 +248,7 @@ def test_forget(call: Call, folder: Path) -> None:
     assert json.loads(call("tosses", forget=True, failed=True, json=True))["trials"] == 1
     assert [row["trial.size"] for row in json.loads(call("tosses", json=True))] == [0, 1]
     with Store(folder) as store:
-        store.fail("9", "tosses", {}, "new", "x", 1.0)
+        store.fail("9", "tosses", {}, 3, "x", 1.0)
     assert "forgot 3 trials" in call("tosses", forget=True)
     assert [row["study"] for row in json.loads(call(json=True))] == ["gone"]
 

@@ -20,7 +20,7 @@ def test_what_is_put_comes_back(kept: Store) -> None:
     put(kept, attempts=2)
     found = record(kept, "k")
     assert found is not None
-    assert (found.key, found.study, found.code, found.trial) == ("k", "tosses", "c0de", {"size": 3})
+    assert (found.key, found.study, found.revision, found.trial) == ("k", "tosses", 1, {"size": 3})
     assert (found.seconds, found.attempts, found.machine) == (1.5, 2, machine())
     assert list(found.outcome) == list(OUTCOME)
     assert {**found.outcome, "weights": 0} == {**OUTCOME, "weights": 0}
@@ -68,9 +68,9 @@ def test_done_of_many_keys(kept: Store) -> None:
 
 def test_failures_are_kept_until_the_trial_is_done(kept: Store) -> None:
     trace = "Traceback\nValueError: \ud800 no"
-    kept.fail("k", "tosses", {"size": 3}, "c0de", trace, 0.5)
-    kept.fail("k", "tosses", {"size": 3}, "c0de", trace, 0.7, attempts=2)
-    kept.fail("l", "other", {}, "c0de", "x", 0.7)
+    kept.fail("k", "tosses", {"size": 3}, 1, trace, 0.5)
+    kept.fail("k", "tosses", {"size": 3}, 1, trace, 0.7, attempts=2)
+    kept.fail("l", "other", {}, 1, "x", 0.7)
     (found,) = kept.failures("tosses")
     assert (found.key, found.trial, found.attempts, found.seconds) == ("k", {"size": 3}, 2, 0.7)
     assert found.traceback == "Traceback\nValueError: \\ud800 no"
@@ -79,7 +79,7 @@ def test_failures_are_kept_until_the_trial_is_done(kept: Store) -> None:
     assert kept.failures("tosses", ["l"]) == []
     put(kept)
     assert kept.failures("tosses") == []
-    kept.fail("k", "tosses", {"size": 3}, "c0de", trace, 0.5)
+    kept.fail("k", "tosses", {"size": 3}, 1, trace, 0.5)
     assert kept.failures("tosses") == []
 
 
@@ -88,7 +88,7 @@ def test_failures_are_kept_until_the_trial_is_done(kept: Store) -> None:
     [("key", ""), ("study", 3), ("seconds", math.nan), ("seconds", -1.0), ("attempts", 0), ("trial", {"x": object()})],
 )
 def test_bad_values_are_named(kept: Store, name: str, value: Any) -> None:
-    good = {"key": "k", "study": "s", "trial": {}, "code": "c", "outcome": {}, "seconds": 1.0, "attempts": 1}
+    good = {"key": "k", "study": "s", "trial": {}, "revision": 1, "outcome": {}, "seconds": 1.0, "attempts": 1}
     refused(name, kept.put, **{**good, name: value})
     assert flat(kept) == []
 
@@ -102,8 +102,8 @@ def several(kept: Store) -> Store:
         outcome = {"mean": size / 2, "even": size % 2 == 0, "note": f"n{size}", "list": [1], "x": np.zeros(1)}
         if size == 4:
             outcome |= {"mean": math.nan, "extra": 1 << 70}
-        kept.put(f"k{size}", "tosses", {"size": size, "shape": [1, size], "rate": None}, "c", outcome, 1.0)
-    kept.put("o", "other", {"length": 3}, "c", {"mean": 1}, 1.0)
+        kept.put(f"k{size}", "tosses", {"size": size, "shape": [1, size], "rate": None}, 1, outcome, 1.0)
+    kept.put("o", "other", {"length": 3}, 1, {"mean": 1}, 1.0)
     return kept
 
 
@@ -152,7 +152,7 @@ def test_conditions_must_make_sense(several: Store) -> None:
     assert "trial.size" in refused("no such field", flat, several, "tosses", [("width", "=", "1")])
     refused("nothing like its values, such as 0", flat, several, "tosses", [("size", "=", "two")])
     refused("not a comparison", flat, several, "tosses", [("size", "~", "2")])
-    several.put("z", "tosses", {"mean": 3}, "c", {"mean": 1}, 1.0)
+    several.put("z", "tosses", {"mean": 3}, 1, {"mean": 1}, 1.0)
     refused("name one of them", flat, several, "tosses", [("mean", "=", "1")])
 
 
@@ -183,7 +183,7 @@ def test_what_is_forgotten_takes_its_arrays_along(kept: Store) -> None:
     put(kept, "a", shared)
     put(kept, "b", shared)
     put(kept, "c", {"x": np.arange(40_000)})
-    kept.fail("d", "tosses", {}, "c0de", "x", 1.0)
+    kept.fail("d", "tosses", {}, 1, "x", 1.0)
     assert contents(kept) == 3  # equal arrays are stored once, and the machine
     before = kept.path.stat().st_size
     assert kept.forget(["a", "c", "d", "nothing"]) == 3
@@ -195,12 +195,12 @@ def test_what_is_forgotten_takes_its_arrays_along(kept: Store) -> None:
 
 
 def test_prune_removes_stale_rows(kept: Store) -> None:
-    for key, study, code in (("a", "s", "old"), ("b", "s", "new"), ("c", "t", "old"), ("d", "s", "older")):
-        kept.put(key, study, {}, code, {"x": np.arange(ord(key))}, 1.0)
-    kept.fail("e", "s", {}, "old", "x", 1.0)
+    for key, study, revision in (("a", "s", 2), ("b", "s", 3), ("c", "t", 2), ("d", "s", 1)):
+        kept.put(key, study, {}, revision, {"x": np.arange(ord(key))}, 1.0)
+    kept.fail("e", "s", {}, 1, "x", 1.0)
 
-    def stale(study: str, code: str) -> bool:
-        return study == "s" and code != "new"
+    def stale(study: str, revision: int) -> bool:
+        return study == "s" and revision != 3
 
     would = kept.prune(stale, dry_run=True)
     assert kept.done("abcd") == set("abcd")
@@ -214,7 +214,7 @@ def test_prune_removes_stale_rows(kept: Store) -> None:
 
 def test_values_of_odd_types_are_stored_as_plain_ones(kept: Store) -> None:
     kept.put(
-        np.str_("k"), np.str_("tosses"), {"size": np.int64(3)}, np.str_("c"), OUTCOME, np.float32(-0.0), np.int64(2)
+        np.str_("k"), np.str_("tosses"), {"size": np.int64(3)}, np.int64(1), OUTCOME, np.float32(-0.0), np.int64(2)
     )
     found = record(kept, "k")
     assert found is not None

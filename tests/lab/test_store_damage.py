@@ -43,7 +43,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("template") / "results"
     with Store(folder) as store:
         run_study(study(), "smoke", store, InProcess())
-        store.put("a" * 64, "other", {}, "c", {"x": np.arange(3)}, 1.0)
+        store.put("a" * 64, "other", {}, 1, {"x": np.arange(3)}, 1.0)
     return folder
 
 
@@ -233,7 +233,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Store(folder) as store:
         for key in KEYS:
             put(store, key, {"text": "x" * 500, "x": np.arange(len(key))})
-        store.end_run(store.begin_run("tosses", "smoke", "c", 1, ""), "done", done=1, failed=0)
+        store.end_run(store.begin_run("tosses", "smoke", 1, 1, ""), "done", done=1, failed=0)
     return folder
 
 
@@ -322,8 +322,8 @@ def test_a_journal_without_its_database_is_not_applied_to_a_new_one(folder: Path
 @pytest.mark.parametrize(
     ("statement", "match"),
     [
-        ("PRAGMA user_version = 6", "of a newer flipscope .* update flipscope"),
-        ("PRAGMA user_version = 4", "of an older flipscope .* use another --results"),
+        ("PRAGMA user_version = 7", "of a newer flipscope .* update flipscope"),
+        ("PRAGMA user_version = 5", "of an older flipscope .* use another --results"),
         ("PRAGMA application_id = 7", "is not a results database of flipscope"),
         ("CREATE TRIGGER t AFTER INSERT ON runs BEGIN DELETE FROM results; END", "its tables are not those"),
         ("CREATE VIEW v AS SELECT * FROM results", "its tables are not those"),
@@ -383,9 +383,7 @@ def test_a_folder_that_is_lost_under_a_run_ends_it_with_one_sentence(folder: Pat
     deeds = {
         "delete": lambda: shutil.rmtree(folder),
         "move": lambda: folder.rename(folder.with_name("moved")),
-        "replace": lambda: (
-            shutil.copyfile(folder / DATABASE, folder / "new") or (folder / "new").replace(folder / DATABASE)
-        ),
+        "replace": lambda: shutil.copyfile(folder / DATABASE, folder / "new").replace(folder / DATABASE),
         "delete the file": lambda: (folder / DATABASE).unlink(),
     }
     with Store(folder) as store:
@@ -409,7 +407,7 @@ def test_a_full_disk(kept: Store, folder: Path) -> None:
     ((pages,),) = kept._connection.execute("PRAGMA page_count")
     kept._connection.execute(f"PRAGMA max_page_count = {pages}")
     refused("is full: what was stored before is safe", put, kept, "new", {"text": "x" * 100_000, "x": np.arange(5)})
-    refused("is full", kept.fail, "new", "tosses", {}, "c", "x" * 100_000, 1.0)
+    refused("is full", kept.fail, "new", "tosses", {}, 1, "x" * 100_000, 1.0)
     assert kept.done(["old", "new"]) == {"old"}
     kept._connection.execute("PRAGMA max_page_count = 1000000")
     put(kept, "new")
@@ -430,11 +428,11 @@ assert not os.access(folder, os.W_OK)
 with Store(folder, create=False) as store, Store(folder) as again:
     print(len(list(store.table())), store.records(["a" * 64])[0]["a" * 64].outcome["x"].tolist())
     for call in (
-        lambda: store.put("new", "s", {}, "c", {"x": 1}, 1.0),
-        lambda: store.fail("new", "s", {}, "c", "", 1.0),
+        lambda: store.put("new", "s", {}, 1, {"x": 1}, 1.0),
+        lambda: store.fail("new", "s", {}, 1, "", 1.0),
         lambda: store.forget(["k0"]),
         lambda: store.driving("s").__enter__(),
-        lambda: store.begin_run("s", "smoke", "c", 1, ""),
+        lambda: store.begin_run("s", "smoke", 1, 1, ""),
         lambda: Store(folder + "/inside"),
     ):
         try:

@@ -53,7 +53,7 @@ if point == "link":
     os.link = die
 with Store(folder) as store:
     store._connection = Dying(store._connection)
-    store.put("new", "tosses", {}, "c", {"x": np.arange(100_000)}, 1.0)
+    store.put("new", "tosses", {}, 1, {"x": np.arange(100_000)}, 1.0)
 """
 
 

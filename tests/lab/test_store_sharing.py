@@ -35,7 +35,7 @@ import os, sys
 from flipscope.lab.store.store import Store
 
 with Store(sys.argv[1]) as store, store.driving(sys.argv[2]):
-    run = store.begin_run(sys.argv[2], "smoke", "c", 10, "flipscope run")
+    run = store.begin_run(sys.argv[2], "smoke", 1, 10, "flipscope run")
     store.beat(run, done=3, failed=1, running=[{"trial": "x", "seconds": 1.0, "share": 0.5}])
     child = os.fork()
     if child:
@@ -132,7 +132,7 @@ def test_readers_beside_a_writer_see_whole_rows_only(folder: Path) -> None:
 
 
 def test_runs(kept: Store) -> None:
-    first = kept.begin_run("tosses", "smoke", "c", 10, "flipscope run tosses")
+    first = kept.begin_run("tosses", "smoke", 1, 10, "flipscope run tosses")
     kept.beat(
         first, done=4, failed=1, running=[{"trial": "t", "seconds": 1.0, "share": None}], verdicts=[{"claim": "x"}]
     )
@@ -144,15 +144,15 @@ def test_runs(kept: Store) -> None:
     kept.end_run(first, "done", done=9, failed=1, verdicts=[{"claim": "y"}])
     (state,) = kept.runs("tosses")
     assert (state.state, state.done, state.running, state.verdicts) == ("done", 9, [], [{"claim": "y"}])
-    second = kept.begin_run("tosses", "laptop", "c", 10, "")
-    third = kept.begin_run("other", "laptop", "c", 10, "")
+    second = kept.begin_run("tosses", "laptop", 1, 10, "")
+    third = kept.begin_run("other", "laptop", 1, 10, "")
     assert [run.id for run in kept.runs()] == [second, third]
     assert [run.id for run in kept.runs("tosses", latest=False)] == [first, second]
     assert kept.runs("nothing") == []
 
 
 def test_runs_of_the_dead_are_interrupted(kept: Store) -> None:
-    kept.begin_run("tosses", "smoke", "c", 10, "")
+    kept.begin_run("tosses", "smoke", 1, 10, "")
     for change, state in (
         ("born = 'another boot 1'", "interrupted"),  # the number was given to another process
         ("born = ''", "running"),

@@ -13,7 +13,6 @@ from studies import index
 from flipscope.cli import main
 from flipscope.cli.studies import shows
 from flipscope.lab import registry
-from flipscope.lab.keys import code_version
 from flipscope.lab.study import Study
 from flipscope.lab.summaries import FILE, summaries
 
@@ -130,7 +129,7 @@ def test_a_summary_says_what_the_study_says(two: list[str]) -> None:
     summary = summaries()[0]
     study = registry.find("low-variance")
     assert (summary.name, summary.paper, summary.title) == (study.name, study.paper, study.title)
-    assert summary.code == code_version(study)
+    assert summary.revision == study.revision
     assert summary.scales is not None
     assert summary.scales["smoke"] == {"note": study.scales["smoke"].note, "minutes": study.scales["smoke"].minutes}
 

@@ -74,7 +74,7 @@ def page(
         "figures": [],
         "settings": {"layers": [2, 3], "model_seed": list(range(20))},
         "machines": ["a processor, 2 cores"],
-        "code": "0123456789abcdef",
+        "revision": 1,
         "command": f"flipscope run {shown.name} --scale laptop",
         "finished": "2026-07-01 12:30 UTC",
     }

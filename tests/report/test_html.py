@@ -112,7 +112,7 @@ def test_everything_about_a_study_is_said(usual: Document) -> None:
         "layers: 2, 3",
         "model_seed: 0 to 19",
         "flipscope run random-init --scale laptop",
-        "code 0123456789ab, revision 1",
+        "revision 1 of the study",
         "a processor, 2 cores",
         "2026-07-01 12:30 UTC",
         "7 of 80 trials have not been measured yet: verdicts are interim.",

@@ -25,7 +25,7 @@ from flipscope.basics.wording import count_text
 from flipscope.cli.common import print_json, results_folder
 from flipscope.lab import registry
 from flipscope.lab.findings import stored_table
-from flipscope.lab.keys import code_version, older_revisions
+from flipscope.lab.keys import older_revisions
 from flipscope.lab.store import listing, merging, repair
 from flipscope.lab.store.database import Damaged
 from flipscope.lab.store.listing import Row, Rows
@@ -74,7 +74,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the table of STUDY that its claims are judged by to FILE (.csv, .parquet or .json)",
     )
-    what.add_argument("--prune", action="store_true", help="remove results of code that has changed")
+    what.add_argument("--prune", action="store_true", help="remove results of other revisions of their study")
     what.add_argument(
         "--forget", action="store_true", help="remove the trials of STUDY (narrowed by --where, --failed) for good"
     )
@@ -136,7 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
                 note
                 for study in listed.values()
                 if study is not None
-                for note in older_revisions(study, store.codes(study.name))
+                for note in older_revisions(study, store.revisions(study.name))
             ]
             show(Group(page, *_shown(notes)), whole=True)
     return 0
@@ -226,25 +226,25 @@ def _export(rows: Rows | Sequence[Row], arguments: argparse.Namespace) -> int:
 def _prune(store: Store, arguments: argparse.Namespace) -> int:
     stored = store.stored()
     installed = _studies(entry.study for entry in stored)
-    current = {name: None if study is None else code_version(study) for name, study in installed.items()}
+    current = {name: None if study is None else study.revision for name, study in installed.items()}
 
-    def stale(study: str, code: str) -> bool:
+    def stale(study: str, revision: int) -> bool:
         chosen = arguments.study is None or study == arguments.study
-        return chosen and current[study] is not None and code != current[study]
+        return chosen and current[study] is not None and revision != current[study]
 
-    affected = {entry.study for entry in stored if stale(entry.study, entry.code)}
+    affected = {entry.study for entry in stored if stale(entry.study, entry.revision)}
     with contextlib.ExitStack() as held:
         if not arguments.dry_run:
-            for study in sorted(affected):  # a run with the previous code may be active
+            for study in sorted(affected):  # a run of the previous revision may be active
                 held.enter_context(store.driving(study))
         removed = store.prune(stale, dry_run=arguments.dry_run)
-    unknown = sorted(study for study, code in current.items() if code is None)
+    unknown = sorted(study for study, revision in current.items() if revision is None)
     if arguments.json:
         print_json({**asdict(removed), "dry_run": arguments.dry_run, "unknown": unknown})
         return 0
     print(
         f"{'would remove' if arguments.dry_run else 'removed'} {removed.results:,} results and {removed.failures:,} "
-        f"failures of code that has changed ({decimal(removed.size)})."
+        f"failures of other revisions ({decimal(removed.size)})."
     )
     if unknown:
         names = printable(", ".join(unknown))
@@ -379,17 +379,17 @@ def _overview(store: Store, arguments: argparse.Namespace) -> int:
     variants = Counter(row["study"] for row in store.rows("variants"))
     for name, study in _studies(entry.study for entry in stored).items():
         versions = [entry for entry in stored if entry.study == name]
-        code = None if study is None else code_version(study)
+        revision = None if study is None else study.revision
         rows.append(
             {
                 "study": name,
                 "done": sum(entry.done for entry in versions),
                 "failed": sum(entry.failed for entry in versions),
-                "stale": None if code is None else sum(entry.done for entry in versions if entry.code != code),
+                "stale": None if revision is None else sum(one.done for one in versions if one.revision != revision),
                 "seconds": sum(entry.seconds for entry in versions),
                 "size": sum(entry.size for entry in versions),
                 "variants": variants[name],
-                "notes": [] if study is None else older_revisions(study, store.codes(name)),
+                "notes": [] if study is None else older_revisions(study, store.revisions(name)),
             }
         )
     if arguments.json:
@@ -415,7 +415,7 @@ def _overview_page(rows: Sequence[Row]) -> RenderableType:
         if row["variants"]
     ]
     if any(row["stale"] for row in rows):
-        notes.append("stale: measured with code that has changed since; flipscope results --prune removes them.")
+        notes.append("stale: measured at another revision of the study; flipscope results --prune removes them.")
     if any(row["stale"] is None for row in rows):
         notes.append("?: the study is not installed.")
     return Group(table, *_shown([*notes, *(note for row in rows for note in row["notes"])]))

@@ -96,13 +96,13 @@ def _row(study: Summary, store: Store | None) -> dict[str, Any]:
         "title": study.title,
         "figures": list(study.figures),
         "scales": study.scales,
-        "state": _state(store.runs(study.name) if store is not None else [], study.code),
+        "state": _state(store.runs(study.name) if store is not None else [], study.revision),
     }
 
 
 def _show(study: Summary, store: Store | None, as_json: bool) -> int:
     """Everything about one study: scales, settings, claims, deviations."""
-    state = _state(store.runs(study.name) if store is not None else [], study.code)
+    state = _state(store.runs(study.name) if store is not None else [], study.revision)
     if as_json:
         names = ("name", "paper", "title", "figures", "scales", "claims", "deviations", "settings", "sample_sizes")
         print_json({**{name: getattr(study, name) for name in names}, "base_seed": study.base_seed, "state": state})
@@ -114,7 +114,7 @@ def _show(study: Summary, store: Store | None, as_json: bool) -> int:
     return 0
 
 
-def _state(runs: list[RunState], code: str) -> str:
+def _state(runs: list[RunState], revision: int) -> str:
     """The state of the latest run as text."""
     if not runs:
         return "not run"
@@ -122,8 +122,8 @@ def _state(runs: list[RunState], code: str) -> str:
     progress = f"{latest.scale}: {latest.done:,} of {latest.total:,}"
     if latest.state == "running":
         return f"running {progress}"
-    if latest.code != code:
-        return f"{latest.scale} measured with other code"
+    if latest.revision != revision:
+        return f"{latest.scale} measured at revision {latest.revision}"
     return f"done at scale {latest.scale}" if latest.done == latest.total else f"partly done, {progress}"
 
 

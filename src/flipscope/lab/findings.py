@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from flipscope.basics.errors import RunError
+from flipscope.basics.wording import count_text
 from flipscope.figures import Figure
+from flipscope.lab import registry
 from flipscope.lab.data_sets import notes_on_others
 from flipscope.lab.history import Data, Look, interim, look_at
-from flipscope.lab.keys import code_version, trial_key
+from flipscope.lab.keys import is_ours, source_digest, trial_key
 from flipscope.lab.rows import Rows
 from flipscope.lab.store.store import Failure, Origin, Record, Store, origins
 from flipscope.lab.study import Claim, Result, Study, Trial
@@ -41,7 +43,7 @@ class Measurements:
 
     study: Study
     scale: str
-    code: str  # version of the study's code
+    revision: int  # of the study
     trials: dict[str, Trial]  # by key
     records: dict[str, Record]
     damaged: set[str]  # keys of trials that cannot be used, and were not warned of yet
@@ -75,14 +77,14 @@ LEFT_OUT = "and left out: run it again to measure them anew"  # what happens to 
 
 
 def read(
-    study: Study, scale: str, store: Store, trials: Sequence[Trial] | None = None, *, code: str | None = None
+    study: Study, scale: str, store: Store, trials: Sequence[Trial] | None = None, *, revision: int | None = None
 ) -> Measurements:
-    """What is stored of a study at a scale, for its present code and plan unless others are given."""
+    """What is stored of a study at a scale, for its present revision and plan unless others are given."""
     planned = store.planned(study, scale) if trials is None else trials
-    code = code_version(study) if code is None else code
-    by_key = {trial_key(study, trial, code): trial for trial in planned}
+    revision = study.revision if revision is None else revision
+    by_key = {trial_key(study, trial, revision): trial for trial in planned}
     records, damaged = store.records(by_key)
-    return Measurements(study, scale, code, by_key, records, damaged)
+    return Measurements(study, scale, revision, by_key, records, damaged)
 
 
 # ---------------------------------------------------------------- tabulate
@@ -210,8 +212,8 @@ def _look(claim: Claim, data: Data, measurements: Measurements, looks: Sequence[
             [look for look in looks if look.claim == claim.name],
             declared=study.plan(measurements.scale).looks,
             withdrawn=study.withdrawn,
-            revision=study.revision,
-            code=measurements.code,
+            revision=measurements.revision,
+            drawn=study.sample_settings(measurements.scale),
         )
     except Exception as error:
         raise _StudyError(raised_by(error)) from error
@@ -245,7 +247,7 @@ class Findings:
     origins: Sequence[Origin] = ()  # the machines that measured the finished trials
     errors: Sequence[str] = ()  # exceptions of the study's own code when summarising or judging
     first_failure: str = ""  # the last line of what the first failed trial raised
-    notes: Sequence[str] = ()  # on stored trials of other data sets of the same names
+    notes: Sequence[str] = ()  # on trials of other data sets, and of other versions of the study's file
 
     @property
     def complete(self) -> bool:
@@ -350,7 +352,22 @@ def conclude(
         origins(measurements.records.values()),
         judged.errors,
         next((lines[-1] for each in failures if (lines := each.traceback.strip().splitlines())), ""),
-        notes_on_others(contents, store.data_sets(study.name)),
+        [*notes_on_others(contents, store.data_sets(study.name)), *_other_versions(measurements)],
+    )
+
+
+def _other_versions(measurements: Measurements) -> list[str]:
+    """A sentence on results that another version of the study's file measured; golden numbers watch our own studies."""
+    study = measurements.study
+    if is_ours(study):
+        return []
+    source = source_digest(study)
+    count = sum(record.source not in ("", source) for record in measurements.records.values())
+    again = f"{registry.repeat_command(study, measurements.scale)} --again"
+    return (
+        [f"{count_text(count, 'result')} measured by another version of the study's file: {again} measures anew."]
+        if count
+        else []
     )
 
 
@@ -361,10 +378,10 @@ def failed_trials(measurements: Measurements, store: Store) -> list[Failure]:
 
 
 def findings(
-    study: Study, scale: str, store: Store, trials: Sequence[Trial] | None = None, *, code: str | None = None
+    study: Study, scale: str, store: Store, trials: Sequence[Trial] | None = None, *, revision: int | None = None
 ) -> Findings:
-    """What is known of a study at a scale from a store, for its present code and plan unless others are given."""
-    measurements = read(study, scale, store, trials, code=code)
+    """What is known of a study at a scale from a store, for its present revision and plan unless others are given."""
+    measurements = read(study, scale, store, trials, revision=revision)
     measurements.warn_of_damage(LEFT_OUT)
     return conclude(measurements, store)
 

@@ -274,6 +274,11 @@ class Study(ABC):
             base, {name: value for name, (_, value) in changes.items() if not self.is_sample_size(name, value)}
         )
 
+    def sample_settings(self, scale: str) -> dict[str, Any]:
+        """The settings of a scale that only determine the number of draws or their seeds."""
+        settings = of_settings.leaves(self.plan(scale).settings)
+        return {name: value for name, value in settings.items() if self.is_sample_size(name, value)}
+
     def is_sample_size(self, name: str, value: Any) -> bool:
         """Whether a setting only determines the number of draws or their seeds, not what is measured."""
         return name in (*self.sample_sizes, self.base_seed) or of_settings.is_sample_size(name, value)

@@ -39,7 +39,7 @@ class Summary:
     base_seed: str = ""  # the setting that --seed sets
     claims: tuple[dict[str, Any], ...] = ()
     deviations: tuple[dict[str, str], ...] = ()
-    code: str = ""  # version of the measuring code
+    revision: int = 0
     error: str = ""  # why it cannot be loaded
 
 
@@ -66,7 +66,6 @@ def summaries(names: Sequence[str] | None = None, report: Callable[[int, int], N
 
 def summary_of(study: Study) -> Summary:
     """The summary of a loaded study."""
-    from flipscope.lab.keys import code_version
     from flipscope.lab.settings import leaves
 
     # This makes no trials: a study for a cluster has tens of thousands.
@@ -89,7 +88,7 @@ def summary_of(study: Study) -> Summary:
         study.base_seed if study.base_seed in settings else "",
         tuple({name: getattr(claim, name) for name in _CLAIM} for claim in study.claims),
         tuple(asdict(deviation) for deviation in study.deviations),
-        code_version(study),
+        study.revision,
     )
     plain = _from_json(json.loads(json.dumps(asdict(summary), default=str)))
     assert plain is not None

@@ -20,7 +20,7 @@ from flipscope.figures import Figure
 from flipscope.lab import registry
 from flipscope.lab.findings import Findings, findings
 from flipscope.lab.history import Look
-from flipscope.lab.keys import code_version, older_revisions, trial_key
+from flipscope.lab.keys import older_revisions, trial_key
 from flipscope.lab.rows import Rows
 from flipscope.lab.store import packs
 from flipscope.lab.store.merging import merge, variants
@@ -123,13 +123,13 @@ def _page(study: Study, store: Store, scale: str | None, older: bool) -> StudyPa
     command = (latest.command if latest is not None else "") or registry.repeat_command(study, chosen)
     run = findings(study, chosen, store)
     if run.done or run.failed:
-        return _shown(study, store, run, code_version(study), command)
-    codes = store.codes(study.name).keys()
-    stale = bool(codes) and code_version(study) not in codes
+        return _shown(study, store, run, study.revision, command)
+    revisions = store.revisions(study.name)
+    stale = bool(revisions) and study.revision not in revisions
     if stale and older and latest is not None:
         return _older_page(study, store, latest, command)
     why = (
-        "the stored ones were measured by code that has changed since"
+        f"the stored ones are of other revisions than {study.revision}"
         if stale
         else "none of its trials has been measured"
     )
@@ -137,19 +137,19 @@ def _page(study: Study, store: Store, scale: str | None, older: bool) -> StudyPa
     raise InputError(f"there are no results of {study.name} at scale {chosen}: {why}; run it with {again}")
 
 
-def _shown(study: Study, store: Store, run: Findings, code: str, command: str, older: str = "") -> StudyPage:
-    """The page of a run measured by this code."""
+def _shown(study: Study, store: Store, run: Findings, revision: int, command: str, older: str = "") -> StudyPage:
+    """The page of findings at this revision of the study."""
     figures, missing = _drawn(study, run)
-    keys = [trial_key(study, trial, code) for trial in run.planned]
+    keys = [trial_key(study, trial, revision) for trial in run.planned]
     machines, finished = _provenance(run.origins)
     settings = settings_of([trial.content() for trial in run.planned])
     notes = [
         *_variant_notes(store, keys),
         *missing,
         *run.notes,
-        *(() if older else older_revisions(study, store.codes(study.name))),
+        *(() if older else older_revisions(study, store.revisions(study.name))),
     ]
-    return StudyPage(run, figures, settings, machines, code, command, finished, notes, older)
+    return StudyPage(run, figures, settings, machines, revision, command, finished, notes, older)
 
 
 def _variant_notes(store: Store, keys: Sequence[str]) -> list[str]:
@@ -168,21 +168,20 @@ def _variant_notes(store: Store, keys: Sequence[str]) -> list[str]:
 
 def _older_page(study: Study, store: Store, latest: RunState, command: str) -> StudyPage:
     """The page of results of older code: judged anew where possible, otherwise with the recorded verdicts."""
-    code, scale = latest.code, latest.scale
+    revision, scale = latest.revision, latest.scale
     looks = [
         look
         for _, look in store.looks(study.name, study.look_scale(scale))
-        if look.code == code and not look.exploratory
+        if look.revision == revision and not look.exploratory
     ]
-    trials = _rebuilt(study, scale, store, code)
+    trials = _rebuilt(study, scale, store, revision)
     plan = looks[-1].trials if looks else frozenset(trial.hash for trial in store.planned(study, scale))
     chosen = [trial for trial in trials if trial.hash in plan]
-    run = findings(study, scale, store, chosen, code=code) if len(chosen) == len(plan) else None
+    run = findings(study, scale, store, chosen, revision=revision) if len(chosen) == len(plan) else None
     if run is None or run.errors:  # the present study may not understand its old results
         run = _recorded(study, store, latest, looks)
-    revision = f"revision {looks[-1].revision} of the study, " if looks else ""
-    older = f"{_versions(run.origins)}{revision}code {code[:12]}"
-    page = _shown(study, store, run, code, command, older)
+    older = f"{_versions(run.origins)}revision {revision} of the study"
+    page = _shown(study, store, run, revision, command, older)
     how = "judged by today's rules" if run.table else "as it was judged then"
     note = (
         f"Measured by older code ({older}) and {how}; today's code might give other numbers. "
@@ -191,8 +190,8 @@ def _older_page(study: Study, store: Store, latest: RunState, command: str) -> S
     return replace(page, notes=[note, *page.notes])
 
 
-def _rebuilt(study: Study, scale: str, store: Store, code: str) -> list[Trial]:
-    """The trials measured by this code, as far as they fit the study's present classes of trials."""
+def _rebuilt(study: Study, scale: str, store: Store, revision: int) -> list[Trial]:
+    """The trials measured at this revision, as far as they fit the study's present classes of trials."""
     kinds = list(dict.fromkeys(type(trial) for trial in store.planned(study, scale)))
     found = []
     for row in store.table(study.name):
@@ -202,7 +201,7 @@ def _rebuilt(study: Study, scale: str, store: Store, code: str) -> list[Trial]:
                 trial = kind(**content)
             except (InputError, TypeError):  # the fields or their allowed values have changed
                 continue
-            if trial_key(study, trial, code) == row["key"]:
+            if trial_key(study, trial, revision) == row["key"]:
                 found.append(trial)
                 break
     return found
@@ -222,7 +221,7 @@ def _recorded(study: Study, store: Store, latest: RunState, looks: Sequence[Look
             judgements.append((claim, replace(Judgement.from_json(own[-1].judgement), seen=seen)))
         else:
             judgements.append((claim, Judgement.without("it was not judged at that time")))
-    keys = [row["key"] for row in store.rows("results", study.name) if row["code"] == latest.code]
+    keys = [row["key"] for row in store.rows("results", study.name) if row["revision"] == latest.revision]
     records = store.records(keys)[0].values()
     return Findings(
         study,

@@ -46,7 +46,7 @@ class StudyPage:
     figures: Sequence[Figure]
     settings: Mapping[str, Sequence[Any]]  # the distinct values of each field of the trials
     machines: Sequence[str]  # descriptions of the machines that measured it
-    code: str  # the version of the study's code
+    revision: int  # of the study that measured it
     command: str  # the command that repeats it
     finished: str = ""  # the time of the last trial
     notes: Sequence[str] = ()  # notices at the top of the page
@@ -209,7 +209,7 @@ def _facts(page: StudyPage) -> list[tuple[str, str]]:
         ("Trials", f"{run.done:,} of {run.trials:,} done, {run.failed:,} failed"),
         ("Time spent", f"{time_text(run.seconds)}, all trials together"),
         ("Finished", page.finished),
-        ("Version", page.older or f"flipscope {__version__}, code {page.code[:12]}, revision {run.study.revision}"),
+        ("Version", page.older or f"flipscope {__version__}, revision {page.revision} of the study"),
         ("Measured on", "; ".join(page.machines)),
     ]
     return [(name, said) for name, said in facts if said]

@@ -23,6 +23,7 @@ from flipscope.lab.findings import (
     judge_so_far,
     read,
 )
+from flipscope.lab.keys import source_digest
 from flipscope.lab.run.events import Advanced, Event, Failed, Finished, Idle, Retried, Started
 from flipscope.lab.run.runner import Job, Runner, open_runner
 from flipscope.lab.store.store import Store
@@ -150,6 +151,7 @@ class _Drive:
         self.done = set(measurements.records)
         self.failed = {failure.key for failure in failed_trials(measurements, store)}
         self.reused = len(self.done)
+        self._source = source_digest(self.study)
         self._anew: set[str] = set()  # stored trials that are measured again
         self._number = 0  # of the run in the store
         self._started = time.monotonic()
@@ -173,8 +175,8 @@ class _Drive:
 
     def begin(self, jobs: Sequence[Job], command: str) -> None:
         """Announce the start to observers and the store; failed trials that are retried no longer count as failed."""
-        scale, code = self.measurements.scale, self.measurements.code
-        self._number = self.store.begin_run(self.study.name, scale, code, len(self.trials), command)
+        scale, revision = self.measurements.scale, self.measurements.revision
+        self._number = self.store.begin_run(self.study.name, scale, revision, len(self.trials), command)
         self.failed -= {job.key for job in jobs}
         self._anew = {job.key for job in jobs} & self.done
         self.done -= self._anew
@@ -209,16 +211,24 @@ class _Drive:
                 self._running.pop(key, None)
             case Finished(key, outcome, seconds, attempts, machine):
                 self._running.pop(key, None)
-                content, again, code = self.trials[key].content(), key in self._anew, self.measurements.code
                 self.store.put(
-                    key, self.study.name, content, code, outcome, seconds, attempts, machine=machine, again=again
+                    key,
+                    self.study.name,
+                    self.trials[key].content(),
+                    self.measurements.revision,
+                    outcome,
+                    seconds,
+                    attempts,
+                    source=self._source,
+                    machine=machine,
+                    again=key in self._anew,
                 )
                 self.done.add(key)
                 self._news += 1
             case Failed(key, text, seconds, attempts):
                 self._running.pop(key, None)
-                content = self.trials[key].content()
-                self.store.fail(key, self.study.name, content, self.measurements.code, text, seconds, attempts)
+                content, revision = self.trials[key].content(), self.measurements.revision
+                self.store.fail(key, self.study.name, content, revision, text, seconds, attempts, source=self._source)
                 self.failed.add(key)
 
     def _heartbeat(self) -> None:

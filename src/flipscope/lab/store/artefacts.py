@@ -3,7 +3,7 @@
     results/models/3f9c….safetensors              the model, with its recipe and training history
     results/models/3f9c….safetensors.checkpoint   of a running or interrupted training
 
-A model's name is derived from its recipe, the revision of the training code, and the code of definitions outside
+A model's name is derived from its recipe, the revision of the training code, and the files of definitions outside
 flipscope that the recipe names as "module:name". The file contains all of these, so a file under the name of another is
 recognised.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 from flipscope.basics.errors import InputError
 from flipscope.basics.progress import Progress
 from flipscope.lab.context import CHECKPOINT, LOCK, MODELS, results_folder
-from flipscope.lab.keys import definition_code
+from flipscope.lab.keys import file_digest
 from flipscope.lab.machine import machine
 from flipscope.lab.store import locks
 from flipscope.lab.study import digest
@@ -107,7 +107,7 @@ def _code(recipe: Recipe) -> dict[str, str]:
     """The revision of the training code, and a digest of the user's definitions that the recipe names."""
     found = {"revision": str(REVISION)}
     if own := sorted(_own_definitions(recipe)):
-        found["named"] = digest({name: definition_code(*name.split(":")) for name in own})
+        found["named"] = digest({name: file_digest(name.partition(":")[0]) for name in own})
     return found
 
 

@@ -8,6 +8,7 @@ at its original error.
 
 from __future__ import annotations
 
+import json
 import math
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
@@ -70,7 +71,7 @@ _CONTENTS = """
 """
 _FOREIGN = """
     SELECT key FROM pack.results AS theirs JOIN results AS ours USING (key)
-    WHERE (theirs.study, theirs.trial, theirs.code) IS NOT (ours.study, ours.trial, ours.code)
+    WHERE (theirs.study, theirs.trial, theirs.revision) IS NOT (ours.study, ours.trial, ours.revision)
 """
 _KNOWN = f"SELECT count(*) FROM pack.results AS theirs JOIN results AS ours USING (key) WHERE NOT {_OTHER}"
 _VARIANTS = f"""
@@ -147,7 +148,8 @@ def _merge_looks(store: Store) -> int:
             continue
         if not row["exploratory"]:
             row["number"] = _number(row, same_claim, withdrawn[row["study"]])
-        row["key"] = look_key(row["study"], row["scale"], look_of(row, frozenset()))
+        outcomes_of_trials = json.loads(store.document(row["trials"]) or "{}")
+        row["key"] = look_key(row["study"], row["scale"], look_of(row, outcomes_of_trials))
         store.insert("looks", row)
         ours.append(row)
         new += 1
@@ -156,9 +158,10 @@ def _merge_looks(store: Store) -> int:
 
 def _same_look(first: Row, second: Row) -> bool:
     """Whether two looks at a claim are one: the same numbers of the same trials at the same error."""
-    if any(first[name] != second[name] for name in ("exploratory", "error", "data", "revision")):
+    if any(first[name] != second[name] for name in ("exploratory", "error", "trials", "revision")):
         return False
-    return alike(*(outcomes.decode(each["judgement"]) for each in (first, second)))
+    judgements = (outcomes.decode(row["judgement"]) for row in (first, second))
+    return alike(*judgements, *(outcomes.decode(row["limits"]) for row in (first, second)))
 
 
 def _withdrawn(study: str) -> set[int]:

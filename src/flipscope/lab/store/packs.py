@@ -14,6 +14,7 @@ executed or unpickled.
 from __future__ import annotations
 
 import functools
+import json
 import lzma
 import shutil
 import sqlite3
@@ -293,11 +294,16 @@ def _check_trial(row: Row, contents: Contents) -> None:
 
 
 def _check_look(row: Row, contents: Contents) -> None:
-    Judgement.from_json(outcomes.decode(row["judgement"]))
+    judgement = Judgement.from_json(outcomes.decode(row["judgement"]))
     datetime.fromisoformat(row["made"])
-    trials = outcomes.decode(contents(row["trials"]).decode())
-    if not isinstance(trials, list) or not all(isinstance(trial, str) for trial in trials):
-        raise ValueError("the trials of a look are no list")
+    trials = json.loads(contents(row["trials"]))
+    if not isinstance(trials, dict) or not all(isinstance(outcome, str) for outcome in trials.values()):
+        raise ValueError("the trials of a look have no outcomes")
+    limits, parts = outcomes.decode(row["limits"]), judgement.parts or (judgement,)
+    if len(limits) != len(parts) or not all(isinstance(number, float | int) for part in limits for number in part):
+        raise ValueError("the limits of a look are no numbers")
+    if not isinstance(outcomes.decode(row["drawn"]), dict):
+        raise ValueError("what was drawn for a look is no document")
 
 
 def _check_run(row: Row, contents: Contents) -> None:

@@ -30,7 +30,7 @@ from flipscope.lab.store.database import (
 from flipscope.lab.study import NAME
 
 DAMAGED = ".damaged"  # suffix of a file that was replaced by a repaired one
-_DOCUMENTS = {"trial", "outcome", "running", "verdicts", "judgement"}  # columns with JSON in them
+_DOCUMENTS = {"trial", "outcome", "running", "verdicts", "judgement", "limits", "drawn"}  # columns with JSON in them
 _REFERENCES = ("arrays", "machine", "trials")  # columns with the digest of a content
 
 

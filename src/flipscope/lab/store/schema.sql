@@ -4,7 +4,7 @@
 -- first, since SQLite's integrity_check mistakes other columns for missing.
 
 PRAGMA application_id = 0x666C6970;  -- "flip"
-PRAGMA user_version = 5;
+PRAGMA user_version = 6;
 
 -- What rows refer to by its SHA-256: arrays of outcomes (a safetensors file for each outcome), descriptions of machines,
 -- the trials of looks, and models in packs.
@@ -18,7 +18,8 @@ CREATE TABLE results (
   key TEXT NOT NULL PRIMARY KEY CHECK (typeof(key) = 'text'),
   checksum TEXT NOT NULL,
   study TEXT NOT NULL CHECK (study <> '' AND study NOT GLOB '*[^a-z0-9-]*'),
-  code TEXT NOT NULL CHECK (typeof(code) = 'text' AND code <> ''),
+  revision INTEGER NOT NULL CHECK (typeof(revision) = 'integer'),
+  source TEXT NOT NULL CHECK (typeof(source) = 'text'),  -- digest of the study's file
   trial TEXT NOT NULL CHECK (typeof(trial) = 'text'),  -- JSON, as are other texts in braces or brackets
   seconds REAL NOT NULL CHECK (typeof(seconds) = 'real' AND seconds >= 0),
   finished TEXT NOT NULL CHECK (datetime(finished) IS NOT NULL),
@@ -33,7 +34,8 @@ CREATE TABLE variants (
   key TEXT NOT NULL CHECK (typeof(key) = 'text'),
   checksum TEXT NOT NULL,
   study TEXT NOT NULL CHECK (study <> '' AND study NOT GLOB '*[^a-z0-9-]*'),
-  code TEXT NOT NULL CHECK (typeof(code) = 'text' AND code <> ''),
+  revision INTEGER NOT NULL CHECK (typeof(revision) = 'integer'),
+  source TEXT NOT NULL CHECK (typeof(source) = 'text'),  -- digest of the study's file
   trial TEXT NOT NULL CHECK (typeof(trial) = 'text'),
   seconds REAL NOT NULL CHECK (typeof(seconds) = 'real' AND seconds >= 0),
   finished TEXT NOT NULL CHECK (datetime(finished) IS NOT NULL),
@@ -49,7 +51,8 @@ CREATE TABLE failures (
   key TEXT NOT NULL PRIMARY KEY CHECK (typeof(key) = 'text'),
   checksum TEXT NOT NULL,
   study TEXT NOT NULL CHECK (study <> '' AND study NOT GLOB '*[^a-z0-9-]*'),
-  code TEXT NOT NULL CHECK (typeof(code) = 'text' AND code <> ''),
+  revision INTEGER NOT NULL CHECK (typeof(revision) = 'integer'),
+  source TEXT NOT NULL CHECK (typeof(source) = 'text'),  -- digest of the study's file
   trial TEXT NOT NULL CHECK (typeof(trial) = 'text'),
   seconds REAL NOT NULL CHECK (typeof(seconds) = 'real' AND seconds >= 0),
   finished TEXT NOT NULL CHECK (datetime(finished) IS NOT NULL),
@@ -67,10 +70,12 @@ CREATE TABLE looks (
   number INTEGER NOT NULL CHECK (typeof(number) = 'integer' AND number >= 1),
   exploratory INTEGER NOT NULL CHECK (exploratory IN (0, 1)),
   error REAL NOT NULL CHECK (typeof(error) = 'real' AND 0 < error AND error < 1),
-  trials TEXT NOT NULL REFERENCES contents,
-  data TEXT NOT NULL CHECK (typeof(data) = 'text'),
+  declared INTEGER NOT NULL CHECK (typeof(declared) = 'integer' AND declared >= 1),  -- looks that the scale announced
   revision INTEGER NOT NULL CHECK (typeof(revision) = 'integer'),
-  code TEXT NOT NULL CHECK (typeof(code) = 'text'),
+  trials TEXT NOT NULL REFERENCES contents,  -- {hash of a trial: digest of its outcome}
+  drawn TEXT NOT NULL CHECK (typeof(drawn) = 'text'),  -- {setting that only determines the sample: its value}
+  limits TEXT NOT NULL CHECK (typeof(limits) = 'text'),  -- [[numbers of the limit] of each part of the judgement]
+  limit_by TEXT NOT NULL CHECK (typeof(limit_by) = 'text'),  -- whose limit it is
   judgement TEXT NOT NULL CHECK (typeof(judgement) = 'text'),
   made TEXT NOT NULL CHECK (datetime(made) IS NOT NULL)
 ) WITHOUT ROWID;
@@ -81,7 +86,7 @@ CREATE TABLE runs (
   checksum TEXT NOT NULL,
   study TEXT NOT NULL CHECK (study <> '' AND study NOT GLOB '*[^a-z0-9-]*'),
   scale TEXT NOT NULL CHECK (typeof(scale) = 'text'),
-  code TEXT NOT NULL CHECK (typeof(code) = 'text'),
+  revision INTEGER NOT NULL CHECK (typeof(revision) = 'integer'),
   state TEXT NOT NULL CHECK (typeof(state) = 'text'),
   total INTEGER NOT NULL CHECK (typeof(total) = 'integer' AND total >= 0),
   done INTEGER NOT NULL CHECK (typeof(done) = 'integer' AND done >= 0),

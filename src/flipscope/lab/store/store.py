@@ -45,7 +45,8 @@ class Tried:
     key: str
     study: str
     trial: dict[str, Any]
-    code: str
+    revision: int  # of the study
+    source: str  # digest of the study's file
     seconds: float
     finished: str  # ISO 8601, UTC
     attempts: int
@@ -83,7 +84,7 @@ class RunState:
     id: int
     study: str
     scale: str
-    code: str
+    revision: int
     state: str  # "running", or what end_run said, or "interrupted" when its driver died
     total: int
     done: int
@@ -99,10 +100,10 @@ class RunState:
 
 @dataclass(frozen=True)
 class Stored:
-    """Counts of the stored results of one study for one version of its code."""
+    """Counts of the stored results of one study and revision."""
 
     study: str
-    code: str
+    revision: int
     done: int
     failed: int
     seconds: float
@@ -155,7 +156,7 @@ class Store(Database):
         """The record of an intact row; `machines` are those that were read already."""
         if row["machine"] not in machines:
             machines[row["machine"]] = outcomes.decode(self.document(row["machine"]) or "{}")
-        names = ("key", "study", "code", "seconds", "finished", "attempts")
+        names = ("key", "study", "revision", "source", "seconds", "finished", "attempts")
         return Record(
             **{name: row[name] for name in names},
             trial=outcomes.decode(row["trial"]),
@@ -169,11 +170,12 @@ class Store(Database):
         key: str,
         study: str,
         trial: Mapping[str, Any],
-        code: str,
+        revision: int,
         outcome: Outcome,
         seconds: float,
         attempts: int = 1,
         *,
+        source: str = "",
         machine: Mapping[str, Any] | None = None,
         again: bool = False,
     ) -> None:
@@ -184,7 +186,7 @@ class Store(Database):
         """
         document, arrays = outcomes.split(outcome)
         content = outcomes.packed(arrays) if arrays else None
-        row = _tried(key, study, trial, code, seconds, attempts)
+        row = _tried(key, study, trial, revision, source, seconds, attempts)
         description = outcomes.encode(this_machine() if machine is None else machine, "machine").encode()
         with self.writing() as connection:
             if again or not self._done(key):
@@ -211,13 +213,15 @@ class Store(Database):
         key: str,
         study: str,
         trial: Mapping[str, Any],
-        code: str,
+        revision: int,
         traceback: str,
         seconds: float,
         attempts: int = 1,
+        *,
+        source: str = "",
     ) -> None:
         """Store the failure of a trial, replacing an earlier one; does nothing if the trial is done."""
-        row = _tried(key, study, trial, code, seconds, attempts)
+        row = _tried(key, study, trial, revision, source, seconds, attempts)
         text = traceback.encode(errors="backslashreplace").decode()
         with self.writing():
             if not self._done(key):
@@ -242,7 +246,7 @@ class Store(Database):
         """The failed trials of a study or of all, in the order they failed; of these keys only, if given."""
         chosen = None if keys is None else set(keys)
         rows = [row for row in self.rows("failures", study) if chosen is None or row["key"] in chosen]
-        names = ("key", "study", "code", "seconds", "finished", "attempts", "traceback")
+        names = ("key", "study", "revision", "source", "seconds", "finished", "attempts", "traceback")
         return [
             Failure(**{name: row[name] for name in names}, trial=outcomes.decode(row["trial"]))
             for row in sorted(rows, key=_when)
@@ -253,21 +257,21 @@ class Store(Database):
     def looks(self, study: str, scale: str | None = None) -> list[tuple[str, Look]]:
         """The looks at a study's claims, each with its scale, in the order they were made."""
         rows = [row for row in self.rows("looks", study) if scale in (None, row["scale"])]
-        trials = {name: frozenset(json.loads(self.document(name) or "[]")) for name in {row["trials"] for row in rows}}
+        trials = {name: json.loads(self.document(name) or "{}") for name in {row["trials"] for row in rows}}
         return [
             (row["scale"], look_of(row, trials[row["trials"]])) for row in sorted(rows, key=lambda row: row["made"])
         ]
 
     def add_look(self, study: str, scale: str, look: Look) -> bool:
         """Record a look; False if another process has just recorded one with this number."""
-        judgement = outcomes.encode(look.judgement, "judgement")
-        names = ("claim", "number", "error", "data", "revision", "code")
+        names = ("claim", "number", "error", "declared", "revision", "limit_by")
         row = {name: getattr(look, name) for name in names}
-        row |= {"key": look_key(study, scale, look), "study": study, "scale": scale, "judgement": judgement}
+        row |= {name: outcomes.encode(getattr(look, name), name) for name in ("judgement", "limits", "drawn")}
+        row |= {"key": look_key(study, scale, look), "study": study, "scale": scale}
         with self.writing() as connection:
             if connection.execute("SELECT 1 FROM looks WHERE key = ?", (row["key"],)).fetchone():
                 return look.exploratory  # of which the same may be there
-            trials = self.insert_content(json.dumps(sorted(look.trials)).encode())
+            trials = self.insert_content(json.dumps(look.outcomes, sort_keys=True).encode())
             self.insert("looks", {**row, "exploratory": int(look.exploratory), "trials": trials, "made": now()})
         return True
 
@@ -310,22 +314,22 @@ class Store(Database):
         sizes = {
             row["digest"]: row["size"] for row in self.read("SELECT digest, length(content) AS size FROM contents")
         }
-        counts: dict[tuple[str, str], list[Any]] = {}
+        counts: dict[tuple[str, int], list[Any]] = {}
         for row in self.rows("results"):
-            count = counts.setdefault((row["study"], row["code"]), [0, 0, 0.0, 0])
+            count = counts.setdefault((row["study"], row["revision"]), [0, 0, 0.0, 0])
             count[0] += 1
             count[2] += row["seconds"]
             count[3] += len(row["outcome"]) + sizes.get(row["arrays"], 0)
         for row in self.rows("failures"):
-            count = counts.setdefault((row["study"], row["code"]), [0, 0, 0.0, 0])
+            count = counts.setdefault((row["study"], row["revision"]), [0, 0, 0.0, 0])
             count[1] += 1
             count[2] += row["seconds"]
         return [Stored(*names, *count) for names, count in sorted(counts.items())]
 
-    def codes(self, study: str) -> dict[str, int]:
-        """The number of results of a study for each version of its code."""
-        rows = self.read("SELECT code, count(*) AS count FROM results WHERE study = ? GROUP BY code", study)
-        return {row["code"]: row["count"] for row in rows}
+    def revisions(self, study: str) -> dict[int, int]:
+        """The number of results of a study for each of its revisions."""
+        rows = self.read("SELECT revision, count(*) AS count FROM results WHERE study = ? GROUP BY revision", study)
+        return {row["revision"]: row["count"] for row in rows}
 
     def holds(self, study: str) -> bool:
         """Whether anything is stored of a study."""
@@ -354,7 +358,7 @@ class Store(Database):
         self._shrink()
         return count
 
-    def _remove(self, condition: str, *values: str) -> int:
+    def _remove(self, condition: str, *values: object) -> int:
         """Remove the trials that satisfy a condition, with their variants and arrays; returns the number of trials."""
         with self.writing() as connection:
             counts = {
@@ -369,12 +373,12 @@ class Store(Database):
         with contextlib.suppress(sqlite3.OperationalError):
             self._connection.execute("VACUUM")
 
-    def prune(self, stale: Callable[[str, str], bool], *, dry_run: bool = False) -> Pruned:
-        """Remove trials for which `stale(study, code)`; with `dry_run` they are only counted."""
-        old = [stored for stored in self.stored() if stale(stored.study, stored.code)]
+    def prune(self, stale: Callable[[str, int], bool], *, dry_run: bool = False) -> Pruned:
+        """Remove trials for which `stale(study, revision)`; with `dry_run` they are only counted."""
+        old = [stored for stored in self.stored() if stale(stored.study, stored.revision)]
         if not dry_run:
             for stored in old:
-                self._remove("study = ? AND code = ?", stored.study, stored.code)
+                self._remove("study = ? AND revision = ?", stored.study, stored.revision)
             self._shrink()
         done, failed, size = (sum(getattr(each, name) for each in old) for name in ("done", "failed", "size"))
         return Pruned(done, failed, size)
@@ -387,10 +391,17 @@ class Store(Database):
             raise InputError(f"{self.folder} cannot be written: use another --results")
         return locks.driving(self.folder, study)
 
-    def begin_run(self, study: str, scale: str, code: str, total: int, command: str) -> int:
+    def begin_run(self, study: str, scale: str, revision: int, total: int, command: str) -> int:
         """Record that this process runs a study; returns the number of the run."""
         text = command.encode(errors="backslashreplace").decode()
-        row = {"study": study, "scale": scale, "code": code, "state": "running", "total": total, "command": text}
+        row = {
+            "study": study,
+            "scale": scale,
+            "revision": revision,
+            "state": "running",
+            "total": total,
+            "command": text,
+        }
         row |= {"done": 0, "failed": 0, "running": "[]", "verdicts": "[]", "started": now(), "updated": now()}
         row |= {"pid": os.getpid(), "born": born(os.getpid()) or "", "host": platform.node()}
         with self.writing() as connection:
@@ -450,12 +461,12 @@ def look_key(study: str, scale: str, look: Look) -> str:
     return digest({"study": study, "scale": scale, "look": look.key})
 
 
-def look_of(row: Row, trials: frozenset[str]) -> Look:
-    """The look in a row, at these trials."""
-    names = ("claim", "number", "error", "data", "revision", "code", "made")
-    judgement = outcomes.decode(row["judgement"])
+def look_of(row: Row, outcomes_of_trials: Mapping[str, str]) -> Look:
+    """The look in a row, at trials with these outcomes."""
+    names = ("claim", "number", "error", "declared", "revision", "limit_by", "made")
     fields = {name: row[name] for name in names}
-    return Look(**fields, exploratory=bool(row["exploratory"]), trials=trials, judgement=judgement)
+    fields |= {name: outcomes.decode(row[name]) for name in ("judgement", "limits", "drawn")}
+    return Look(**fields, exploratory=bool(row["exploratory"]), outcomes=outcomes_of_trials)
 
 
 def origins(records: Iterable[Record]) -> list[Origin]:
@@ -505,9 +516,11 @@ def _when(row: Row) -> tuple[str, str]:
     return row["finished"], row["key"]
 
 
-def _tried(key: str, study: str, trial: Mapping[str, Any], code: str, seconds: float, attempts: int) -> Row:
+def _tried(
+    key: str, study: str, trial: Mapping[str, Any], revision: int, source: str, seconds: float, attempts: int
+) -> Row:
     """The columns that results and failures share."""
-    for name, value in (("key", key), ("study", study), ("code", code)):
+    for name, value in (("key", key), ("study", study)):
         if not isinstance(value, str) or not value:
             raise InputError(f"{name}={value!r} is not a text")
     if NAME.fullmatch(study) is None:
@@ -515,7 +528,8 @@ def _tried(key: str, study: str, trial: Mapping[str, Any], code: str, seconds: f
     if not math.isfinite(seconds) or seconds < 0:
         raise InputError(f"seconds={seconds!r} is not a time")
     check_count("attempts", attempts)
-    row: Row = {"key": str(key), "study": str(study), "code": str(code), "trial": outcomes.encode(trial, "trial")}
+    row: Row = {"key": str(key), "study": str(study), "revision": int(revision), "source": source}
+    row["trial"] = outcomes.encode(trial, "trial")
     return row | {"seconds": float(seconds) + 0.0, "finished": now(), "attempts": int(attempts)}  # no negative zero
 
 
