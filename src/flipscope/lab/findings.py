@@ -134,8 +134,8 @@ def judge_so_far(measurements: Measurements) -> Judged:
     judgements: Judgements = []
     for claim in claims:
         try:
-            found = claim.judged(table) if table else Judgement.without("no trial is done")
-            judgements.append((claim, interim(found, done, planned)))
+            judgement = claim.judged(table) if table else Judgement.without("no trial is done")
+            judgements.append((claim, interim(judgement, done, planned)))
         except Exception as error:
             judgements.append((claim, Judgement.without(f"{few} ({type(error).__name__}: {error})")))
     return Judged(table, judgements)
@@ -318,7 +318,9 @@ class Findings:
                 for name, there, here in self.study.differences(self.scale)
             ],
             "looks": [_look_json(look, self.study) for look in self.looks],
-            "changes": [{"setting": name, "scale": own, "here": here} for name, (own, here) in self.changes.items()],
+            "changes": [
+                {"setting": name, "scale": before, "here": here} for name, (before, here) in self.changes.items()
+            ],
             "errors": list(self.errors),
             "first_failure": self.first_failure,
         }

@@ -32,20 +32,20 @@ GROUP = "flipscope.studies"
 
 _FOLDER = Path(__file__).parents[1] / "studies"
 _STUDY_LINE = re.compile(rb"^STUDY\b", re.MULTILINE)
-_given: dict[str, str] = {}  # modules of studies given by file, each with the path as given
+_addresses: dict[str, str] = {}  # modules of studies given by file, each with the path as given
 
 
 @functools.cache
 def _places() -> dict[str, set[str]]:
     """The places "package.module:NAME" of all installed studies, by name; more than one is a conflict."""
-    found: dict[str, set[str]] = {}
+    places: dict[str, set[str]] = {}
     for path in sorted(_FOLDER.glob("*/*.py")):
         if _holds_study(path):
             place = f"flipscope.studies.{path.parent.name}.{path.stem}:STUDY"
-            found.setdefault(path.stem.replace("_", "-"), set()).add(place)
+            places.setdefault(path.stem.replace("_", "-"), set()).add(place)
     for entry in entry_points(group=GROUP):
-        found.setdefault(entry.name, set()).add(entry.value)
-    return found
+        places.setdefault(entry.name, set()).add(entry.value)
+    return places
 
 
 def _holds_study(path: Path) -> bool:
@@ -108,8 +108,8 @@ def name_of(text: str) -> str:
 def address(study: Study) -> str:
     """A text with which `find` finds the study: its name, or its location if it is not installed."""
     module = type(study).__module__
-    if module in _given:  # perhaps a copy of an installed study
-        return _given[module]
+    if module in _addresses:  # perhaps a copy of an installed study
+        return _addresses[module]
     if study.name in names():
         return study.name
     variables = vars(sys.modules[module]).items()
@@ -145,7 +145,7 @@ def _likeness(first: str, second: str) -> float:
     return difflib.SequenceMatcher(None, first, second).ratio()
 
 
-def _in_file(path: Path, variable: str, given: str) -> Study:
+def _in_file(path: Path, variable: str, text: str) -> Study:
     """The study of this variable in a file, or the only study in it."""
     if not path.is_file():
         raise InputError(f"there is no file {path} with a study")
@@ -153,17 +153,17 @@ def _in_file(path: Path, variable: str, given: str) -> Study:
     if not module.isidentifier():
         raise InputError(f"{path} cannot be imported: rename it to a name of letters, digits and underscores")
     _look_in(str(path.resolve().parent), module)
-    _given[module] = given
+    _addresses[module] = text
     if variable:
-        return _loaded(EntryPoint(given, f"{module}:{variable}", GROUP), given)
+        return _loaded(EntryPoint(text, f"{module}:{variable}", GROUP), text)
     from flipscope.lab.study import Study
 
-    loaded = _imported(module, given)
-    found = {name: value for name, value in vars(loaded).items() if isinstance(value, Study)}
-    if "STUDY" in found or len(found) == 1:
-        return found.get("STUDY") or next(iter(found.values()))
-    if found:
-        raise InputError(f"{path} has several studies: say which with {path}:NAME, of {', '.join(found)}")
+    loaded = _imported(module, text)
+    studies = {name: value for name, value in vars(loaded).items() if isinstance(value, Study)}
+    if "STUDY" in studies or len(studies) == 1:
+        return studies.get("STUDY") or next(iter(studies.values()))
+    if studies:
+        raise InputError(f"{path} has several studies: say which with {path}:NAME, of {', '.join(studies)}")
     raise InputError(f"there is no study in {path}: it needs an object of a subclass of flipscope.lab.Study")
 
 
@@ -185,10 +185,10 @@ def _loaded(entry: EntryPoint, name: str) -> Study:
     from flipscope.lab.study import Study
 
     with _blamed_on_study(name):
-        found = entry.load()
-    if not isinstance(found, Study):
+        study = entry.load()
+    if not isinstance(study, Study):
         raise InputError(f"{entry.value} is not a study: make it an object of a subclass of flipscope.lab.study.Study")
-    return found
+    return study
 
 
 @contextmanager

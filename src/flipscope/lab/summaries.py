@@ -48,20 +48,20 @@ def summaries(names: Sequence[str] | None = None, report: Callable[[int, int], N
     names = registry.names() if names is None else names
     cache = _read_cache()
     new = {}
-    found = []
+    all_summaries = []
     for number, name in enumerate(names):
-        version, kept = _version(name), cache.get(name, {})
-        summary = _from_json(kept.get("summary")) if version and kept.get("version") == version else None
+        version, cached = _version(name), cache.get(name, {})
+        summary = _from_json(cached.get("summary")) if version and cached.get("version") == version else None
         if summary is None:
             summary = _loaded(name)
             if not summary.error:
                 new[name] = {"version": version, "summary": asdict(summary)}
             if report is not None:
                 report(number + 1, len(names))
-        found.append(summary)
+        all_summaries.append(summary)
     if new:
         _write_cache(cache | new)
-    return found
+    return all_summaries
 
 
 def summary_of(study: Study) -> Summary:
@@ -131,12 +131,12 @@ def _cache_file() -> Path:
 
 
 def _read_cache() -> dict[str, dict[str, Any]]:
-    """What is kept of each study, by name; empty if there is nothing or it cannot be read."""
+    """What is entry of each study, by name; empty if there is nothing or it cannot be read."""
     try:
         document = json.loads(_cache_file().read_text("utf-8"))
     except (OSError, ValueError, RuntimeError):  # RuntimeError: there is no home folder
         return {}
-    whole = isinstance(document, dict) and all(isinstance(kept, dict) for kept in document.values())
+    whole = isinstance(document, dict) and all(isinstance(entry, dict) for entry in document.values())
     return document if whole else {}
 
 

@@ -105,10 +105,10 @@ class Models:
 
 def _code(recipe: Recipe) -> dict[str, str]:
     """The revision of the training code, and a digest of the user's definitions that the recipe names."""
-    found = {"revision": str(REVISION)}
-    if own := sorted(_own_definitions(recipe)):
-        found["named"] = digest({name: file_digest(name.partition(":")[0]) for name in own})
-    return found
+    notes = {"revision": str(REVISION)}
+    if names := sorted(_own_definitions(recipe)):
+        notes["named"] = digest({name: file_digest(name.partition(":")[0]) for name in names})
+    return notes
 
 
 def _own_definitions(recipe: Recipe) -> set[str]:
@@ -127,16 +127,16 @@ def _lock(path: Path) -> Path:
 def _trained(recipe: Recipe, path: Path, progress: Progress | None) -> Trained:
     """Train a model, from its checkpoint if there is one, and store it."""
     keeper = Keeper(path.with_name(path.name + CHECKPOINT), recipe.as_json(), lenient=True)
-    found = recipe.train(keeper=keeper, progress=progress)
+    result = recipe.train(keeper=keeper, progress=progress)
     try:
-        artefact.write(path, found, {**_code(recipe), "machine": machine()})
+        artefact.write(path, result, {**_code(recipe), "machine": machine()})
     except InputError as error:
         # The trial still gets its model; storing the trial's own result will report the same problem.
         _log.warning("%s; the model is not kept", error)
-        return found
+        return result
     keeper.clear()
     checkpoints.sweep(path)
-    return found
+    return result
 
 
 @dataclass(frozen=True)
@@ -156,15 +156,15 @@ class Listed:
 
 def listed(results: Path) -> tuple[list[Listed], list[str]]:
     """The models of a results folder, and a sentence for each invalid file."""
-    found, trouble = [], []
+    listing, trouble = [], []
     models = Models(results)
     for path in models.paths():
         with contextlib.suppress(FileNotFoundError):  # it was finished in this moment
             try:
-                found.append(_listed(path, models))
+                listing.append(_listed(path, models))
             except InputError as error:
                 trouble.append(str(error))
-    return found, trouble
+    return listing, trouble
 
 
 def _listed(path: Path, models: Models) -> Listed:
@@ -178,12 +178,12 @@ def _listed(path: Path, models: Models) -> Listed:
         current = models.path(recipe).name + CHECKPOINT == path.name
         return Listed(path, recipe, values["steps"], None, None, None, values["seconds"], size, current)
     told = artefact.describe(path)
-    kept = [line.validation_accuracy for line in told.fitted.history if line.number == told.fitted.kept_epoch]
+    accuracies = [line.validation_accuracy for line in told.fitted.history if line.number == told.fitted.kept_epoch]
     return Listed(
         path,
         told.recipe,
         told.fitted.steps,
-        kept[0] if kept else None,
+        accuracies[0] if accuracies else None,
         told.fitted.stopped,
         told.finished,
         told.fitted.seconds,

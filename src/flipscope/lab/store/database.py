@@ -259,8 +259,8 @@ class Database:
         left = iter(keys)
         while block := list(itertools.islice(left, _BLOCK)):
             question = f"SELECT * FROM {table} WHERE key IN (SELECT value FROM json_each(?))"
-            found = {row["key"]: row for row in self.read(question, json.dumps(block))}
-            yield from ((found[key], intact(table, found[key])) for key in dict.fromkeys(block) if key in found)
+            rows = {row["key"]: row for row in self.read(question, json.dumps(block))}
+            yield from ((rows[key], intact(table, rows[key])) for key in dict.fromkeys(block) if key in rows)
 
     def content(self, digest: str | None) -> bytes | None:
         """A content by its digest; None if it is missing or damaged."""

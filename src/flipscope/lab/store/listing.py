@@ -34,10 +34,10 @@ _CONDITION = re.compile(r"(?P<field>[^=<>!]+)(?P<how>!=|<=|>=|=|<|>)(?P<value>.*
 
 def parse_condition(text: str) -> Condition:
     """The parts of a condition such as "length>=40" or "trial.init=gaussian"."""
-    found = _CONDITION.fullmatch(text)
-    if found is None:
+    match = _CONDITION.fullmatch(text)
+    if match is None:
         raise InputError(f"--where {text!r} is not a condition: write FIELD=VALUE, or !=, <, <=, >, >= for =")
-    return found["field"].strip(), found["how"], found["value"].strip()
+    return match["field"].strip(), match["how"], match["value"].strip()
 
 
 def flat(trial: Mapping[str, Any], outcome: Mapping[str, Any]) -> Row:
@@ -107,12 +107,12 @@ def _resolved(outlines: Sequence[Outline], field: str) -> str:
     names = ordered(name for names in dict.fromkeys(outline.names for outline in outlines) for name in names)
     if field in names:
         return field
-    found = [name for name in candidates(field)[1:] if name in names]
-    if len(found) == 2:
-        raise InputError(f"--where {field}: there are {found[0]} and {found[1]}; name one of them")
-    if not found:
+    full_names = [name for name in candidates(field)[1:] if name in names]
+    if len(full_names) == 2:
+        raise InputError(f"--where {field}: there are {full_names[0]} and {full_names[1]}; name one of them")
+    if not full_names:
         raise InputError(f"--where {field}: there is no such field; there are {', '.join(names)}")
-    return found[0]
+    return full_names[0]
 
 
 def _selected(outlines: Sequence[Outline], name: str, how: str, value: str) -> list[Outline]:
@@ -149,12 +149,12 @@ def _read(text: str, like: Any) -> Any:
     if isinstance(like, str):
         return text
     if isinstance(like, bool) or like is None:
-        found = _WORDS.get(text.lower(), _UNLIKE)
-        return found if type(found) is type(like) else _UNLIKE
+        value = _WORDS.get(text.lower(), _UNLIKE)
+        return value if type(value) is type(like) else _UNLIKE
     try:
         if isinstance(like, list):
-            found = json.loads(text)
-            return found if isinstance(found, list) else _UNLIKE
+            value = json.loads(text)
+            return value if isinstance(value, list) else _UNLIKE
         return int(text)
     except ValueError:
         pass
@@ -226,8 +226,8 @@ def write_json(rows: Iterable[Row], path: Path) -> None:
 def write_parquet(rows: Iterable[Row], path: Path) -> None:
     """Write the rows as Parquet; columns of mixed types, lists or integers beyond 64 bits become texts."""
     pandas = _pandas()
-    found = list(rows)
-    frame = pandas.DataFrame({name: _column(pandas, [row.get(name) for row in found]) for name in columns(found)})
+    all_rows = list(rows)
+    frame = pandas.DataFrame({name: _column(pandas, [row.get(name) for row in all_rows]) for name in columns(all_rows)})
     frame.to_parquet(path, index=False)
 
 

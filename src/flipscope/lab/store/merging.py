@@ -193,8 +193,8 @@ def variants(store: Store, study: str | None = None, keys: Iterable[str] | None 
     wanted = None if keys is None else set(keys)
     others = [row for row in store.rows("variants", study) if wanted is None or row["key"] in wanted]
     ours = store.records({row["key"] for row in others})[0]
-    found = [_variant(ours[row["key"]], store.record_of(row)) for row in others if row["key"] in ours]
-    return sorted(filter(None, found), key=lambda each: (-each.difference, each.study, each.key))
+    compared = [_variant(ours[row["key"]], store.record_of(row)) for row in others if row["key"] in ours]
+    return sorted(filter(None, compared), key=lambda each: (-each.difference, each.study, each.key))
 
 
 def _variant(ours: Record, theirs: Record | None) -> Variant | None:

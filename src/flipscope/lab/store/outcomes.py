@@ -84,12 +84,12 @@ def join(text: str, arrays: Mapping[str, Array]) -> dict[str, Any]:
 
 def scalars(text: str) -> dict[str, Any]:
     """The numbers and texts of a split outcome, without lists, dicts and arrays."""
-    found = {}
+    plain_values = {}
     for name, value in json.loads(text).items():
         plain = _untagged(value) if type(value) is dict else value
         if not isinstance(plain, (list, dict, _Elsewhere)):
-            found[name.removeprefix("!")] = plain
-    return found
+            plain_values[name.removeprefix("!")] = plain
+    return plain_values
 
 
 def array_names(text: str) -> frozenset[str]:
