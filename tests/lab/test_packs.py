@@ -485,6 +485,15 @@ def test_what_no_store_wrote_is_refused(parts: Any, tmp_path: Path) -> None:
         assert flat(store) == []
 
 
+def test_a_pack_of_another_format_is_told_as_such(tmp_path: Path) -> None:
+    newer = forged(tmp_path / "x", ["PRAGMA user_version = 7"])
+    assert refused("of a newer flipscope", opened, newer).endswith("update flipscope")
+    view = forged(tmp_path / "y", ["CREATE VIEW v AS SELECT 1"])
+    said = refused("its tables are not those", opened, view)
+    assert said.startswith(f"{view} is damaged (its tables")
+    assert "--repair" not in said
+
+
 def test_a_view_in_the_place_of_a_table_is_refused(tmp_path: Path) -> None:
     names = ", ".join(f"1 AS {name}" for name in (*database.columns("runs"), "checksum"))
     bomb = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT {names} FROM n"

@@ -323,7 +323,7 @@ def test_a_journal_without_its_database_is_not_applied_to_a_new_one(folder: Path
     ("statement", "match"),
     [
         ("PRAGMA user_version = 7", "of a newer flipscope .* update flipscope"),
-        ("PRAGMA user_version = 5", "of an older flipscope .* use another --results"),
+        ("PRAGMA user_version = 5", "of an older flipscope .* make it anew"),
         ("PRAGMA application_id = 7", "is not a results database of flipscope"),
         ("CREATE TRIGGER t AFTER INSERT ON runs BEGIN DELETE FROM results; END", "its tables are not those"),
         ("CREATE VIEW v AS SELECT * FROM results", "its tables are not those"),

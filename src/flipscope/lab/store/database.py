@@ -41,7 +41,14 @@ _log = logging.getLogger("flipscope")
 
 
 class Damaged(InputError):
-    """The file is damaged beyond single rows."""
+    """A results folder's file is damaged beyond single rows."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(
+            f"{path} is damaged ({why}) and was left as it is: flipscope results --repair --results {path.parent} "
+            "copies what can be read; or put a copy in its place, or move it away to start afresh"
+        )
+        self.why = why
 
 
 # ---------------------------------------------------------------- the schema
@@ -130,17 +137,17 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     if _number(connection, "application_id") != _number(_empty(), "application_id"):
         raise InputError(f"{path} is not a results database of flipscope: move it away, or use another --results")
     if version != ours:
-        age, advice = ("a newer", "update flipscope") if version > ours else ("an older", "use another --results")
+        age, advice = ("a newer", "update flipscope") if version > ours else ("an older", "make it anew")
         raise InputError(f"{path} is of {age} flipscope (its format is {version}, this one reads {ours}): {advice}")
     if _definitions(connection) != _definitions(_empty()):
-        raise Damaged(_damage(path, "its tables are not those that flipscope makes"))
+        raise Damaged(path, "its tables are not those that flipscope makes")
 
 
 def check_pages(connection: sqlite3.Connection, path: Path) -> None:
     """Raise Damaged unless SQLite finds every page in order."""
     for (finding,) in connection.execute("PRAGMA main.integrity_check(1)"):
         if finding != "ok":
-            raise Damaged(_damage(path, " ".join(str(finding).split())))
+            raise Damaged(path, " ".join(str(finding).split()))
 
 
 def _create(path: Path) -> None:
@@ -191,7 +198,7 @@ class Database:
                 raise InputError(f"{self.path} is not a file: move it away, or use another --results")
             size, unfinished = self.path.stat().st_size, _journal(self.path).exists()
             if not size or (size % PAGE and not unfinished):  # SQLite would start afresh, or read zeros
-                raise Damaged(_damage(self.path, "it is cut off" if size else "it is empty"))
+                raise Damaged(self.path, "it is cut off" if size else "it is empty")
             self.writable = os.access(self.folder, os.W_OK) and os.access(self.path, os.W_OK)
             self._connection = opened(self.path, "rw" if self.writable else "ro")
             try:
@@ -379,7 +386,7 @@ def explained(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         raise _explained(path, error) from error
     except UnicodeDecodeError as error:  # in SQLite's own words, which quote the file
-        raise Damaged(_damage(path, "its description of itself is no text")) from error
+        raise Damaged(path, "its description of itself is no text") from error
     except OSError as error:
         where = error.filename or path.parent
         raise InputError(f"{where} cannot be used: {error.strerror or error}; use another --results") from error
@@ -401,7 +408,7 @@ def _explained(path: Path, error: sqlite3.Error) -> InputError:
             "again"
         )
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "no such table" in str(error):
-        return Damaged(_damage(path, said))
+        return Damaged(path, said)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return InputError(
             f"{path} has been in use by another process for {PATIENCE:g} seconds: wait for it, then try again"
@@ -420,10 +427,3 @@ def _lost(path: Path, error: sqlite3.Error) -> str:
     if not path.stat().st_size:
         return "emptied"
     return "replaced by another file" if getattr(error, "sqlite_errorcode", 0) == _MOVED else ""
-
-
-def _damage(path: Path, what: str) -> str:
-    return (
-        f"{path} is damaged ({what}) and was left as it is: flipscope results --repair --results {path.parent} copies "
-        "what can be read; or put a copy in its place, or move it away to start afresh"
-    )

@@ -34,6 +34,7 @@ from flipscope.lab.context import DATABASE
 from flipscope.lab.store import outcomes
 from flipscope.lab.store.database import (
     TABLES,
+    Damaged,
     Row,
     address,
     check_pages,
@@ -136,7 +137,7 @@ def write(
             )
         with temporary.open("wb") as file:
             told = f"{', '.join(studies)}; {count_text(counts.results, 'trial')}, {count_text(counts.looks, 'look')}"
-            file.write(_TITLE + f"{told}; flipscope {__version__}\n".encode()[-_LONGEST_TITLE // 2 :])
+            file.write(_TITLE + f"{told[: _LONGEST_TITLE // 2]}; flipscope {__version__}\n".encode())
             with lzma.open(file, "wb", check=lzma.CHECK_SHA256) as stream, path.open("rb") as source:
                 shutil.copyfileobj(source, stream)
     return counts
@@ -188,7 +189,7 @@ def read(sources: Sequence[Path]) -> Iterator[list[Pack]]:
             folder = held.enter_context(tempfile.TemporaryDirectory(prefix="flipscope-"))
             with _explained(source):
                 _decompress(source, Path(folder, "unpacked"))
-                path = _copied(Path(folder, "unpacked"))
+                path = _copied(Path(folder, "unpacked"), source)
                 packs.append(Pack(source, path, _checked(path)))
         yield packs
 
@@ -242,11 +243,11 @@ def _checked_size(path: Path, source: Path) -> int:
     return size
 
 
-def _copied(unpacked: Path) -> Path:
+def _copied(unpacked: Path, source: Path) -> Path:
     """A file of our own with all that a decompressed file has in its tables, within the limits of ours."""
     with closing(opened(unpacked, "ro&immutable=1")) as connection:
-        check_schema(connection, unpacked)
-        check_pages(connection, unpacked)
+        check_schema(connection, source)
+        check_pages(connection, source)
     path = unpacked.with_name(DATABASE)
     with closing(make_empty(path)) as copy:
         copy.execute("PRAGMA journal_mode = OFF")
@@ -347,6 +348,8 @@ def _explained(source: Path) -> Iterator[None]:
     """Turn an error in a pack into an InputError of one sentence."""
     try:
         yield
+    except Damaged as error:
+        raise _damaged(source, error.why) from error
     except InputError as error:
         if str(source) in str(error):
             raise
